@@ -22,7 +22,8 @@ the kernel of its declaration, which is how programs run with all optimizations 
 14. `passes/find_scans.py`: loops that carry 8-bit codes are marked, to be run along a table of all pairs of codes.
 15. `passes/narrow.py`: clipping before a conversion to a minifloat becomes part of the conversion.
 16. `passes/fuse.py`: elementwise operations, and reductions of their results, become groups.
-17. `emit.py`: each region becomes the text of a Python function, and is compiled.
+17. `chains/find.py`: groups and reductions over the same rows become row programs, where numba is installed.
+18. `emit.py`: each region becomes the text of a Python function, and is compiled.
 
 What these passes are made of:
 
@@ -33,13 +34,14 @@ What these passes are made of:
   lengths), `passes/forward.py` (rows that an earlier iteration wrote become states).
 - Loops of single numbers: `passes/number_parts.py`, `passes/number_places.py`, `passes/number_work.py`, `packing.py`.
 - Groups: `group.py` (a group as data), `leaf.py`, `passes/fusible.py`, `passes/grouping.py`, `passes/row_tables.py`.
+- Row programs: `chains/program.py` (one as data).
 - Rebuilding regions: `passes/rewriting.py`.
 
 How an operation runs is chosen by `choose.py`, which gives the name of an executor and the reason (`decision.py`,
 printed by `explain.py`). `executors/` has the ways to run: `alone.py` (by its own kernel), `table.py`, `tables.py`,
-`rows.py` and `columns.py` (lookup tables), `ranks.py`, `blocks.py` and `folds.py` (block by block), `compiled.py`
-(compiled by numba), `scan.py`, `recurrence.py`, `composition.py` and `loops.py` (loops). `job.py` is what they take,
-`ways.py` lists them.
+`rows.py` and `columns.py` (lookup tables), `ranks.py`, `blocks.py` and `folds.py` (block by block), `compiled.py` and
+`row_programs.py` (compiled by numba), `scan.py`, `recurrence.py`, `composition.py` and `loops.py` (loops). `job.py` is
+what they take, `ways.py` lists them.
 
 Kernels that regions need: `kernels.py` finds them by name and types, `generate.py` makes one of a group, `vectorise.py`
 one of a region of single numbers, `expand.py` of operations that only jaxlib's passes define, `specialize.py` of

@@ -10,6 +10,7 @@ from ...ops.engine.speed import Speed
 from ...ops.registry import lookup
 from ...ops.types import QuantizedType, TensorType
 from ..program import Operation
+from .chains.program import RowProgram
 from .decision import Decision, inputs
 from .executors.columns import trailing_columns
 from .executors.compiled import is_for_machine
@@ -22,6 +23,7 @@ from .group import (
     PACK,
     RANK,
     RECURRENCE,
+    ROWS,
     SCAN,
     SPREAD,
     TURNS,
@@ -67,6 +69,8 @@ def choose(operation: Operation, speed: Speed) -> Decision:
         sizes, last = attributes["widths"], attributes["last"]
         ends = f"the last {last:,} one after the other" if last > 1 else "the last one by itself"
         return Decision("loops", f"{sizes[0]:,} loops side by side until each has ended; {ends}")
+    if operation.name == ROWS:
+        return _rows(attributes["program"], speed)
     if operation.name == NUMBER:
         return Decision("numbers", "a single number")
     if operation.name in (UNPACK, PACK):
@@ -115,6 +119,16 @@ def _fold(group: Group, reduction: Reduction, speed: Speed) -> Decision:
         return plain
     name = "compiled table fold" if is_table else "compiled fold"
     return Decision(name, f"compiled code, once it is loaded, where it knows all {len(function.steps)} steps", plain)
+
+
+def _rows(program: RowProgram, speed: Speed) -> Decision:
+    rows, columns = math.prod(program.shape[: program.kept]), math.prod(program.shape[program.kept :])
+    count, folds = len(program.steps), len(program.folds)
+    what = f"{rows:,} rows of {columns:,} elements, {count} steps, {folds} of them reductions"
+    plain = Decision("row steps", "one step after the other")
+    if not (speed.compiled and is_available()):
+        return plain
+    return Decision("compiled rows", f"compiled code for a few rows at a time, once it is loaded: {what}", plain)
 
 
 def _is_compiled(group: Group, reduction: Reduction | None, speed: Speed) -> bool:

@@ -29,14 +29,14 @@ from .executors.alone import filling
 from .executors.job import Job
 from .executors.recurrence import RecurrenceRunner, states_of
 from .executors.ways import EXECUTORS
-from .group import GROUP, LOOPS, NUMBER, PACK, RANK, RECURRENCE, SCAN, SPREAD, TURNS, UNPACK, UNRANK
+from .group import GROUP, LOOPS, NUMBER, PACK, RANK, RECURRENCE, ROWS, SCAN, SPREAD, TURNS, UNPACK, UNRANK
 from .processes import one_at_a_time, printer
 from .uses import captures, uses_of
 from .writer import Sources, Writer
 
 Listener = Callable[[Operation, tuple[Any, ...]], None]
 #: The operations that passes put in.
-_OWN = (GROUP, RANK, UNRANK, SPREAD, SCAN, TURNS, RECURRENCE, LOOPS, UNPACK, PACK, NUMBER)
+_OWN = (GROUP, RANK, UNRANK, SPREAD, SCAN, TURNS, RECURRENCE, LOOPS, UNPACK, PACK, NUMBER, ROWS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,9 +154,10 @@ class Emitter:
             regions += self._functions_of(operation.regions[1:], "chunks", writer)
             operands, results = operation.operands, operation.results
             return writer.call(kernel, source, operands, results, regions=regions, always_tuple=True)
-        if operation.name == LOOPS:
+        if operation.name in (LOOPS, ROWS):
             writer.line(f"pass  # {decision}", source)
-            regions = self._functions_of(operation.regions, "loops", writer)
+            label = "loops" if operation.name == LOOPS else "row program"
+            regions = self._functions_of(operation.regions, label, writer)
             return writer.call(
                 kernel, source, operation.operands, operation.results, regions=regions, always_tuple=True
             )

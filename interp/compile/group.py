@@ -23,7 +23,7 @@ from .leaf import MOST_BITS, Leaf, Shape, width
 GROUP, RANK, UNRANK, SPREAD, SCAN, TURNS, RECURRENCE, LOOPS = (
     f"minihlo.{name}" for name in ("group", "rank", "unrank", "spread", "scan", "turns", "recurrence", "loops")
 )
-UNPACK, PACK, NUMBER = (f"minihlo.{name}" for name in ("unpack", "pack", "number"))
+UNPACK, PACK, NUMBER, ROWS = (f"minihlo.{name}" for name in ("unpack", "pack", "number", "rows"))
 
 #: What an element costs, in nanoseconds: a lookup, an op on floats, one that is computed in f64 and rounded, one on
 #: integers.

@@ -24,6 +24,7 @@ from ..program import Function, Operation, Program, Region, Value
 from ..steps import Steps
 from ..system import depth, host_floats
 from .bind import Binder
+from .chains.find import find_rows
 from .decision import Chosen
 from .emit import Emitter, Listener, Settings
 from .passes.affine import affine_recurrences
@@ -230,6 +231,8 @@ class _Planner:
             region = narrow(region, constants)
         if self._fuses:
             region = fuse(region, constants, speed, policy)
+            if speed.blocks and speed.compiled and is_available():
+                region = find_rows(region, constants, speed)
         return self._emitter.function(region, (), label, constants)
 
     def _bound(self, old: Region, new: Region, constants: dict[Value, Any]) -> Region:

@@ -258,6 +258,12 @@ class Tuning:
     fast_short: int = 4
     #: An exponential takes as long as so many other ops together.
     fast_exponential: int = 8
+    #: Chains over the same rows of so many elements or more are one program: softmax of 8 rows of 32 takes 10 µs so,
+    #: and 48 op by op. It has so many operations at most, and so many bytes of registers, which the second-level cache
+    #: is to hold.
+    row_few: int = 1 << 6
+    row_longest: int = 60
+    row_bytes: int = 1 << 20
     #: Parts that one thread is given, so that threads that are interrupted lose little.
     fast_parts: int = 4
     #: Groups of no more elements run on one thread: to wake another one takes 20 µs, on a busy machine 100.

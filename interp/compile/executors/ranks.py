@@ -32,6 +32,19 @@ class RankedReduction:
         results = np.broadcast_to(self._folding.combine(self._start.reshape(1), numbers), numbers.shape)
         return Table(np.concatenate([results, np.repeat(results[-1:], 256 - len(results))]))
 
+    @functools.cached_property
+    def words(self) -> np.ndarray:
+        """For each code an f32 that wins as the rank does, and whose bits end with it: from 1 on, or NaN."""
+        of_code = self._ranks.of_code.entries.astype(np.uint32)
+        return (of_code | np.where(of_code < self._ranks.nan, 0x3F800000, 0x7FC00000).astype(np.uint32)).view(
+            np.float32
+        )
+
+    @property
+    def entries(self) -> np.ndarray:
+        """The value of each rank."""
+        return self._values.entries
+
     def rank(self, shape: Shape, dimensions: tuple[int, ...]) -> Callable[[np.ndarray], np.ndarray]:
         """The kernel that gives the rank that wins along dimensions of a leaf of some shape."""
         kept = [d for d in range(len(shape)) if d not in dimensions]

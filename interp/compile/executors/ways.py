@@ -13,6 +13,7 @@ from .folds import by_folds, by_table_folds
 from .job import Executor
 from .loops import by_loops
 from .recurrence import by_recurrence
+from .row_programs import by_steps, rows_by_machine
 from .rows import by_rows
 from .table import by_table
 
@@ -50,4 +51,6 @@ EXECUTORS = {
     "table fold": Way(by_table_folds, "table"),
     "compiled fold": Way(folds_by_machine, writes_over=True),
     "compiled table fold": Way(table_folds_by_machine),
+    "row steps": Way(by_steps, "row program"),
+    "compiled rows": Way(rows_by_machine),
 }

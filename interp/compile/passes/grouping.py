@@ -98,7 +98,7 @@ class Builder:
     def _apply(self, root: Root, node: Node) -> _Name:
         operation, axes = node.operation, root[1]
         names = [self.value(v, axes if shape_of(v) else ()) for v in operation.operands]
-        types = tuple([_any_size(v) for v in (*operation.operands, *operation.results)])
+        types = tuple([any_size(v) for v in (*operation.operands, *operation.results)])
         step = Step(operation.name, Attributes(operation.attributes), (), types)
         return self._step(root, step, names, Origin(operation.origin or operation))
 
@@ -147,13 +147,13 @@ def chain(leaf: Value, operations: Sequence[Operation], numbers: Mapping[Value, 
         operands = [
             constants[Constant.of(numbers[v], element_of(v))] if v in numbers else last for v in operation.operands
         ]
-        types = tuple([_any_size(v) for v in (*operation.operands, *operation.results)])
+        types = tuple([any_size(v) for v in (*operation.operands, *operation.results)])
         steps.append(Step(operation.name, Attributes(operation.attributes), tuple(operands), types))
         last = len(constants) + len(steps)
     return Function((element_of(leaf),), tuple(constants), tuple(steps), (last,))
 
 
-def _any_size(value: Value) -> TensorType:
+def any_size(value: Value) -> TensorType:
     """A value's type with one dimension of any size in the place of all; a single number's as it is."""
     assert isinstance(value.type, TensorType)
     return TensorType((None,), value.type.element) if value.type.shape else value.type

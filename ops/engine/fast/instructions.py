@@ -156,6 +156,25 @@ def shift_arithmetic(_context: Any, _x: Any, _by: Any) -> Any:
     return word(word, word), lambda _, builder, __, args: builder.ashr(args[0], args[1])
 
 
+def _extreme(name: str) -> Any:
+    """The larger or smaller of two words, as an instruction of LLVM says."""
+
+    @_intrinsic
+    def extreme(_context: Any, _x: Any, _y: Any) -> Any:
+        word = _types.uint32
+
+        def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
+            t = _ir.IntType(32)
+            return builder.call(builder.module.declare_intrinsic(name, [t], _ir.FunctionType(t, [t] * 2)), args)
+
+        return word(word, word), generate
+
+    return extreme
+
+
+largest_signed, smallest_signed, largest_word = map(_extreme, ("llvm.smax", "llvm.smin", "llvm.umax"))
+
+
 @_intrinsic
 def rotate(_context: Any, _x: Any, _by: Any) -> Any:
     """A word rotated to the left."""

@@ -15,11 +15,15 @@ from .instructions import (
     half_to_float,
     inner,
     larger,
+    largest_signed,
+    largest_word,
     load_8,
     load_16,
     load_32,
     shift,
+    shift_arithmetic,
     smaller,
+    smallest_signed,
     store_8,
     store_16,
     store_32,
@@ -204,6 +208,26 @@ def arithmetic(kind, x, to, a, b, n):
 
 
 @inner
+def arithmetic_by_row(kind, x, to, a, b, rows, width):
+    """Ops on two f32, of which the second is a number for each row."""
+    wide_vectors()
+    for i in range(rows):
+        y, begin = x[b, _at(i)], _at(i * width)
+        if kind == op.ADD_BY_ROW:
+            for j in range(width):
+                x[to, begin + _at(j)] = x[a, begin + _at(j)] + y
+        elif kind == op.SUBTRACT_BY_ROW:
+            for j in range(width):
+                x[to, begin + _at(j)] = x[a, begin + _at(j)] - y
+        elif kind == op.MULTIPLY_BY_ROW:
+            for j in range(width):
+                x[to, begin + _at(j)] = x[a, begin + _at(j)] * y
+        else:
+            for j in range(width):
+                x[to, begin + _at(j)] = x[a, begin + _at(j)] / y
+
+
+@inner
 def unary(kind, x, bits, to, a, n):
     """Ops on one f32; `bits` are the same registers as words."""
     wide_vectors()
@@ -372,28 +396,51 @@ def add_rows(x, a, totals, first, rows, width):
 
 
 @inner
-def fold_rows(kind, x, to, a, totals, first, rows, width):
-    """The largest or smallest of each row and its total: in any order, but for which of several NaN it is."""
+def turned(word):
+    """A word whose order as a signed number is that of the f32, with -0 below +0; turned again it is the f32."""
+    return _u32(word ^ _u32(shift_arithmetic(word, _u32(31)) & _u32(_REST)))
+
+
+@inner
+def fold_rows(is_largest, x, bits, a, totals, first, rows, width):
+    """The largest or smallest of each row and its total; of several NaN the first."""
     wide_vectors()
-    is_largest = kind == op.FOLD_MAXIMUM
     for i in range(rows):
-        source, at, begin, n = a, _at(i * width), _at(0), width
-        while n > 16:
-            half, rest = n // 2, _at(n - n // 2)
-            if is_largest:
-                for j in range(half):
-                    x[to, begin + _at(j)] = larger(x[source, at + _at(j)], x[source, at + rest + _at(j)])
-            else:
-                for j in range(half):
-                    x[to, begin + _at(j)] = smaller(x[source, at + _at(j)], x[source, at + rest + _at(j)])
-            if n % 2:
-                x[to, begin + _at(half)] = x[source, at + _at(half)]
-            source, at, begin, n = to, begin, begin + rest, n - half
-        t = totals[first + i]
-        for j in range(n):
-            element = x[source, at + _at(j)]
-            t = larger(t, element) if is_largest else smaller(t, element)
-        totals[first + i] = t
+        t, at = totals[first + i], _at(i * width)
+        word = _f32(t).view(_u32)
+        best, size = turned(word), _u32(word & _u32(_REST))
+        if is_largest:
+            for j in range(width):
+                word = bits[a, at + _at(j)]
+                best, size = largest_signed(best, turned(word)), largest_word(size, _u32(word & _u32(_REST)))
+        else:
+            for j in range(width):
+                word = bits[a, at + _at(j)]
+                best, size = smallest_signed(best, turned(word)), largest_word(size, _u32(word & _u32(_REST)))
+        if size > _u32(_INFINITE):
+            for j in range(width):
+                t = larger(t, x[a, at + _at(j)])
+            totals[first + i] = t
+        else:
+            totals[first + i] = _u32(turned(best)).view(_f32)
+
+
+@inner
+def by_rows(kind, x, bits, to, a, rows, width):
+    """Pieces of rows into a number for each; or numbers to pieces of rows."""
+    wide_vectors()
+    if kind == op.START_ROW:
+        for i in range(rows):
+            bits[to, _at(i)] = bits[a, 0]
+    elif kind == op.ALONG_ROW:
+        for i in range(rows):
+            word, begin = bits[a, _at(i)], _at(i * width)
+            for j in range(width):
+                bits[to, begin + _at(j)] = word
+    elif kind == op.SUM_ROW:
+        add_rows(x, a, x[to], 0, rows, width)
+    else:
+        fold_rows(kind == op.MAXIMUM_ROW, x, bits, a, x[to], 0, rows, width)
 
 
 @inner

@@ -16,8 +16,9 @@ from ..cast import code_table
 from ..compiled import compiled_function
 from . import opcodes as op
 from .encoding import encoding, fitting
-from .recipes import Entries, Lookup, Program, Recipe, Step
+from .recipes import Entries, Fold, Lookup, Program, Recipe, Step
 from .registers import LOADS, STORES, Line, Unknown, assigned, of, word
+from .segments import in_segments
 
 _F32, _BF16, _F16, _BOOL = (ELEMENT_TYPES[name] for name in ("f32", "bf16", "f16", "i1"))
 _FLOATS, _HALVES = (_F32, _BF16, _F16), (_BF16, _F16)
@@ -38,13 +39,14 @@ _COMPARED = {
 }
 
 
-def program(recipe: Recipe, fold: int | None = None, fixed: Sequence[bool] = ()) -> Program | None:
+def program(recipe: Recipe, fold: int | None = None, fixed: Sequence[bool] = (), pieces: int = 1) -> Program | None:
     """The program of a group; `fold` is the op that folds its only output. None where the machine does not know all.
 
-    `fixed` says which leaves are the same in all blocks: they are loaded once.
+    `fixed` says which leaves are the same in all blocks: they are loaded once. Rows of a program on rows have so many
+    `pieces`.
     """
     try:
-        return _Maker(recipe).make(fold, fixed)
+        return _Maker(recipe).make(fold, fixed, pieces)
     except Unknown:
         return None
 
@@ -62,25 +64,34 @@ class _Maker:
         self._tables: list[Entries] = []
         self._parameters: list[tuple[int, ...]] = []
         self._count = 0  # of the registers but for constants
+        self._is_row = False  # whether what is emitted is one number for each row
+        self._narrow: set[int] = set()  # the registers of such
+        self._along: dict[int, int] = {}  # of these, the registers in which each number is repeated along its row
 
-    def make(self, fold: int | None, fixed: Sequence[bool]) -> Program:
+    def make(self, fold: int | None, fixed: Sequence[bool], pieces: int) -> Program:
         for name, (array, element) in self._recipe.constants.items():
             self._values[name] = self._constant(word(array, element))
         for step in self._recipe.steps:
-            self._values[step.result] = self._look_up(step) if isinstance(step, Lookup) else self._step(step)
+            self._is_row = step.result in self._recipe.rows
+            self._values[step.result] = self._made(step)
         for i, (name, element) in enumerate(self._recipe.outputs):
+            self._is_row = name in self._recipe.rows
             if fold is None:
                 self._code.append((of(STORES, element), i, (self._stored(name, element),), ()))
             else:
                 self._emit(fold, (self._value(name, element),))
         self._drop_unused()
         self._store_early()
-        once = [line for line in self._code if line[0] < op.STORE_32 and fixed and fixed[line[3][0]]]
-        code = [*once, *(line for line in self._code if line not in once)]
-        kept = [*(-1 - i for i in range(len(self._constants))), *(result for _, result, _, _ in once)]
-        rows, registers = assigned(code, kept)
+        if self._recipe.rows:
+            rows, segments, registers = in_segments(self._code, len(self._constants), self._narrow, fixed, pieces)
+        else:
+            once = [line for line in self._code if line[0] < op.STORE_32 and fixed and fixed[line[3][0]]]
+            code = [*once, *(line for line in self._code if line not in once)]
+            kept = [*(-1 - i for i in range(len(self._constants))), *(result for _, result, _, _ in once)]
+            rows, registers = assigned(code, kept)
+            segments = np.array([(0, len(once), op.ONCE), (len(once), len(code), op.OF_PIECES)], np.int64)
         parameters = np.array(self._parameters or [(0,) * 10], np.int64)
-        return Program(rows, np.array(self._constants, np.uint32), registers, len(once), self._tables, parameters)
+        return Program(rows, np.array(self._constants, np.uint32), registers, segments, self._tables, parameters)
 
     def _drop_unused(self) -> None:
         """Leave out what nothing needs: numbers rounded to f16 of which only the codes are stored, say."""
@@ -115,16 +126,43 @@ class _Maker:
     def _emit(self, kind: int, registers: Sequence[int] = (), numbers: Sequence[int] = ()) -> int:
         self._count += 1
         self._code.append((kind, self._count - 1, tuple(registers), tuple(numbers)))
+        if self._is_row:
+            self._narrow.add(self._count - 1)
         return self._count - 1
 
     def _load(self, *numbers: int) -> int:
-        if numbers not in self._loaded:
-            self._loaded[numbers] = self._emit(numbers[0], (), numbers[1:])
-        return self._loaded[numbers]
+        key = self._is_row, *numbers
+        if key not in self._loaded:
+            self._loaded[key] = self._emit(numbers[0], (), numbers[1:])
+        return self._loaded[key]
+
+    def _made(self, step: Step | Lookup | Fold) -> int:
+        if isinstance(step, Fold):
+            return self._fold(step)
+        return self._look_up(step) if isinstance(step, Lookup) else self._step(step)
+
+    def _fold(self, step: Fold) -> int:
+        """Each row to a number."""
+        if step.element not in (*_FLOATS, _U8) or (step.element != _F32 and step.compiled == op.FOLD_ADD):
+            raise Unknown
+        self._is_row = False
+        value = self._value(step.operand, step.element)
+        self._is_row = True
+        total = self._emit(op.SUM_ROW + step.compiled - op.FOLD_ADD, [value, self._values[step.start]])
+        return self._emit(op.AND, [total, self._constant(255)]) if step.element == _U8 else total
+
+    def _computed(self, name: str) -> int:
+        """The register of a value that a step has given; along the rows if it is one number for each."""
+        register = self._values[name]
+        if self._is_row or register not in self._narrow:
+            return register
+        if register not in self._along:
+            self._along[register] = self._emit(op.ALONG_ROW, [register])
+        return self._along[register]
 
     def _value(self, name: str, element: ElementType) -> int:
         if name in self._values:
-            return self._values[name]
+            return self._computed(name)
         loaded = self._load(of(LOADS, element), self._leaves[name][0])
         if element != _I8:
             return loaded
@@ -176,7 +214,7 @@ class _Maker:
         """The register of a value of one byte, as that."""
         if name in self._leaves and name not in self._values:
             return self._load(op.LOAD_8, self._leaves[name][0])
-        return self._values[name]
+        return self._computed(name)
 
     def _step(self, step: Step) -> int:
         name, elements = step.name.removeprefix("stablehlo."), step.elements
@@ -189,6 +227,8 @@ class _Maker:
         values = [self._value(v, e) for v, e in zip(step.operands, elements, strict=False)]
         if step.compiled == op.SELECT:
             return self._emit(op.SELECT, values)
+        if name == "is_finite" and elements[0] in _FLOATS:
+            return self._emit(op.LT, [self._emit(op.ABS, values), self._constant(0x7F800000)])
         if name == "bitcast_convert" and {e.name for e in elements} <= {"f32", "ui32", "i32"}:
             return values[0]
         if result in _WORDS and all(e == result for e in elements):
@@ -199,6 +239,8 @@ class _Maker:
             raise Unknown
         if result in _HALVES and self._policy.rounding != "nearest_even":
             raise Unknown
+        if name == "chlo.square":
+            return self._rounded(op.MULTIPLY, [*values, *values], result)
         if name == "clamp":
             low, x, high = values
             return self._rounded(op.MINIMUM, [self._rounded(op.MAXIMUM, [x, low], result), high], result)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,14 +43,32 @@ class Lookup:
 
 
 @dataclasses.dataclass(frozen=True)
+class Fold:
+    """The reduction of each row to a number, from a constant on; `compiled` is the machine's op, see `Facts`.
+
+    A result of ui8 is the last byte of an f32.
+    """
+
+    compiled: int
+    operand: str
+    start: str
+    result: str
+    element: ElementType
+
+
+@dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What a group does: its leaves by name with their element types, constants, ops in order, and outputs."""
+    """What a group does: its leaves by name with their element types, constants, ops in order, and outputs.
+
+    Of a program on rows, `rows` are the names of the values that have one number for each row.
+    """
 
     leaves: Sequence[tuple[str, ElementType]]
     constants: Mapping[str, tuple[np.ndarray, ElementType]]
-    steps: Sequence[Step | Lookup]
+    steps: Sequence[Step | Lookup | Fold]
     outputs: Sequence[tuple[str, ElementType]]
     policy: Policy
+    rows: Collection[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +78,6 @@ class Program:
     code: np.ndarray
     constants: np.ndarray
     registers: int
-    once: int  #: so many ops come first that are done for the first block only
+    segments: np.ndarray  #: of ops that are done together: the first, the end, and how (`opcodes.OF_PIECES`)
     tables: Sequence[Entries]
     parameters: np.ndarray

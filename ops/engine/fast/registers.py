@@ -15,6 +15,11 @@ _F32, _F16, _I8 = (ELEMENT_TYPES[name] for name in ("f32", "f16", "i8"))
 Line = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
 
+#: How many numbers an op is for the machine: the op, the result and up to five more, then for the result and three
+#: operands whether they have a register for each piece of a row.
+WIDTH = 11
+
+
 class Unknown(Exception):
     """The machine does not know something."""
 
@@ -60,7 +65,7 @@ def assigned(code: Sequence[Line], kept: Sequence[int]) -> tuple[np.ndarray, int
     last = {r: i for i, (_, _, registers, _) in enumerate(code) for r in registers}
     place = {value: i for i, value in enumerate(kept)}
     free: list[int] = []
-    count, rows = len(kept), np.zeros((len(code), 7), np.int64)
+    count, rows = len(kept), np.zeros((len(code), WIDTH), np.int64)
     for i, (kind, result, registers, numbers) in enumerate(code):
         operands = [place[r] for r in registers]
         if not op.STORE_32 <= kind <= op.STORE_F16:

@@ -31,11 +31,11 @@ FoldRows = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 _NO_TOTALS = np.zeros(0, np.float32)
 #: What is given where a program has no tables: the machine looks at the first in any case.
-_NO_TABLES = (np.zeros(1, np.uint32),)
+NO_TABLES = (np.zeros(1, np.uint32),)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Plan:
+class Plan:
     """Everything that a call needs beside the arrays. It depends on shapes only, and is made once for them.
 
     block: rows and columns of a block.
@@ -70,7 +70,7 @@ class Runner:
         self._rows, self._columns = math.prod(sizes[:-1]), sizes[-1]
         self._sizes, self._spreads, self._views, self._down = sizes, spreads, views, down
         self.size = math.prod(sizes)
-        self._plan: _Plan | None = None
+        self._plan: Plan | None = None
         self._is_known = True
 
     @functools.cached_property
@@ -95,7 +95,7 @@ class Runner:
         plan = self._plan or self._planned(None, False)
         if plan is None:
             return None
-        tables = self._tables(plan.program) if plan.program.tables else _NO_TABLES
+        tables = self._tables(plan.program) if plan.program.tables else NO_TABLES
         if tables is None:
             return None
         results = [empty(shape, dtype) for dtype in dtypes]
@@ -110,7 +110,7 @@ class Runner:
         plan = self._plan or self._planned(kind, is_split)
         if plan is None:
             return None
-        tables = self._tables(plan.program) if plan.program.tables else _NO_TABLES
+        tables = self._tables(plan.program) if plan.program.tables else NO_TABLES
         if tables is None:
             return None
         totals = np.empty(self._rows // self._down * self._columns if self._down else self._rows, np.float32)
@@ -122,13 +122,13 @@ class Runner:
         self.run_blocks(plan, plan.program, tables, self._laid(values), [], totals, instead, parts)
         return instead(totals, np.array(parts, np.float32).reshape(1, -1)) if len(parts) > 1 else parts[0]
 
-    def _planned(self, fold: int | None, is_split: bool) -> _Plan | None:
+    def _planned(self, fold: int | None, is_split: bool) -> Plan | None:
         """The plan, once the machine is there; None until then, and where it does not know all of the group."""
         call = machine(self.size) if self._is_known else None
         if call is None:
             return None
-        now, rows, columns = speed.current(), self._rows, self._columns
-        tuning, most = now.tuning, now.tuning.fast_elements
+        tuning, rows, columns = speed.tuning(), self._rows, self._columns
+        most = tuning.fast_elements
         if fold is None or self._down:
             high, wide = (1, most) if columns > most else (max(most // columns, 1), columns)
         else:
@@ -146,13 +146,8 @@ class Runner:
         together = 1 if fold is None or is_split else pieces
         if self._down:
             high, together = _folded_together(self._down, high, pieces, -(-rows // high))
-        blocks = -(-rows // high) * pieces
-        weight = self.size * (tuning.fast_exponential if np.isin(made.code[:, 0], list(op.FUNCTIONS)).any() else 1)
-        parts = tuning.fast_parts * now.workers if weight > tuning.fast_alone else 1
-        step = max(-(-blocks // together // parts), 1) * together
-        common = (rows, columns, high, wide, made.registers, made.once, self._down)
-        wheres = [np.array([i, min(i + step, blocks), *common], np.int64) for i in range(0, blocks, step)]
-        self._plan = _Plan(made, call, (high, wide), wheres, weight if parts > 1 else 0)
+        wheres, weight = parts_of(made, self.size, rows, columns, (high, wide), together, self._down)
+        self._plan = Plan(made, call, (high, wide), wheres, weight)
         return self._plan
 
     def _tables(self, made: Program) -> list[np.ndarray] | None:
@@ -168,7 +163,7 @@ class Runner:
 
     def run_blocks(
         self,
-        plan: _Plan,
+        plan: Plan,
         made: Program,
         tables: Sequence[np.ndarray],
         leaves: Sequence[np.ndarray],
@@ -194,6 +189,7 @@ class Runner:
                 stopped = plan.call(
                     mine,
                     made.code,
+                    made.segments,
                     made.constants,
                     of_leaves,
                     self._along,
@@ -243,6 +239,31 @@ class Runner:
         for i, elements in enumerate(results[0], row):
             mine = totals.reshape(-1, self._columns)[i // self._down, columns]
             mine[...] = instead(mine, elements[:, None])
+
+
+def parts_of(
+    made: Program,
+    size: int,
+    rows: int,
+    columns: int,
+    block: tuple[int, int],
+    together: int = 1,
+    down: int = 0,
+    inner: int = 0,
+) -> tuple[Sequence[np.ndarray], int]:
+    """The blocks of each thread, as the machine takes them, and how many elements of plain ops take as long.
+
+    One thread has to take so many blocks `together`. `inner` are the columns of a piece of a block, if it has several.
+    The weight is 0 where one thread does all.
+    """
+    now, (high, wide) = speed.current(), block
+    blocks = -(-rows // high) * -(-columns // wide)
+    weight = size * (now.tuning.fast_exponential if np.isin(made.code[:, 0], list(op.FUNCTIONS)).any() else 1)
+    parts = now.tuning.fast_parts * now.workers if weight > now.tuning.fast_alone else 1
+    step = max(-(-blocks // together // parts), 1) * together
+    common = (rows, columns, high, wide, made.registers, inner or wide, down)
+    wheres = [np.array([i, min(i + step, blocks), *common], np.int64) for i in range(0, blocks, step)]
+    return wheres, weight if parts > 1 else 0
 
 
 def _folded_together(down: int, high: int, pieces: int, blocks: int) -> tuple[int, int]:
