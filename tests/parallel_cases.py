@@ -79,6 +79,8 @@ def no_process_is_left() -> bool:
 SAME = f"%r = stablehlo.optimization_barrier %x : {T}"
 
 
+#: A loop that does not end, with a check of its result, as a loop that nothing needs is left out.
 FOREVER = """%true = stablehlo.constant dense<true> : tensor<i1>
   %loop = stablehlo.while(%p = %true) : tensor<i1>
-  cond { stablehlo.return %p : tensor<i1> } do { stablehlo.return %p : tensor<i1> }"""
+  cond { stablehlo.return %p : tensor<i1> } do { stablehlo.return %p : tensor<i1> }
+  check.expect_eq %loop, %true : tensor<i1>"""
