@@ -58,6 +58,13 @@ def _chain(c: Any, v: Any) -> Any:
     return (a * 0.9 + v, b * 0.5 - jnp.exp(a), d * 0.25 + b * a), (a, d)
 
 
+def _used_twice(c: Any, v: Any) -> Any:
+    """What the last state needs of the first is needed after the loop too, and made of more there."""
+    a, b, d = c
+    x = MATRIX @ a
+    return (a * 0.9 + v, b * 0.5 - jnp.exp(a), d * 0.25 + b * x), jnp.sum(x) * 2
+
+
 def _circle(c: Any, v: Any) -> Any:
     """The first two need each other; the last hands on what another computes."""
     a, b, d = c
@@ -101,6 +108,7 @@ BODIES: dict[str, tuple[Callable[..., Any], Any, int]] = {
     "a chain": (_chain, (ZEROS, ZEROS, ZEROS), 3),
     "a chain of bf16": (_chain, tuple(ZEROS.astype(BF16) for _ in range(3)), 3),
     "a chain of f8E4M3FN": (_chain, tuple(ZEROS.astype(F8) for _ in range(3)), 3),
+    "used twice": (_used_twice, (ZEROS, ZEROS, ZEROS), 3),
     "a circle": (_circle, (ZEROS, ZEROS, ZEROS), 2),
     "no batch": (_no_batch, (ZEROS, ZEROS), 2),
     "large": (_large, (ZEROS, LARGE), 2),

@@ -218,7 +218,9 @@ class _Planner:
             unrolled = self._bound(region, unroll(region, constants, policy, kernel_of), constants)
             if unrolled is not region:
                 region, constants = fold_constants(unrolled, policy, self._binder.kernel, constants)
-            region = self._bound(region, batch_turns(region, constants, policy, kernel_of), constants)
+            batched = self._bound(region, batch_turns(region, constants, policy, kernel_of), constants)
+            # What is carried and not used after a loop would keep its memory until then.
+            region = batched if batched is region else without_unused(batched, constants)
             compiles = speed.scalars and speed.compiled and is_available()
             if speed.scalars:
                 numbers = single_numbers(region, constants, policy, kernel_of, compiles)

@@ -155,20 +155,20 @@ def select(call: Call) -> Run:
     if not _agree(pred, on_true):
         raise OpError(f"pred is {pred} (expected a scalar or of the shape of {on_true})")
     kernel = functools.partial(choose, on_true.element)
-    return (
-        Kernel(kernel, on_f32=OnF32(functools.partial(choose, _F32), False)) if is_of_words(on_true.element) else kernel
-    )
+    on_f32 = OnF32(functools.partial(choose, _F32), False) if is_of_words(on_true.element) else None
+    return Kernel(kernel, has_out=True, on_f32=on_f32)
 
 
-def choose(element: ElementType, pred: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """`x` where `pred`, else `y`: arrays of type `element`, whose bits are moved as they are."""
+def choose(
+    element: ElementType, pred: np.ndarray, x: np.ndarray, y: np.ndarray, out: np.ndarray | None = None
+) -> np.ndarray:
+    """`x` where `pred`, else `y`: arrays of type `element`, whose bits are moved as they are. `out` may be `x`."""
     size = element.dtype.itemsize
-    if size > 4 or pred.size < tuning().select_many:
+    if size > 4 or pred.size <= tuning().select_many:
         return np.where(pred, x, y)
     x_bits, y_bits = x.view(f"u{size}"), y.view(f"u{size}")
-    mask = np.negative(pred.view(np.int8)).astype(f"i{size}").view(f"u{size}")
-    bits = x_bits ^ y_bits
-    bits &= mask
+    bits = np.bitwise_xor(x_bits, y_bits, out=x_bits if out is x else None)
+    bits = np.multiply(bits, pred, out=bits if bits.size >= pred.size else None)  # numpy converts pred part by part
     bits ^= y_bits
     return bits.view(element.dtype)
 

@@ -220,9 +220,17 @@ class Tuning:
     #: Turns of a recurrence that are affine over integers are composed in pairs from so many operations of all turns
     #: on. A turn of two operations takes 0.14 us as Python. 1,000 of them take 0.2 ms in pairs, 10,000 0.4.
     composed_ops: int = 4000
+    #: The bytes of what such turns give, at most, or a part of that of all turns: it is held twice until it is put into
+    #: the results. A call for more turns takes 3 µs.
+    list_bytes: int = 1 << 16
+    list_parts: int = 6
+    #: Sums over turns of so many elements and more are added turn by turn, which takes no memory: 25 turns of 32×32
+    #: f32 take 10 µs so, and 22 as a running sum.
+    fold_wide: int = 1 << 8
     #: Values of so many bytes are dropped as soon as nothing needs them. An update of 200 leaves of 4.6 kB by Adam
-    #: takes 3.3 MB with 2**16 and 2.7 MB with 2**12 or less, in the same time.
-    drop_bytes: int = 1 << 12
+    #: takes 3.3 MB with 2**16 and 2.7 MB with 2**12 or less, in the same time. A loop that samples tokens holds 17 kB
+    #: less with 2**6, in the same time.
+    drop_bytes: int = 1 << 6
 
     # -- programs on the JAX platform --
 

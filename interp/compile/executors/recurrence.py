@@ -79,6 +79,16 @@ def running_fold(turn: Region, policy: Policy) -> Run | None:
     if any(v not in (state, returns[0]) for v in returns):
         return None
     is_after = [v is not state for v in returns[1:]]
+    is_alone = not is_after and fold.narrow is None and fold.dtype == t.element.dtype
+    if is_alone and t.size >= tuning().fold_wide:
+
+        def last(_: Any, first: Any, rows: np.ndarray) -> tuple[Any, ...]:
+            total = np.array(first)
+            for row in rows:
+                fold.ufunc(total, row, out=total)
+            return (total,)
+
+        return last
 
     def kernel(_: Any, first: Any, rows: np.ndarray) -> tuple[Any, ...]:
         start = np.asarray(first)
@@ -125,6 +135,10 @@ class RecurrenceRunner:
             [s for t, n in zip(types, ns, strict=True) for s in _numbers_of(t, n)]
             for types, ns in zip((states, rows, results), self._own, strict=True)
         )
+        #: How many turns are made of lists at a time, whose rows are then put into the results.
+        made = sum(t.nbytes for t in self._results)
+        few = max(tuning().list_bytes // max(made, 1), count // tuning().list_parts, 1)
+        self._step = min(tuning().list_turns, few)
         #: The turns as compiled code, of single numbers; it is nothing until it is given their text.
         types = (*self._states, *self._rows, *self._results)
         self.compiled = CompiledTurns(self._states, self._rows, self._results) if all(map(is_number, types)) else None
@@ -145,7 +159,7 @@ class RecurrenceRunner:
             done, states = self._in_chunks(regions[1], states, rows, arrays)
         states, rows = self._apart(states), apart
         out = [part for array, n in zip(arrays, self._own[2], strict=True) for part in _columns_in(array, n)]
-        turns, grid, step = regions[0], current_grid(), tuning().list_turns
+        turns, grid, step = regions[0], current_grid(), self._step
         for first in range(done, self._count, step):
             last = min(first + step, self._count)
             lists = [listed(row[first:last], t) for row, t in zip(rows, self._rows, strict=True)]

@@ -163,6 +163,7 @@ class _Parts:
         within: list[list[Operation]] = [[] for _ in range(count)]
         others: list[list[Operation]] = [[] for _ in range(count + 1)]
         between: list[Operation] = []
+        places: dict[Value, int] = {}  # before which recurrence values are computed
         for operation in loop.turn.operations:
             if operation not in wanted:
                 continue
@@ -175,7 +176,11 @@ class _Parts:
             elif last >= 0 and mask >> last & 1:
                 within[last].append(operation)
             else:
-                others[last + 1].append(operation)
+                # Not before something needs it: what is made of all turns takes memory until it has been used.
+                first = (mask & -mask).bit_length() - 1
+                place = max(last + 1, first, *(places.get(v, 0) for v in used_by(operation)))
+                places.update(dict.fromkeys(operation.results, place))
+                others[place].append(operation)
                 between += [operation] * is_between
             latest.update(dict.fromkeys(operation.results, last))
         self.between = loop.count * sum(map(_nbytes, _kept(between, within)))
