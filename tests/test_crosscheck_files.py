@@ -25,7 +25,7 @@ from .divergences import skip_unless_about_these
 VERSIONS, ROWS = FUNCTION_DIVERGENCES.load()
 FILES = files()
 #: Files that take a second or two on every peer, and between them have most causes.
-QUICK = ("chlo_erf", "chlo_is_inf", "collective_reduce", "dot_general", "dynamic_iota", "logistic", "sort")
+QUICK = ("chlo_is_inf", "collective_reduce", "dot_general", "dynamic_iota", "logistic")
 #: So many files are compared in one test: each starts processes.
 _TOGETHER = 12
 
