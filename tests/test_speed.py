@@ -320,6 +320,8 @@ def test_the_environment_turns_means_off(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("MINIHLO_WITHOUT", "tables,brakes")
     with pytest.raises(interp.InputError, match=r"^MINIHLO_WITHOUT: expected an optimization"):
         planner.plan(program)
+    with pytest.raises(interp.InputError, match=r"^MINIHLO_WITHOUT: expected an optimization"):
+        planner.speed_without("tables", "--without")
 
 
 # -- casts by blocks ---------------------------------------------------------------------------------------------------

@@ -154,8 +154,9 @@ def default_speed() -> Speed:
 
 def speed_without(names: str, what: str) -> Speed:
     """The default without more optimizations. `what` is the option in messages. Raises InputError for unknown names."""
+    speed = default_speed()
     try:
-        return default_speed().without(names)
+        return speed.without(names)
     except ValueError as error:
         raise InputError(f"{what}: {error}") from None
 
