@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -215,3 +216,25 @@ def test_work_that_is_done_keeps_no_arrays() -> None:
         before = weakref.ref(x)
         del x, work
         assert before() is None
+
+
+def test_a_view_of_what_a_loop_changes_is_dropped_before() -> None:
+    """So that no turn copies the array for it."""
+
+    def turn(c: Any, place: Any) -> Any:
+        return jax.lax.dynamic_update_slice(c, c[:3] * 2, (place,)), None
+
+    def f(x: Any, places: Any) -> Any:
+        return jax.lax.scan(turn, x, places)[0]
+
+    x, places = np.arange(5000, dtype=np.float32), np.arange(0, 200, 2, dtype=np.int32)
+    program = interp.load(jax.jit(f).lower(x, places))
+    expected = x.copy()
+    for place in places:
+        expected[place : place + 3] = expected[:3] * 2
+    assert np.array_equal(np.asarray(program(x, places)[0]), expected)
+    assert np.array_equal(x, np.arange(5000))
+    (turns,) = [s.text.splitlines() for s in program.plan().sources.values() if s.label == "turns"]
+    sliced, changed = (next(i for i, line in enumerate(turns) if mark in line) for mark in (" = k0(", "] = "))
+    view = turns[sliced].split()[0]
+    assert any(line.strip() == f"del {view}" for line in turns[sliced:changed])

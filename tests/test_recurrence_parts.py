@@ -193,3 +193,20 @@ def test_components_are_those_of_all_ways(seed):
         assert not reaches[np.ix_(group, list(itertools.chain(*few[at + 1 :])))].any()
     masks = users(turn, {k: [turn.returns[i] for i in group] for k, group in enumerate(groups)})
     assert [masks[o] for o in made] == [1 << k for i in range(count) for k, g in enumerate(groups) if i in g]
+
+
+def test_numbers_of_many_turns_are_kept() -> None:
+    """The running maximum is handed on by itself, however many turns there are: exponentials are of all at once."""
+
+    def turn(c: Any, v: Any) -> Any:
+        largest = jnp.maximum(c[0], v)
+        return (largest, c[1] * jnp.exp(c[0] - largest) + jnp.exp(v - largest)), None
+
+    def f(x: Any) -> Any:
+        return lax.scan(turn, (np.float32(-np.inf), np.float32(0)), x)[0]
+
+    text = listing(interp.load(jax.jit(f).lower(jax.ShapeDtypeStruct((300_000,), np.float32))).plan())
+    assert "exponential" in text
+    turns = [part for part in text.split("\n\n") if part.startswith("# turns")]
+    assert len(turns) == 2
+    assert not any("exponential" in part for part in turns)

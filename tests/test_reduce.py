@@ -8,9 +8,11 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from minihlo import interp
 from minihlo.interp.api import load
 from minihlo.interp.errors import ProgramError
 from minihlo.ops.engine.blocks import apart
@@ -411,3 +413,13 @@ def test_wide_extremes_tell_zeros_and_nan_apart(op: str, of_zeros: float) -> Non
     assert actual[:2].view(np.uint32).tolist() == [0x7FC00001, 0xFFC00002]
     assert np.signbit(actual[2:]).all() == np.signbit(of_zeros)
     assert not actual[2:].any()
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("count", [2, 5, 32, 40])
+def test_argmax_where_many_are_equal(axis: int, count: int) -> None:
+    x = np.random.default_rng(count).integers(0, 3, (count, 200)).astype(np.float32)
+    x[:, :20] = 1
+    x[count // 2, 5:15] = np.nan
+    x = x if axis == 0 else np.ascontiguousarray(x.T)
+    assert np.asarray(interp.jit(lambda x: jnp.argmax(x, axis))(x)).tolist() == np.argmax(x, axis).tolist()

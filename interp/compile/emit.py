@@ -217,6 +217,8 @@ class Emitter:
             kernel = self._writing_over(bound, operation, writer)
         call = filling(kernel, operation)
         writer.call(call, source, operation.operands, operation.results, regions=regions, takes_plain=takes_plain)
+        if bound is not None and bound.record.facts.moves:
+            writer.drop_views(operation)
         return self._after(operation, writer)
 
     def _writing_over(self, bound: Bound, operation: Operation, writer: Writer) -> Kernel:

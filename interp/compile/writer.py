@@ -211,6 +211,11 @@ class Writer:
             text = f"{', '.join(names)}{comma} = {text}"
         self.line(text, operation, names, uses)
 
+    def drop_views(self, operation: Operation) -> None:
+        """Drop small results as soon as large ones if they may be views of a large operand, which they keep."""
+        if not self._large.isdisjoint([self._names.get(v, "") for v in operation.operands]):
+            self._large.update([self._names[v] for v in operation.results])
+
     def call_function(self, function: Any, operation: Operation) -> None:
         """`results = function.target(operands)`, which is not there yet.
 

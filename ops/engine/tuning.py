@@ -198,10 +198,12 @@ class Tuning:
     recurrence_turns: int = 16
     recurrence_attempts: int = 8
     #: A loop becomes so many recurrences at most that do not hang on each other; what one keeps for the next, and what
-    #: is computed in between, has so many bytes of all turns at most, and so many a turn: a limit of memory.
+    #: is computed in between, has so many bytes of all turns at most, and so many a turn: a limit of memory. A few
+    #: numbers of each turn are kept in any case: 10**5 turns of a softmax, number by number, take 160 ms together.
     recurrences_most: int = 8
     between_bytes: int = 1 << 20
     between_large: int = 1 << 14
+    between_numbers: int = 1 << 5
     #: Loops side by side: there are regions for so many sizes at most, each so many times smaller than the one before,
     #: and when so many loops on single numbers are left, they run one after the other: an op on a single number takes
     #: 0.04 us, and one on a small array 1.5; 100 loops of Collatz take 2.0 ms with 16, 1.7 with 32. Turns with so many
@@ -318,6 +320,9 @@ class Tuning:
     reduce_small: int = 1 << 13
     #: Elements with the same key, in one of many rows, up to which they are taken one after the other. Not measured.
     choose_few: int = 16
+    #: Steps up to which elements with the same key are left to the fold of all: `jnp.argmax` along the first axis of
+    #: 9 x 10^5 numbers of four values takes 27 ms one after the other and 8 so.
+    choose_steps: int = 32
     #: Rows up to which the one element with the largest key of each is taken at once. `jnp.argmax` of rows of 60, µs:
     #: one row 80 and 45, 64 rows 100 and 50. Of more rows it has not been measured.
     choose_together: int = 64

@@ -102,7 +102,8 @@ def choose(
     counts = np.count_nonzero(is_best, axis=0)
     columns = np.arange(width)
     chosen = tuple(np.broadcast_to(s, width) for s in starts)
-    if counts.min() >= 1 and counts.max() <= tuning().choose_few:
+    is_short = len(keys) <= tuning().choose_steps and counts.max() > 1
+    if not is_short and counts.min() >= 1 and counts.max() <= tuning().choose_few:
         for turn in range(counts.max()):
             place = is_best.argmax(0)
             taken = step(*chosen, *(x[place, columns] for x in rows))

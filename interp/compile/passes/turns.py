@@ -103,7 +103,8 @@ def _parted(loop: Loop, states: list[list[int]]) -> list[Operation] | None:
         parts = _Parts(loop, states, inside)
         failed = parts.split()
         if failed is None:
-            fits = parts.memory() <= tuning().turns_bytes and parts.between <= tuning().between_bytes
+            most = max(tuning().between_bytes, loop.count * tuning().between_numbers)
+            fits = parts.memory() <= tuning().turns_bytes and parts.between <= most
             return parts.operations() if fits else None
         inside.add(failed)
     return None
