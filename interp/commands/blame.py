@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 from ..errors import InputError
 from ..numerics.blame import examine
@@ -30,12 +29,7 @@ def main(options: argparse.Namespace) -> int:
     finally:
         good.close()
         bad.close()
-    if options.json:
-        text = json.dumps(results, indent=1)
-        if options.json == "-":
-            print(text)
-        else:
-            write_json(Path(options.json), text)
+    write_json(options.json, json.dumps(results, indent=1))
     return int(differs)
 
 

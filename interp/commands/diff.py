@@ -43,12 +43,7 @@ def main(options: argparse.Namespace) -> int:
                 failed |= bool(report.failures)
     finally:
         backend.close()
-    if options.json:
-        text = json.dumps(reports, indent=1)
-        if options.json == "-":
-            print(text)
-        else:
-            write_json(Path(options.json), text)
+    write_json(options.json, json.dumps(reports, indent=1))
     return int(failed)
 
 
@@ -113,10 +108,15 @@ def _save(report: Report, folder: str | None, number: int) -> None:
                 raise OutputError(f"--save: {error.filename or folder}: {error.strerror or error}") from None
 
 
-def write_json(path: Path, text: str) -> None:
-    """Write the text of --json. Raises OutputError."""
+def write_json(place: str | None, text: str) -> None:
+    """Write the text of --json to a file, or print it for `-`; nothing without the option. Raises OutputError."""
+    if not place:
+        return
+    if place == "-":
+        print(text)
+        return
     try:
-        path.write_text(text, encoding="utf-8")
+        Path(place).write_text(f"{text}\n", encoding="utf-8")
     except OSError as error:
-        raise OutputError(f"--json: {path}: {error.strerror or error}") from None
+        raise OutputError(f"--json: {place}: {error.strerror or error}") from None
     sys.stdout.flush()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from ..probing.probe import probe
 from .diff import write_json
@@ -20,8 +19,5 @@ def main(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     print(report)
-    if options.json == "-":
-        print(report.to_json())
-    elif options.json:
-        write_json(Path(options.json), f"{report.to_json()}\n")
+    write_json(options.json, report.to_json())
     return int(not report.is_found)
