@@ -57,6 +57,21 @@ def _checksum(c: Any, v: Any) -> Any:
     return lax.fori_loop(0, 8, turn, c ^ v), None
 
 
+def _collatz(n: jax.Array) -> Any:
+    turn = lambda s: (jnp.where(s[0] % 2 == 0, s[0] // 2, 3 * s[0] + 1), s[1] + 1)  # noqa: E731
+    return lax.while_loop(lambda s: s[0] > 1, turn, (n, 0))[1]
+
+
+def _softmax_sum(c: Any, v: Any) -> Any:
+    largest = jnp.maximum(c[0], v)
+    return (largest, c[1] * jnp.exp(c[0] - largest) + jnp.exp(v - largest)), None
+
+
+def _smoothed(x: jax.Array, places: jax.Array) -> jax.Array:
+    turn = lambda c, i: (lax.dynamic_update_slice(c, c[:3] * 0.5, (i % c.size,)), None)  # noqa: E731
+    return lax.scan(turn, x, places[: places.size // 10])[0]
+
+
 def _tridiagonal(x: jax.Array) -> jax.Array:
     return lax.linalg.tridiagonal_solve(x.at[0].set(0), x + 5, x.at[-1].set(0), x[:, None])
 
@@ -106,6 +121,13 @@ SUBJECTS = [
     Subject("scan, tanh", lambda x: lax.scan(lambda c, v: (jnp.tanh(c + v),) * 2, 0.0, x)[1]),
     Subject("scan, branches", lambda x: lax.scan(_branch, 0.0, x)[1]),
     Subject("scan, checksum", lambda x: lax.scan(_checksum, np.int32(-1), x)[0], "i"),
+    Subject("scan, hash", lambda x: lax.scan(lambda c, v: ((c * 31 + v) % 1000003, None), np.int32(0), x)[0], "i"),
+    Subject(
+        "scan, lengths of runs", lambda x: lax.scan(lambda c, v: (jnp.where(v < 500, c + 1, 0),) * 2, 0, x)[1], "i"
+    ),
+    Subject("scan, softmax number by number", lambda x: lax.scan(_softmax_sum, (np.float32(-np.inf), 0.0), x)[0]),
+    Subject("scan, updates of slices", _smoothed, "fi"),
+    Subject("while_loop, Collatz of each", lambda x: jax.vmap(_collatz)(x + 1), "i"),
     Subject("fori_loop, single number", lambda x: lax.fori_loop(0, x.size, lambda i, c: c * 0.999 + i, x[0])),
     Subject("map, softmax of rows", lambda x: lax.map(jax.nn.softmax, x.reshape(-1, 100))),
     Subject("associative_scan", lambda x: lax.associative_scan(jnp.add, x)),
@@ -166,11 +188,13 @@ SUBJECTS = [
     Subject("interp", lambda x: jnp.interp(x, jnp.arange(10.0), jnp.arange(10.0))),
     Subject("digitize", lambda x: jnp.digitize(x, jnp.arange(10.0))),
     Subject("clip", lambda x: jnp.clip(x, -1, 1)),
+    Subject("piecewise", lambda x: jnp.piecewise(x, [x < 0, x >= 0], [jnp.negative, jnp.square])),
     Subject("where", lambda x, y: jnp.where(x > y, x, y), "ff"),
     Subject("bitcast", lambda x: lax.bitcast_convert_type(x, np.int32)),
     Subject("cov", lambda x: jnp.cov(x.reshape(10, -1))),
     Subject("one_hot", lambda i: jax.nn.one_hot(i % 10, 10), "i"),
     Subject("betainc", lambda x: special.betainc(1.0, 2.0, jnp.abs(x) % 1)),
+    Subject("betainc, gradient", jax.grad(lambda x: special.betainc(1.5, 2.5, jnp.abs(x) % 1).sum())),
     Subject("gammainc", lambda x: special.gammainc(2.0, jnp.abs(x))),
     Subject("polygamma", lambda x: special.polygamma(1, jnp.abs(x) + 1)),
     Subject("ndtri", lambda x: special.ndtri(jnp.abs(x) % 1)),
