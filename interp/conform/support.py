@@ -51,7 +51,7 @@ class Types:
         return any(t in self._doubts for t in (*part.case.operands, part.case.result))
 
     def blamed(self, part: AnyPart, error: BackendError) -> BackendError:
-        """The error of a part, laid to its type while nothing of the type gives a result."""
+        """The error of a part, attributed to its type while nothing of the type gives a result."""
         doubts = [self._doubts[t][0] for t in (*part.case.operands, part.case.result) if t in self._doubts]
         if part.case.op == "type" or error.how == "refused" or not doubts:
             return self.lacking(part) or error

@@ -1,4 +1,4 @@
-"""Which line of Python an operation is laid to: the innermost one that the user wrote."""
+"""Finds the line of Python that an operation comes from: the innermost one that the user wrote."""
 
 from __future__ import annotations
 

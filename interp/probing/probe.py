@@ -30,7 +30,7 @@ _ROWS, _COLUMNS = 50, 100
 _KINDS = ("codes", "normal")
 #: How often the search goes on with random dots of the check that the record does not predict.
 _AGAIN = 2
-#: How often the nearest records are told from one that predicts all dots.
+#: How often the nearest records are distinguished from one that predicts all dots.
 _RIVALS = 3
 #: The dots that are looked through for such as show a fact.
 _LOOKED = 4000
