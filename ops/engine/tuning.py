@@ -273,6 +273,8 @@ class Tuning:
     #: is to hold.
     row_few: int = 1 << 6
     row_longest: int = 60
+    #: So many chains at most are looked at together, so that planning is linear in the size of a program.
+    row_chains: int = 200
     row_bytes: int = 1 << 20
     #: Parts that one thread is given, so that threads that are interrupted lose little.
     fast_parts: int = 4

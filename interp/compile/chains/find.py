@@ -81,7 +81,7 @@ class _Finder:
         self._readers: dict[tuple[_Space, Value], _Chain] = {}
         self._after: dict[Value, frozenset[_Chain]] = {}
         self._sources: dict[Value, _Term] = {}  # what only lays another value along more dimensions
-        self._section = 0
+        self._section, self._count = 0, 0  # the chains of the section
 
     def region(self) -> Region:
         """The region with row programs."""
@@ -174,8 +174,7 @@ class _Finder:
         if operation.name == SPREAD:
             self._sources[operation.results[0]] = operation.operands[0], operation.attributes["axes"]
         elif not _is_pure(operation):
-            self._section += 1
-            self._readers.clear()
+            self._next_section()
         chain = self._chain(operation)
         if chain is not None:
             chain.members.append(place)
@@ -185,6 +184,10 @@ class _Finder:
         if after:
             self._after.update(dict.fromkeys(operation.results, frozenset(after)))
 
+    def _next_section(self) -> None:
+        self._section, self._count = self._section + 1, 0
+        self._readers.clear()
+
     def _leading(self, values: Iterable[Value]) -> set[_Chain]:
         """The chains that values come from."""
         found = set[_Chain]()
@@ -192,7 +195,7 @@ class _Finder:
             found |= self._after.get(value, frozenset())
             if value in self._home:
                 found.add(self._home[value])
-        return found
+        return {c for c in found if c.section == self._section}
 
     def _chain(self, operation: Operation) -> _Chain | None:
         """The chain that an operation is to be part of."""
@@ -209,6 +212,9 @@ class _Finder:
         terms = None if space is None else self._terms(operation, space)
         if space is None or terms is None:
             return None
+        if self._count == tuning().row_chains:
+            self._next_section()
+        self._count += 1
         new = _Chain(space, self._section)
         return new if self._joins(terms, new) else None
 
@@ -237,7 +243,7 @@ class _Finder:
                 needs.add(home)
             elif axes != identity(value):
                 return False
-        needs = {c.whole() for c in needs}
+        needs = {c.whole() for c in needs if c.section == self._section}
         if chain in closure(needs):
             return False
         chain.needs |= needs
