@@ -82,7 +82,7 @@ def _by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: F
                 rows = np.broadcast_to(rows, whole)
             width = len(total)
             flat = rows.reshape(width, -1).T if is_last else rows.reshape(-1, width)
-            if ufunc is not None and width >= _WIDE and rows.flags.owndata and rows.flags.c_contiguous:
+            if ufunc is not None and width >= _WIDE and rows.flags.c_contiguous and _is_new(rows, laid):
                 # They are ours: the total is added to the first of them, so that nothing is brought together.
                 ufunc(total, flat[0], out=flat[0])
                 return ufunc.reduce(flat, axis=0)
@@ -112,6 +112,11 @@ def _by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: F
         return result
 
     return kernel
+
+
+def _is_new(rows: np.ndarray, leaves: Sequence[np.ndarray]) -> bool:
+    """Whether an array is none of the leaves, nor a part of one."""
+    return rows.flags.writeable and not any(np.may_share_memory(rows, leaf) for leaf in leaves)
 
 
 def _steps(column: tuple[slice, ...], size: int) -> int:

@@ -386,11 +386,15 @@ class _Fuser:
         size, tuned = math.prod(node.shape), tuning()
         if not self._speed.blocks or node.spread is not None:
             return False
+        operation, elements = node.operation, elements_of(node.operation)
         if size <= block(size) and not (self._is_compiled and size >= tuned.fast_from):
-            return False
+            # What is repeated is converted once, before that.
+            is_repeated = any(
+                (n := self.pending.get(v)) is not None and n.spread is not None for v in operation.operands
+            )
+            return is_repeated and elements[-1].is_float and elements[-1].bits == 16
         if node.own >= FUNCTION_COST:
             return True
-        operation, elements = node.operation, elements_of(node.operation)
         # Functions of one number of 16 bits are lookups, and numpy converts at the pace of memory.
         is_quick = len(operation.operands) == 1 and (elements[0] == elements[-1] or not self._is_compiled)
         return not is_quick and any(e.is_float and e.bits == 16 for e in elements)
