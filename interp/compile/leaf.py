@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.engine.blocks import repeated
 from ...ops.types import ElementType, Kind, TensorType
 
 Compute = Callable[..., tuple[np.ndarray, ...]]
@@ -61,9 +62,9 @@ def laid(leaf: Leaf, shape: Shape) -> Callable[[np.ndarray], np.ndarray]:
         return view or (lambda x: x)
     kept = [axis for axis in leaf.axes if axis is not None]
     if kept == sorted(kept):
-        return lambda x: np.broadcast_to(x.reshape(sizes), shape)
+        return lambda x: repeated(x.reshape(sizes), shape)
     assert view is not None
-    return lambda x: np.broadcast_to(view(x), shape)
+    return lambda x: repeated(view(x), shape)
 
 
 def width(element: ElementType) -> int | None:
@@ -83,8 +84,8 @@ def cut(part: tuple[slice, ...], spreads: Sequence[list[int]]) -> list[tuple[sli
 def filled(results: Sequence[np.ndarray], shape: Shape) -> Any:
     """The results of a kernel: what depends on few leaves may have few elements, which are repeated."""
     if len(results) == 1:
-        return results[0] if results[0].shape == shape else np.broadcast_to(results[0], shape)
-    return tuple([r if r.shape == shape else np.broadcast_to(r, shape) for r in results])
+        return results[0] if results[0].shape == shape else repeated(results[0], shape)
+    return tuple([r if r.shape == shape else repeated(r, shape) for r in results])
 
 
 def alone(leaves: Sequence[Leaf], shape: Shape) -> tuple[int, list[tuple[int, ...]]] | None:

@@ -88,6 +88,14 @@ def empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     return room[start : start + size].view(dtype).reshape(shape)
 
 
+def repeated(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """`np.broadcast_to`, which takes 5 µs, in 1 µs: a view that is not to be written to."""
+    return np.nditer((x,), flags=_VIEWED, op_flags=_READ, itershape=shape, order="C").itviews[0]  # type: ignore[call-overload]
+
+
+_VIEWED, _READ = ["multi_index", "refs_ok", "zerosize_ok"], [["readonly"]]
+
+
 class Pace:
     """Whether several threads do some work sooner than one: the work is timed both ways, and again after a while."""
 

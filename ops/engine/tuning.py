@@ -320,6 +320,9 @@ class Tuning:
     rank_slices: int = 8
     #: Up to so many elements what prepares a fold costs more than the fold, so there are no parts and no views.
     reduce_small: int = 1 << 13
+    #: Maxima of rows of so many elements of f32 and f64 are found column by column: 128 rows of 32 take 3 µs so, and 12
+    #: row by row; 256 rows of 64 18 and 24, 64 rows of 512 37 and 9.
+    extreme_short: int = 1 << 6
     #: Elements with the same key, in one of many rows, up to which they are taken one after the other. Not measured.
     choose_few: int = 16
     #: Steps up to which elements with the same key are left to the fold of all: `jnp.argmax` along the first axis of

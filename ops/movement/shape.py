@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..batch import after_leading, along, as_it_is, before
+from ..engine.blocks import repeated
 from ..engine.cast import cast
 from ..engine.speed import tuning
 from ..kernel import PURE, PURE_LINEAR, Facts, Scalar, first_operand
@@ -156,7 +157,7 @@ def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Run:
 
     def kernel(x: np.ndarray) -> np.ndarray:
         x = (x if is_sorted else x.transpose(order)).reshape(spread)
-        return np.broadcast_to(x, shape) if repeats else x
+        return repeated(x, shape) if repeats else x
 
     return kernel
 

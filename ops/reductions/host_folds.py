@@ -115,6 +115,8 @@ def _extreme(largest: bool, exact: Run, element: ElementType) -> Fold:
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         start, x = starts[0], rows[0]
         if has_host:
+            if len(x) <= tuning().extreme_short and x.size <= tuning().reduce_small:
+                x = np.ascontiguousarray(x)
             result = ufunc(start, ufunc.reduce(x, axis=0))
             # numpy's own reduction does not distinguish zeros, nor NaN.
             doubtful = (result == 0) | (result != result)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..batch import Batch, Batched, along
+from ..engine.blocks import repeated
 from ..engine.cast import cast
 from ..engine.speed import tuning
 from ..kernel import Facts, Shapes
@@ -66,6 +67,10 @@ def reduce(call: Call) -> Run:
     short, long, folded = fold_of(call, body), long_fold_of(call, body), len(dimensions)
     is_cast, is_moved = sources != elements * 2, order != [*range(rank)]
 
+    if count == 1 and not is_cast and inputs[0].is_static:
+        sizes = [inputs[0].shape[d] for d in order]
+        return _single(order if is_moved else None, sizes, folded, short, long)
+
     def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> Any:
         if is_cast:
             values = tuple(
@@ -88,10 +93,25 @@ def reduce(call: Call) -> Run:
     return kernel
 
 
+def _single(order: list[int] | None, sizes: Sequence[Any], folded: int, short: Fold, long: Fold) -> Run:
+    """The kernel of one input whose sizes, in this order of its dimensions, are known; `folded` come first."""
+    steps, kept = math.prod(sizes[:folded]), tuple(sizes[folded:])
+    width, fold = math.prod(kept), short if steps < PAIRS_FROM else long
+
+    def kernel(regions: tuple[Step, ...], x: np.ndarray, init: np.ndarray) -> np.ndarray:
+        start = _repeated(init, width)
+        if not (steps and width):
+            return start.copy().reshape(kept)
+        rows = (x if order is None else x.transpose(order)).reshape(steps, width)
+        return np.asarray(fold(regions[0], (start,), (rows,))[0]).reshape(kept)
+
+    return kernel
+
+
 def _repeated(init: np.ndarray, width: int) -> np.ndarray:
     """An init value for each accumulator; repeated where that costs less than `broadcast_to`, but of codes."""
     is_copied = width <= tuning().reduce_small and (init.dtype.itemsize > 1 or init.dtype.kind == "b")
-    return init.reshape(1).repeat(width) if is_copied else np.broadcast_to(init, width)
+    return init.reshape(1).repeat(width) if is_copied else repeated(init, (width,))
 
 
 @dataclasses.dataclass(frozen=True)
