@@ -11,7 +11,7 @@ import pytest
 from minihlo import interp
 from minihlo.interp import machine
 from minihlo.interp.compile import planner
-from minihlo.ops.engine import half
+from minihlo.ops.engine import compiled, half
 from minihlo.ops.engine.speed import DEFAULT, NONE
 from minihlo.ops.types import ELEMENT_TYPES
 
@@ -57,6 +57,23 @@ def test_conversions_of_every_kind_of_number(name: str, with_nan: bool, tune: Tu
     assert same_bits(half.narrow(few, dtype), few.astype(dtype))
     every = np.arange(1 << 16, dtype=np.uint16).view(dtype)
     assert same_bits(half.widen(every), every.astype(np.float32))
+
+
+@pytest.mark.skipif(not compiled.is_available(), reason="numba is not installed")
+@pytest.mark.parametrize("with_nan", [False, True])
+@pytest.mark.parametrize("name", HALVES)
+def test_compiled_conversions(name: str, with_nan: bool, tune: Tune) -> None:
+    tune(compiled_worth=0, compiled_from=1)
+    dtype, x = ELEMENT_TYPES[name].dtype, f32_of_all_kinds()
+    x = x if with_nan else x[~np.isnan(x)]
+    every = np.arange(1 << 16, dtype=np.uint16).view(dtype)
+    found = compiled.kernels(x.size)
+    if found is None or found.halves is None:
+        pytest.skip("the processor does not convert f16")
+    assert same_bits(half.narrow(x, dtype), x.astype(dtype))
+    assert same_bits(half.widen(every), every.astype(np.float32))
+    turned = every.reshape(256, 256).T
+    assert same_bits(half.widen(turned).T.copy(), turned.T.astype(np.float32))
 
 
 @pytest.mark.parametrize("name", HALVES)

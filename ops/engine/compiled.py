@@ -203,6 +203,18 @@ class Kernels:
             except Exception:  # of a numba that lacks something: it raises what it likes
                 return None
 
+    @functools.cached_property
+    def halves(self) -> tuple[Callable[..., None], Callable[..., None]] | None:
+        """`widen` and `narrow` of `fast.halves`; None where the processor does not convert f16."""
+        with _lock:
+            try:
+                numba, module = importlib.import_module("numba"), importlib.import_module(".fast.halves", __package__)
+                name, (widen, narrow) = f"halves-{_digest(str(module.__file__))}", module.signatures()
+                make = functools.partial(compiled_cache.compiled, numba, nogil=True, error_model="numpy")
+                return make(module.widen, widen, f"widen-{name}"), make(module.narrow, narrow, f"narrow-{name}")
+            except Exception:  # of a numba that lacks something: it raises what it likes
+                return None
+
     def look_up(self, codes: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
         """`out = table[codes]` of arrays with one axis; the table has an entry for every code."""
         if self.has_octets and table.itemsize == codes.itemsize == 1:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..accumulators.product import is_exact
-from ..engine import gemm
+from ..engine import gemm, half
 from ..engine.cast import cast
 from ..policy import Policy
 from ..random_stream import RandomStream
@@ -158,6 +158,8 @@ def widen(x: np.ndarray, source: ElementType, target: ElementType) -> np.ndarray
         return as_laid(lambda part: cast(part, source, target, _PLAIN), x)
     if not _is_number(source):
         return cast(x, source, target, _PLAIN)
+    if source.bits == 16 and target == _F32:
+        return as_laid(half.widen, x)
     return x.astype(target.dtype, copy=False)
 
 

@@ -60,7 +60,7 @@ of_f16 = _converted_of_f16 if HAS_HALVES else _shifted_of_f16
 
 @inner
 def to_f16(u):
-    """The code of f16 of a word of f32, to nearest even; a NaN keeps the bits that there is room for."""
+    """The code of f16 of a word of f32, to nearest even; a NaN keeps the bits that fit, or the last one."""
     size = _u32(u & _u32(_REST))
     even = _u32(shift(size, _u32(13)) & _u32(1))
     normal = shift(_u32(_u32(size + even) + _u32(0xC8000FFF)), _u32(13))  # 112 less in the exponent, and near a half
@@ -69,9 +69,17 @@ def to_f16(u):
     code = choose(size >= _u32(0x38800000), normal, subnormal)
     code = choose(code > _u32(0x7C00), _u32(0x7C00), code)
     rest = _u32(shift(size, _u32(13)) & _u32(0x3FF))
-    nan = _u32(_u32(0x7C00) | choose(rest == _u32(0), _u32(0x200), rest))
+    nan = _u32(_u32(0x7C00) | choose(rest == _u32(0), _u32(1), rest))
     code = choose(size > _u32(_INFINITE), nan, code)
     return _u32(code | _u32(shift(u, _u32(16)) & _u32(0x8000)))
+
+
+@inner
+def to_bf16(u):
+    """The word of f32 that is the number of bf16 next to that of a word, to nearest even; NaN is one of two."""
+    rounded = _u32(u + _u32(_u32(0x7FFF) + (shift(u, _u32(16)) & _u32(1)))) & _u32(0xFFFF0000)
+    is_nan = _u32(u & _u32(_REST)) > _u32(_INFINITE)
+    return choose(is_nan, _u32(_u32(u & _u32(_SIGN)) | _u32(0x7FC00000)), _u32(rounded))
 
 
 @inner
@@ -85,7 +93,7 @@ def round_f16(u):
     number = _u32(_f32(_f32(size.view(_f32) + power.view(_f32)) - power.view(_f32)).view(_u32))
     number = choose(size >= _u32(0x477FF000), _u32(_INFINITE), number)
     nan = _u32(size & _u32(0xFFFFE000))
-    nan = choose(nan == _u32(_INFINITE), _u32(0x7FC00000), nan)
+    nan = choose(nan == _u32(_INFINITE), _u32(0x7F802000), nan)
     return _u32(choose(size > _u32(_INFINITE), nan, number) | sign)
 
 
@@ -303,10 +311,7 @@ def words(kind, bits, to, a, b, c, n):
             bits[to, j] = round_f16(bits[a, j])
     else:
         for j in range(n):
-            u = bits[a, j]
-            rounded = _u32(u + _u32(_u32(0x7FFF) + (shift(u, _u32(16)) & _u32(1)))) & _u32(0xFFFF0000)
-            is_nan = _u32(u & _u32(_REST)) > _u32(_INFINITE)
-            bits[to, j] = choose(is_nan, _u32(_u32(u & _u32(_SIGN)) | _u32(0x7FC00000)), _u32(rounded))
+            bits[to, j] = to_bf16(bits[a, j])
 
 
 @inner
