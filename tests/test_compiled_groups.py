@@ -278,3 +278,24 @@ def test_outputs_are_stored_as_soon_as_they_are_there() -> None:
     made = program(Recipe(leaves, {}, steps, outputs, Policy()), None, [False] * 30)
     assert made is not None
     assert made.registers <= 3
+
+
+@pytest.mark.parametrize("name", ["f8E4M3FNUZ", "f8E5M2", "f6E2M3FN", "f8E8M0FNU"])
+@pytest.mark.parametrize(("rows", "columns", "elements"), [(60, 333, 128), (300, 64, 256), (140, 130, 1 << 11)])
+def test_codes_are_decoded_in_blocks_of_any_size(
+    ran: list[object], tune: Tune, name: str, rows: int, columns: int, elements: int
+) -> None:
+    """So many that tables are laid out for the processor's permutations, with and without a rest of elements."""
+    tune(fast_elements=elements, fast_parts=1)
+    element, rng = ELEMENT_TYPES[name], np.random.default_rng(12)
+    codes = rng.integers(0, 1 << element.bits, (rows, columns), np.uint8)
+    x, y = codes.view(element.dtype), rng.standard_normal((rows, columns), np.float32)
+    few = rng.integers(0, 1 << element.bits, columns, np.uint8).view(element.dtype)
+    v, w, f = f"tensor<{rows}x{columns}x{name}>", f"tensor<{rows}x{columns}xf32>", f"tensor<{columns}x{name}>"
+    body = f"""%a = stablehlo.convert %x : ({v}) -> {w}
+%b = stablehlo.multiply %a, %y : {w}
+%c = stablehlo.broadcast_in_dim %f, dims = [1] : ({f}) -> {v}
+%d = stablehlo.convert %c : ({v}) -> {w}
+%r = stablehlo.add %b, %d : {w}"""
+    check(function(f"%x: {v}, %y: {w}, %f: {f}", w, body, "%r"), x, y, few)
+    assert ran

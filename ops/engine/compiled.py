@@ -166,8 +166,9 @@ class Kernels:
         )
         octets = importlib.import_module(".fast.octets", __package__)
         #: Whether bytes are looked up by the processor's permutations, several times as fast.
-        self.has_octets: bool = octets.is_known()
+        self.has_octets: bool = octets.KNOWN
         self._look_up_octets = _Compiled(octets.look_up_octets, octets.signature, _digest(str(octets.__file__)))
+        self._look_up_quads = _Compiled(octets.look_up_quads, octets.signature_of_quads, _digest(str(octets.__file__)))
         floats, places = (types.Array(t, d, "C", readonly=True) for t, d in ((types.float32, 2), (types.int64, 1)))
         sums = [types.Array(types.float32, d, "C") for d in (1, 2)]
         self._add_rows = _Compiled(_add_rows, lambda: (sums[0], floats))
@@ -219,6 +220,9 @@ class Kernels:
         """`out = table[codes]` of arrays with one axis; the table has an entry for every code."""
         if self.has_octets and table.itemsize == codes.itemsize == 1:
             self._look_up_octets()(codes.reshape(1, -1), table, 0, out.reshape(1, -1))
+            return
+        if self.has_octets and (table.itemsize, codes.itemsize) == (4, 1):
+            self._look_up_quads()(codes, table, out)
             return
         self._look_up(codes.dtype, table.dtype)(codes, table, out)
 

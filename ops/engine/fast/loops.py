@@ -29,6 +29,7 @@ from .instructions import (
     store_32,
     wide_vectors,
 )
+from .octets import look_up_words
 
 _u32, _f32, _u64, _i64 = np.uint32, np.float32, np.uint64, np.int64
 _SIGN, _REST, _INFINITE = 0x80000000, 0x7FFFFFFF, 0x7F800000
@@ -131,8 +132,11 @@ convert_halves = _convert_halves if HAS_HALVES else _no_halves
 
 
 @inner
-def load(kind, leaf, table, bits, to, starts, a, row, parts, column, count):
-    """Parts of a leaf into a register, one behind the other, so many elements of each: from some rows on."""
+def load(kind, leaf, table, planes, bits, to, starts, a, row, parts, column, count):
+    """Parts of a leaf into a register, one behind the other, so many elements of each: from some rows on.
+
+    `planes` are those of the table, see `octets`, or 0.
+    """
     wide_vectors()
     for i in range(parts):
         at, begin = _at(i * count), _at(starts[a, row + i] + column)
@@ -151,6 +155,9 @@ def load(kind, leaf, table, bits, to, starts, a, row, parts, column, count):
         elif kind == op.LOAD_F16:
             for j in range(count):
                 bits[to, at + _at(j)] = of_f16(load_16(leaf, begin + _at(j)))
+        elif kind == op.LOAD_TABLE_F32 and planes:
+            target = _at(bits.ctypes.data) + _at(bits.strides[0]) * _at(to) + _at(4) * at
+            look_up_words(leaf + begin, table, planes, target, count)
         elif kind == op.LOAD_TABLE_F32:
             for j in range(count):
                 bits[to, at + _at(j)] = load_32(table, _at(load_8(leaf, begin + _at(j))))
@@ -166,7 +173,7 @@ def repeat(kind, leaf, table, bits, to, starts, a, row, parts, count):
     for last in range(parts):
         i = parts - 1 - last  # the first row at the end: each is brought to its place before it is repeated
         at = _at(i * count)
-        load(kind, leaf, table, bits, to, starts, a, row + i, 1, 0, 1)
+        load(kind, leaf, table, _at(0), bits, to, starts, a, row + i, 1, 0, 1)
         word = bits[to, 0]
         for j in range(count):
             bits[to, at + _at(j)] = word

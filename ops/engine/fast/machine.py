@@ -33,9 +33,12 @@ from .loops import (
     unary,
     words,
 )
+from .octets import KNOWN, PLANES, lay_planes
 
 __all__ = ["knows_arrays", "run", "signature"]
 
+#: So many elements before tables are laid out as planes: that takes as long as a lookup of 2,000 codes.
+_MANY = 1 << 13
 _u32, _u64, _f32 = np.uint32, np.uint64, np.float32
 
 
@@ -56,6 +59,10 @@ def run(where, code, segments, constants, leaves, along, starts, tables, paramet
     for i in range(constants.size):
         bits[i, :] = constants[i]
     across = (columns + wide - 1) // wide
+    planes = np.empty((tables.size if KNOWN and (last - first) * high * wide >= _MANY else 0, PLANES), np.uint8)
+    for p in range(code.shape[0] if planes.size else 0):
+        if code[p, 0] == op.LOAD_TABLE_F32:
+            lay_planes(elements_of(tables[code[p, 3]]), _u64(planes[code[p, 3]].ctypes.data))
     for block in range(first, last):
         row, start = block // across * high, block % across * wide
         height, end = min(high, rows - row), min(start + wide, columns)
@@ -75,12 +82,13 @@ def run(where, code, segments, constants, leaves, along, starts, tables, paramet
                         begin = starts[a, row]
                         whole = height == 1 or starts[a, row + height - 1] - begin == (height - 1) * width
                         leaf, table = elements_of(leaves[a]), elements_of(tables[b])
+                        laid = _u64(planes[b].ctypes.data) if planes.size and kind == op.LOAD_TABLE_F32 else _u64(0)
                         if not along[a]:
                             repeat(kind, leaf, table, bits, to, starts, a, row, height, width)
                         elif whole:
-                            load(kind, leaf, table, bits, to, starts, a, row, 1, column, n)
+                            load(kind, leaf, table, laid, bits, to, starts, a, row, 1, column, n)
                         else:
-                            load(kind, leaf, table, bits, to, starts, a, row, height, column, width)
+                            load(kind, leaf, table, laid, bits, to, starts, a, row, height, column, width)
                     elif kind < op.ADD:
                         out = elements_of(outs[to])
                         if on_rows:
