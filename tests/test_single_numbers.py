@@ -168,6 +168,7 @@ def compiled_loops(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def njit(*_: Any, **__: Any) -> Any:
         return lambda function: taken.append(function) or function
 
+    compiled.is_available()  # so that it is remembered whether there is a compiler, before this stands for it
     monkeypatch.setitem(sys.modules, "numba", types.SimpleNamespace(**{**vars(STAND_IN), "njit": njit}))
     monkeypatch.setattr(compiled, "is_available", lambda: True)
     return taken
@@ -191,7 +192,7 @@ def test_long_loops_are_not_compiled(monkeypatch: pytest.MonkeyPatch, tune: Tune
     function, arguments = scanned("remainders")
     text, lines = text_of(function, *arguments), compiled_loops(monkeypatch)
     tune(loop_seconds=0)
-    tune(loop_lines=10)
+    tune(loop_lines=1)
     results_of(text, *arguments)
     assert lines == []
 

@@ -6,7 +6,7 @@ import math
 
 from ...ops.engine.blocks import block
 from ...ops.engine.compiled import is_available
-from ...ops.engine.speed import Speed
+from ...ops.engine.speed import Speed, tuning
 from ...ops.registry import lookup
 from ...ops.types import QuantizedType, TensorType
 from ..program import Operation
@@ -29,8 +29,10 @@ from .group import (
     TURNS,
     UNPACK,
     UNRANK,
+    Function,
     Group,
     Reduction,
+    Step,
 )
 from .passes.fusible import is_fusible
 
@@ -78,13 +80,25 @@ def choose(operation: Operation, speed: Speed) -> Decision:
     return Decision("alone", why_alone(operation))
 
 
+def _is_short_on_integers(function: Function) -> bool:
+    """Whether compiled steps on pairs of integers take less time than a lookup."""
+    steps = function.steps
+    if len(function.leaves) != 2 or len(steps) > tuning().integer_steps:
+        return False
+    elements = [e for step in steps if isinstance(step, Step) for e in step.elements]
+    return all(isinstance(step, Step) for step in steps) and all(e.is_integer for e in elements)
+
+
 def _group(group: Group, speed: Speed) -> Decision:
     function, shape, size = group.function, group.shape, math.prod(group.shape)
     what = f"{inputs(function)}, {size:,} elements"
     step = block(size)
     by = f"blocks of {step:,} elements" if size > step else "one block"
     if speed.tables and function.pays_as_table:
-        return Decision("table", f"table of {function.cases:,} entries: {what}", Decision("blocks", by))
+        table = Decision("table", f"table of {function.cases:,} entries: {what}", Decision("blocks", by))
+        if not _is_compiled(group, None, speed) or not _is_short_on_integers(group.function):
+            return table
+        return Decision("compiled", f"compiled code, once it is loaded: {len(function.steps)} steps on integers", table)
     rows = leading_rows(group.leaves, shape) if speed.tables else None
     columns = trailing_columns(group.leaves, shape) if speed.tables else None
     if rows is not None:
