@@ -24,7 +24,7 @@ def wrapped(x: int, dtype: Any) -> int:
     return (x - int(info.min)) % (1 << info.bits) + int(info.min)
 
 
-def run(turn: Turn, start: int, rows: np.ndarray, without: str = "") -> tuple[list[int], int, str]:
+def run(turn: Turn, start: int, rows: np.ndarray, without: str = "compiled") -> tuple[list[int], int, str]:
     """The states before each turn and at the end, and the listing of the plan."""
     step = lambda c, v: (turn(c, v), c)  # noqa: E731
     first = rows.dtype.type(start)

@@ -16,16 +16,17 @@ from .job import Job
 
 def by_blocks(job: Job, _: Run | None) -> Run:
     """The kernel that computes as many elements at a time as fit the cache."""
-    compute, leaves, shape, types = job.compute, job.group.leaves, job.group.shape, job.group.results
+    leaves, shape, types = job.group.leaves, job.group.shape, job.group.results
     is_single, size = len(types) == 1, math.prod(shape)
     if size <= block(size):
+        compute = job.compute_few
         views = [leaf.view(shape) for leaf in leaves]
 
         def whole(*values: np.ndarray) -> Any:
             return filled(compute(*[v if lay is None else lay(v) for v, lay in zip(values, views, strict=True)]), shape)
 
         return whole
-    merged = merged_dimensions(leaves, shape)
+    compute, merged = job.compute, merged_dimensions(leaves, shape)
     spreads = [in_merged(leaf.spread(len(shape)), merged) for leaf in leaves]
     sizes = tuple(math.prod(shape[d] for d in dims) for dims in merged)
     views = [leaf.view(shape) for leaf in leaves]

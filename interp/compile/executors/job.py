@@ -22,6 +22,7 @@ from ..leaf import Compute
 from ..reductions import folding_of
 from ..writer import Sources
 from .tables import Tables, by_laid_table, shared_tables
+from .words import in_words
 
 
 class Job:
@@ -87,6 +88,12 @@ class Job:
         fills = self.operation.attributes["reduction"] is None
         what = self._label, self._sources, leaves, reason, is_wide, fills
         return generate(group.function, origins, self._kernel_of, *what)
+
+    @functools.cached_property
+    def compute_few(self) -> Compute:
+        """The same of a group of few elements."""
+        what = self._label, self._sources, str(self.decision)
+        return in_words(self.group, self.operation.attributes["origins"], self._kernel_of, *what) or self.compute
 
     @functools.cached_property
     def tables(self) -> Tables:
