@@ -180,3 +180,30 @@ def test_conversions_between_whole_numbers(source: str, target: str, ran: list[P
     assert got.dtype == new
     assert [int(r) for r in got.tolist()] == [held(signed(held(int(n))) + 3) for n in x.tolist()]
     assert ran
+
+
+@pytest.mark.parametrize("t", ["i8", "ui8", "i4"])
+def test_few_steps_on_pairs_of_bytes_are_no_table(t: str, ran: list[Program]) -> None:
+    """Also where compiled code does not know them, as those of i4."""
+    element = ELEMENT_TYPES[t]
+    low, high = (-(1 << element.bits - 1), (1 << element.bits - 1) - 1) if t[0] == "i" else (0, 255)
+    values = np.arange(low, high + 1).astype(element.dtype)
+    x, y = (np.ascontiguousarray(a.ravel()) for a in np.meshgrid(values, values))
+    v, w = f"tensor<{x.size}x{t}>", f"tensor<{x.size}xi32>"
+    text = f"""func.func @main(%x: {v}, %y: {v}) -> {v} {{
+        %least = stablehlo.constant dense<{low}> : {w}
+        %most = stablehlo.constant dense<{high}> : {w}
+        %a = stablehlo.convert %x : ({v}) -> {w}
+        %b = stablehlo.convert %y : ({v}) -> {w}
+        %c = stablehlo.add %a, %b : {w}
+        %d = stablehlo.maximum %c, %least : {w}
+        %e = stablehlo.minimum %d, %most : {w}
+        %r = stablehlo.convert %e : ({w}) -> {v}
+        return %r : {v}
+    }}"""
+    plan = planner.plan(interp.load(text).program, speed=tuned(Speed()))
+    assert plan.chosen[-1].decision.executor == "compiled"
+    (result,) = machine.run(plan, [x, y])
+    wanted = np.clip(x.astype(np.int64) + y.astype(np.int64), low, high)
+    assert result.astype(np.int64).tolist() == wanted.tolist()
+    assert len(ran) == (t != "i4")
