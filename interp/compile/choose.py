@@ -92,7 +92,7 @@ def _is_short_on_integers(function: Function) -> bool:
 def _group(group: Group, speed: Speed) -> Decision:
     function, shape, size = group.function, group.shape, math.prod(group.shape)
     what = f"{inputs(function)}, {size:,} elements"
-    step = block(size)
+    step = block(size, len(function.steps))
     by = f"blocks of {step:,} elements" if size > step else "one block"
     if speed.tables and function.pays_as_table:
         table = Decision("table", f"table of {function.cases:,} entries: {what}", Decision("blocks", by))

@@ -38,9 +38,10 @@ _CACHE, _PERIOD = 1 << 15, 1 << 12
 _pool: ThreadPoolExecutor | None = None
 
 
-def block(size: int) -> int:
-    """How many elements of an array of `size` are to be worked on at a time."""
-    most = speed.tuning().block
+def block(size: int, steps: int = 1) -> int:
+    """How many elements of an array of `size` are to be worked on at a time, by so many operations."""
+    tuned = speed.tuning()
+    most = tuned.block if steps < tuned.block_long else tuned.block_of_long
     return size if size <= most else min(size >> 2, most)
 
 

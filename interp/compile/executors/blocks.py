@@ -18,7 +18,8 @@ def by_blocks(job: Job, _: Run | None) -> Run:
     """The kernel that computes as many elements at a time as fit the cache."""
     leaves, shape, types = job.group.leaves, job.group.shape, job.group.results
     is_single, size = len(types) == 1, math.prod(shape)
-    if size <= block(size):
+    step = block(size, len(job.group.function.steps))
+    if size <= step:
         compute = job.compute_few
         views = [leaf.view(shape) for leaf in leaves]
 
@@ -30,7 +31,7 @@ def by_blocks(job: Job, _: Run | None) -> Run:
     spreads = [in_merged(leaf.spread(len(shape)), merged) for leaf in leaves]
     sizes = tuple(math.prod(shape[d] for d in dims) for dims in merged)
     views = [leaf.view(shape) for leaf in leaves]
-    parts = [(part, cut(part, spreads)) for part in blocks(sizes, block(size))]
+    parts = [(part, cut(part, spreads)) for part in blocks(sizes, step)]
     pace, dtypes = Pace(), [t.element.dtype for t in types]
 
     def kernel(*values: np.ndarray) -> Any:
