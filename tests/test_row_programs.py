@@ -134,6 +134,9 @@ ONE = {
     "rms norm": rms_norm,
     "statistics": statistics,
     "quantized": quantized,
+    "sums": lambda x: (
+        (x - x.dtype.type(0.5)) * jax.lax.reduce(x, x.dtype.type(0.25), jax.lax.add, (x.ndim - 1,))[..., None]
+    ),
     "masked softmax": lambda x: softmax(jnp.where(jnp.arange(x.shape[-1]) < 3, x, x.dtype.type(-7))),
     "gradient of softmax": gradient(softmax),
     "gradient of layer norm": gradient(layer_norm),
@@ -144,7 +147,7 @@ ONE = {
 @pytest.mark.parametrize("dtype", [F32, BF16, F16, FNUZ], ids=str)
 @pytest.mark.parametrize("name", ONE)
 def test_chains(ran: list[Any], name: str, dtype: np.dtype) -> None:
-    if (dtype.itemsize == 1 and name == "rms norm") or (dtype.itemsize < 4 and name == "gradient of rms norm"):
+    if dtype.itemsize == 1 and name.endswith(("rms norm", "sums")):
         pytest.skip("its sums are of few bits")
     # Functions of 16 bits are tables for the machine, which have to be worth making.
     large = (130, 530) if dtype.itemsize == 2 else (21, 37)
@@ -167,6 +170,15 @@ def test_a_mask_that_rows_share_and_scores_that_lie_the_other_way_round(ran: lis
     check(lambda x, m: softmax(jnp.where(m, x, -1e9)), x, mask)
     check(lambda x, m: softmax(jnp.where(m, x.transpose(0, 1, 3, 2), -1e9)), x, mask)
     assert any(ran)
+
+
+@pytest.mark.parametrize("rounding", ["toward_zero", "up", "down", "nearest_away"])
+def test_other_roundings(ran: list[Any], rounding: str) -> None:
+    for dtype in (F32, BF16, F16, FNUZ):
+        for name in ("softmax", "sums", "quantized"):
+            if dtype.itemsize > 1 or name != "sums":
+                check(ONE[name], numbers(dtype, (9, 11)), policy=Policy(rounding=rounding))
+    assert ran
 
 
 def test_numbers_for_rows_along_columns_are_no_part_of_the_rows(ran: list[Any]) -> None:

@@ -235,7 +235,7 @@ class _Planner:
         if self._fuses:
             region = fuse(region, constants, speed, policy)
             if speed.blocks and speed.compiled and is_available():
-                region = find_rows(region, constants, speed)
+                region = find_rows(region, constants, speed, policy)
         return self._emitter.function(region, (), label, constants)
 
     def _bound(self, old: Region, new: Region, constants: dict[Value, Any]) -> Region:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ....ops.engine.speed import Speed, tuning
+from ....ops.policy import Policy
 from ....ops.registry import lookup
 from ....ops.types import TensorType
 from ...program import Operation, Region, Value
@@ -31,13 +32,13 @@ _Space = tuple[Shape, int]
 _Term = tuple[Value, Axes]
 
 
-def find_rows(region: Region, constants: Mapping[Value, Any], speed: Speed) -> Region:
+def find_rows(region: Region, constants: Mapping[Value, Any], speed: Speed, policy: Policy) -> Region:
     """A region that has been fused, in which row programs stand in the place of groups and reductions.
 
     The operation that it puts in, `ROWS`, has the `RowProgram` and for each of its leaves the number of its operand as
     attributes, and a region that computes the same, whose arguments are the operands.
     """
-    return _Finder(region, constants, speed).region()
+    return _Finder(region, constants, speed, policy).region()
 
 
 @dataclasses.dataclass(eq=False)
@@ -72,10 +73,11 @@ def closure(chains: Iterable[_Chain]) -> set[_Chain]:
 
 
 class _Finder:
-    def __init__(self, region: Region, constants: Mapping[Value, Any], speed: Speed) -> None:
+    def __init__(self, region: Region, constants: Mapping[Value, Any], speed: Speed, policy: Policy) -> None:
+        self._is_nearest = policy.rounding == "nearest_even"
         self._has_tables, self._number = speed.tables, Uniform(region, constants).number
         self._region = region
-        self._operations = [_with_inner(o, constants, speed) for o in region.operations]
+        self._operations = [_with_inner(o, constants, speed, policy) for o in region.operations]
         self._spaces: dict[Shape, list[int]] = {}
         self._home: dict[Value, _Chain] = {}
         self._readers: dict[tuple[_Space, Value], _Chain] = {}
@@ -114,10 +116,10 @@ class _Finder:
         record = lookup(reduction.name)
         if record is None or record.facts.compiled_fold is None or record.facts.combining is None:
             return None
-        if reduction.element.name != "f32":
-            is_half = reduction.element.name in ("bf16", "f16")
-            if not is_half or record.facts.combining.largest is None:
-                return None
+        if reduction.element.name not in ("f32", "bf16", "f16"):
+            return None
+        if reduction.element.bits < 32 and record.facts.combining.largest is None and not self._is_nearest:
+            return None  # its steps are rounded in another way
         return _space(shape, reduction.dimensions)
 
     def _reduction(self, operation: Operation) -> tuple[Reduction | None, Shape]:
@@ -425,8 +427,8 @@ class _Finder:
         return [maker.fold(reduction.name, results[0], Constant.of(start, reduction.element))]
 
 
-def _with_inner(operation: Operation, constants: Mapping[Value, Any], speed: Speed) -> Operation:
-    regions = tuple([find_rows(r, constants, speed) for r in operation.regions])
+def _with_inner(operation: Operation, constants: Mapping[Value, Any], speed: Speed, policy: Policy) -> Operation:
+    regions = tuple([find_rows(r, constants, speed, policy) for r in operation.regions])
     if all(a is b for a, b in zip(regions, operation.regions, strict=True)):
         return operation
     return dataclasses.replace(operation, regions=regions, origin=operation.origin or operation)

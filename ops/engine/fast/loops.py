@@ -408,6 +408,23 @@ def add_rows(x, a, totals, first, rows, width):
 
 
 @inner
+def add_halves(is_f16, x, to, a, rows, width):
+    """Each row into its total, from left to right, each sum rounded to f16 or bf16; eight rows side by side."""
+    for first in range(0, rows, 8):
+        last = min(first + 8, rows)
+        if is_f16:
+            for j in range(width):
+                for i in range(first, last):
+                    total = x[to, _at(i)] + x[a, _at(i * width) + _at(j)]
+                    x[to, _at(i)] = _u32(round_f16(_f32(total).view(_u32))).view(_f32)
+        else:
+            for j in range(width):
+                for i in range(first, last):
+                    total = x[to, _at(i)] + x[a, _at(i * width) + _at(j)]
+                    x[to, _at(i)] = _u32(to_bf16(_f32(total).view(_u32))).view(_f32)
+
+
+@inner
 def turned(word):
     """A word whose order as a signed number is that of the f32, with -0 below +0; turned again it is the f32."""
     return _u32(word ^ _u32(shift_arithmetic(word, _u32(31)) & _u32(_REST)))
@@ -449,6 +466,8 @@ def by_rows(kind, x, bits, to, a, rows, width):
             word, begin = bits[a, _at(i)], _at(i * width)
             for j in range(width):
                 bits[to, begin + _at(j)] = word
+    elif kind == op.SUM_ROW_BF16 or kind == op.SUM_ROW_F16:
+        add_halves(kind == op.SUM_ROW_F16, x, to, a, rows, width)
     elif kind == op.SUM_ROW:
         add_rows(x, a, x[to], 0, rows, width)
     else:

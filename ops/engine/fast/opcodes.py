@@ -32,10 +32,11 @@ MAXIMUM_SIGNED, MAXIMUM_UNSIGNED, MINIMUM_SIGNED, MINIMUM_UNSIGNED = range(107, 
 EQ_WORDS, LT_SIGNED, LT_UNSIGNED = range(111, 114)
 OF_SIGNED, OF_UNSIGNED, TO_SIGNED, TO_UNSIGNED, SIGN_BYTE = range(114, 119)
 #: On rows of elements, where others of the program's values are one number for each row: the sum, the largest or the
-#: smallest of each row into what is there; what is there at first, a constant; and each number along its row.
-SUM_ROW, MAXIMUM_ROW, MINIMUM_ROW, START_ROW, ALONG_ROW = range(120, 125)
+#: smallest of each row into what is there, and sums that are rounded to bf16 and f16; what is there at first, a
+#: constant; and each number along its row.
+SUM_ROW, MAXIMUM_ROW, MINIMUM_ROW, SUM_ROW_BF16, SUM_ROW_F16, START_ROW, ALONG_ROW = range(120, 127)
 #: Ops on two f32, of which the second is a number for each row.
-BY_ROW = {ADD: 125, SUBTRACT: 126, MULTIPLY: 127, DIVIDE: 128}
+BY_ROW = {ADD: 127, SUBTRACT: 128, MULTIPLY: 129, DIVIDE: 130}
 ADD_BY_ROW, SUBTRACT_BY_ROW, MULTIPLY_BY_ROW = BY_ROW[ADD], BY_ROW[SUBTRACT], BY_ROW[MULTIPLY]
 #: Into the totals of the rows or of the columns, (op, nothing, operand).
 FOLD_ADD, FOLD_MAXIMUM, FOLD_MINIMUM = range(200, 203)

@@ -143,12 +143,17 @@ class _Maker:
 
     def _fold(self, step: Fold) -> int:
         """Each row to a number."""
-        if step.element not in (*_FLOATS, _U8) or (step.element != _F32 and step.compiled == op.FOLD_ADD):
+        if step.element not in (*_FLOATS, _U8):
             raise Unknown
         self._is_row = False
         value = self._value(step.operand, step.element)
         self._is_row = True
-        total = self._emit(op.SUM_ROW + step.compiled - op.FOLD_ADD, [value, self._values[step.start]])
+        kind = op.SUM_ROW + step.compiled - op.FOLD_ADD
+        if kind == op.SUM_ROW and step.element != _F32:
+            if self._policy.rounding != "nearest_even":
+                raise Unknown
+            kind = op.SUM_ROW_BF16 if step.element == _BF16 else op.SUM_ROW_F16
+        total = self._emit(kind, [value, self._values[step.start]])
         return self._emit(op.AND, [total, self._constant(255)]) if step.element == _U8 else total
 
     def _computed(self, name: str) -> int:

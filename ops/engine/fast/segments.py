@@ -16,7 +16,7 @@ from .registers import WIDTH, Line
 
 #: The loads that take no longer than reading a register.
 _PLAIN_LOADS = (op.LOAD_32, op.LOAD_16, op.LOAD_8)
-_FOLDS = (op.SUM_ROW, op.MAXIMUM_ROW, op.MINIMUM_ROW)
+_FOLDS = (op.SUM_ROW, op.MAXIMUM_ROW, op.MINIMUM_ROW, op.SUM_ROW_BF16, op.SUM_ROW_F16)
 
 
 def _is_store(line: Line) -> bool:
