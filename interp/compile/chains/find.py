@@ -342,7 +342,7 @@ class _Finder:
                 needed.update(unit.operands, *map(captures, unit.regions))
         units = [u for u in units if u.name != SPREAD or u.results[0] in needed]
         maker = {v: unit for unit in units for v in unit.results}
-        done, ordered = set[int](), list[Operation]()
+        begun, done, ordered = set[int](), set[int](), list[Operation]()
         for unit in units:
             stack = [unit]
             while stack:
@@ -350,6 +350,8 @@ class _Finder:
                 takes = [*last.operands, *(v for r in last.regions for v in captures(r))]
                 left = [m for v in takes if (m := maker.get(v)) is not None and id(m) not in done]
                 if left:
+                    assert id(last) not in begun, "row programs that need each other"
+                    begun.add(id(last))
                     stack += left
                     continue
                 stack.pop()
