@@ -234,7 +234,7 @@ class Tuning:
     composed_ops: int = 4000
     #: The bytes of what such turns give, at most, or a part of that of all turns: it is held twice until it is put into
     #: the results. A call for more turns takes 3 µs.
-    list_bytes: int = 1 << 16
+    list_bytes: int = 1 << 14
     list_parts: int = 6
     #: Sums over turns of so many elements and more are added turn by turn, which takes no memory: 25 turns of 32×32
     #: f32 take 10 µs so, and 22 as a running sum.
