@@ -11,7 +11,7 @@ import pytest
 
 from minihlo import interp
 from minihlo.interp import machine
-from minihlo.ops.engine.blocks import empty, for_each
+from minihlo.ops.engine.blocks import empty, for_each, in_order
 from minihlo.ops.engine.owned import detached, own
 from minihlo.ops.engine.speed import Speed, entered
 from minihlo.ops.types import ELEMENT_TYPES
@@ -238,3 +238,14 @@ def test_a_view_of_what_a_loop_changes_is_dropped_before() -> None:
     sliced, changed = (next(i for i, line in enumerate(turns) if mark in line) for mark in (" = k0(", "] = "))
     view = turns[sliced].split()[0]
     assert any(line.strip() == f"del {view}" for line in turns[sliced:changed])
+
+
+@pytest.mark.parametrize("shape", [(200, 300), (1024, 130), (130, 1024), (127, 500), (0, 300), (300, 1), (4, 200, 300)])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float64])
+def test_what_lies_across_is_laid_out(shape: tuple[int, ...], dtype: type) -> None:
+    x = (np.arange(int(np.prod(shape))) % 251).astype(dtype).reshape(shape)
+    for view in (x, x.T, x[::-1].T, x.T[1:], x[..., ::2].swapaxes(-1, -2)):
+        result = in_order(view)
+        assert result.flags.c_contiguous
+        assert not np.shares_memory(result, view)
+        assert result.tolist() == view.tolist()

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .blocks import LINE
+from .blocks import LINE, in_order
 
 
 def own(x: np.ndarray) -> np.ndarray:
@@ -51,7 +51,7 @@ def detached(values: tuple[Any, ...]) -> list[Any]:
                 or not value.flags.writeable
                 or (value.base is not None and not _is_all_of_its_base(value))
             ):
-                value = value.copy(order="C")
+                value = in_order(value)
         elif isinstance(value, tuple):
             value = tuple(detached(value))
         elif value is not None:

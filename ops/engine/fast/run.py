@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .. import speed
-from ..blocks import empty, for_each
+from ..blocks import empty, for_each, in_order
 from ..compiled import machine
 from . import opcodes as op
 from .programs import program
@@ -159,7 +159,7 @@ class Runner:
 
     def _laid(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
         laid = zip(values, self._views, strict=True)
-        return [np.ascontiguousarray(v if lay is None else lay(v)) for v, lay in laid]
+        return [_together(v if lay is None else lay(v)) for v, lay in laid]
 
     def run_blocks(
         self,
@@ -264,6 +264,10 @@ def parts_of(
     common = (rows, columns, high, wide, made.registers, inner or wide, down)
     wheres = [np.array([i, min(i + step, blocks), *common], np.int64) for i in range(0, blocks, step)]
     return wheres, weight if parts > 1 else 0
+
+
+def _together(x: np.ndarray) -> np.ndarray:
+    return x if x.flags.c_contiguous else in_order(x)
 
 
 def _folded_together(down: int, high: int, pieces: int, blocks: int) -> tuple[int, int]:
