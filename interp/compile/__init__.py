@@ -34,7 +34,8 @@ What these passes are made of:
   lengths), `passes/forward.py` (rows that an earlier iteration wrote become states).
 - Loops of single numbers: `passes/number_parts.py`, `passes/number_places.py`, `passes/number_work.py`, `packing.py`.
 - Groups: `group.py` (a group as data), `leaf.py`, `passes/fusible.py`, `passes/grouping.py`, `passes/row_tables.py`.
-- Row programs: `chains/program.py` (one as data).
+- Row programs: `chains/program.py` (one as data), `chains/chain.py`, `chains/places.py` (what lies along rows),
+  `chains/build.py`.
 - Rebuilding regions: `passes/rewriting.py`.
 
 How an operation runs is chosen by `choose.py`, which gives the name of an executor and the reason (`decision.py`,

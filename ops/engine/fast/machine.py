@@ -16,15 +16,10 @@ from . import opcodes as op
 from .instructions import call, elements_of, knows_arrays, numba
 from .integers import compare_words, convert_words, whole_numbers
 from .loops import (
-    add_rows,
     arithmetic,
-    arithmetic_by_row,
-    by_rows,
     compare,
     convert_halves,
     encode,
-    fold_down,
-    fold_rows,
     load,
     look_up,
     pair,
@@ -34,6 +29,7 @@ from .loops import (
     words,
 )
 from .octets import KNOWN, PLANES, lay_planes
+from .row_loops import add_rows, arithmetic_by_row, by_rows, fold_down, fold_rows
 
 __all__ = ["knows_arrays", "run", "signature"]
 
