@@ -15,6 +15,7 @@ from minihlo.interp.backends.operation import Operation
 from minihlo.interp.conform.result import CRASH, DIVERGENT, FAIL, PASS
 
 from .blocks_planted import Planted, bits_of, numbers, run, scales_of, typed
+from .thinned import thinned
 
 DEEP = "scaled_dot.deepseek_1x128.deepseek_1x128.f32"
 FN, MX4, NV = "mxfp8_e4m3", "mxfp4_e2m1", "nvfp4"
@@ -238,7 +239,14 @@ PLANTED += [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("signature", "backend", "identifier", "fails"), PLANTED)
+#: Of each op and fault the first one is tried in every run.
+FIRST = {(signature.partition(".")[0], identifier): signature for signature, _, identifier, _ in reversed(PLANTED)}
+
+
+@pytest.mark.parametrize(
+    ("signature", "backend", "identifier", "fails"),
+    thinned(PLANTED, lambda signature, _, identifier, __: FIRST[signature.partition(".")[0], identifier] == signature),
+)
 def test_faults_are_named(signature: str, backend: Planted, identifier: str, fails: tuple[str, ...]) -> None:
     found = run(backend, signature)
     for form in fails:

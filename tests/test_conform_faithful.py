@@ -1,5 +1,6 @@
 """Functions have to be faithful: a neighbour of the exact value, and that value itself where it is a number."""
 
+import itertools
 from collections.abc import Callable
 
 import mpmath
@@ -12,6 +13,7 @@ from minihlo.interp.oracle.exact import evaluate
 from minihlo.interp.oracle.formats import FORMATS
 
 from .conform_planted import results
+from .thinned import thinned
 
 EXACT: dict[str, Callable] = {
     "cosine": mpmath.cos,
@@ -66,9 +68,15 @@ def test_what_is_faithful() -> None:
     assert not faithful.is_faithful(element, largest, nan, np.zeros(2, np.int8)).any()
 
 
-@pytest.mark.parametrize("element", ["f8E4M3FN", "f8E5M2", "f8E3M4", "f6E2M3FN", "f4E2M1FN", "bf16"])
-@pytest.mark.parametrize("op", ["exponential", "cosine"])
-@pytest.mark.parametrize("by", [1, -1])
+@pytest.mark.parametrize(
+    ("element", "op", "by"),
+    thinned(
+        itertools.product(
+            ("f8E4M3FN", "f8E5M2", "f8E3M4", "f6E2M3FN", "f4E2M1FN", "bf16"), ("exponential", "cosine"), (1, -1)
+        ),
+        lambda element, op, by: (op, by) == ("exponential", 1) or element in ("f8E4M3FN", "f4E2M1FN"),
+    ),
+)
 def test_always_one_code_off_is_wrong(op: str, element: str, by: int) -> None:
     """exp(0) = 1.125: the next number, where the exact one is at hand."""
     fmt = FORMATS[element]

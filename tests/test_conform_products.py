@@ -15,6 +15,8 @@ from minihlo.interp.oracle.formats import FORMATS, Format
 from minihlo.interp.oracle.rounding import Exact, encode
 from minihlo.interp.oracle.sums import exact_sums
 
+from .thinned import thinned
+
 PRODUCTS = [c for c in cases(2) if c.is_product]
 
 
@@ -90,7 +92,11 @@ def lost(codes: np.ndarray, axis: int, fmt: Format, k: int) -> list[int]:
     return sorted({*np.flatnonzero(zero).tolist(), *(np.flatnonzero(alike) + 1).tolist()})
 
 
-@pytest.mark.parametrize("case", PRODUCTS, ids=lambda c: c.signature)
+#: Every third: their operands are designed in the same ways.
+SOME = thinned(PRODUCTS, lambda case: PRODUCTS.index(case) % 3 == 0)
+
+
+@pytest.mark.parametrize("case", SOME, ids=lambda c: c.signature)
 def test_every_position_of_k_matters(case: Case) -> None:
     for part in parts(case, 1):
         found = matters(part)
@@ -154,7 +160,7 @@ def test_every_position_matters_under_the_bound_in_all_products(case: Case) -> N
             assert at.all(), (form, fault, np.flatnonzero(~at))
 
 
-@pytest.mark.parametrize("case", PRODUCTS, ids=lambda c: c.signature)
+@pytest.mark.parametrize("case", SOME, ids=lambda c: c.signature)
 def test_every_row_and_column_matters(case: Case) -> None:
     for part in parts(case, 1):
         found, fmt, k = results(part), FORMATS[case.result], part.terms[0].shape[1]

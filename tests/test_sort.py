@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -17,6 +18,7 @@ from minihlo.ops.types import ELEMENT_TYPES
 
 from . import oracle
 from .run_op import INTEGERS, TYPES, codes, from_codes, tensor
+from .thinned import thinned
 
 
 def sort(*arrays: np.ndarray, elements: tuple[str, ...], body: str, dimension: int = -1) -> list[np.ndarray]:
@@ -299,9 +301,14 @@ def numbers(x: np.ndarray, t) -> list:
     return [v.item() for v in x.reshape(-1).astype(np.float64 if t.is_float else np.int64)]
 
 
-@pytest.mark.parametrize("t", EIGHT_BITS, ids=str)
-@pytest.mark.parametrize("shape", [(66_000,), (60, 1200), (3300, 20)])
-@pytest.mark.parametrize("direction", ["LT", "GT"])
+@pytest.mark.parametrize(
+    ("direction", "shape", "t"),
+    thinned(
+        itertools.product(("LT", "GT"), ((66_000,), (60, 1200), (3300, 20)), EIGHT_BITS),
+        lambda direction, shape, t: shape == (60, 1200) or t.name in ("f8E5M2", "f8E8M0FNU", "i8"),
+    ),
+    ids=str,
+)
 def test_many(direction, shape, t, tune):
     """Numbers, zeros of either sign among them, which are equal and stay in order."""
     tune(sort_at_once=5000)

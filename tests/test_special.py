@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +20,7 @@ from . import exact_cases, oracle, oracle_chlo
 from .exact_cases import array, boundary_codes, check, codes_of
 from .oracle import FORMATS, INF, MINIFLOATS, ONE, real
 from .oracle_chlo import BINARY, hurwitz, next_after
+from .thinned import TYPICAL, thinned
 
 SEED = 20240607
 
@@ -127,7 +126,7 @@ def test_the_oracle_of_two_operands() -> None:
         assert mp.almosteq(hurwitz(Fraction(3), Fraction(-5, 4)), -mp.psi(2, -1.25) / 2, mp.ldexp(1, -280))
 
 
-@pytest.mark.parametrize("element", MINIFLOATS)
+@pytest.mark.parametrize("element", thinned(MINIFLOATS, lambda e: e in TYPICAL))
 @pytest.mark.parametrize("op", BINARY)
 def test_pairs(op: str, element: str) -> None:
     fmt, generator = FORMATS[element], random.Random(SEED)
@@ -143,13 +142,6 @@ def test_pairs(op: str, element: str) -> None:
 
 
 # -- series -----------------------------------------------------------------------------------------------------------
-
-
-def few_wide(elements: Iterable[str]) -> list[Any]:
-    """All, those of 8 bits but for one with infinities, one of each kind of NaN, and scales in the exhaustive tests."""
-    kept = ("f8E5M2", "f8E4M3FN", "f8E4M3FNUZ", "f8E8M0FNU")
-    slow = [pytest.mark.exhaustive]
-    return [pytest.param(e, marks=slow if FORMATS[e].bits == 8 and e not in kept else []) for e in elements]
 
 
 @pytest.mark.parametrize("p", [64, 200, 900])
@@ -179,7 +171,7 @@ def test_series_are_within_their_bounds(p: int) -> None:
 # -- neighbours -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("element", few_wide(MINIFLOATS))
+@pytest.mark.parametrize("element", thinned(MINIFLOATS, lambda e: e in TYPICAL or FORMATS[e].bits < 8))
 def test_next_after_of_all_pairs(element: str) -> None:
     fmt = FORMATS[element]
     every = range(1 << fmt.bits)

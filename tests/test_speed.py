@@ -21,6 +21,7 @@ from minihlo.ops.types import ELEMENT_TYPES, type_of_dtype
 
 from . import fusible_programs, loop_programs
 from .conftest import Tune, tuned
+from .thinned import thinned
 
 ALONE = {name: Speed().without(",".join(n for n in NAMES if n != name)) for name in NAMES}
 SETTINGS = {"all": Speed(), **ALONE}
@@ -67,13 +68,8 @@ def results(program: Any, arrays: list[np.ndarray], speed: Speed, policy: Policy
     return reported[0]
 
 
-def first(count: int, seeds: range) -> list[Any]:
-    """So many seeds, and the others in the exhaustive tests."""
-    return [pytest.param(seed, marks=[] if seed < count else [pytest.mark.exhaustive]) for seed in seeds]
-
-
 @pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize("seed", first(24, range(60)))
+@pytest.mark.parametrize("seed", thinned(range(60), lambda seed: seed < 24))
 def test_fusible_programs_give_the_same_bits_in_every_setting(seed: int) -> None:
     text, arrays = fusible_programs.program(seed)
     program, policy = interp.load(text), POLICIES[seed % len(POLICIES)]
@@ -82,7 +78,7 @@ def test_fusible_programs_give_the_same_bits_in_every_setting(seed: int) -> None
         assert results(program, arrays, speed, policy) == wanted, (name, text)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", thinned(range(60), lambda seed: seed < 30))
 def test_loops_give_the_same_bits_in_every_setting(seed: int) -> None:
     text, arrays = loop_programs.program(seed)
     program, policy = interp.load(text), POLICIES[seed % len(POLICIES)]
@@ -155,7 +151,7 @@ def test_extremes_of_numbers_of_64_bits(narrow: str, wide: str, op: str) -> None
 
 
 @pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize("index", first(15, range(40)))
+@pytest.mark.parametrize("index", thinned(range(40), lambda seed: seed < 15))
 def test_programs_of_all_ops_give_the_same_bits_in_every_setting(index: int) -> None:
     program = fusible_programs.tool("builder").random_program(11, index)
     loaded, policy = interp.load(program.module(everything=index % 2 == 0).named()), POLICIES[index % len(POLICIES)]
