@@ -199,34 +199,34 @@ def tridiagonal(a: np.ndarray, lower: bool = True) -> Arrays:
 
 def _few_tridiagonal(below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The same as `tridiagonal_solve` of real systems, step for step, on Python's floats."""
-    size, result = diagonal.shape[-1], np.empty_like(b)
+    result = np.empty_like(b)
     for place in np.ndindex(*diagonal.shape[:-1]):
         lows, middles, highs = (wide(x[place]).tolist() for x in (below, diagonal, above))
+        highs[-1] = 0.0  # it is not read
         for column in range(b.shape[-1]):
-            x, rows = wide(b[(*place, slice(None), column)]).tolist(), []
-            here, right = middles[0], highs[0]
-            for i in range(1, size):
-                low, middle, beyond = lows[i], middles[i], highs[i] if i + 1 < size else 0.0
+            given = wide(b[(*place, slice(None), column)]).tolist()
+            here, right, last, rows = middles[0], highs[0], given[0], list[tuple[float, float, float, float]]()
+            for low, middle, beyond, value in zip(lows[1:], middles[1:], highs[1:], given[1:], strict=True):
                 if abs(low) > abs(here):
-                    rows.append((low, middle, beyond))
+                    rows.append((low, middle, beyond, value))
                     factor = here / low
-                    here, right = right - factor * middle, 0.0 - factor * beyond
-                    x[i - 1], x[i] = x[i], x[i - 1]
+                    here, right, last = right - factor * middle, 0.0 - factor * beyond, last - factor * value
                 else:
-                    rows.append((here, right, 0.0))
+                    rows.append((here, right, 0.0, last))
                     factor = low / (here if here != 0 else 1.0)
-                    here, right = middle - factor * right, beyond - factor * 0.0
-                x[i] -= factor * x[i - 1]
-            rows.append((here, 0.0, 0.0))
-            is_singular = any(row[0] == 0 for row in rows)
-            for i in reversed(range(0 if is_singular else size)):
-                pivot, first, second = rows[i]
-                if i + 1 < size:
-                    x[i] -= first * x[i + 1]
-                if i + 2 < size:
-                    x[i] -= second * x[i + 2]
-                x[i] /= pivot
-            result[(*place, slice(None), column)] = np.array([np.nan] * size if is_singular else x).astype(b.dtype)
+                    here, right, last = middle - factor * right, beyond - factor * 0.0, value - factor * last
+            if here == 0 or any(row[0] == 0 for row in rows):
+                result[(*place, slice(None), column)] = np.nan
+                continue
+            x = [last / here]
+            if rows:
+                pivot, first, _, value = rows.pop()
+                x.append((value - first * x[0]) / pivot)
+            after, then = x[-1], x[0]
+            for pivot, first, second, value in reversed(rows):
+                after, then = (value - first * after - second * then) / pivot, after
+                x.append(after)
+            result[(*place, slice(None), column)] = np.array(x[::-1]).astype(b.dtype)
     return result
 
 
