@@ -80,7 +80,7 @@ def _named(kinds: str, names: str, *modules: Any) -> list[Subject]:
     return [Subject(n, getattr(next(m for m in modules if hasattr(m, n)), n), kinds) for n in names.split()]
 
 
-#: Some 140 functions. Sizes are multiples of 100.
+#: Some 150 functions. Sizes are multiples of 100.
 SUBJECTS = [
     *_named("f", "cumsum cumprod sort argsort argmax argmin mean var std median prod diff nanmax", jnp),
     *_named("f", "nanmean isnan nan_to_num round sign trapezoid gradient exp tanh", jnp),
