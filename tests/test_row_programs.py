@@ -254,3 +254,14 @@ def test_random_programs(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8, 60))
 def test_more_random_programs(seed: int) -> None:
     test_random_programs(seed)
+
+
+@pytest.mark.usefixtures("ran")
+def test_a_number_for_each_row_that_is_needed_along_the_row() -> None:
+    """The largest of a row, laid along it before it is squared, is no output of a program."""
+
+    def f(x: Any) -> Any:
+        along = [jnp.broadcast_to(r(x, axis=-1, keepdims=True), x.shape) for r in (jnp.max, jnp.sum)]
+        return along[0] * along[0], x - along[1], (x / along[1]).sum(-1)
+
+    check(f, numbers(F32, (13, 70)))

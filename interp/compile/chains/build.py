@@ -152,6 +152,9 @@ class Builder:
         program = maker.finish([names[v] for v in outputs])
         if any(i < len(program.leaves) + len(program.constants) for i in program.outputs):
             return None
+        along = [shape_or_none(v) == shape for v in outputs]
+        if any(is_along and program.rows[i] for is_along, i in zip(along, program.outputs, strict=True)):
+            return None  # one number for each row is needed all along it
         attributes = {"program": program, "places": tuple(places), "origins": tuple([Origin(o) for o in origins])}
         region = Region(tuple(operands), list(inner), tuple(outputs))
         last = self._operations[chain.members[-1]]
