@@ -167,3 +167,18 @@ def test_operands_that_lie_the_other_way_round(ran: list[run.Program], op: str, 
     text = function(arguments, f"{v}, tensor<{kept}f32>", body, "%r, %q")
     check(text, x, y, row, column, np.array(0.5, np.float32))
     assert len(ran) > (dimensions != [0, 1])
+
+
+def test_single_numbers_that_are_scalars_of_numpy(ran: list[run.Program]) -> None:
+    """What a reduction of all elements gives can be no array, which compiled code must not take for one."""
+    x = np.random.default_rng(4).standard_normal((40, 50), np.float32)
+    v, s = "tensor<40x50xf32>", "tensor<f32>"
+    body = f"""
+      %zero = stablehlo.constant dense<0.0> : {s}
+      %m = stablehlo.reduce(%x init: %zero) applies stablehlo.maximum across dimensions = [0, 1] : ({v}, {s}) -> {s}
+      %d = stablehlo.divide %m, %m : {s}
+      %b = stablehlo.broadcast_in_dim %d, dims = [] : ({s}) -> {v}
+      %p = stablehlo.multiply %x, %b : {v}
+      %r = stablehlo.add %p, %b : {v}"""
+    check(function(f"%x: {v}", v, body, "%r"), x)
+    assert ran

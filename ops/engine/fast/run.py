@@ -267,7 +267,8 @@ def parts_of(
 
 
 def _together(x: np.ndarray) -> np.ndarray:
-    return x if x.flags.c_contiguous else in_order(x)
+    # A single number can be a scalar of numpy, whose object has no such place for its elements as an array's has.
+    return np.ascontiguousarray(x) if x.flags.c_contiguous else in_order(x)
 
 
 def _folded_together(down: int, high: int, pieces: int, blocks: int) -> tuple[int, int]:
