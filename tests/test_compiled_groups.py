@@ -299,3 +299,12 @@ def test_codes_are_decoded_in_blocks_of_any_size(
 %r = stablehlo.add %b, %d : {w}"""
     check(function(f"%x: {v}, %y: {w}, %f: {f}", w, body, "%r"), x, y, few)
     assert ran
+
+
+def test_the_machine_reads_arrays_and_never_numbers_of_numpy() -> None:
+    """It is given the objects of arrays, and numpy's ops give a number where all operands have no dimensions."""
+    for x in (np.float32(2), np.ones(3, np.float32)[::-1], np.ones((200, 300), np.float32).T, np.ones((), np.float32)):
+        together = run._together(x)  # type: ignore[arg-type]
+        assert type(together) is np.ndarray
+        assert together.flags.c_contiguous
+        assert together.reshape(np.shape(x)).tolist() == x.tolist()
