@@ -95,6 +95,7 @@ class _Finder:
             return None
         own = self._places.reduced(operation)
         for chain in self._near(operation, own):
+            chain = chain.whole()  # it can have become part of the one before, which could not take the operation
             terms = self._places.terms(operation, chain.space)
             if terms is not None and self._joins(terms, chain):
                 return chain
