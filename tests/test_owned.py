@@ -184,9 +184,9 @@ def test_loops_write_over_what_is_theirs(twice: bool, without: str) -> None:
 @pytest.mark.parametrize("t", ["f32", "bf16", "f16", "f8E4M3FN"])
 def test_large_results_begin_at_a_line_of_the_cache(t: str, body: str) -> None:
     """So JAX takes them as they are."""
-    v = f"tensor<400x500x{t}>"
+    v = f"tensor<600x500x{t}>"
     program = interp.load(f"func.func @f(%x: {v}) -> {v} {{ %0 = stablehlo.{body} : {v}\n return %0 : {v} }}")
-    x = np.ones((400, 500), np.float32).astype(ELEMENT_TYPES[t].dtype)
+    x = np.ones((600, 500), np.float32).astype(ELEMENT_TYPES[t].dtype)
     for _ in range(3):
         (result,) = machine.run(program.plan(), [x])
         assert result.ctypes.data % 64 == 0
@@ -195,7 +195,7 @@ def test_large_results_begin_at_a_line_of_the_cache(t: str, body: str) -> None:
 
 
 def test_what_an_aligned_array_shares_is_copied() -> None:
-    x = empty((100, 200), np.dtype(np.float32))
+    x = empty((300, 300), np.dtype(np.float32))
     assert x.ctypes.data % 64 == 0
     assert own(x) is x
     part = x[:50]
