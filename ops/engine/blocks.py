@@ -107,7 +107,8 @@ def in_order(x: np.ndarray) -> np.ndarray:
     if x.ndim != 2 or min(x.shape) < side or x.strides[0] != x.itemsize:
         return x.copy(order="C")
     result, (height, width) = empty(x.shape, x.dtype), x.shape
-    side >>= x.strides[1] % LINE**2 == 0
+    if x.strides[1] % _PERIOD == 0:
+        side //= 2  # the columns fall on the same places of the cache
 
     def work(i: int) -> None:
         for j in range(0, width, side):

@@ -12,7 +12,7 @@ import platform
 import numpy as np
 
 from .instructions import inner, load_8, load_32, numba, shift, store_8, store_32
-from .tile_instructions import instructions
+from .tile_instructions import instructions, permutation
 
 _u64 = np.uint64
 #: The elements that one instruction looks up.
@@ -33,20 +33,7 @@ KNOWN = _is_known()
 
 
 #: Source, table, target, mask: the bytes of the mask are read, looked up and written, no others.
-_look_up_some = instructions(
-    """kmovq $3, %k1
-vmovdqu8 ($0), %zmm0{%k1}{z}
-vpmovb2m %zmm0, %k2
-vmovdqu8 ($1), %zmm1
-vmovdqu8 128($1), %zmm3
-vmovdqa64 %zmm0, %zmm2
-vpermi2b 64($1), %zmm1, %zmm0
-vpermi2b 192($1), %zmm3, %zmm2
-vmovdqu8 %zmm2, %zmm0{%k2}
-vmovdqu8 %zmm0, ($2){%k1}""",
-    4,
-    clobbered=("zmm0", "zmm1", "zmm2", "zmm3", "k1", "k2"),
-)
+_look_up_some = permutation("vmovdqu8 %zmm0, ($2){%k1}")
 
 
 #: The bytes of the planes of a table of words, with the order of the words of 64 codes behind them.

@@ -77,8 +77,8 @@ def whole(k):
 
 
 @inner
-def _is_positive(source, j):
-    """Not 0 if a number is not above zero, or not finite."""
+def _is_not_positive(source, j):
+    """Not 0 if a number is zero, negative, infinite or NaN."""
     code = _u32(load_32(source, _u64(j)))
     return choose(_u32(code - _u32(1)) >= _u32(_INFINITE - 1), _u32(1), _u32(0))
 
@@ -198,7 +198,7 @@ def rsqrt(source, target, n):
     wide_vectors()
     doubtful = _u32(0)
     for j in range(n):
-        doubtful |= put(target, j, _rsqrt(number(source, j)), _BELOW, _ABOVE) | _is_positive(source, j)
+        doubtful |= put(target, j, _rsqrt(number(source, j)), _BELOW, _ABOVE) | _is_not_positive(source, j)
     return doubtful
 
 
@@ -207,7 +207,7 @@ def log(source, target, n):
     wide_vectors()
     doubtful = _u32(0)
     for j in range(n):
-        doubtful |= put(target, j, _log(number(source, j)), _BELOW, _ABOVE) | _is_positive(source, j)
+        doubtful |= put(target, j, _log(number(source, j)), _BELOW, _ABOVE) | _is_not_positive(source, j)
     return doubtful
 
 

@@ -91,22 +91,31 @@ configure = instructions("ldtilecfg ($0)", 1)
 release = instructions("tilerelease", 0)
 clear = instructions("\n".join(f"tilezero %tmm{i}" for i in range(SUMS)), 0)
 store_sums = instructions("\n".join(f"tilestored %tmm{i}, {i * BYTES}($0,$1,1)" for i in range(SUMS)), 1, WIDTH)
-#: Looks 64 bytes up in a table of 256 bytes: source, table, target, mask. Bytes that are not in the mask become zero.
-look_up = instructions(
-    """kmovq $3, %k1
-vmovdqu8 ($0), %zmm0{%k1}{z}
+
+
+def permutation(stored: str) -> Any:
+    """Looks 64 bytes up in a table of 256 bytes: source, table, target, mask. Only the bytes of the mask are read.
+
+    `stored` is how the results, in zmm0, are written; k1 is the mask.
+    """
+    return instructions(
+        f"""kmovq $3, %k1
+vmovdqu8 ($0), %zmm0{{%k1}}{{z}}
 vpmovb2m %zmm0, %k2
 vmovdqu8 ($1), %zmm1
 vmovdqu8 128($1), %zmm3
 vmovdqa64 %zmm0, %zmm2
 vpermi2b 64($1), %zmm1, %zmm0
 vpermi2b 192($1), %zmm3, %zmm2
-vmovdqu8 %zmm2, %zmm0{%k2}
-vmovdqu8 %zmm0, %zmm0{%k1}{z}
-vmovdqu8 %zmm0, ($2)""",
-    4,
-    clobbered=("zmm0", "zmm1", "zmm2", "zmm3", "k1", "k2"),
-)
+vmovdqu8 %zmm2, %zmm0{{%k2}}
+{stored}""",
+        4,
+        clobbered=("zmm0", "zmm1", "zmm2", "zmm3", "k1", "k2"),
+    )
+
+
+#: A lookup after which the bytes that are not in the mask are zero.
+look_up = permutation("vmovdqu8 %zmm0, %zmm0{%k1}{z}\nvmovdqu8 %zmm0, ($2)")
 _STEPS = {
     (d, e): instructions(_products(d, e), 4, WIDTH)
     for d in range(1, DIGITS + 1)
