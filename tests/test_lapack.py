@@ -277,7 +277,7 @@ def test_singular_tridiagonal_systems() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_few_tridiagonal_systems_give_the_bits_of_many(dtype):
-    """Few are solved number by number: with small pivots, one that is singular, some with NaN and infinity."""
+    """Few are solved by LAPACK: with small pivots, one that is singular, some with NaN and infinity."""
     rng = np.random.default_rng(3)
     below, diagonal, above = (rng.standard_normal((30, 7)).astype(dtype) for _ in range(3))
     b = rng.standard_normal((30, 7, 1)).astype(dtype)

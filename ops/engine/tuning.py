@@ -408,9 +408,9 @@ class Tuning:
     convolution_long: int = 32
     convolution_runs: int = 1 << 15
     convolution_rows: int = 256
-    #: Up to so many columns in all, tridiagonal systems are solved number by number: a row takes 1 µs for each, and 27
-    #: as arrays.
-    tridiagonal_few: int = 8
+    #: Up to so many tridiagonal systems for each of their rows, they are solved one by one: a call of LAPACK takes 6 µs,
+    #: and a row of all systems together 27.
+    tridiagonal_few: int = 4
     #: The norms of operands of an exact product are computed where sums have at most so many bits: 256x256x64 in f64,
     #: and so in f32, takes 0.22 and 0.13 ms. Where f64 is needed all the same, they cost 2 % of the product.
     exact_near_f32: int = 30

@@ -197,37 +197,16 @@ def tridiagonal(a: np.ndarray, lower: bool = True) -> Arrays:
     return c.astype(a.dtype), d.astype(real), e.astype(real), tau.astype(a.dtype)
 
 
-def _few_tridiagonal(below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The same as `tridiagonal_solve` of real systems, step for step, on Python's floats."""
-    result = np.empty_like(b)
+def _by_lapack(below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The same as `tridiagonal_solve` of real systems, step for step, by LAPACK, one system after the other."""
+    solve = _routine("gtsv", "f")
+    x = np.full(b.shape, np.nan)
     for place in np.ndindex(*diagonal.shape[:-1]):
-        lows, middles, highs = (wide(x[place]).tolist() for x in (below, diagonal, above))
-        highs[-1] = 0.0  # it is not read
-        for column in range(b.shape[-1]):
-            given = wide(b[(*place, slice(None), column)]).tolist()
-            here, right, last, rows = middles[0], highs[0], given[0], list[tuple[float, float, float, float]]()
-            for low, middle, beyond, value in zip(lows[1:], middles[1:], highs[1:], given[1:], strict=True):
-                if abs(low) > abs(here):
-                    rows.append((low, middle, beyond, value))
-                    factor = here / low
-                    here, right, last = right - factor * middle, 0.0 - factor * beyond, last - factor * value
-                else:
-                    rows.append((here, right, 0.0, last))
-                    factor = low / (here if here != 0 else 1.0)
-                    here, right, last = middle - factor * right, beyond - factor * 0.0, value - factor * last
-            if here == 0 or any(row[0] == 0 for row in rows):
-                result[(*place, slice(None), column)] = np.nan
-                continue
-            x = [last / here]
-            if rows:
-                pivot, first, _, value = rows.pop()
-                x.append((value - first * x[0]) / pivot)
-            after, then = x[-1], x[0]
-            for pivot, first, second, value in reversed(rows):
-                after, then = (value - first * after - second * then) / pivot, after
-                x.append(after)
-            result[(*place, slice(None), column)] = np.array(x[::-1]).astype(b.dtype)
-    return result
+        lows, middles, highs = (wide(y[place]) for y in (below, diagonal, above))
+        *_, solution, first_zero = solve(lows[1:], middles, highs[:-1], wide(b[place]))
+        if not first_zero:  # else a pivot is 0
+            x[place] = solution
+    return x.astype(b.dtype)
 
 
 @target("minihlo.tridiagonal_solve")
@@ -243,8 +222,9 @@ def tridiagonal_solve(
     dtype, size = b.dtype, diagonal.shape[-1]
     if not b.size:
         return b
-    if b.size // size <= tuning().tridiagonal_few and b.dtype.kind != "c" and not perturb_singular:
-        return _few_tridiagonal(below, diagonal, above, b)
+    few = size > 1 and math.prod(diagonal.shape[:-1]) <= size * tuning().tridiagonal_few
+    if few and b.dtype.kind != "c" and not perturb_singular:
+        return _by_lapack(below, diagonal, above, b)
     below, diagonal, above = (np.moveaxis(wide(x), -1, 0) for x in (below, diagonal, above))
     x = np.moveaxis(wide(b), -2, 0).copy()
     # The upper triangle has two diagonals beside the pivots, since a row may have come from below.
