@@ -408,7 +408,7 @@ class Tuning:
     convolution_long: int = 32
     convolution_runs: int = 1 << 15
     convolution_rows: int = 256
-    #: Up to so many tridiagonal systems for each of their rows, they are solved one by one: a call of LAPACK takes 6 µs,
+    #: Up to so many tridiagonal systems for each of their rows are solved one by one: a call of LAPACK takes 6 µs,
     #: and a row of all systems together 27.
     tridiagonal_few: int = 4
     #: The norms of operands of an exact product are computed where sums have at most so many bits: 256x256x64 in f64,
