@@ -16,6 +16,7 @@ from minihlo.interp import machine
 from minihlo.interp.compile import planner
 from minihlo.ops.engine import compiled, lookup, speed
 from minihlo.ops.engine.cast import cast
+from minihlo.ops.engine.fast import lookups
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES, ElementType
 
@@ -36,28 +37,26 @@ def at_once(tune: Tune) -> compiled.Kernels:
     return result
 
 
-@pytest.mark.parametrize(
-    "function", [compiled._look_up, compiled._look_up_pairs, compiled._round, compiled._transitions]
-)
+@pytest.mark.parametrize("function", [lookups.look_up, lookups.look_up_pairs, lookups.round_f32, lookups.transitions])
 def test_kernels_are_plain_python_too(function: object) -> None:
     rng = np.random.default_rng(3)
     x, y = rng.integers(0, 256, (2, 5, 40), np.uint8)
     table, out = rng.integers(0, 256, 1 << 16, np.uint8), np.zeros((5, 40), np.uint8)
-    if function is compiled._look_up:
-        compiled._look_up(x.reshape(-1), table, out.reshape(-1))
+    if function is lookups.look_up:
+        lookups.look_up(x.reshape(-1), table, out.reshape(-1))
         assert (out == table[x]).all()
-    elif function is compiled._look_up_pairs:
-        compiled._look_up_pairs(x, y, np.uintp(8), table, out)
+    elif function is lookups.look_up_pairs:
+        lookups.look_up_pairs(x, y, np.uintp(8), table, out)
         assert (out == table[x.astype(int) * 256 + y]).all()
-    elif function is compiled._round:
+    elif function is lookups.round_f32:
         bits = rng.integers(0, 1 << 32, 200, np.uint32)
-        compiled._round(bits, table, out.reshape(-1))
+        lookups.round_f32(bits, table, out.reshape(-1))
         odd = (bits >> 16) | ((bits & 0xFFFF) != 0)
         assert (out.reshape(-1) == table[odd]).all()
     else:
         for kept in (out, out[:0]):
             totals = y[0].copy()
-            compiled._transitions(totals, x, table.reshape(256, 256), kept)
+            lookups.transitions(totals, x, table.reshape(256, 256), kept)
             for j, start in enumerate(y[0]):
                 code = int(start)
                 for i, element in enumerate(x[:, j]):
@@ -72,7 +71,7 @@ def test_a_table_for_each_line(strip: int) -> None:
     codes, tables = rng.integers(0, 256, (9, 11), np.uint8), rng.integers(0, 1 << 16, (11, 256), np.uint16)
     wanted = [[tables[j if strip else i, code] for j, code in enumerate(row)] for i, row in enumerate(codes)]
     out = np.zeros(codes.shape, np.uint16)
-    compiled._look_up_lines(codes, tables.reshape(-1), strip, out)
+    lookups.look_up_lines(codes, tables.reshape(-1), strip, out)
     assert (out == wanted).all()
 
 

@@ -34,7 +34,7 @@ def convert(call: Call) -> Run:
     """The numbers in another element type: integers wrap, floats are rounded once, or truncated to integers.
 
     Complex to real takes the real part, to i1 whether it is not zero. What the specification leaves open (NaN and what
-    an integer type cannot hold) is as `minifloat.cast.cast` says. (C1) The shape stays.
+    an integer type cannot hold) is as `engine.cast.cast` says. (C1) The shape stays.
     """
     old, new = call.tensor(), call.result()
     require_shape(call, old.shape)

@@ -26,121 +26,12 @@ import numpy as np
 
 from . import compiled_cache, speed
 from .amortised import Amortised
+from .fast import lookups, row_sums
 from .fast.patches import lay_patches
-from .fast.scattering import add_at, add_down
 from .tiles import Tiles
 
 #: Keeps nothing.
 _NONE = np.empty((0, 0), np.uint8)
-
-
-def _look_up(codes: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
-    """`out[i] = table[codes[i]]`, of unsigned integers; the table has an entry for every code."""
-    for i in range(codes.size):
-        out[i] = table[codes[i]]
-
-
-def _look_up_pairs(high: np.ndarray, low: np.ndarray, width: Any, table: np.ndarray, out: np.ndarray) -> None:
-    """The same for matrices of codes that are joined; the second has `width` bits. The table's size is a power of 2."""
-    mask = np.uintp(table.size - 1)
-    for i in range(out.shape[0]):
-        for j in range(out.shape[1]):
-            out[i, j] = table[((np.uintp(high[i, j]) << width) | np.uintp(low[i, j])) & mask]
-
-
-def _look_up_lines(codes: np.ndarray, tables: np.ndarray, strip: Any, out: np.ndarray) -> None:
-    """The same for a matrix of bytes and a table of 256 for each row, or for each column, one behind the other.
-
-    `strip` is 0 for rows, else how many columns are taken together, so that their tables stay in the cache.
-    """
-    rows, columns = out.shape
-    if strip == 0:
-        for i in range(rows):
-            for j in range(columns):
-                out[i, j] = tables[(np.uintp(i) << np.uintp(8)) | np.uintp(codes[i, j])]
-    else:
-        for first in range(0, columns, strip):
-            last = min(first + strip, columns)
-            for i in range(rows):
-                here, there = codes[i, first:last], out[i, first:last]
-                at = np.uintp(first) << np.uintp(8)
-                for j in range(there.size):
-                    there[j] = tables[at | np.uintp(here[j])]
-                    at += np.uintp(256)
-
-
-def _add_rows(totals: np.ndarray, rows: np.ndarray) -> None:
-    """Adds up each row into its total, from left to right; eight side by side, as each sum waits for the one before."""
-    count, width = rows.shape
-    first = 0
-    while first + 8 <= count:
-        t0, t1, t2, t3 = totals[first], totals[first + 1], totals[first + 2], totals[first + 3]
-        t4, t5, t6, t7 = totals[first + 4], totals[first + 5], totals[first + 6], totals[first + 7]
-        part = rows[first : first + 8]
-        for j in range(width):
-            t0, t1, t2, t3 = t0 + part[0, j], t1 + part[1, j], t2 + part[2, j], t3 + part[3, j]
-            t4, t5, t6, t7 = t4 + part[4, j], t5 + part[5, j], t6 + part[6, j], t7 + part[7, j]
-        totals[first], totals[first + 1], totals[first + 2], totals[first + 3] = t0, t1, t2, t3
-        totals[first + 4], totals[first + 5], totals[first + 6], totals[first + 7] = t4, t5, t6, t7
-        first += 8
-    for i in range(first, count):
-        t = totals[i]
-        for j in range(width):
-            t = t + rows[i, j]
-        totals[i] = t
-
-
-def _round(bits: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
-    """f32 by its bits, rounded to odd to bfloat16 and from there by a table; see `minifloat.cast`."""
-    for i in range(bits.size):
-        u = np.uint64(bits[i])
-        out[i] = table[(u | ((u & np.uint64(0xFFFF)) + np.uint64(0xFFFF))) >> np.uint64(16)]
-
-
-def _round_wide(x: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
-    """f64, rounded to odd to bfloat16 by way of the nearest f32, and from there by a table."""
-    for i in range(x.size):
-        nearest = np.float32(x[i])
-        u, back = np.uint64(np.float32(nearest).view(np.uint32)), np.float64(nearest)
-        if back != x[i] and u & np.uint64(0xFFFF) == 0:
-            # It ends on a number of bfloat16, which it is not: the last bit is set of the one towards zero.
-            if abs(back) > abs(x[i]):
-                u -= np.uint64(1)
-            u |= np.uint64(1)
-        out[i] = table[(u | ((u & np.uint64(0xFFFF)) + np.uint64(0xFFFF))) >> np.uint64(16)]
-
-
-def _transitions(totals: np.ndarray, rows: np.ndarray, table: np.ndarray, kept: np.ndarray) -> None:
-    """Each total, a code, is replaced by what the table has for it and the next element of its column, in turn.
-
-    Eight columns go side by side, as each lookup waits for the one before. The totals after each step are kept if there
-    is room for as many.
-    """
-    steps, width = rows.shape
-    is_kept = kept.shape[0] == steps
-    first = 0
-    while first + 8 <= width:
-        t0, t1, t2, t3 = totals[first], totals[first + 1], totals[first + 2], totals[first + 3]
-        t4, t5, t6, t7 = totals[first + 4], totals[first + 5], totals[first + 6], totals[first + 7]
-        part = rows[:, first : first + 8]
-        for i in range(steps):
-            t0, t1 = table[t0, part[i, 0]], table[t1, part[i, 1]]
-            t2, t3 = table[t2, part[i, 2]], table[t3, part[i, 3]]
-            t4, t5 = table[t4, part[i, 4]], table[t5, part[i, 5]]
-            t6, t7 = table[t6, part[i, 6]], table[t7, part[i, 7]]
-            if is_kept:
-                kept[i, first], kept[i, first + 1], kept[i, first + 2], kept[i, first + 3] = t0, t1, t2, t3
-                kept[i, first + 4], kept[i, first + 5], kept[i, first + 6], kept[i, first + 7] = t4, t5, t6, t7
-        totals[first], totals[first + 1], totals[first + 2], totals[first + 3] = t0, t1, t2, t3
-        totals[first + 4], totals[first + 5], totals[first + 6], totals[first + 7] = t4, t5, t6, t7
-        first += 8
-    for j in range(first, width):
-        t = totals[j]
-        for i in range(steps):
-            t = table[t, rows[i, j]]
-            if is_kept:
-                kept[i, j] = t
-        totals[j] = t
 
 
 class Kernels:
@@ -157,12 +48,12 @@ class Kernels:
 
         byte, word = np.dtype(np.uint8), np.dtype(np.uint32)
         codes, matrix = array(byte), array(byte, 2, "A")
-        self._look_up = _Compiled(_look_up, lambda c, t: (array(c), array(t), array(t, 1, "C", False)))
+        self._look_up = _Compiled(lookups.look_up, lambda c, t: (array(c), array(t), array(t, 1, "C", False)))
         self._look_up_pairs = _Compiled(
-            _look_up_pairs, lambda t: (matrix, matrix, types.uintp, array(t), array(t, 2, "C", False))
+            lookups.look_up_pairs, lambda t: (matrix, matrix, types.uintp, array(t), array(t, 2, "C", False))
         )
         self._look_up_lines = _Compiled(
-            _look_up_lines, lambda t: (array(byte, 2), array(t), types.intp, array(t, 2, "C", False))
+            lookups.look_up_lines, lambda t: (array(byte, 2), array(t), types.intp, array(t, 2, "C", False))
         )
         octets = importlib.import_module(".fast.octets", __package__)
         #: Whether bytes are looked up by the processor's permutations, several times as fast.
@@ -171,15 +62,16 @@ class Kernels:
         self._look_up_quads = _Compiled(octets.look_up_quads, octets.signature_of_quads, _digest(str(octets.__file__)))
         floats, places = (types.Array(t, d, "C", readonly=True) for t, d in ((types.float32, 2), (types.int64, 1)))
         sums = [types.Array(types.float32, d, "C") for d in (1, 2)]
-        self._add_rows = _Compiled(_add_rows, lambda: (sums[0], floats))
-        self._add_at = _Compiled(add_at, lambda: (sums[1], places, floats))
-        self._add_down = _Compiled(add_down, lambda: (sums[0], floats, types.intp, types.intp))
-        self._round = _Compiled(_round, lambda: (array(word), codes, array(byte, 1, "C", False)))
+        self._add_rows = _Compiled(row_sums.add_rows, lambda: (sums[0], floats))
+        self._add_at = _Compiled(row_sums.add_at, lambda: (sums[1], places, floats))
+        self._add_down = _Compiled(row_sums.add_down, lambda: (sums[0], floats, types.intp, types.intp))
+        self._round = _Compiled(lookups.round_f32, lambda: (array(word), codes, array(byte, 1, "C", False)))
         self._round_wide = _Compiled(
-            _round_wide, lambda: (types.Array(types.float64, 1, "C", readonly=True), codes, array(byte, 1, "C", False))
+            lookups.round_f64,
+            lambda: (types.Array(types.float64, 1, "C", readonly=True), codes, array(byte, 1, "C", False)),
         )
         totals, kept = array(byte, 1, "C", False), array(byte, 2, "A", False)
-        self._transitions = _Compiled(_transitions, lambda: (totals, matrix, array(byte, 2), kept))
+        self._transitions = _Compiled(lookups.transitions, lambda: (totals, matrix, array(byte, 2), kept))
         grid, ends = types.Array(types.int64, 2, "C"), types.UniTuple(types.int64, 2)
         base = types.Array(types.int64, 1, "C")
         self._lay_patches = _Compiled(
@@ -385,7 +277,7 @@ class _Compiled:
 
     def _compile(self, dtypes: tuple[np.dtype, ...]) -> Callable[..., None]:
         numba = importlib.import_module("numba")
-        name = "-".join(filter(None, [self._function.__name__.lstrip("_"), self._mark, *(d.name for d in dtypes)]))
+        name = "-".join(filter(None, [self._function.__name__, self._mark, *(d.name for d in dtypes)]))
         with _lock:
             function = compiled_cache.compiled(numba, self._function, self._signature(*dtypes), name, nogil=True)
             self._found[dtypes] = function
