@@ -131,6 +131,10 @@ class Tuning:
     #: Sums and the like that are formed side by side; fewer columns of extremes are formed part by part.
     fold_columns: int = 256
     fold_few: int = 8
+    #: Up to so many sums of so many steps and more are formed one by one. 1,000 steps of f32, µs, side by side and so:
+    #: of 2 sums 20 and 11, of 16 53 and 33, of 32 46 and 51; 100 steps of 8 6 and 9.
+    fold_single: int = 16
+    fold_steps: int = 1 << 8
     #: A reduction of so many elements is worth fusing: a sum of squares of 10**6 f32 takes 1.1 ms and 2.1 unfused, one
     #: of 2**12 20 µs either way; the same where compiled code runs groups: 512 f32 take 10 µs and 20 unfused. A group
     #: has at most so many ops: a limit of the time of planning. JAX's normal numbers are 165.
