@@ -374,7 +374,7 @@ def test_of_several_nan_the_first_is_given_however_many_elements_there_are(op: s
     assert reduce(x.view(t.dtype), from_codes(1, t), op, (0,), t.name).tobytes() == b"".join(few)
 
 
-@pytest.mark.parametrize("width", [1, 2, 7, 8, 9, 63, 128, 129, 257, 300, 2100])
+@pytest.mark.parametrize("width", [1, 2, 7, 8, 9, 16, 17, 63, 128, 129, 257, 300, 2100])
 @pytest.mark.parametrize("along", [0, 1])
 @pytest.mark.parametrize("t", ["f32", "f64", "bf16"])
 def test_wide_sums_are_taken_in_order(t: str, along: int, width: int) -> None:
@@ -385,6 +385,27 @@ def test_wide_sums_are_taken_in_order(t: str, along: int, width: int) -> None:
         wanted = (wanted + row).astype(dtype)
     x = x if along == 0 else np.ascontiguousarray(x.T)
     assert reduce(x, 0.5, "add", (along,), t).tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("op", ["add", "multiply"])
+@pytest.mark.parametrize("t", ["f32", "f64"])
+def test_few_long_sums_keep_zeros_infinities_and_nan(t: str, op: str) -> None:
+    """Which NaN a result is, with its sign, is that of one step after the other."""
+    dtype, step = ELEMENT_TYPES[t].dtype, np.add if op == "add" else np.multiply
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal((70_000, 12)).astype(dtype)
+    x[:, :2], x[:, 2:4] = -0.0, [0.0, -0.0]
+    for column, value in ((4, np.inf), (5, -np.inf), (6, np.nan), (7, -np.nan), (8, np.inf), (9, 1e30), (10, -1e-30)):
+        x[rng.integers(0, 70_000, 3), column] = value
+    x[60_000, 8], x[65_000, 6] = -np.inf, -np.nan
+    start = np.array([0.0, -0.0] * 6, dtype)
+    with np.errstate(all="ignore"):
+        wanted = start
+        for row in x:
+            wanted = step(wanted, row)
+        one = [reduce(x[:, i], start[i], op, (0,), t) for i in range(12)]
+        assert np.stack(one).tobytes() == wanted.tobytes()
+        assert reduce(x, 0.0, op, (0,), t)[1::2].tobytes() == reduce(x[:, 1::2], 0.0, op, (0,), t).tobytes()
 
 
 @pytest.mark.parametrize("t", ["f32", "f64", "bf16", "f8E5M2"])
