@@ -19,9 +19,9 @@ from ..registry import Call, Run, lookup
 from ..types import ElementType, Kind, TensorType
 from .fold import Fold, Step
 
-#: Up to `_FEW` accumulators and few steps a running sum of numpy is quicker. More are summed `_COLUMNS` at a time, which
-#: fit the first-level cache as f32. Not in `tuning.py`: numpy would sum a part of a single column in pairs, with other
-#: bits.
+#: Up to `_FEW` accumulators and few steps a running sum of numpy is quicker. More are summed `_COLUMNS` at a time,
+#: which fit the first-level cache as f32. Not in `tuning.py`: numpy would sum a part of a single column in pairs, with
+#: other bits.
 _FEW, _COLUMNS = 8, 128
 
 
