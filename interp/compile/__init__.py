@@ -32,8 +32,10 @@ What these passes are made of:
   `reductions.py` (bodies of reductions), `uses.py`.
 - Taking loops apart: `passes/batching.py` (one iteration to all), `passes/side_by_side.py` (inner loops of different
   lengths), `passes/forward.py` (rows that an earlier iteration wrote become states).
-- Loops of single numbers: `passes/number_parts.py`, `passes/number_places.py`, `passes/number_work.py`, `packing.py`.
-- Groups: `group.py` (a group as data), `leaf.py`, `passes/fusible.py`, `passes/grouping.py`, `passes/row_tables.py`.
+- Loops of single numbers: `numbers/values.py` (the elements of values), `numbers/steps.py` and `numbers/parts.py`
+  (operations and regions on them), `numbers/positions.py`, `numbers/work.py` (whether they pay), `packing.py`.
+- Groups: `group.py` (a group as data), `leaf.py`, `passes/fusible.py`, `fusion/deferred.py` (operations that wait for a
+  group), `fusion/grouping.py` (groups in the making), `fusion/row_tables.py`.
 - Row programs: `chains/program.py` (one as data), `chains/chain.py`, `chains/places.py` (what lies along rows),
   `chains/build.py`.
 - Rebuilding regions: `passes/rewriting.py`.

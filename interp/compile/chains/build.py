@@ -8,10 +8,10 @@ from typing import Any
 
 from ....ops.engine.speed import tuning
 from ...program import Operation, Region, Value
+from ..fusion.grouping import any_size
 from ..group import GROUP, RANK, ROWS, SPREAD, Attributes, Constant, Origin, Step
 from ..leaf import Axes, Leaf
 from ..passes.fusible import element_of, identity
-from ..passes.grouping import any_size
 from ..uses import captures
 from .chain import Chain, Term
 from .places import Places, shape_or_none

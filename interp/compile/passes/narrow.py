@@ -19,9 +19,9 @@ import numpy as np
 from ....ops.registry import lookup
 from ....ops.types import ELEMENT_TYPES, TensorType
 from ...program import Operation, Region, Value
+from ..fusion.grouping import chain
 from ..uses import captures
 from .fusible import Uniform, is_fusible, spread_of
-from .grouping import chain
 from .rewriting import with_operations, with_regions
 
 _F32 = ELEMENT_TYPES["f32"]

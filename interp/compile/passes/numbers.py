@@ -19,10 +19,10 @@ from ....ops.policy import Policy
 from ...program import Operation, Region, Value
 from ..executors.recurrence import running_fold
 from ..group import RECURRENCE
+from ..numbers.parts import Part
+from ..numbers.work import Unfit, Work
 from .find_scans import scan_of
 from .loops import KernelOf
-from .number_parts import Part
-from .number_work import Unfit, Work
 from .rewriting import with_operations, with_regions
 
 

@@ -9,8 +9,8 @@ from ...program import Value
 from ..executors.columns import trailing_columns
 from ..executors.rows import leading_rows
 from ..leaf import Leaf
-from .fusible import Root, along, identity, shape_of
-from .grouping import Deferred
+from ..passes.fusible import Root, along, identity, shape_of
+from .deferred import Deferred
 
 
 def has_row_tables(operands: Sequence[Value], deferred: Deferred) -> bool:

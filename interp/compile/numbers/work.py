@@ -12,9 +12,9 @@ from ....ops.types import QuantizedType, TensorType, Type
 from ...program import Operation, Value
 from .. import scalars
 from ..group import Attributes
+from ..passes.fusible import elements_of
+from ..passes.loops import KernelOf
 from ..uses import Known
-from .fusible import elements_of
-from .loops import KernelOf
 
 
 class Unfit(Exception):

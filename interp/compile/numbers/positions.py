@@ -12,7 +12,7 @@ import numpy as np
 from ....ops.reductions.scatter import targets
 from ...program import Operation
 from ..leaf import Shape
-from .fusible import element_of, shape_of
+from ..passes.fusible import element_of, shape_of
 
 
 def place_of(shape: Shape, window: Shape) -> tuple[str, list[int], list[int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -12,37 +11,8 @@ from ....ops.types import TensorType
 from ...program import Operation, Value
 from ..group import Attributes, Constant, Function, Group, Lookup, Origin, Step
 from ..leaf import Axes, Leaf, Shape
-from .fusible import Root, along, element_of, identity, shape_of
-
-
-@dataclasses.dataclass(eq=False, slots=True)
-class Node:
-    """An op that is deferred: it runs where its value is needed, in one group with others."""
-
-    operation: Operation
-    shape: Shape
-    spread: Axes | None  #: for each dimension of the operand the one of the result, of an op that does only that
-    roots: tuple[Root, ...] | None  #: None where they have too many bits for a table
-    own: float  #: what an element costs, without what it is computed from
-    members: frozenset[Value] = frozenset()  #: all that is deferred and that it is computed from, itself among them
-    cost: float = 0.0  #: of an element, computed from the roots
-    count: int = 0  #: of ops that cost something
-
-
-class Deferred(Protocol):
-    """The ops that are deferred."""
-
-    pending: dict[Value, Node]
-    nodes: dict[Value, Node]  #: these, and those that are in a group by now
-
-    def number(self, value: Value) -> np.ndarray | None:
-        """The only element of a constant that has but one."""
-        ...
-
-    def is_table(self, node: Node) -> bool:
-        """Whether a value is to be looked up in a table."""
-        ...
-
+from ..passes.fusible import Root, along, element_of, identity, shape_of
+from .deferred import Deferred, Node
 
 #: A value of a group in the making: a leaf, a constant or a step, and its place among these.
 _Name = tuple[int, int]
