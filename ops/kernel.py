@@ -63,6 +63,23 @@ class Scalar:
     wide: Callable[..., float] | None = None
 
 
+@dataclasses.dataclass(frozen=True)
+class Packed:
+    """An op on many ui32 as a Python expression of single integers, which hold each element in 64 of their bits.
+
+    text: the expression. `{0}` and so on stand for the operands, `{M}` for ones in the low 32 bits of each element, and
+        `{R}` for the bit above these in each element.
+    needs_room: the operands must have nothing above each element's 32 bits, but the result may.
+    clears: the result has nothing above these bits where one of the operands has nothing there.
+    most: the last operand is the same number for all elements, at most this one. None where it may be any operand.
+    """
+
+    text: str
+    needs_room: bool = False
+    clears: bool = False
+    most: int | None = None
+
+
 class Reach(enum.Enum):
     """What an op exchanges values with, besides its operands and results."""
 
@@ -84,7 +101,7 @@ class Regions(enum.Enum):
 class Facts:
     """What is known of every use of an op, so that programs can be rearranged around it. Nothing by default.
 
-    combining, scalar: see these.
+    combining, scalar, packed: see these.
     compiled: the op of the compiled machine that does the same on f32 (`ops/engine/fast/opcodes.py`), and on bf16 if
         it is rounded after; of a logical op, on words of ones and zeros.
     compiled_words: the machine's ops that do the same on i32 and on ui32.
@@ -119,6 +136,7 @@ class Facts:
 
     combining: Combining | None = None
     scalar: Scalar | None = None
+    packed: Packed | None = None
     compiled: int | None = None
     compiled_words: tuple[int, int] | None = None
     compiled_fold: int | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..engine.fast import opcodes
-from ..kernel import Combining, Facts, Scalar, first_operand
+from ..kernel import Combining, Facts, Packed, Scalar, first_operand
 from ..minifloat import arithmetic
 from ..registry import CORRECTLY_ROUNDED, EXACT
 from . import whole_division
@@ -25,6 +25,7 @@ from .half_words import negated
         combining=Combining(np.add, np.logical_or, on_floats=True),
         linear=range,
         scalar=Scalar("{0} + {1}", True, "{0} or {1}", "{0} + {1}"),
+        packed=Packed("{0} + {1}", needs_room=True),
         compiled=opcodes.ADD,
         compiled_words=(opcodes.ADD_WORDS, opcodes.ADD_WORDS),
         compiled_fold=opcodes.FOLD_ADD,
@@ -46,6 +47,7 @@ def add(x, y, out=None):
         combining=Combining(np.subtract, any_order=False, on_floats=True),
         linear=range,
         scalar=Scalar("{0} - {1}", True, floating="{0} - {1}"),
+        packed=Packed("{0} + {R} - {1}", needs_room=True),
         compiled=opcodes.SUBTRACT,
         compiled_words=(opcodes.SUBTRACT_WORDS, opcodes.SUBTRACT_WORDS),
     ),
@@ -67,6 +69,7 @@ def subtract(x, y, out=None):
         combining=Combining(np.multiply, np.logical_and, on_floats=True),
         is_bilinear=True,
         scalar=Scalar("{0} * {1}", True, "{0} and {1}", "{0} * {1}"),
+        packed=Packed("{0} * {1}", needs_room=True, most=(1 << 32) - 1),
         compiled=opcodes.MULTIPLY,
         compiled_words=(opcodes.MULTIPLY_WORDS, opcodes.MULTIPLY_WORDS),
     ),

@@ -10,7 +10,7 @@ import numpy as np
 from ..batch import as_it_is
 from ..engine.cast import cast, wrap
 from ..engine.fast import opcodes
-from ..kernel import Facts, Kernel, OnF32, Scalar, first_operand
+from ..kernel import Facts, Kernel, OnF32, Packed, Scalar, first_operand
 from ..minifloat import arithmetic
 from ..minifloat.number import FINITE
 from ..policy import Policy
@@ -73,6 +73,7 @@ def _shift(call: Call, read: Callable, shift: np.ufunc) -> Run:
     is_elementwise=True,
     facts=Facts(
         scalar=Scalar("({0} << {1} if 0 <= {1} < {bits} else 0)", True),
+        packed=Packed("{0} << {1}", needs_room=True, most=31),
         compiled_words=(opcodes.SHIFT_LEFT, opcodes.SHIFT_LEFT),
     ),
 )
@@ -93,6 +94,7 @@ def shift_left(call: Call) -> Run:
     is_elementwise=True,
     facts=Facts(
         scalar=Scalar("(({0} & {mask}) >> {1} if 0 <= {1} < {bits} else 0)", True),
+        packed=Packed("{0} >> {1}", needs_room=True, most=31),
         compiled_words=(opcodes.SHIFT_LOGICAL, opcodes.SHIFT_LOGICAL),
     ),
 )

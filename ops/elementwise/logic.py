@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..engine.fast import opcodes
-from ..kernel import Combining, Facts, Scalar
+from ..kernel import Combining, Facts, Packed, Scalar
 from ..registry import EXACT
 from .elementwise import elementwise
 
@@ -19,6 +19,7 @@ from .elementwise import elementwise
     facts=Facts(
         combining=Combining(np.bitwise_and),
         scalar=Scalar("{0} & {1}", boolean="{0} and {1}"),
+        packed=Packed("{0} & {1}", clears=True),
         compiled=opcodes.AND,
         compiled_words=(opcodes.AND, opcodes.AND),
     ),
@@ -37,6 +38,7 @@ def and_(x, y, out=None):
     facts=Facts(
         combining=Combining(np.bitwise_or),
         scalar=Scalar("{0} | {1}", boolean="{0} or {1}"),
+        packed=Packed("{0} | {1}"),
         compiled=opcodes.OR,
         compiled_words=(opcodes.OR, opcodes.OR),
     ),
@@ -55,6 +57,7 @@ def or_(x, y, out=None):
     facts=Facts(
         combining=Combining(np.bitwise_xor),
         scalar=Scalar("{0} ^ {1}", boolean="{0} != {1}"),
+        packed=Packed("{0} ^ {1}"),
         compiled=opcodes.XOR,
         compiled_words=(opcodes.XOR, opcodes.XOR),
     ),
@@ -69,7 +72,10 @@ def xor(x, y, out=None):
     "bool integer",
     accuracy=EXACT,
     facts=Facts(
-        scalar=Scalar("~{0}", True, "not {0}"), compiled=opcodes.NOT, compiled_words=(opcodes.NOT, opcodes.NOT)
+        scalar=Scalar("~{0}", True, "not {0}"),
+        packed=Packed("{0} ^ {M}"),
+        compiled=opcodes.NOT,
+        compiled_words=(opcodes.NOT, opcodes.NOT),
     ),
 )
 def not_(x):

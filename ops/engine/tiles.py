@@ -136,7 +136,7 @@ class Tiles:
 
         def work(first: int) -> None:
             last = min(first + step, groups)
-            shapes = np.array((lines, columns, depth, x_count, y_count, first, last), np.int64)
+            shapes = np.array((lines, columns, depth, x_count, y_count, first, last, tuning().tile_tries), np.int64)
             scratch = _aligned(6 << 10).view(np.int32).reshape(6, 256)
             kind_of = (kind, how, self._configuration, scratch, out)
             self._multiply(*packed, shapes, scale, *kind_of)

@@ -97,6 +97,9 @@ class Tuning:
     #: of 64**3 take 66 µs by tiles and 63 in f64, of 16 x 64**3 200 and 380.
     tile_terms: int = 1 << 9
     tile_from: int = 1 << 18
+    #: Tiles of a part whose sums turn out not to fit 32 bits before no more are tried: such a tile is summed twice.
+    #: Not measured: a part has some hundred tiles.
+    tile_tries: int = 8
     #: Sums that an accumulator forms at a time, and the bytes of their operands. 256**3 products of f8E4M3FN as the
     #: H100 sums them: 53 ms with 2**14, 44 with 2**15, 42 with 2**16; as the V100 does, of f16: 127, 158 and 137.
     accumulator_tile: int = 1 << 15
@@ -128,6 +131,9 @@ class Tuning:
     columns_strip: int = 128
     #: So many lookups of bytes by the processor's permutations take as long as one element of other work.
     octets: int = 8
+    #: Tables of f32 are laid out for these permutations where a thread has so many elements: laying one out takes as
+    #: long as 2,000 lookups.
+    planes_from: int = 1 << 13
     #: Sums and the like that are formed side by side; fewer columns of extremes are formed part by part.
     fold_columns: int = 256
     fold_few: int = 8

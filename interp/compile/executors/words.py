@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.speed import tuning
+from ....ops.kernel import Packed
+from ....ops.registry import facts_of
 from ....ops.types import ELEMENT_TYPES
 from ..generate import KernelOf
 from ..group import Function, Group, Lookup, Origin, Step
@@ -24,22 +26,6 @@ from ..leaf import Compute
 from ..writer import Sources, Writer
 
 _U32, _LANE = ELEMENT_TYPES["ui32"], 64
-#: Expressions of operations, of which {0} and {1} are operands and {M} has ones in all elements' bits. Operands of
-#: those in `_ROOM` must not have anything above an element's bits.
-_EXPRESSIONS = {
-    "add": "{0} + {1}",
-    "subtract": "{0} + {R} - {1}",
-    "xor": "{0} ^ {1}",
-    "or": "{0} | {1}",
-    "and": "{0} & {1}",
-    "not": "{0} ^ {M}",
-    "multiply": "{0} * {1}",
-    "shift_left": "{0} << {1}",
-    "shift_right_logical": "{0} >> {1}",
-}
-_ROOM = ("add", "subtract", "multiply", "shift_left", "shift_right_logical")
-#: Those whose last operand is a number that is the same for all elements.
-_BY_NUMBER = ("multiply", "shift_left", "shift_right_logical")
 
 
 def in_words(
@@ -57,25 +43,23 @@ def in_words(
         value = function.first_step + i
         if value in packed:
             assert isinstance(step, Step)
-            writer.put_packed(value, step, origin)
+            writer.put_packed(value, step, packed[value], origin)
         else:
             writer.put(value, step, origin, kernel_of(step, origin).call)
     return writer.finish(label, sources, reason)
 
 
-def _packed_steps(function: Function) -> set[int]:
-    """The steps, by their values, that are made on packed elements."""
+def _packed_steps(function: Function) -> dict[int, Packed]:
+    """How the steps that are made on packed elements are computed, by their values."""
     numbers = {len(function.leaves) + i: c for i, c in enumerate(function.constants)}
-    found = set[int]()
+    found: dict[int, Packed] = {}
     for i, step in enumerate(function.steps):
         if isinstance(step, Lookup) or any(e != _U32 for e in step.elements) or not all(t.shape for t in step.types):
             continue
-        name, last = step.name.removeprefix("stablehlo."), numbers.get(step.operands[-1])
-        if name not in _EXPRESSIONS or (name in _BY_NUMBER and last is None):
+        packed, last = facts_of(step.name).packed, numbers.get(step.operands[-1])
+        if packed is None or (packed.most is not None and (last is None or int(last.array) > packed.most)):
             continue
-        if name.startswith("shift") and last is not None and int(last.array) > 31:
-            continue
-        found.add(function.first_step + i)
+        found[function.first_step + i] = packed
     return found
 
 
@@ -95,23 +79,21 @@ class _Words:
         self._cleaned: dict[str, str] = {}  # these without it
         self._constants: dict[int | str, str] = {}
 
-    def put_packed(self, value: int, step: Step, origin: Origin) -> None:
+    def put_packed(self, value: int, step: Step, packed: Packed, origin: Origin) -> None:
         """A step on packed elements."""
-        name = step.name.removeprefix("stablehlo.")
         operands = [self._pack(v, origin) for v in step.operands[:1]]
-        if name in _BY_NUMBER:
+        if packed.most is not None:
             operands.append(str(int(self._numbers[step.operands[1]])))
         else:
             operands += [self._pack(v, origin) for v in step.operands[1:]]
-        if name in _ROOM:
+        if packed.needs_room:
             operands = [self._clean(o, origin) for o in operands]
-        expression = _EXPRESSIONS[name]
-        mask = self._name("M") if "{M}" in expression else ""
-        room = self._name("R") if "{R}" in expression else ""
-        self._packed[value] = result = self._line(expression.format(*operands, M=mask, R=room), origin, operands)
-        if name in _ROOM or not self._full.isdisjoint(operands):
+        mask = self._name("M") if "{M}" in packed.text else ""
+        room = self._name("R") if "{R}" in packed.text else ""
+        self._packed[value] = result = self._line(packed.text.format(*operands, M=mask, R=room), origin, operands)
+        if packed.needs_room or not self._full.isdisjoint(operands):
             self._full.add(result)
-        if name == "and" and not self._full.issuperset(operands):
+        if packed.clears and not self._full.issuperset(operands):
             self._full.discard(result)
 
     def put(self, value: int, step: Step | Lookup, origin: Origin, call: Callable[..., Any]) -> None:

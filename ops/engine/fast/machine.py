@@ -33,8 +33,6 @@ from .row_loops import add_rows, arithmetic_by_row, by_rows, fold_down, fold_row
 
 __all__ = ["knows_arrays", "run", "signature"]
 
-#: So many elements before tables are laid out as planes: that takes as long as a lookup of 2,000 codes.
-_MANY = 1 << 13
 _u32, _u64, _f32 = np.uint32, np.uint64, np.float32
 
 
@@ -42,10 +40,10 @@ def run(where, code, segments, constants, leaves, along, starts, tables, paramet
     """The blocks from one to another; the number of the block where it stopped, or of the one after the last.
 
     `where` is (first block, last, rows, columns, rows of a block, columns of a block, registers, columns of a piece of
-    a block, rows that are folded into one row of totals or 0 where each is folded into a number); `code` the program,
-    whose first registers hold `constants`, and `segments` its parts; `along` whether a leaf varies along a row, and
-    `starts` the place in the leaf where each row begins. Leaves, tables and outputs are contiguous arrays, given by
-    their objects (`id`).
+    a block, rows that are folded into one row of totals or 0 where each is folded into a number, from how many elements
+    tables are laid out as planes); `code` the program, whose first registers hold `constants`, and `segments` its
+    parts; `along` whether a leaf varies along a row, and `starts` the place in the leaf where each row begins. Leaves,
+    tables and outputs are contiguous arrays, given by their objects (`id`).
     """
     first, last, rows, columns, high, wide, inner = where[0], where[1], where[2], where[3], where[4], where[5], where[7]
     # A little longer than a piece, so that the registers' elements do not all fall on the same places of a cache.
@@ -55,7 +53,7 @@ def run(where, code, segments, constants, leaves, along, starts, tables, paramet
     for i in range(constants.size):
         bits[i, :] = constants[i]
     across = (columns + wide - 1) // wide
-    planes = np.empty((tables.size if KNOWN and (last - first) * high * wide >= _MANY else 0, PLANES), np.uint8)
+    planes = np.empty((tables.size if KNOWN and (last - first) * high * wide >= where[9] else 0, PLANES), np.uint8)
     for p in range(code.shape[0] if planes.size else 0):
         if code[p, 0] == op.LOAD_TABLE_F32:
             lay_planes(elements_of(tables[code[p, 3]]), _u64(planes[code[p, 3]].ctypes.data))

@@ -261,7 +261,7 @@ def parts_of(
     weight = size * (now.tuning.fast_exponential if np.isin(made.code[:, 0], list(op.FUNCTIONS)).any() else 1)
     parts = now.tuning.fast_parts * now.workers if weight > now.tuning.fast_alone else 1
     step = max(-(-blocks // together // parts), 1) * together
-    common = (rows, columns, high, wide, made.registers, inner or wide, down)
+    common = (rows, columns, high, wide, made.registers, inner or wide, down, now.tuning.planes_from)
     wheres = [np.array([i, min(i + step, blocks), *common], np.int64) for i in range(0, blocks, step)]
     return wheres, weight if parts > 1 else 0
 

@@ -44,7 +44,6 @@ __all__ = ["LINES", "WIDTH", "blocks", "multiply", "pack", "signatures"]
 
 _u8, _u32, _u64, _i32, _f32, _f64 = np.uint8, np.uint32, np.uint64, np.int32, np.float32, np.float64
 
-_TRIES = 8
 #: The kinds of results that `multiply` writes: f64, f32 rounded to nearest or to odd, 32-bit integers, minifloat codes.
 F64, NEAREST, ODD, I32, CODES = range(5)
 
@@ -226,8 +225,9 @@ def multiply(x, y, shapes, scale, kind, how, configuration, scratch, out):
     Args:
         x: tiles of the left operand, from `pack`.
         y: tiles of the right operand, transposed, from `pack`.
-        shapes: rows, columns, tiles in a sum, digits of x, digits of y, first block, block to stop before. A block has
-            as many rows of tiles as `blocks` says; the blocks of one batch follow those of the one before.
+        shapes: rows, columns, tiles in a sum, digits of x, digits of y, first block, block to stop before, how many
+            tiles may have sums of more than 32 bits before sums of 32 bits are no longer tried. A block has as many
+            rows of tiles as `blocks` says; the blocks of one batch follow those of the one before.
         scale: a power of two by which the sums are multiplied.
         kind: the kind of the results, `F64` and so on.
         how: how to round to a minifloat, for `encode`.
@@ -247,8 +247,8 @@ def multiply(x, y, shapes, scale, kind, how, configuration, scratch, out):
     totals, bits = np.empty(LINES * LINES, _f64), np.empty((2, LINES * LINES), _u32)
     words, sums, narrow_scale = np.empty(LINES * LINES, _u32), scratch.view(_u32), _f32(scale)
     floats, halves, target = bits.view(_f32), totals.view(_u32), out.ctypes.data
-    # How often more it is tried whether the sums of a tile are narrow: where they are not, both ways are taken.
-    tries = _TRIES if kind != F64 and powers <= 3 else 0
+    # How many more tiles may turn out not to have narrow sums: for these both ways are taken.
+    tries = shapes[7] if kind != F64 and powers <= 3 else 0
     configure(configuration.ctypes.data)
     for group in range(shapes[5], shapes[6]):
         batch, m = group // groups, group % groups * high
