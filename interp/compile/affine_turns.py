@@ -1,7 +1,8 @@
 """Which turns of a recurrence are affine in their state over integers, and whether numbers at hand keep to it.
 
 A turn is followed op by op. Its values depend on the state, or on rows and constants alone, which are *free* here; for
-each ring a few ops keep a value affine in the state. What the step is follows later from the numbers it gives.
+each ring a few ops keep a value affine in the state. What the step is follows later from the numbers it gives. Bitwise
+operations on wrapping integers are affine where the bits below are known, see `bit_windows.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from ...ops.elementwise.whole_division import FLOORED
 from ...ops.types import ElementType, Kind, TensorType
 from ..program import Operation, Region, Value
+from .bit_windows import Pattern
 from .group import Function
 from .source.intervals import range_of
 
@@ -28,17 +30,28 @@ class Ring(enum.Enum):
     MODULO = "integers modulo another number"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Affine:
-    """A recurrence of one number that is affine in it.
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What is known of a turn that is affine.
 
-    varies: the step depends on the rows. modulus: what states are reduced by. bits: those of the state's type.
-    kept: for each result 0 if it is the state before a turn, 1 if after, None if it is something else.
+    modulus: what states are reduced by. varies: the factor depends on the rows. patterns: what bitwise operations do.
     """
 
     ring: Ring
     modulus: int
-    varies: bool
+    varies: bool = False
+    patterns: frozenset[Pattern] = frozenset()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Affine:
+    """A recurrence of one number that is affine in it.
+
+    bits: those of the state's type. kept: for each result 0 if it is the state before a turn, 1 if after, None if it is
+    something else.
+    """
+
+    step: Step
     bits: int
     function: Function
     kept: tuple[int | None, ...]
@@ -56,31 +69,33 @@ class _Bits:
 
 @dataclasses.dataclass(frozen=True)
 class _Sum:
-    """A value that is affine in the state modulo a power of two; `is_reduced`: it is not below 0 or above that."""
+    """A value each bit of which depends on no higher bits of the state, and on its lowest `depth` bits alone."""
 
-    modulus: int
+    depth: int = 0
     varies: bool = False
-    is_reduced: bool = True
+    patterns: frozenset[Pattern] = frozenset()
 
 
-def ring_of(turn: Region, constants: Mapping[Value, Any]) -> tuple[Ring, int, bool] | None:
-    """The ring over which a turn of one state is affine in it, the modulus, and whether the step varies; else None."""
+def step_of(turn: Region, constants: Mapping[Value, Any]) -> Step | None:
+    """What is known of a turn of one state that is affine in it; else None."""
     state, result = turn.arguments[0], turn.returns[0]
-    whole = 1 << _element(state).bits
+    bits = _element(state).bits
+    whole = 1 << bits
     found = _followed(turn, constants, _bits_of, _Bits(whole - 1, state))
     if isinstance(found, _Bits):
-        return Ring.BITS, whole, False
-    found = _followed(turn, constants, _sum_of, _Sum(whole))
-    if isinstance(found, _Sum) and (found.is_reduced or found.modulus == whole):
-        return Ring.SUM, found.modulus, found.varies
+        return Step(Ring.BITS, whole)
+    rows = {v: i for i, v in enumerate(turn.arguments[1:])}
+    found = _followed(turn, constants, lambda o, v, n: _sum_of(o, v, n, rows), _Sum(bits))
+    if isinstance(found, _Sum):
+        return Step(Ring.SUM, whole, found.varies, found.patterns)
     made = {r: o for o in turn.operations for r in o.results}.get(result)
     modulus = None if made is None else _modulus(made, constants)
     if modulus is None or not 1 < modulus < 1 << 31:
         return None
     assert made is not None
     inner = Region(turn.arguments, turn.operations, (made.operands[0],))
-    found = _followed(inner, constants, lambda o, v, n: _exact_of(o, v, n, modulus), _Sum(modulus))
-    return (Ring.MODULO, modulus, False) if isinstance(found, _Sum) and not found.varies else None
+    found = _followed(inner, constants, lambda o, v, n: _exact_of(o, v, n, modulus), _Sum())
+    return Step(Ring.MODULO, modulus) if isinstance(found, _Sum) else None
 
 
 #: What an op gives where some operands are affine: from it, what is known of its operands (None of free ones), and the
@@ -204,29 +219,49 @@ def _compared(
 # -- sums --------------------------------------------------------------------------------------------------------------
 
 
-def _sum_of(operation: Operation, values: Sequence[_Sum | None], numbers: Sequence[int | None]) -> _Sum | None:
+def _sum_of(
+    operation: Operation, values: Sequence[_Sum | None], numbers: Sequence[int | None], rows: Mapping[Value, int]
+) -> _Sum | None:
     name, t = _short(operation), _element(operation.results[0])
-    known = [v for v in values if v is not None]
-    modulus, varies = min(v.modulus for v in known), any(v.varies for v in known)
-    if name in ("add", "subtract", "negate", "not"):
-        return _Sum(modulus, varies, False)
-    if name == "multiply" and len(known) == 1:
-        return _Sum(modulus, varies or None in [n for v, n in zip(values, numbers, strict=True) if v is None], False)
-    if name == "shift_left" and values[1] is None and numbers[1] is not None and 0 <= numbers[1] < t.bits:
-        return _Sum(modulus, varies, False)
-    if name == "select" and values[0] is None:
-        is_reduced = len(known) == 2 and all(v.is_reduced and v.modulus == modulus for v in known)
-        return _Sum(modulus, True, is_reduced)
-    if name == "convert" and values[0] is not None and t.is_integer and _element(operation.operands[0]).is_integer:
-        is_narrow = t.bits <= _element(operation.operands[0]).bits
-        return _Sum(min(modulus, 1 << t.bits), varies, False) if is_narrow else None
-    by = _modulus(operation, {}, numbers) if name == "remainder" else None
-    if name == "and":
-        mask = next((n for n in numbers if n is not None), -1)
-        by = mask + 1 if mask > 0 and len(known) == 1 else None
-    if by is None or by & (by - 1) or (name == "remainder" and values[1] is not None):
+    if not t.is_integer or t.bits < 8:
         return None
-    return _Sum(min(modulus, by), varies, by <= modulus)
+    known = [v for v in values if v is not None]
+    depths = [v.depth for v in known]
+    merged = frozenset[Pattern]().union(*(v.patterns for v in known))
+    found = _Sum(min(max(depths), t.bits), any(v.varies for v in known), merged)
+    if name in ("add", "subtract", "negate", "not"):
+        return found
+    if name == "multiply" and len(known) == 1:
+        is_constant = any(n is not None for n in numbers)
+        return found if is_constant else dataclasses.replace(found, varies=True)
+    if name == "multiply":
+        return _with(found, Pattern(min(depths)), varies=True)
+    if name == "shift_left" and values[1] is None and numbers[1] is not None and 0 <= numbers[1] < t.bits:
+        return found
+    if name == "select" and values[0] is None:
+        return dataclasses.replace(found, varies=True)
+    if name == "convert":
+        source = _element(operation.operands[0]).bits
+        return found if t.bits <= source else _with(found, Pattern(t.bits, "and", (1 << source) - 1))
+    if name in ("and", "or", "xor"):
+        number = next((n for n in numbers if n is not None), None)
+        row = next((rows[v] for v in operation.operands if v in rows), None)
+        if len(known) == 1 and number is not None:
+            return _masked(found, name, t.bits, number)
+        is_row = len(known) == 1 and row is not None
+        pattern = Pattern(t.bits, name, row=row) if is_row else Pattern(t.bits)
+        return _with(found, pattern, varies=not is_row or name != "xor") if is_row or len(known) == 2 else None
+    by = _modulus(operation, {}, numbers) if name == "remainder" and values[1] is None else None
+    return None if by is None or by & (by - 1) else _masked(found, "and", t.bits, by - 1)
+
+
+def _with(found: _Sum, pattern: Pattern, varies: bool = False) -> _Sum:
+    return dataclasses.replace(found, varies=found.varies or varies, patterns=found.patterns | {pattern})
+
+
+def _masked(found: _Sum, name: str, bits: int, number: int) -> _Sum:
+    depth = (number % (1 << bits)).bit_length() if name == "and" else bits
+    return dataclasses.replace(_with(found, Pattern(bits, name, number)), depth=min(found.depth, depth))
 
 
 def _exact_of(

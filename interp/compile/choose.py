@@ -61,7 +61,7 @@ def choose(operation: Operation, speed: Speed) -> Decision:
         if "numbers" in attributes:
             plain += ", on single numbers"
         if affine is not None:
-            how = f"{count:,} turns composed in pairs: they are affine over {affine.ring.value}"
+            how = f"{count:,} turns composed: they are affine over {affine.step.ring.value}"
             return Decision("composition", how, Decision("recurrence", plain))
         if len(operation.regions) < 2:
             return Decision("recurrence", plain)

@@ -1,9 +1,10 @@
 """The pass that finds recurrences of one integer that are affine in it, whose turns can be composed in any order.
 
 The rule. A turn is affine over a ring if the new state is a linear map of the old one and something that does not
-depend on it: checksums and generators that shift and combine bits, sums of products with wrapping integers, and
-remainders of such sums by a constant. See `affine_turns.py` for the rings and `executors/composition.py` for what
-becomes of it. Compiled code makes turns one after the other as quickly, so the pass is for plans without it.
+depend on it: checksums and generators that shift and combine bits, sums of products with wrapping integers, with
+bitwise operations among them, and remainders of such sums by a constant. See `affine_turns.py` for the rings and
+`executors/composition.py` for what becomes of it. Compiled code makes turns one after the other as quickly, so the pass
+is for plans without it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from ....ops.engine.speed import tuning
 from ....ops.policy import Policy
 from ....ops.types import TensorType
 from ...program import Operation, Region, Value
-from ..affine_turns import Affine, ring_of
+from ..affine_turns import Affine, step_of
+from ..bit_windows import are_few, windows
 from ..executors.recurrence import running_fold
 from ..group import RECURRENCE
 from ..vectorise import function_of
@@ -45,10 +47,12 @@ def _affine(operation: Operation, constants: Mapping[Value, Any], policy: Policy
         return None
     if count * (1 + len(turn.operations)) < tuning().composed_ops or running_fold(turn, policy) is not None:
         return None
-    found, made = ring_of(turn, constants), function_of(turn, constants)
+    found, made = step_of(turn, constants), function_of(turn, constants)
     if found is None or made is None:
         return None
-    ring, modulus, varies = found
+    has_rows = any(p.row is not None for p in found.patterns)  # whose numbers are known when it runs
+    if not has_rows and not are_few(windows(found.patterns, t.element.bits), found.varies):
+        return None
     state = turn.arguments[0], turn.returns[0]
     kept = tuple([state.index(v) if v in state else None for v in turn.returns[1:]])
-    return Affine(ring, modulus, varies, t.element.bits, made[0], kept, constants)
+    return Affine(found, t.element.bits, made[0], kept, constants)
