@@ -190,6 +190,27 @@ def test_a_loop_that_has_ended_is_not_run_on():
         return (n - 1,)
 
     numbers = np.array([n * 10 + n % 7 for n in range(1, 60)], np.int32)
-    runner = LoopsRunner([59, 20, 8], 1, [True], 2, [t])
+    runner = LoopsRunner([59, 20, 8], 1, [True], 2, False, [t])
     (result,) = runner([condition, body] * 3 + [single], (100 - numbers % 10).astype(np.int32), numbers)
     assert result.tolist() == [0] * 57 + [-1] * 2
+
+
+def test_what_a_loop_computes_after_it_has_ended_is_left_out():
+    """Here a condition holds again after it has failed, and the state goes on to change."""
+    t, left = TensorType((), ELEMENT_TYPES["i32"]), []
+
+    def condition(limit: np.ndarray, n: np.ndarray) -> tuple[np.ndarray]:
+        left.append(len(n))
+        return (n % limit != 0,)
+
+    def body(_: np.ndarray, n: np.ndarray) -> tuple[np.ndarray]:
+        return (n + 1,)
+
+    def single(limit: np.ndarray, n: np.ndarray) -> tuple[np.ndarray]:
+        return (n + -n % limit,)
+
+    limits, numbers = np.arange(1, 60, dtype=np.int32), np.arange(7, 66, dtype=np.int32) * 11
+    runner = LoopsRunner([59, 20, 8], 1, [True], 2, True, [t])
+    (result,) = runner([condition, body] * 3 + [single], limits, numbers)
+    assert result.tolist() == [n + -n % m for m, n in zip(limits.tolist(), numbers.tolist(), strict=True)]
+    assert set(left) == {59, 20, 8}

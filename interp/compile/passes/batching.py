@@ -21,7 +21,7 @@ from ....ops.types import ELEMENT_TYPES, QuantizedType, TensorType
 from ...program import BARRIER, Location, Operation, Region, Value
 from ..uses import captures
 from .fusible import shape_of
-from .side_by_side import taken_by, together
+from .side_by_side import is_certain, taken_by, together
 
 _SLICE = "stablehlo.dynamic_slice"
 
@@ -275,7 +275,7 @@ class Batcher:
 
     def _branches(self, operation: Operation) -> bool:
         """A choice among branches that each turn makes for itself: all are computed, and then chosen from."""
-        if not all(map(_is_certain, operation.regions)):
+        if not all(map(is_certain, operation.regions)):
             return False
         for region in operation.regions:
             if not all(map(self.take, region.operations)):
@@ -331,17 +331,6 @@ class Batcher:
     def _type(self, value: Value) -> TensorType:
         assert isinstance(value.type, TensorType)
         return TensorType((self.count, *value.type.shape), value.type.element)
-
-
-def _is_certain(region: Region) -> bool:
-    """Whether its operations have no effects and come to an end, so that it may run where it was not chosen."""
-    for operation in region.operations:
-        record = lookup(operation.name)
-        if record is None or record.has_effects or record.facts.regions is Regions.LOOP:
-            return False
-        if not all(map(_is_certain, operation.regions)):
-            return False
-    return True
 
 
 def _is_free_of_effects(region: Region) -> bool:

@@ -2,8 +2,9 @@
 
 The rule. The conditions and bodies of all loops are computed at once. A loop whose condition fails has ended: its state
 is its result. Once few are left, they are brought together and go on in regions for as many, so that what has ended
-costs little; the last ones run one after the other. No loop is entered with a state that it does not have by itself, so
-the bits are those of the loops one after the other, and each ends.
+costs little; the last ones run one after the other. Until then loops that have ended go on, and what they compute is
+left out, if their turns come to an end whatever the state is. Otherwise no loop is entered with a state that it does
+not have by itself. So the bits are those of the loops one after the other, and each ends.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ....ops.engine.speed import tuning
+from ....ops.kernel import Regions
+from ....ops.registry import lookup
 from ....ops.types import TensorType
 from ...program import Operation, Region, Value
 from ..group import LOOPS
@@ -66,7 +69,8 @@ def together(
     regions.append(Region((*taken, *carried), [single], tuple(results)))
     types = [v.type for v in operation.results]
     given = tuple([Value(TensorType((count, *t.shape), t.element)) for t in types if isinstance(t, TensorType)])
-    attributes = {"widths": sizes, "last": last, "taken": len(taken), "stacked": tuple(stacked)}
+    certain = all(map(is_certain, operation.regions))
+    attributes = {"widths": sizes, "last": last, "taken": len(taken), "stacked": tuple(stacked), "certain": certain}
     return Operation(LOOPS, (*rows, *operands), given, attributes, tuple(regions), source.location, source)
 
 
@@ -77,3 +81,14 @@ def _size(region: Region) -> int:
 def taken_by(operation: Operation) -> list[Value]:
     """The values around a loop that its regions use."""
     return list(dict.fromkeys(v for region in operation.regions for v in captures(region)))
+
+
+def is_certain(region: Region) -> bool:
+    """Whether its operations have no effects and come to an end, so that it may run where it was not chosen."""
+    for operation in region.operations:
+        record = lookup(operation.name)
+        if record is None or record.has_effects or record.facts.regions is Regions.LOOP:
+            return False
+        if not all(map(is_certain, operation.regions)):
+            return False
+    return True
