@@ -143,6 +143,51 @@ def test_random_groups(name: str, tune: Tune) -> None:
             assert same_bits(wanted, actual), text
 
 
+@pytest.mark.parametrize("name", HALVES)
+def test_what_goes_by_order_comes_before_rounding(name: str, tune: Tune, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values that rounding makes zero, subnormal, equal to one another or infinite; no result of a sum is rounded apart
+    from what becomes of it, and a choice by a test keeps the bits of NaN."""
+    tune(half_many=16, fuse_many=16)
+    dtype, rng = ELEMENT_TYPES[name].dtype, np.random.default_rng(5)
+    x, y, z = rng.integers(0, 1 << 16, (3, 40, 60), np.uint16).view(dtype)
+    x[:30], y[:20] = rng.standard_normal((30, 60)).astype(dtype), rng.standard_normal((20, 60)).astype(dtype)
+    z[:10] = x[:10]
+    roundings: list[None] = []
+    rounded = half.rounded
+    monkeypatch.setattr(half, "rounded", lambda *of: roundings.append(None) or rounded(*of))
+    t, c = f"tensor<40x60x{name}>", f"stablehlo.constant dense<0.0> : tensor<40x60x{name}>"
+    product = f"%p = stablehlo.multiply %x, %y : {t}"
+    for count, lines in (
+        (0, [f"%c = {c}", f"%r = stablehlo.maximum %p, %c : {t}"]),
+        (0, [f"%q = stablehlo.add %x, %y : {t}", f"%r = stablehlo.minimum %p, %q : {t}"]),
+        (0, [f"%q = stablehlo.add %x, %z : {t}", f"%r = stablehlo.clamp %y, %p, %q : {t}"]),
+        (
+            1,
+            [
+                f"%q = stablehlo.add %x, %y : {t}",
+                f"%m = stablehlo.maximum %p, %q : {t}",
+                f"%r = stablehlo.subtract %m, %z : {t}",
+            ],
+        ),
+        (1, [f"%f = stablehlo.floor %p : {t}", f"%r = stablehlo.maximum %f, %x : {t}"]),
+        (
+            0,
+            [
+                f"%b = stablehlo.compare LT, %x, %z : ({t}, {t}) -> tensor<40x60xi1>",
+                f"%r = stablehlo.select %b, %p, %y : tensor<40x60xi1>, {t}",
+            ],
+        ),
+    ):
+        body = "\n".join([product, *lines, f"return %r : {t}"])
+        program = interp.load(f"func.func @main(%x: {t}, %y: {t}, %z: {t}) -> {t} {{\n{body}\n}}").program
+        (wanted,) = machine.run(planner.plan(program, speed=NONE), [x, y, z])
+        roundings.clear()
+        without = tuned(DEFAULT.without("compiled,threads"))
+        (actual,) = machine.run(planner.plan(program, speed=without), [x, y, z])
+        assert same_bits(wanted, actual), body
+        assert len(roundings) <= count, body
+
+
 @pytest.mark.parametrize("name", ["f32", "f64"])
 @pytest.mark.parametrize("share", [0.01, 0.6])
 def test_zeros_of_both_signs_among_many_numbers(name: str, share: float) -> None:

@@ -2,13 +2,15 @@
 
 Numbers of f16 and bf16 can be held as f32 between the steps. A step that rounds is made on f32 and rounded there;
 others are where one of their operands is the result of such a step. So numpy, which computes with these types one
-element at a time, is spared most conversions.
+element at a time, is spared most conversions. What only chooses among its operands by their order, or changes signs,
+gives the same before they are rounded as after: it leaves rounding to what comes next.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ...ops.engine import half
 from ...ops.kernel import Kernel, Run
@@ -44,7 +46,7 @@ def generate(
     kernels = [kernel_of(step, origin) for step, origin in zip(function.steps, origins, strict=True)]
     writer = _Writer(function, leaves)
     wide = _wide_steps(function, kernels) if is_wide else set()
-    writer.prepare(wide)
+    writer.prepare(wide, kernels)
     for i, (step, origin, kernel) in enumerate(zip(function.steps, origins, kernels, strict=True)):
         writer.step(function.first_step + i, step, origin.operation, kernel, i in wide)
     return writer.finish(label, sources, bool(leaves), reason, fills)
@@ -66,13 +68,19 @@ def _wide_steps(function: Function, kernels: Sequence[Kernel]) -> set[int]:
             steps.add(i)
             if _is_half(step.element):
                 results.add(function.first_step + i)
-    # Where the result of a maximum, say, is needed as it is, that is quicker on codes.
+    # Where the result of a maximum, say, is needed as it is, that is quicker on codes; unless an operand is then not
+    # rounded for it, and the others are f32 anyway.
     consumed: set[int] = set()
+    uses = collections.Counter([v for step in function.steps for v in set(step.operands)] + list(function.outputs))
+    held = results.union(range(len(function.leaves), function.first_step))
+    held.update(v for i in steps if not _is_by_order(kernels[i]) for v in function.steps[i].operands)
     for i in sorted(steps, reverse=True):
         step, kernel = function.steps[i], kernels[i]
+        assert isinstance(step, Step)
         assert kernel.on_f32 is not None
         is_other = kernel.on_f32.call is not None and not (kernel.on_f32.rounds and len(step.operands) > 1)
-        if is_other and _is_half(step.element) and function.first_step + i not in consumed:
+        is_other = is_other and _is_half(step.element) and not _spares_rounding(step, kernel, uses, results, held)
+        if is_other and function.first_step + i not in consumed:
             steps.discard(i)
             results.discard(function.first_step + i)
         else:
@@ -86,8 +94,24 @@ def _wide_steps(function: Function, kernels: Sequence[Kernel]) -> set[int]:
     return steps
 
 
+def _spares_rounding(step: Step, kernel: Kernel, uses: Mapping[int, int], results: set[int], held: set[int]) -> bool:
+    """Whether a maximum, say, on f32 is all that a result of f16 or bf16 is needed for, and the others are f32 anyway.
+
+    A choice by a test keeps the bits of NaN, which conversions may not.
+    """
+    halves = [v for v, element in zip(step.operands, step.elements, strict=False) if _is_half(element)]
+    is_right = _is_by_order(kernel) and kernel.facts.by_order and len(halves) > 1 and held.issuperset(halves)
+    return is_right and any(v in results and uses[v] == 1 for v in halves)
+
+
+def _is_by_order(kernel: Kernel) -> bool:
+    """Whether a step of f16 and bf16 on f32 can be made before its operands are rounded: rounding keeps their order."""
+    on_f32, facts = kernel.on_f32, kernel.facts
+    return on_f32 is not None and not on_f32.rounds and (facts.by_order or facts.gives_operand)
+
+
 class _Writer:
-    """The lines of one function. A value has a name as it is, or one as f32, or both."""
+    """The lines of one function. A value has a name as it is, or one as f32, rounded or not, or several of these."""
 
     def __init__(self, function: Function, leaves: Sequence[frozenset[int]]) -> None:
         self._function, self._writer = function, Writer({})
@@ -99,20 +123,25 @@ class _Writer:
         constants = [self._writer.name_of(c.array) for c in function.constants]
         self._names: dict[int, str] = dict(enumerate([*self._parameters, *constants]))
         self._wide: dict[int, str] = {}
+        self._unrounded: dict[int, str] = {}  # of values that are not in `_wide`
         self._needed: set[int] = set()  # values that are needed as they are
-        self._needed_wide: set[int] = set()
+        self._needed_wide: set[int] = set()  # as f32, and rounded
         steps = [s.element for s in function.steps]
         self._elements = [*function.leaves, *(c.element for c in function.constants), *steps]
 
-    def prepare(self, wide: set[int]) -> None:
+    def prepare(self, wide: set[int], kernels: Sequence[Kernel]) -> None:
         """Record in which form each value is needed, where some steps are computed in f32."""
         self._needed.update(self._function.outputs)
-        for i, step in enumerate(self._function.steps):
+        in_order: set[int] = set()
+        for i, (step, kernel) in enumerate(zip(self._function.steps, kernels, strict=True)):
             for v in step.operands:
-                (self._needed_wide if i in wide and _is_half(self._elements[v]) else self._needed).add(v)
+                if i not in wide or not _is_half(self._elements[v]):
+                    self._needed.add(v)
+                else:
+                    (in_order if _is_by_order(kernel) else self._needed_wide).add(v)
         for i, constant in enumerate(self._function.constants):
             value = len(self._function.leaves) + i
-            if value in self._needed_wide:
+            if value in self._needed_wide or value in in_order:
                 self._wide[value] = self._writer.name_of(half.widen(constant.array))
 
     def step(self, value: int, step: Step | Lookup, operation: Operation, kernel: Kernel, is_wide: bool) -> None:
@@ -132,9 +161,10 @@ class _Writer:
         if not _is_half(element):
             self._names[value] = name
             return
-        if kernel.on_f32.rounds and value in self._needed_wide:
-            name = self._call(lambda x: half.rounded(x, element), operation, [name], is_new=True)
-        self._wide[value] = name
+        is_rounded = not kernel.on_f32.rounds and self._unrounded.keys().isdisjoint(step.operands)
+        if not is_rounded and value in self._needed_wide:
+            name, is_rounded = self._call(lambda x: half.rounded(x, element), operation, [name], is_new=True), True
+        (self._wide if is_rounded else self._unrounded)[value] = name
         if value in self._needed:
             narrow = functools.partial(half.narrow, dtype=element.dtype)
             self._names[value] = self._call(narrow, operation, [name], is_new=True, fills=True)
@@ -150,9 +180,11 @@ class _Writer:
         return self._writer.function(parameters, outputs, label, sources, writes_over, reason)
 
     def _held(self, value: int, operation: Operation) -> str:
-        """The name of a value, of f16 and bf16 as f32."""
+        """The name of a value, of f16 and bf16 as f32, rounded if it is."""
         if not _is_half(self._elements[value]):
             return self._names[value]
+        if value in self._unrounded:
+            return self._unrounded[value]
         if value not in self._wide:
             self._wide[value] = self._call(half.widen, operation, [self._names[value]], is_new=True)
         return self._wide[value]
