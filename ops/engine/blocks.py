@@ -26,6 +26,7 @@ from typing import TypeVar
 import numpy as np
 
 from . import speed
+from .native.squares import squares
 
 Part = TypeVar("Part")
 
@@ -109,8 +110,12 @@ def in_order(x: np.ndarray) -> np.ndarray:
     result, (height, width) = empty(x.shape, x.dtype), x.shape
     if x.strides[1] % _PERIOD == 0:
         side //= 2  # the columns fall on the same places of the cache
+    lay = squares(x.size, x.itemsize)
 
     def work(i: int) -> None:
+        if lay is not None:
+            lay(x[i : i + side], result[i : i + side])
+            return
         for j in range(0, width, side):
             result[i : i + side, j : j + side] = x[i : i + side, j : j + side]
 

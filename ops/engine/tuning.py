@@ -40,6 +40,10 @@ class Tuning:
     #: multiple of 4 KiB apart. As a whole and so, ms: 1000x1000 f32 0.65 and 0.57, f16 0.48 and 0.39, 1024x1024 13.9
     #: and 1.3, 2.5 and 1.2; 4096x512 bytes 9.0 and 1.3.
     across_side: int = 1 << 7
+    #: LLVM makes code for it, in 40 ms, once so many elements of matrices of so many have been laid so. By numpy and
+    #: so, ms: 1000x1000 f32 1.0 and 0.33, 1024x1024 3.3 and 0.49, 4096x512 9.2 and 0.66, 128x130 0.009 and 0.014.
+    across_worth: int = 1 << 25
+    across_many: int = 1 << 16
     #: Arrays of so many bytes begin with a line of the cache, which takes 2 µs. A training step of an LSTM with
     #: arrays of 16 to 300 KiB: 4.6 ms with 2**15, 4.1 with 2**18.
     aligned_bytes: int = 1 << 18
@@ -300,6 +304,11 @@ class Tuning:
     fast_wide: int = 512
     #: Rows of fewer elements are left to numpy. 8 ops on 2,048 rows of 4, one operand the same in all: 17 µs and 68.
     fast_short: int = 4
+    #: A group gets code of its own once the machine has done so many ops on single elements for it: it does them in
+    #: 20 ms, and LLVM takes 30 to 80 for the code, which takes half of the machine's time or less. On rows of fewer
+    #: elements it would do many of them one by one.
+    joined_worth: int = 1 << 28
+    joined_columns: int = 1 << 6
     #: An exponential takes as long as so many other ops together.
     fast_exponential: int = 8
     #: Chains over the same rows of so many elements or more are one program: softmax of 8 rows of 32 takes 10 µs so,

@@ -19,6 +19,7 @@ from .. import speed
 from ..blocks import empty, for_each, in_order
 from ..compiled import machine
 from . import opcodes as op
+from .joined.runner import Joined
 from .programs import program
 from .recipes import Program, Recipe
 
@@ -48,6 +49,7 @@ class Plan:
     block: tuple[int, int]
     parts: Sequence[np.ndarray]
     weight: int
+    joined: Joined | None = None  #: what may take the place of `call`
 
 
 class Runner:
@@ -147,7 +149,8 @@ class Runner:
         if self._down:
             high, together = _folded_together(self._down, high, pieces, -(-rows // high))
         wheres, weight = parts_of(made, self.size, rows, columns, (high, wide), together, self._down)
-        self._plan = Plan(made, call, (high, wide), wheres, weight)
+        own = Joined(made, self._along, self._starts) if fold is None and columns >= tuning.joined_columns else None
+        self._plan = Plan(made, call, (high, wide), wheres, weight, own)
         return self._plan
 
     def _tables(self, made: Program) -> list[np.ndarray] | None:
@@ -178,6 +181,9 @@ class Runner:
         """
         of_leaves, of_tables = np.array([*map(id, leaves)], np.int64), np.array([*map(id, tables)], np.int64)
         of_results = np.array([*map(id, results)], np.int64)
+        joined = plan.joined if plan.joined is not None and plan.joined.is_ready(self.size) else None
+        if joined is not None:
+            of_leaves, of_results = joined.addresses(leaves), joined.addresses(results)
 
         def work(where: np.ndarray) -> None:
             into = _NO_TOTALS if totals is None else totals
@@ -186,19 +192,22 @@ class Runner:
                 apart.append(into)
             mine, end = where, where[1]
             while True:
-                stopped = plan.call(
-                    mine,
-                    made.code,
-                    made.segments,
-                    made.constants,
-                    of_leaves,
-                    self._along,
-                    self._starts,
-                    of_tables,
-                    made.parameters,
-                    of_results,
-                    into,
-                )
+                if joined is not None:
+                    stopped = joined.run(mine, of_leaves, of_results)
+                else:
+                    stopped = plan.call(
+                        mine,
+                        made.code,
+                        made.segments,
+                        made.constants,
+                        of_leaves,
+                        self._along,
+                        self._starts,
+                        of_tables,
+                        made.parameters,
+                        of_results,
+                        into,
+                    )
                 if stopped == end:
                     return
                 self.by_numpy(stopped, plan.block, leaves, results, into, instead)
