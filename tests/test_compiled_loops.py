@@ -15,7 +15,9 @@ from jax import lax
 from minihlo import interp
 from minihlo.interp import machine
 from minihlo.interp.compile import compiled_loops, planner
+from minihlo.interp.compile.executors.composition import Composition
 from minihlo.interp.compile.executors.recurrence import RecurrenceRunner
+from minihlo.interp.compile.explain import listing
 from minihlo.ops.engine import compiled, speed
 from minihlo.ops.types import ELEMENT_TYPES
 
@@ -33,6 +35,8 @@ STAND_IN = types.SimpleNamespace(
     types=types.SimpleNamespace(Array=lambda *_, **__: np.ndarray),
     njit=lambda *_, **__: lambda function: function,
 )
+
+compiled.is_available()  # which is looked up once, before anything stands in for numba
 
 
 @pytest.fixture(params=["numba", "python"])
@@ -179,6 +183,33 @@ def test_a_loop_is_python_until_it_has_taken_long(monkeypatch: pytest.MonkeyPatc
         assert [r.tobytes() for r in program(*arrays)] == first
         found[seconds] = loop.is_compiled
     assert found == {1e9: False, 1e-9: True}
+
+
+def test_affine_turns_are_composed_until_they_are_compiled(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
+    monkeypatch.setitem(sys.modules, "numba", STAND_IN)
+    monkeypatch.setattr(compiled, "is_available", lambda: True)
+    f = lambda y: lax.fori_loop(0, 3000, lambda i, y: (y * 3 + i) ^ 5, y)  # noqa: E731
+    text, state, found = jax.jit(f).lower(np.int32(0)).as_text(), np.array([7], np.int32), {}
+    for i in range(3000):
+        state = (state * 3 + np.int32(i)) ^ np.int32(5)
+    for seconds in (1e9, 1e-9):
+        tune(loop_seconds=seconds)
+        program = interp.load(text)
+        for _ in range(2):
+            assert [r.item() for r in program(np.asarray(7, np.int32))] == state.tolist()
+        (run,) = {id(v): v for v in program.plan().entry.__globals__.values() if isinstance(v, Composition)}.values()
+        assert run.compiled is not None
+        found[seconds] = run.compiled.is_ready
+    assert found == {1e9: False, 1e-9: True}
+
+
+def test_loops_in_compiled_loops_are_not_composed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "is_available", lambda: True)
+    inner = lambda y: lax.fori_loop(0, 3000, lambda i, y: (y * 3 + i) ^ 5, y)  # noqa: E731
+    f = lambda y: lax.fori_loop(0, 20, lambda i, y: inner(y) >> i, y)  # noqa: E731
+    plan = planner.plan(interp.load(jax.jit(f).lower(np.int32(0)).as_text()).program)
+    assert len(loops(plan)) == 2
+    assert "turns composed" not in listing(plan)
 
 
 def test_without_a_compiler_or_with_one_that_fails(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:

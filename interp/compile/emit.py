@@ -26,6 +26,7 @@ from .choose import choose
 from .decision import Chosen, Decision
 from .elements import Elements, elements_in, write_read, write_write
 from .executors.alone import filling
+from .executors.composition import Composition
 from .executors.job import Job
 from .executors.recurrence import RecurrenceRunner, states_of
 from .executors.ways import EXECUTORS
@@ -108,7 +109,11 @@ class Emitter:
         captured, writer = tuple([v for v in captures(turn) if v not in constants]), Writer(constants)
         parameters = [writer.define(v) for v in captured]
         turns = None
-        if isinstance(kernel, RecurrenceRunner) and self._settings.speed.compiled and compiled.is_available():
+        if (
+            isinstance(kernel, RecurrenceRunner | Composition)
+            and self._settings.speed.compiled
+            and compiled.is_available()
+        ):
             turns = kernel.compiled
         lists, returns = flow.write_turns(turn, width, writer, lambda r: self._region(r, writer), turns)
         return writer.function([*parameters, *lists], returns, "turns", self._sources), captured

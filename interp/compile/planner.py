@@ -226,8 +226,7 @@ class _Planner:
             if speed.scalars:
                 numbers = single_numbers(region, constants, policy, kernel_of, compiles)
                 region = self._bound(region, numbers, constants)
-            if not compiles:
-                region = affine_recurrences(region, constants, policy)
+            region = affine_recurrences(region, constants, policy)
         if self._fuses and speed.tables:
             if speed.scalars:
                 region = find_scans(region, constants)

@@ -258,6 +258,9 @@ class Tuning:
     composed_windows: int = 32
     composed_own_windows: int = 8
     composed_block: int = 1 << 14
+    #: A loop that can be compiled is composed until then if it has no more turns, as their rows take memory. 10**4
+    #: turns of `(y * 3 + i) ^ 1`, ms: as Python 1.3, composed 0.06, compiled 0.03.
+    composed_turns: int = 1 << 18
     #: The bytes of what such turns give, at most, or a part of that of all turns: it is held twice until it is put into
     #: the results. A call for more turns takes 3 µs.
     list_bytes: int = 1 << 14

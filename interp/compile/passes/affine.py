@@ -3,8 +3,8 @@
 The rule. A turn is affine over a ring if the new state is a linear map of the old one and something that does not
 depend on it: checksums and generators that shift and combine bits, sums of products with wrapping integers, with
 bitwise operations among them, and remainders of such sums by a constant. See `affine_turns.py` for the rings and
-`executors/composition.py` for what becomes of it. Compiled code makes turns one after the other as quickly, so the pass
-is for plans without it.
+`executors/composition.py` for what becomes of it. Compiled code makes turns one after the other more quickly, once
+it is there; until then they are composed too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def affine_recurrences(region: Region, constants: Mapping[Value, Any], policy: P
     operations: list[Operation] = []
     for operation in region.operations:
         operation = with_regions(operation, [affine_recurrences(r, constants, policy) for r in operation.regions])
-        affine = _affine(operation, constants, policy) if operation.name == RECURRENCE else None
+        affine = affine_turns_of(operation, constants, policy) if operation.name == RECURRENCE else None
         if affine is not None:
             attributes = {**operation.attributes, "affine": affine}
             operation = dataclasses.replace(operation, attributes=attributes, regions=operation.regions[:1])
@@ -38,7 +38,8 @@ def affine_recurrences(region: Region, constants: Mapping[Value, Any], policy: P
     return with_operations(region, operations)
 
 
-def _affine(operation: Operation, constants: Mapping[Value, Any], policy: Policy) -> Affine | None:
+def affine_turns_of(operation: Operation, constants: Mapping[Value, Any], policy: Policy) -> Affine | None:
+    """What is known of a recurrence that is affine and long enough; else None."""
     turn, count = operation.regions[0], operation.attributes["count"]
     if operation.attributes["states"] != 1 or "numbers" in operation.attributes:
         return None

@@ -28,6 +28,7 @@ from ...program import Operation, Region, Value
 from ..compiled_loops import is_whole, may_be_compiled
 from ..executors.recurrence import chunks
 from ..group import RECURRENCE, TURNS
+from .affine import affine_turns_of
 from .batching import Batcher
 from .components import components, used_by, users
 from .find_scans import scan_of
@@ -39,21 +40,25 @@ from .rewriting import with_operations, with_regions
 _WHILE = "stablehlo.while"
 
 
-def batch_turns(region: Region, constants: dict[Value, Any], policy: Policy, kernel_of: KernelOf) -> Region:
+def batch_turns(
+    region: Region, constants: dict[Value, Any], policy: Policy, kernel_of: KernelOf, is_inner: bool = False
+) -> Region:
     """A region, valid and with its constants known, in which loops do no more than they have to turn by turn.
 
-    The new operations are not bound yet. `constants` gets those that they need.
+    The new operations are not bound yet. `constants` gets those that they need. `is_inner`: the region is in a loop.
     """
     operations: list[Operation] = []
     for operation in region.operations:
-        instead = _instead(operation, constants, policy, kernel_of) if _has_loops(operation) else None
+        instead = _instead(operation, constants, policy, kernel_of, is_inner) if _has_loops(operation) else None
         if instead is not None and instead[0].name == TURNS:  # loops within it may be taken apart in their turn
-            operations += batch_turns(Region((), instead, ()), constants, policy, kernel_of).operations
+            operations += batch_turns(Region((), instead, ()), constants, policy, kernel_of, is_inner).operations
             continue
-        new = with_regions(operation, [batch_turns(r, constants, policy, kernel_of) for r in operation.regions])
+        is_in_loop = is_inner or operation.name == _WHILE
+        inside = [batch_turns(r, constants, policy, kernel_of, is_in_loop) for r in operation.regions]
+        new = with_regions(operation, inside)
         instead = None
         if new.name == _WHILE:
-            instead = _instead(new, constants, policy, kernel_of)
+            instead = _instead(new, constants, policy, kernel_of, is_inner)
         operations += [new] if instead is None else instead
     return with_operations(region, operations)
 
@@ -71,7 +76,7 @@ def _all(region: Region) -> Iterator[Operation]:
 
 
 def _instead(
-    operation: Operation, constants: dict[Value, Any], policy: Policy, kernel_of: KernelOf
+    operation: Operation, constants: dict[Value, Any], policy: Policy, kernel_of: KernelOf, is_inner: bool
 ) -> list[Operation] | None:
     """What stands for a loop; None where it has to stay."""
     loop = Loop(operation, constants, policy, kernel_of)
@@ -85,15 +90,22 @@ def _instead(
         loop.read()
     if loop.states and (loop.count < tuning().recurrence_turns or scan_of(operation, constants) is not None):
         return None
-    if loop.states and may_be_compiled(operation, is_whole):
-        return None  # a turn costs a few nanoseconds there
+    # A turn costs a few nanoseconds where it is compiled, in time.
+    is_compiled = bool(loop.states) and may_be_compiled(operation, is_whole)
+    if is_compiled and (is_inner or loop.count > tuning().composed_turns):
+        return None
     groups = components(loop.turn, loop.states, tuning().recurrences_most) if len(loop.states) > 1 else []
     instead = _parted(loop, groups) if len(groups) > 1 else None
     instead = instead or _parted(loop, [loop.states] if loop.states else [])
-    if instead is None:
+    if instead is None or (is_compiled and not _are_composed(instead, constants, policy)):
         return None
     first = 0 if loop.states else 1  # the note that turns are side by side stays in front
     return [*instead[:first], *before, *instead[first:]]
+
+
+def _are_composed(operations: Iterable[Operation], constants: dict[Value, Any], policy: Policy) -> bool:
+    """Whether all recurrences among some operations take no turns one after the other."""
+    return all(o.name != RECURRENCE or affine_turns_of(o, constants, policy) is not None for o in operations)
 
 
 def _parted(loop: Loop, states: list[list[int]]) -> list[Operation] | None:
