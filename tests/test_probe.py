@@ -169,7 +169,14 @@ def test_operands_of_two_types_and_a_narrow_result() -> None:
 
 @pytest.mark.parametrize("k", [1, pytest.param(3, marks=pytest.mark.exhaustive)])
 def test_few_products(k: int) -> None:
-    assert interp.probe(Model(Accumulator(2, bits=6)), k=k).is_found
+    lines: list[str] = []
+    report = interp.probe(Model(Accumulator(2, bits=6)), k=k, progress=lines.append)
+    assert report.is_found
+    asked, compared = ([int(line.split()[i].replace(",", "")) for line in lines] for i in (0, 3))
+    assert asked == sorted(asked)
+    assert asked[-1] == report.dots
+    assert compared == sorted(compared)
+    assert lines[-1] == f"{asked[-1]:,} dots asked, {compared[-1]:,} accumulators compared"
 
 
 @pytest.mark.parametrize(

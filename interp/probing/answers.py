@@ -87,6 +87,7 @@ class Session:
 
     def misses_of(self, records: Sequence[Accumulator], answers: Answers) -> np.ndarray:
         """Return which dots each record does not predict, [records, dots]."""
+        self.asker.compared(len(records))
         expected = predicted_by(records, answers.dots, self.signature)
         return (expected != answers.got) & ~(self.is_nan(expected) & self.is_nan(answers.got))
 

@@ -35,11 +35,11 @@ class Signature:
 
 
 class Asker:
-    """Asks a backend for dots. Counts them."""
+    """Asks a backend for dots. Counts them, and tells `progress` how far a probe has come."""
 
-    def __init__(self, backend: Any, signature: Signature) -> None:
-        self.signature = signature
-        self.dots = self.calls = 0
+    def __init__(self, backend: Any, signature: Signature, progress: Callable[[str], None] | None = None) -> None:
+        self.signature, self._progress = signature, progress
+        self.dots = self.calls = self._compared = 0
         self._name = str(getattr(backend, "name", type(backend).__name__))
         takes_operations = getattr(backend, "takes", "") == OPERATIONS
         self._products: Callable[[np.ndarray, np.ndarray], list[np.ndarray]] = (
@@ -74,6 +74,12 @@ class Asker:
         self.dots += x.shape[0] * TILE * TILE
         return self._matrices(x, y)
 
+    def compared(self, records: int) -> None:
+        """Count records that have been compared with the answers."""
+        self._compared += records
+        if self._progress is not None:
+            self._progress(f"{self.dots:,} dots asked, {self._compared:,} accumulators compared")
+
     def _matrices(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         n = len(x)
         size = PRODUCTS if n > 1 else 1
@@ -84,6 +90,7 @@ class Asker:
         for i in range(0, len(x), size):
             self.calls += 1
             results.append(self._answer(x[i : i + size], y[i : i + size].swapaxes(1, 2)))
+            self.compared(0)
         return np.concatenate(results)[:n]
 
     def _answer(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,14 @@ _MOST_PRODUCTS = 1 << 14
 
 
 def probe(
-    backend: Any, /, *, type: str | Sequence[str] = "f8E4M3FN", result: str = "f32", k: int = 256, seed: int = 0
+    backend: Any,
+    /,
+    *,
+    type: str | Sequence[str] = "f8E4M3FN",
+    result: str = "f32",
+    k: int = 256,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Find the accumulator of a backend through `dot_general` alone.
 
@@ -57,6 +64,8 @@ def probe(
         result: The element type of the results.
         k: The number of products of a dot. Steps and groups longer than that cannot be seen.
         seed: The seed of the random dots.
+        progress: Called now and then with how far the search has come, as a line of text. It takes seconds for types of
+            8 bits, and minutes for f32.
 
     Returns:
         A Report. `record` is the accumulator, `findings` the facts with the dots that show them. `predicted` of
@@ -76,15 +85,20 @@ def probe(
         raise InputError(f"k: expected an integer from 1 to {_MOST_PRODUCTS}, got {k!r}")
     chosen = any_subject(backend)
     try:
-        return examine(chosen, signature, seed)
+        return examine(chosen, signature, seed, progress)
     finally:
         chosen.close()
 
 
-def examine(backend: Backend | OperationBackend, signature: Signature, seed: int = 0) -> Report:
+def examine(
+    backend: Backend | OperationBackend,
+    signature: Signature,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> Report:
     """Return the report on a backend."""
     rng = np.random.default_rng([seed, signature.k])
-    asker = Asker(backend, signature)
+    asker = Asker(backend, signature, progress)
     health.check(asker, rng)
     session = Session(asker, rng)
     record, shown = find(session)
