@@ -14,12 +14,35 @@ import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
+import pytest
 
 from minihlo import interp
 from minihlo.interp.backends import Minihlo
+from minihlo.interp.diff.report import OpReport
 
+FN, FNUZ, E5M2, F4 = jnp.float8_e4m3fn, jnp.float8_e4m3fnuz, jnp.float8_e5m2, jnp.float4_e2m1fn
+TYPES = [FN, FNUZ, E5M2, F4, jnp.bfloat16, jnp.float16, jnp.float32]
 OWN = Minihlo("minihlo", interp.Policy())
 Results = list[np.ndarray]
+
+
+def by_type(*types: Any) -> Any:
+    """A test for each type; of the types that are like others it is exhaustive."""
+    few = (FN, jnp.bfloat16, jnp.float32)
+    each = [t if t in few else pytest.param(t, marks=pytest.mark.exhaustive) for t in types]
+    return pytest.mark.parametrize("dtype", each, ids=lambda t: jnp.dtype(t).name)
+
+
+def sample(dtype: Any, *shape: int, seed: int = 0) -> np.ndarray:
+    """Random numbers of a type."""
+    return (np.random.default_rng(seed).normal(size=shape) / 2).astype(dtype)
+
+
+def op_of(function: Any, *args: np.ndarray, op: str, backend: Any) -> OpReport:
+    """What is reported of the only op of a function whose name ends so."""
+    report = interp.compare(function, *args, backend=backend)
+    (result,) = [o for o in report.ops if o.op.endswith(op)]
+    return result
 
 
 @dataclasses.dataclass

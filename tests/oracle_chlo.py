@@ -11,7 +11,8 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from . import oracle
-from .oracle import FAR, HAIR, INF, NAN, ONE, ZERO, Value, irrational, mp, real
+from .oracle_functions import FAR, HAIR, irrational, mp, real
+from .oracle_numbers import INF, NAN, ONE, ZERO, Value
 
 
 def of(function: Callable) -> Callable[[Fraction], Value]:

@@ -107,7 +107,10 @@ def check(record: Accumulator, a_type: str, b_type: str, count: int, seed: int, 
 
 
 def cases() -> list[Any]:
-    """Each record of a unit once, with the pairs of types and the scales it is for, and how many these are."""
+    """Each record of a unit once, with the pairs of types and the scales it is for, and how many these are.
+
+    The first and the last of these are in every run.
+    """
     found = {}
     for unit in UNITS:
         pairs = list(itertools.product(unit.operands, repeat=2) if unit.mixed else [(t, t) for t in unit.operands])
@@ -117,7 +120,11 @@ def cases() -> list[Any]:
                 f"-{scale[0]}-{scale[1]}" if scale else ""
             )
             several = len(pairs) * len(scales)
-            found.setdefault((unit.record, a, b, scale), pytest.param(unit.record, a, b, scale, several, id=name))
+            ends = (pairs[0], scales[0]), (pairs[-1], scales[-1])
+            marks = [] if ((a, b), scale) in ends else [pytest.mark.exhaustive]
+            key = unit.record, a, b, scale
+            if key not in found or (found[key].marks and not marks):
+                found[key] = pytest.param(*key, several, id=name, marks=marks)
     return list(found.values())
 
 

@@ -108,7 +108,7 @@ def test_what_fails_in_arrays_alone(report) -> None:
     assert case.command.endswith("*64'")
 
 
-@pytest.mark.parametrize("element", ["f4E2M1FN", "f6E3M2FN"])
+@pytest.mark.parametrize("element", ["f4E2M1FN", pytest.param("f6E3M2FN", marks=pytest.mark.exhaustive)])
 def test_what_is_no_code_is_wrong(report, element: str) -> None:
     _, r = report("tests.conform_faults:with_other_bits", "--formats", element, "--ops", "add,reduce_add")
     case = found(r, f"add.{element}")

@@ -1,4 +1,4 @@
-"""convert of every type to every other, of arrays and scalars. Boundaries and policies are tried in `test_exact`."""
+"""convert of every type to every other, arrays and scalars. `test_exact_conversions` has boundaries and policies."""
 
 from __future__ import annotations
 

@@ -193,5 +193,5 @@ def test_a_program_from_a_pipe() -> None:
 
 @pytest.mark.parametrize("number", ["0", "-3", "1025", "x", "9" * 30])
 def test_a_number_out_of_its_range(run: Run, number: str) -> None:
-    line = refused(run, "probe", "minihlo", "-k", number)
-    assert line.startswith(f"minihlo probe: argument -k: expected an integer from 1 to 1024, got {number!r}")
+    line = refused(run, "conform", "minihlo", "-j", number)
+    assert line.startswith(f"minihlo conform: argument -j/--jobs: expected an integer from 1 to 1024, got {number!r}")

@@ -58,4 +58,4 @@ def test_every_host_rounding_gives_the_same_codes() -> None:
     wanted = printed(MODES["nearest"])
     assert len(wanted) == 15 * len(ACCUMULATIONS)
     for name, mode in MODES.items():
-        assert printed(mode) == wanted, name
+        assert name == "nearest" or printed(mode) == wanted, name

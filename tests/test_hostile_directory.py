@@ -66,7 +66,7 @@ ADD = ("--ops", "add", "--formats", "f8E4M3FN,f8E5M2", "--form", "array")
         (("run", "x.mlir"), 0),
         (("test", "."), 0),
         (("diff", "x.mlir", "reference"), 0),
-        (("conform", "minihlo", *ADD, "-j", "2"), 0),
+        pytest.param(("conform", "minihlo", *ADD, "-j", "2"), 0, marks=pytest.mark.exhaustive),
         (("conform", "iree:llvm-cpu", *ADD), None),
     ],
     ids=["run", "test", "diff", "conform in two processes", "conform without the package"],

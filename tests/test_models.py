@@ -21,6 +21,8 @@ from jax import lax
 
 from minihlo.interp import load
 
+from .thinned import thinned
+
 Function = Callable[..., Any]
 
 #: How many times as far from the truth as JAX's result ours may be, and how many roundings of the largest element.
@@ -186,7 +188,7 @@ def key_data(generator: str) -> np.ndarray:
 
 
 def test_transformer_with_dropout() -> None:
-    generator = GENERATORS[0]  # `test_sampling_a_sequence` has dropout by all
+    generator = GENERATORS[0]  # `test_sampling_a_sequence` has dropout by all, if all is tried
 
     def f(parameters: Any, tokens: Any, data: Any) -> Any:
         return block(parameters, tokens, jax.random.wrap_key_data(data, impl=generator))
@@ -208,7 +210,7 @@ def test_transformer_gradient() -> None:
     agree(jax.grad(loss), TRANSFORMER, TOKENS)
 
 
-@pytest.mark.parametrize("generator", GENERATORS)
+@pytest.mark.parametrize("generator", thinned(GENERATORS, lambda generator: generator == GENERATORS[0]))
 def test_sampling_a_sequence(generator: str) -> None:
     """A loop that samples a token and puts it into the sequence: the same tokens."""
 

@@ -11,6 +11,7 @@ from minihlo.ops.types import TensorType, element_type
 from . import oracle
 from .oracle_batch_norm import BatchNorm
 from .run_op import FLOATS, codes, from_codes, tensor, type_of
+from .thinned import TYPICAL, thinned
 
 ELEMENTS = pytest.mark.parametrize("element", [str(t) for t in FLOATS])
 EPSILON = float(np.float32(0.1))
@@ -62,8 +63,13 @@ GIVEN = pytest.mark.parametrize(("shape", "feature"), CASES, ids=str)
 
 
 @pytest.mark.parametrize("name", ["inference", "training", "grad"])
-@ELEMENTS
-@GIVEN
+@pytest.mark.parametrize(
+    ("element", "shape", "feature"),
+    thinned(
+        ((str(t), *case) for t in FLOATS for case in CASES),
+        lambda element, shape, _: shape == (3, 4) or element in (*TYPICAL, "f16", "f32", "f64"),
+    ),
+)
 def test_every_step_is_rounded(element: str, shape: tuple[int, ...], feature: int, name: str) -> None:
     features = (shape[feature],)
     reference = BatchNorm(oracle.FORMATS[element], shape, feature, EPSILON)
