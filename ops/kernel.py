@@ -203,6 +203,8 @@ class Kernel:
     on_f32: of an op on f16 or bf16, the same on f32. None where there is none.
     choices: of stochastic rounding of a function of two to a type of up to 16 bits, gives what runs along arrays by it
         (`Choices` or `Steps` of `engine/stochastic.py`). None elsewhere.
+    products: of a sum of products that rounds each product and each sum, one by one from +0, gives for each element of
+        the result the positions of the operands' elements that are multiplied, in order. None elsewhere.
     facts: what is known of every use of the op.
     """
 
@@ -214,6 +216,7 @@ class Kernel:
     of_half: Callable[[int], np.ndarray | None] | None = None
     on_f32: OnF32 | None = None
     choices: Callable[[], Any] | None = None
+    products: Callable[[], Sequence[Sequence[tuple[int, int]]]] | None = None
     facts: Facts = NOTHING
 
     def __call__(self, *values: Any) -> Any:

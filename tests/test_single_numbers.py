@@ -35,6 +35,7 @@ SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-40, 3e38], np
 F8, I16 = jnp.float8_e4m3fn, np.int16
 NOTE = "single numbers"
 KEY = np.array([3, 9], np.uint32)
+TURN = np.array([[0.6, -0.8], [0.3, 0.4]], np.float32)
 
 
 def rows_of(count: int, *shape: int) -> np.ndarray:
@@ -131,6 +132,21 @@ BODIES: dict[str, tuple[Any, Any, np.ndarray]] = {
         lambda c, v: (c.at[v[0], v[1]].multiply(-1.5, mode="drop").at[v[1]].max(c[0], mode="drop"), c[:, 0]),
         np.arange(9, dtype=np.float32).reshape(3, 3) - 4,
         RNG.integers(-5, 5, (40, 2)).astype(np.int32),
+    ),
+    "a filter": (
+        lambda c, v: ((TURN @ c[0] + v, TURN @ c[1] @ TURN.T + np.float32(0.01)), (c[1][0] @ v, v[None] @ c[1])),
+        (np.array([1, -0.0], np.float32), np.eye(2, dtype=np.float32)),
+        rows_of(40, 2),
+    ),
+    "products of three tensors": (
+        lambda c, v: ((jnp.einsum("abc,ac->ba", c, v) @ c[:, :, 1] + c[0])[None] * 0.25, c[0]),
+        np.arange(8, dtype=np.float32).reshape(2, 2, 2)[:1] - 3,
+        rows_of(40, 1, 2),
+    ),
+    "functions of what is large and small": (
+        lambda c, v: (jnp.stack([jnp.exp(c[1] * 40), jnp.tanh(c[0] * v) * 1e-30, jnp.log1p(v)]), c),
+        np.array([-3, 1e-30, -2], np.float32),
+        rows_of(40),
     ),
     "a branch": (
         lambda c, v: (lax.cond(v[0] > 0, lambda: c + v, lambda: c * 0.5 - v[::-1]), c[0]),

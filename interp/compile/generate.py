@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ...ops.engine import half
 from ...ops.kernel import Kernel, Run
 from ...ops.registry import lookup
+from ...ops.require import identity
 from ...ops.types import ElementType
 from ..program import Operation
 from .group import Function, Lookup, Origin, Step
@@ -148,6 +149,9 @@ class _Writer:
         """Write a step whose result is a value."""
         if not is_wide:
             operands = [self._names[v] for v in step.operands]
+            if kernel.call is identity:
+                self._names[value] = operands[0]
+                return
             has_out, is_view = kernel.has_out, isinstance(step, Step) and _may_be_a_view(step)
             fills = has_out or kernel.fills
             self._names[value] = self._call(kernel.call, operation, operands, has_out, fills, is_view, fills)

@@ -128,7 +128,7 @@ def expression(name: str, use: Use) -> str | None:
         return _integer(use, scalar, element)
     if element.name == "f16" and use.policy != Policy():
         return None
-    if scalar.wide is not None and element.name in _SMALLEST:
+    if scalar.wide is not None and element.bits < 64:
         rounded = _rounded_once(scalar.wide, use.kernel, element)
         return f"{use.name_of(rounded)}({', '.join(use.names)})"
     return scalar.floating and scalar.floating.format(*use.names)
@@ -148,13 +148,11 @@ def _integer(use: Use, scalar: Scalar, element: ElementType) -> str | None:
 
 #: What a result in f64 may be too small or too large by, relatively: 16 units in its last place.
 _LOW, _HIGH = 1 - 2.0**-48, 1 + 2.0**-48
-#: Smaller results may be subnormal in a type, whose units are larger.
-_SMALLEST = {"f32": 2.0**-125, "f16": 2.0**-13}
 
 
 def _rounded_once(wide: Callable[..., float], kernel: Kernel, element: ElementType) -> Callable[..., Any]:
     """A function of f32 or f16, correctly rounded: in f64 if its error cannot decide, else by the kernel."""
-    rounded, smallest = element.dtype.type, _SMALLEST[element.name]
+    rounded = element.dtype.type
 
     def function(*numbers: Any) -> Any:
         try:
@@ -162,7 +160,7 @@ def _rounded_once(wide: Callable[..., float], kernel: Kernel, element: ElementTy
         except (ValueError, ArithmeticError):
             return kernel(*map(np.asarray, numbers))[()]
         result = rounded(x * _LOW)
-        if result == rounded(x * _HIGH) and abs(x) >= smallest:
+        if result == rounded(x * _HIGH):
             return result
         return kernel(*map(np.asarray, numbers))[()]
 

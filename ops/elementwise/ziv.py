@@ -28,7 +28,11 @@ Wide = Callable[..., object]
 #: Bound on the error, in units of f64's last place, of a host function: numpy's vector library promises 4.
 _HOST_ERROR = 16
 
+#: What a result may be too large or too small by, at most: factors as arrays, which numpy need not convert.
+_BELOW, _ABOVE = (np.array(1 + sign * _HOST_ERROR * 2.0**-52) for sign in (-1, 1))
+
 _F64 = ELEMENT_TYPES["f64"]
+_F32_DTYPE = np.dtype(np.float32)
 _POLICY = Policy()
 
 
@@ -38,6 +42,7 @@ class _Room(threading.local):
     def __init__(self) -> None:
         self._rows = np.empty((2, 0))
         self._views: dict[int, tuple[np.ndarray, ...]] = {}
+        self._bounds: dict[tuple[int, ...], tuple[np.ndarray, ...]] = {}
 
     def rows(self, count: int) -> np.ndarray:
         """Two rows of `count` f64, of any values."""
@@ -54,6 +59,16 @@ class _Room(threading.local):
                 self._views.clear()
             wide, other = self.rows(count)
             views = self._views[count] = wide, wide.view(np.uint64), other, other.view(np.uint64)
+        return views
+
+    def bounds(self, shape: tuple[int, ...]) -> tuple[np.ndarray, ...]:
+        """An array of f64 of a shape, the same as a row, two other ones, and both together."""
+        views = self._bounds.get(shape)
+        if views is None:
+            if len(self._bounds) > tuning().shapes:
+                self._bounds.clear()
+            array, both = np.empty(shape), np.empty((2, *shape))
+            views = self._bounds[shape] = array, array.reshape(-1), both[0, ...], both[1, ...], both
         return views
 
 
@@ -74,6 +89,13 @@ def ziv(direct: Callable[..., Number], wide: Wide, fmt: Format, arity: int) -> R
     step = _Step(direct, wide, fmt)
 
     def unary(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        if step.is_f32 and x.size <= tuning().function_few:
+            result = step.few(x)
+            if result is not None:
+                if out is None:
+                    return result
+                np.copyto(out, result)
+                return out
         if x.size <= tuning().function_small:
             with np.errstate(all="ignore"):
                 return step.small(x, out)
@@ -114,7 +136,7 @@ class _Step:
         self._smallest_normal = 2.0 ** (fmt.min_exponent + fmt.mantissa_bits)
         # Of a code without its sign, which stands one bit further left.
         self._normal_code = 2 << fmt.mantissa_bits
-        self._is_f32 = fmt.dtype == np.float32
+        self.is_f32 = fmt.dtype == np.float32
         # Moved so that both ends lie side by side, as integers without sign, what is too near is what is small.
         self._shift_all = np.uint64(64 - dropped)
         error = _HOST_ERROR << 64 - dropped
@@ -126,7 +148,7 @@ class _Step:
         for row, x in zip(rows, operands, strict=True):
             np.copyto(row, x.reshape(-1), casting="unsafe")
         self._wide(*rows, wide)
-        if self._is_f32:
+        if self.is_f32:
             np.copyto(result, wide, casting="same_kind")
         else:
             result[...] = self._rounded(wide)
@@ -144,6 +166,21 @@ class _Step:
             places, values = exact
             result[places] = values
 
+    def few(self, x: np.ndarray) -> np.ndarray | None:
+        """The same for an array of so few elements that calls are all it costs: f32, where numpy does not warn.
+
+        None where the error of the host decides: the least and the largest that a result may be are rounded apart.
+        """
+        wide, row, low, high, both = _ROOM.bounds(x.shape)
+        wide[...] = x
+        self._wide(row, row)
+        np.multiply(wide, _BELOW, low)
+        np.multiply(wide, _ABOVE, high)
+        results = both.astype(_F32_DTYPE)
+        codes = results.tobytes()
+        half = len(codes) >> 1
+        return results[0, ...] if codes[:half] == codes[half:] else None
+
     def small(self, x: np.ndarray, out: np.ndarray | None) -> np.ndarray:
         """The same for an array of few elements, by as few calls as possible; `out` may be the array itself."""
         wide, bits, other, distance = _ROOM.few(x.size)
@@ -157,7 +194,7 @@ class _Step:
             small = (other < self._smallest_normal) & (wide != 0)
             near = small if near is None else near | small
         exact = self._exact((x,), wide, near) if near is not None and near.any() else None
-        if out is None or not self._is_f32:
+        if out is None or not self.is_f32:
             result = self._rounded(wide).reshape(x.shape)
         else:
             result = array_to_fill(out, x.shape, self._fmt.dtype)
@@ -190,4 +227,4 @@ class _Step:
         return near, array_of(round_number(exact, self._fmt, _POLICY), self._fmt)
 
     def _rounded(self, wide: np.ndarray) -> np.ndarray:
-        return wide.astype(np.float32) if self._is_f32 else cast(wide, _F64, self._target, _POLICY)
+        return wide.astype(np.float32) if self.is_f32 else cast(wide, _F64, self._target, _POLICY)

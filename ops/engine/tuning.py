@@ -61,6 +61,9 @@ class Tuning:
     #: Up to so many elements a function takes fewer calls on 64 bits rather than more on 32. In µs so and in parts:
     #: 4,096 of tanh 16 and 25, 2**14 48 and 88, 2**15 110 and 122.
     function_small: int = 1 << 14
+    #: Up to so many elements of f32 the least and the largest that results may be are rounded and compared. 16 of exp
+    #: take 2.3 µs so and 6.5 otherwise, 512 3.6 and 7.9, 4,096 13.5 and 13.9.
+    function_few: int = 512
 
     # -- lookup tables --
 
@@ -181,15 +184,17 @@ class Tuning:
     #: The table of a narrowed value is made after so many elements.
     narrow_worth: int = 1 << 16
     #: Tensors of so many elements are single numbers in loops where that is less work, by these estimates in µs: of an
-    #: operation on an array, of a function of f32 or an operation on f16 there, of an operation of a reduction's body
-    #: and of a scatter; of an operation on a number, on one that is whole and has to be brought into its range, and of
-    #: a function of f32; of taking an array apart or putting it together. Compiled, numbers are so many times as fast.
-    #: A loop has at most so many operations on numbers, and regions at most so deep: limits of the time of planning.
+    #: operation on an array, of a function of f32 or an operation on f16 there, of an operation of a reduction's body,
+    #: of a scatter and of a product of up to four terms; of an operation on a number, on one that is whole and has to
+    #: be brought into its range, and of a function of f32; of taking an array apart or putting it together. Compiled,
+    #: numbers are so many times as fast. A loop has at most so many operations on numbers, and regions at most so deep:
+    #: limits of the time of planning.
     number_elements: int = 32
     array_cost: float = 0.38
     array_function_cost: float = 3.0
     array_fold_cost: float = 2.0
     array_scatter_cost: float = 10.0
+    array_product_cost: float = 5.0
     number_cost: float = 0.04
     number_integer_cost: float = 0.07
     number_function_cost: float = 0.5
@@ -236,9 +241,10 @@ class Tuning:
     loops_operations: int = 256
     loops_shrink: int = 8
     loops_last: int = 32
-    #: Turns of a recurrence are tried in chunks side by side from so many on, if the states have no more than so many
-    #: bytes; the turns of a chunk, at least; and how many turns are made of lists at a time. 10**4 turns of
-    #: 0.9 * c + v: 2.5 ms over rows, 1.0 in 100 chunks of 100. 1,000: 0.15 ms over rows, 0.4 in chunks.
+    #: Turns of a recurrence are tried in chunks side by side from so many on, of sums of single numbers, and from fewer
+    #: of what takes longer one after the other, if the states have no more than so many bytes; the turns of a chunk, at
+    #: least; and how many turns are made of lists at a time. 10**4 turns of 0.9 * c + v: 2.5 ms over rows, 1.0 in 100
+    #: chunks of 100. 1,000: 0.15 ms over rows, 0.4 in chunks. 1,000 of tanh(c + v) on 8 elements: 6.1 and 1.4 ms.
     chunked_turns: int = 4096
     chunk_bytes: int = 1 << 14
     chunk_turns: int = 64

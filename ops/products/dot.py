@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..batch import Batch, Batched, shifted
-from ..kernel import Facts, Shapes
+from ..engine import gemm
+from ..kernel import Facts, Kernel, Shapes
 from ..registry import BY_POLICY, Call, OpError, Run, op
 from ..types import TensorType
 from .accumulated import check_accumulator
 from .dot_algorithm import Algorithm
-from .matmul import matmul, plain_product
+from .matmul import is_in_order, matmul, plain_product
 
 _SIDES = ("lhs", "rhs")
 
@@ -156,7 +157,34 @@ def _contract(
 
     shapes = [t.shape for t in operands if t.is_static]
     known = sizes(*shapes) if len(shapes) == 2 else None  # type: ignore[arg-type]
-    return kernel
+    if host is None or known is None or 0 in known[:4]:
+        return kernel
+    if is_in_order(known[2]):
+        return Kernel(kernel, products=lambda: _products(known, shapes, (x_order, x_swap), (y_order, y_swap)))
+    if x_batch or [len(shape) for shape in shapes] not in ([1, 2], [2, 1]) or 1 in shapes[0] or 1 in shapes[1]:
+        return kernel
+    turned = x_sum == (0,) and len(shapes[0]) == 2, y_sum == (1,)
+
+    def of_vector(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        found = gemm.of_vector(lhs.T if turned[0] else lhs, rhs.T if turned[1] else rhs)
+        return kernel(lhs, rhs) if found is None else found
+
+    return of_vector
+
+
+def _products(
+    sizes: tuple[int, int, int, int, list[int]],
+    shapes: list[Any],
+    lhs: tuple[tuple[int, ...], bool],
+    rhs: tuple[tuple[int, ...], bool],
+) -> list[list[tuple[int, int]]]:
+    """`Kernel.products`: the positions of the operands, brought to matrices as the operands are."""
+    b, m, k, n, _ = sizes
+    xs, ys = (np.arange(math.prod(s)).reshape(s).transpose(o) for s, (o, _) in zip(shapes, (lhs, rhs), strict=True))
+    xs = xs.reshape(b, k, m).swapaxes(1, 2) if lhs[1] else xs.reshape(b, m, k)
+    ys = ys.reshape(b, n, k).swapaxes(1, 2) if rhs[1] else ys.reshape(b, k, n)
+    at = np.ndindex(b, m, n)
+    return [list(zip(xs[i, row].tolist(), ys[i, :, column].tolist(), strict=True)) for i, row, column in at]
 
 
 def _order(batch: tuple[int, ...], first: tuple[int, ...], second: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:

@@ -100,7 +100,12 @@ def plain_product(
     is_plain = lhs_type == rhs_type == result_type and lhs_type in (_F32, _F64)
     if not is_plain or policy.accumulate in ("exact", "reproducible"):
         return None
-    return lambda x, y: _in_order(x, y) if x.shape[-1] <= _SHORT else gemm.product(x, y)
+    return lambda x, y: _in_order(x, y) if is_in_order(x.shape[-1]) else gemm.product(x, y)
+
+
+def is_in_order(length: int) -> bool:
+    """Whether `plain_product` rounds each product of so many, and each sum of them: one by one, from +0."""
+    return length <= _SHORT
 
 
 def product_policy(policy: Policy, lhs_type: ElementType, rhs_type: ElementType, result_type: ElementType) -> Policy:
@@ -141,14 +146,15 @@ def _in_order(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     complex product, that is all the bits. Programs compare their results with such as these.
     """
     total = np.zeros((*x.shape[:-1], y.shape[-1]), x.dtype)
-    real, imaginary = np.real(total), np.imag(total)
-    for k in range(x.shape[-1]):
-        a, b = x[:, :, k, None], y[:, k, None, :]
-        if np.iscomplexobj(total):
-            real += np.real(a) * np.real(b) - np.imag(a) * np.imag(b)
-            imaginary += np.real(a) * np.imag(b) + np.imag(a) * np.real(b)
-        else:
+    terms = [(x[:, :, k, None], y[:, k, None, :]) for k in range(x.shape[-1])]
+    if not np.iscomplexobj(total):
+        for a, b in terms:
             total += a * b
+        return total
+    real, imaginary = np.real(total), np.imag(total)
+    for a, b in terms:
+        real += np.real(a) * np.real(b) - np.imag(a) * np.imag(b)
+        imaginary += np.real(a) * np.imag(b) + np.imag(a) * np.real(b)
     return total
 
 

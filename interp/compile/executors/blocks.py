@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.engine.blocks import Pace, block, blocks, empty, for_each
+from ....ops.engine.blocks import Pace, block, blocks, empty, for_each, repeated
 from ....ops.kernel import Run
 from ..leaf import Leaf, Shape, cut, filled
 from .job import Job
@@ -22,6 +22,14 @@ def by_blocks(job: Job, _: Run | None) -> Run:
     if size <= step:
         compute = job.compute_few
         views = [leaf.view(shape) for leaf in leaves]
+
+        if is_single and not any(views):
+
+            def only(*values: np.ndarray) -> np.ndarray:
+                (result,) = compute(*values)
+                return result if result.shape == shape else repeated(result, shape)
+
+            return only
 
         def whole(*values: np.ndarray) -> Any:
             return filled(compute(*[v if lay is None else lay(v) for v, lay in zip(values, views, strict=True)]), shape)

@@ -103,6 +103,8 @@ def running_fold(turn: Region, policy: Policy) -> Run | None:
 Turns = Callable[..., tuple[Any, ...]]
 #: Passes over the chunks at most, and the share of chunks that may still change after one that changed all others.
 _PASSES, _UNSETTLED = 6, 0.8
+#: Starts whose largest change is so much smaller than in the pass before will settle in all chunks.
+_SHRINK = 2.0**-4
 #: Failed attempts after which chunks are not tried again.
 _ATTEMPTS = 2
 
@@ -213,37 +215,46 @@ class RecurrenceRunner:
         count, length = chunks(self._count)
         width, whole = len(states), count * length
         # Turn by turn of all chunks: the chunks come second.
-        steps = [np.ascontiguousarray(r[:whole].reshape(count, length, *r.shape[1:]).swapaxes(0, 1)) for r in rows]
-        gives = [np.empty((length, count, *array.shape[1:]), array.dtype) for array in out]
+        steps = [
+            list(np.ascontiguousarray(r[:whole].reshape(count, length, *r.shape[1:]).swapaxes(0, 1))) for r in rows
+        ]
+        taken: list[tuple[Any, ...]] = list(zip(*steps, strict=True)) if steps else [()] * length
         first = [np.asarray(s)[None] for s in states]
         starts = [np.repeat(s, count, axis=0) for s in first]
-        unsettled = np.arange(1, count)
-        ends = starts
+        unsettled, before = np.arange(1, count), math.inf
+        ends, gives = starts, list[tuple[Any, ...]]()
         for attempt in range(_PASSES):
-            now: Sequence[Any] = starts
-            for i in range(length):
-                found = turn(*now, *(s[i] for s in steps))
+            now, gives = starts, []
+            for row in taken:
+                found = turn(*now, *row)
                 now = found[:width]
-                for array, given in zip(gives, found[width:], strict=True):
-                    array[i] = given
+                gives.append(found[width:])
             ends = [np.asarray(s) for s in now]
             new = [np.concatenate([s, e[:-1]]) for s, e in zip(first, ends, strict=True)]
             changed = np.zeros(count, bool)
             for old, s in zip(starts, new, strict=True):
                 changed |= (_bits(old) != _bits(s)).any(axis=1)
             left = np.flatnonzero(changed)
+            change = max(map(_apart, starts, new))
             starts = new
-            is_stuck = attempt > 0 and len(left) > _UNSETTLED * len(unsettled)
-            unsettled = left
+            is_stuck = attempt > 0 and len(left) > _UNSETTLED * len(unsettled) and not change < _SHRINK * before
+            unsettled, before = left, change
             if not len(left) or is_stuck:
                 break
         settled = int(unsettled[0]) if len(unsettled) else count
         self._failures += bool(len(unsettled))
         done = settled * length
-        for array, given in zip(out, gives, strict=True):
+        for k, array in enumerate(out):
             part = array[:done].reshape(settled, length, *array.shape[1:])
-            part[...] = given[:, :settled].swapaxes(0, 1)
+            for i, given in enumerate(gives):
+                part[:, i] = given[k][:settled]
         return done, [np.asarray(e[settled - 1]) for e in ends]
+
+
+def _apart(x: np.ndarray, y: np.ndarray) -> float:
+    """The largest difference of two arrays of floats; infinite where there is none."""
+    largest = float(np.max(np.abs(x.astype(np.float64) - y.astype(np.float64)), initial=0))
+    return largest if largest < math.inf else math.inf
 
 
 def _numbers_of(t: TensorType, count: int) -> list[TensorType]:

@@ -53,6 +53,8 @@ class Part:
                 return None
             if operation.name == "stablehlo.scatter" and steps.scattered(numbers, operation):
                 return None
+            if record.facts.terms is not None and steps.multiplied(numbers, operation):
+                return None
         if record is not None and record.facts.regions in (Regions.LOOP, Regions.ONE):
             return self.control(operation)
         return self._whole(operation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -17,6 +18,8 @@ from .positions import element_window, place_of
 from .values import Numbers
 from .work import is_small
 
+#: What a sum of products is made of.
+_PRODUCT = "multiply", "add"
 _I32, _PLACES = TensorType((), ELEMENT_TYPES["i32"]), ELEMENT_TYPES["i64"]
 
 
@@ -110,6 +113,28 @@ def reduced(numbers: Numbers, operation: Operation) -> bool:
     for result, total in zip(operation.results, totals, strict=True):
         numbers.assign(result, tuple(total))
     numbers.work.saved += tuning().array_fold_cost * len(body.operations)
+    return True
+
+
+def multiplied(numbers: Numbers, operation: Operation) -> bool:
+    """Rewrite sums of a few products that are formed in order, from +0. False where they are not."""
+    products = numbers.work.products(operation)
+    if products is None:
+        return False
+    (result,), (xs, ys) = operation.results, map(numbers.of, operation.operands)
+    element = element_of(result)
+    zero = Value(TensorType((), element))
+    numbers.work.constants[zero] = np.zeros((), element.dtype)
+    multiply, add = [dataclasses.replace(operation, name=f"stablehlo.{n}", attributes={}) for n in _PRODUCT]
+    totals = []
+    for pairs in products:
+        total = zero
+        for i, j in pairs:
+            total = numbers.number(add, (total, numbers.number(multiply, (xs[i], ys[j]), element)), element)
+        totals.append(total)
+    numbers.assign(result, tuple(totals))
+    numbers.work.saved += tuning().array_product_cost
+    numbers.spend(2 * sum(map(len, products)), result.type)
     return True
 
 

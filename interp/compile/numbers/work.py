@@ -74,6 +74,15 @@ class Work:
             self._expressions[key] = self._has(operation.name, attributes, elements)
         return self._expressions[key]
 
+    def products(self, operation: Operation) -> Sequence[Sequence[tuple[int, int]]] | None:
+        """`Kernel.products` of an operation."""
+        types = tuple([v.type for v in (*operation.operands, *operation.results)])
+        try:
+            products = self._kernel_of(operation.name, Attributes(operation.attributes), types).products
+        except OpError:
+            return None
+        return None if products is None else products()
+
     def _has(self, name: str, attributes: Attributes, elements: Sequence[Any]) -> bool:
         types = tuple([TensorType((), e) for e in elements])
         if not all(map(scalars.form, types)):

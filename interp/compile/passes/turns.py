@@ -28,6 +28,7 @@ from ...program import Operation, Region, Value
 from ..compiled_loops import is_whole, may_be_compiled
 from ..executors.recurrence import chunks
 from ..group import RECURRENCE, TURNS
+from ..numbers.work import is_small
 from .affine import affine_turns_of
 from .batching import Batcher
 from .components import components, used_by, users
@@ -219,7 +220,8 @@ class _Parts:
                 rows.append(value)
         turn = Region((*states, *rows), within, (*returns, *given))
         regions = (turn,)
-        if loop.count >= tuning().chunked_turns and all(map(_settles, states)) and all(map(_is_elementwise, within)):
+        settles = all(map(_settles, states)) and all(map(_is_elementwise, within))
+        if settles and loop.count * _worth(within) >= tuning().chunked_turns:
             many = Batcher(chunks(loop.count)[0], loop.constants, loop.policy, loop.operation.location).region(turn)
             regions = (turn,) if many is None else (turn, many)
         stacked = [Value(TensorType((loop.count, *shape_of(v)), v.type.element)) for v in given]  # type: ignore[union-attr]
@@ -245,6 +247,20 @@ def _settles(state: Value) -> bool:
     """Whether a state is one of floats that is not large."""
     t = state.type
     return isinstance(t, TensorType) and t.element.is_float and t.nbytes <= tuning().chunk_bytes
+
+
+def _worth(within: Sequence[Operation]) -> float:
+    """How much more chunks gain than with a turn of sums of single numbers, by the estimates of `tuning.py`."""
+    now, rows, chunked = tuning(), 0.0, 0.0
+    for operation in within:
+        t, record = operation.results[0].type, lookup(operation.name)
+        assert isinstance(t, TensorType)
+        is_near = record is not None and record.accuracy.is_near
+        cost = now.array_function_cost if is_near else now.array_cost
+        number = now.number_function_cost if is_near else now.number_cost
+        rows += min(cost, number * t.size) if is_small(t) else cost
+        chunked += cost
+    return rows / chunked * now.array_cost / now.number_cost if within else 1.0
 
 
 def _is_elementwise(operation: Operation) -> bool:
