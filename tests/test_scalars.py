@@ -90,6 +90,6 @@ def test_what_lies_near_halfway_is_computed_exactly(units, is_exact):
     def wide(x: float) -> float:
         return (x + 2.0**-24) * (1 + units * 2.0**-52)
 
-    function = scalars._rounded_once(wide, Kernel(lambda _: np.asarray(np.float32(-1))), ELEMENT_TYPES["f32"])
+    function = scalars._rounded_once(wide, Kernel(lambda _: np.asarray(np.float32(-1))), ELEMENT_TYPES["f32"], 1)
     for x in np.float32([1, 1 + 2.0**-22, 1.5, 2 - 2.0**-23]):
         assert (function(x) == -1) == is_exact

@@ -192,12 +192,12 @@ class Tuning:
     number_elements: int = 32
     array_cost: float = 0.38
     array_function_cost: float = 3.0
-    array_fold_cost: float = 2.0
+    array_fold_cost: float = 4.0
     array_scatter_cost: float = 10.0
     array_product_cost: float = 5.0
     number_cost: float = 0.04
     number_integer_cost: float = 0.07
-    number_function_cost: float = 0.5
+    number_function_cost: float = 0.3
     pack_cost: float = 1.0
     numbers_compiled: float = 4.0
     number_ops: int = 2000
