@@ -287,7 +287,7 @@ def test_large_loops_stay_loops_over_arrays() -> None:
     assert NOTE not in plan_of(run, rows_of(20, 32))  # 32 functions cost more than one call on an array
 
 
-HALF = ELEMENT_TYPES["f16"]
+HALF, BOOL = ELEMENT_TYPES["f16"], ELEMENT_TYPES["i1"]
 FUNCTIONS = ("tanh", "exponential", "log", "logistic", "sqrt", "rsqrt", "sine", "negate", "abs")
 
 
@@ -307,3 +307,28 @@ def test_functions_of_single_numbers_of_f16_are_those_of_arrays(name: str) -> No
         expected = np.asarray(kernels.of(name, Attributes({}), whole)(codes_of_f16))
         found = np.array([function(x) for x in codes_of_f16], np.float16)
     assert codes(found) == codes(expected)
+
+
+@pytest.mark.parametrize("direction", ["EQ", "NE", "LT", "LE", "GT", "GE"])
+@pytest.mark.parametrize("name", ["f16", "f32", "f64"])
+def test_single_numbers_are_ordered_totally_as_arrays_are(name: str, direction: str) -> None:
+    element, known = ELEMENT_TYPES[name], {}
+
+    def name_of(value: Any) -> str:
+        known[f"k{len(known)}"] = value
+        return f"k{len(known) - 1}"
+
+    kernels = Kernels(Policy(), RandomStream())
+    attributes = Attributes({"comparison_direction": direction, "compare_type": "TOTALORDER"})
+    of_arrays, of_numbers = (
+        kernels.of("stablehlo.compare", attributes, tuple(TensorType(shape, e) for e in (element, element, BOOL)))
+        for shape in ((None,), ())
+    )
+    use = scalars.Use((element, element), BOOL, ["x", "y"], attributes, Policy(), of_numbers, name_of)
+    function = eval(f"lambda x, y: {scalars.expression('stablehlo.compare', use)}", known)
+    some = np.array([0.0, -0.0, 1, -1, 1.5, 6e-8, -6e-8, np.inf, -np.inf, np.nan, -np.nan], element.dtype)
+    some = np.concatenate([some, (some[-2:].view(element.format.code_dtype) + 1).view(element.dtype)])  # other NaN
+    x, y = (a.ravel() for a in np.meshgrid(some, some))
+    found = [function(a, b) for a, b in zip(x, y, strict=True)]
+    assert all(type(f) is bool for f in found)
+    assert found == of_arrays(x, y).tolist()

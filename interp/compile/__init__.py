@@ -13,17 +13,18 @@ the kernel of its declaration, which is how programs run with all optimizations 
 7. `passes/padding.py`: a `pad` is merged into the `reduce_window` that reads it.
 8. `passes/reordered.py`: in loops, computing with a number comes before broadcasting it; reshaping comes before
    computing.
-9. `passes/unused.py`: operations that nothing depends on are removed (DCE).
-10. `passes/unroll.py`: loops of a few iterations are written out.
-11. `passes/turns.py`: what the iterations of a loop compute without each other is computed for all of them at once.
+9. `passes/slices_last.py`: in loops, computing with a small tensor comes before slicing it.
+10. `passes/unused.py`: operations that nothing depends on are removed (DCE).
+11. `passes/unroll.py`: loops of a few iterations are written out.
+12. `passes/turns.py`: what the iterations of a loop compute without each other is computed for all of them at once.
     What remains is a recurrence over rows, or nothing.
-12. `passes/numbers.py`: loops over tensors of a few elements become loops over single numbers.
-13. `passes/affine.py`: recurrences that are affine in an integer are marked; their iterations are composed.
-14. `passes/find_scans.py`: loops that carry 8-bit codes are marked, to be run along a table of all pairs of codes.
-15. `passes/narrow.py`: clipping before a conversion to a minifloat becomes part of the conversion.
-16. `passes/fuse.py`: elementwise operations, and reductions of their results, become groups.
-17. `chains/find.py`: groups and reductions over the same rows become row programs, where numba is installed.
-18. `emit.py`: each region becomes the text of a Python function, and is compiled.
+13. `passes/numbers.py`: loops over tensors of a few elements become loops over single numbers.
+14. `passes/affine.py`: recurrences that are affine in an integer are marked; their iterations are composed.
+15. `passes/find_scans.py`: loops that carry 8-bit codes are marked, to be run along a table of all pairs of codes.
+16. `passes/narrow.py`: clipping before a conversion to a minifloat becomes part of the conversion.
+17. `passes/fuse.py`: elementwise operations, and reductions of their results, become groups.
+18. `chains/find.py`: groups and reductions over the same rows become row programs, where numba is installed.
+19. `emit.py`: each region becomes the text of a Python function, and is compiled.
 
 What these passes are made of:
 

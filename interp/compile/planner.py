@@ -39,6 +39,7 @@ from .passes.numbers import single_numbers
 from .passes.padding import joined_padding
 from .passes.reordered import numbers_before_repeating, reshapes_first
 from .passes.share import share
+from .passes.slices_last import slices_last
 from .passes.turns import batch_turns
 from .passes.unroll import unroll
 from .passes.unused import without_unused
@@ -213,6 +214,8 @@ class _Planner:
             region = self._bound(region, joined_padding(region, constants), constants)
             if speed.scalars:
                 region = self._bound(region, numbers_before_repeating(region, constants), constants)
+            if policy.rounding != "stochastic" and not (speed.compiled and is_available()):
+                region = self._bound(region, slices_last(region, constants), constants)
             region = self._bound(region, reshapes_first(region, constants), constants)
             region = without_unused(region, constants)
         if self._fuses and speed.turns:

@@ -192,10 +192,22 @@ _COMPARED = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<
 def _compare(use: Use, element: ElementType) -> str | None:
     if element.is_minifloat:
         return _by_code(use)
+    direction = use.attributes["comparison_direction"]
     if element.is_float and use.attributes.get("compare_type") == "TOTALORDER":
-        return None
-    text = f"{use.names[0]} {_COMPARED[use.attributes['comparison_direction']]} {use.names[1]}"
+        return _compare_all(use, direction)
+    text = f"{use.names[0]} {_COMPARED[direction]} {use.names[1]}"
     return f"True if {text} else False" if element.is_float else text
+
+
+def _compare_all(use: Use, direction: str) -> str:
+    """A comparison in the total order: what is neither less nor greater is left to the kernel."""
+    (x, y), kernel = use.names, use.kernel
+
+    def equal(x: Any, y: Any) -> bool:
+        return bool(kernel(np.asarray(x), np.asarray(y)))
+
+    less, greater = direction in ("LT", "LE", "NE"), direction in ("GT", "GE", "NE")
+    return f"{less} if {x} < {y} else {greater} if {x} > {y} else {use.name_of(equal)}({x}, {y})"
 
 
 def _by_code(use: Use) -> str | None:

@@ -73,6 +73,8 @@ def _complex_extreme(largest: bool):
     return host
 
 
+#: Of two numbers the one that is NaN, asked for last, as it is rare.
+_NAN = "{0} if {0} != {0} else {1} if {1} != {1}"
 _host_maximum, _host_minimum = _extreme(np.maximum, np.bitwise_and), _extreme(np.minimum, np.bitwise_or)
 _complex_maximum, _complex_minimum = _complex_extreme(True), _complex_extreme(False)
 
@@ -91,7 +93,7 @@ _complex_maximum, _complex_minimum = _complex_extreme(True), _complex_extreme(Fa
         scalar=Scalar(
             "{0} if {0} > {1} else {1}",
             boolean="{0} or {1}",
-            floating="{0} if {0} > {1} or {0} != {0} else {1} if {0} < {1} or {1} != {1} else {0} or {0} + {1}",
+            floating=f"{{0}} if {{0}} > {{1}} else {{1}} if {{0}} < {{1}} else {_NAN} else {{0}} or {{0}} + {{1}}",
         ),
         compiled=opcodes.MAXIMUM,
         compiled_words=(opcodes.MAXIMUM_SIGNED, opcodes.MAXIMUM_UNSIGNED),
@@ -119,7 +121,7 @@ def maximum(x, y):
         scalar=Scalar(
             "{0} if {0} < {1} else {1}",
             boolean="{0} and {1}",
-            floating="{0} if {0} < {1} or {0} != {0} else {1} if {0} > {1} or {1} != {1} else {0} or -(-{0} - {1})",
+            floating=f"{{0}} if {{0}} < {{1}} else {{1}} if {{0}} > {{1}} else {_NAN} else {{0}} or -(-{{0}} - {{1}})",
         ),
         compiled=opcodes.MINIMUM,
         compiled_words=(opcodes.MINIMUM_SIGNED, opcodes.MINIMUM_UNSIGNED),

@@ -18,19 +18,17 @@ from .speed import tuning
 
 #: The terms of a part, and what its rows are a multiple of: BLAS lays out the other operand anew for each part. BLAS
 #: takes a product of the third number of terms on one thread by itself. No tuning: other parts can round otherwise.
-_PART, _ROWS, _ALONE = 1 << 24, 256, 1 << 18
+_PART, _ROWS, ALONE = 1 << 24, 256, 1 << 18
 #: An array, as numpy converts a number in each call.
 _ZERO = {t: np.zeros((), t) for t in (np.dtype(np.float32), np.dtype(np.float64))}
 
 
-def of_vector(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
+def of_vector(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """`product` of a matrix and a vector of up to 2**18 terms, f32 or f64, either first, both longer than 1.
 
-    It is the same call of BLAS, without much around it: 8×8 takes 0.8 µs, and 2.1 by `np.matmul`. None where the
-    operands do not lie in memory as BLAS takes them, and numpy goes other ways.
+    It is the same call of BLAS, without much around it: 8×8 takes 0.8 µs, and 2.1 by `np.matmul`. The operands lie in
+    memory without gaps, in either order.
     """
-    if max(x.size, y.size) > _ALONE or not (x.flags.forc and y.flags.forc):
-        return None
     result = x.dot(y)
     return np.add(result, _ZERO[result.dtype], result)
 
@@ -43,7 +41,7 @@ def product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.ndarra
     batch, rows, length = x.shape
     columns = y.shape[-1]
     terms = batch * rows * length * columns
-    if terms <= _ALONE:
+    if terms <= ALONE:
         result = np.matmul(x, y)
         result += 0
         return result

@@ -202,6 +202,12 @@ class Tuning:
     numbers_compiled: float = 4.0
     number_ops: int = 2000
     number_depth: int = 8
+    #: A tensor of up to so many elements is computed with as a whole before it is sliced, in loops, if so many elements
+    #: at most that nothing needs are computed for each call that is saved, and so many operations in a row: a limit of
+    #: the time of planning. exp takes 2.3 µs of 16 elements and 3.6 of 512.
+    slices_most: int = 1 << 12
+    slices_wasted: int = 1 << 8
+    slices_rounds: int = 8
     #: Elements up to which a constant in a loop is compared with its first one. Not measured: a limit of the time of
     #: planning.
     repeated_constant: int = 1 << 16

@@ -163,11 +163,14 @@ def _contract(
         return Kernel(kernel, products=lambda: _products(known, shapes, (x_order, x_swap), (y_order, y_swap)))
     if x_batch or [len(shape) for shape in shapes] not in ([1, 2], [2, 1]) or 1 in shapes[0] or 1 in shapes[1]:
         return kernel
-    turned = x_sum == (0,) and len(shapes[0]) == 2, y_sum == (1,)
+    if math.prod(known[1:4]) > gemm.ALONE:
+        return kernel
+    first, second = x_sum == (0,) and len(shapes[0]) == 2, y_sum == (1,)
 
     def of_vector(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        found = gemm.of_vector(lhs.T if turned[0] else lhs, rhs.T if turned[1] else rhs)
-        return kernel(lhs, rhs) if found is None else found
+        if lhs.flags.forc and rhs.flags.forc:
+            return gemm.of_vector(lhs.T if first else lhs, rhs.T if second else rhs)
+        return kernel(lhs, rhs)  # numpy goes other ways there
 
     return of_vector
 
