@@ -164,7 +164,8 @@ def choose(
 ) -> np.ndarray:
     """`x` where `pred`, else `y`: arrays of type `element`, whose bits are moved as they are. `out` may be `x`."""
     size = element.dtype.itemsize
-    if size > 4 or pred.size <= tuning().select_many:
+    is_read_after = out is x and (y is x or pred is x)  # by the steps below
+    if size > 4 or pred.size <= tuning().select_many or is_read_after:
         return np.where(pred, x, y)
     x_bits, y_bits = x.view(f"u{size}"), y.view(f"u{size}")
     bits = np.bitwise_xor(x_bits, y_bits, out=x_bits if out is x else None)
