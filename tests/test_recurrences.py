@@ -265,3 +265,18 @@ def test_single_numbers_are_compared_as_arrays_are(name, dtype):
     for without in ("", "turns", "scalars"):
         (found,) = np.asarray(interp.load(loop, without=without)(x, y)).reshape(1, -1)
         assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
+@pytest.mark.parametrize("shape", [(), (3,), (255,), (16, 16), (20, 30)], ids=str)
+def test_a_sum_over_turns_whose_last_state_alone_is_kept(shape: tuple[int, ...], dtype: type) -> None:
+    rng = np.random.default_rng(5)
+    start, *rows = (rng.normal(size=(51, *shape)) * 40).astype(dtype)
+    before, wanted = start.copy(), start
+    for row in rows:
+        wanted = wanted + row
+    text = text_of(lambda x, v: lax.scan(lambda c, r: (c + r, None), x, v)[0], start, np.array(rows))
+    (found,) = interp.load(text)(start, np.array(rows))
+    assert np.asarray(found).dtype == dtype
+    assert codes(found) == codes(wanted)
+    assert codes(start) == codes(before)
