@@ -21,6 +21,7 @@ from .test_recurrences import codes, plan_of, text_of
 from .test_single_numbers import rows_of
 
 BF16 = jnp.bfloat16
+ZEROS = np.array([0.0, -0.0] * 10, np.float32)
 
 
 def _gates(c: Any, v: Any) -> Any:
@@ -45,6 +46,7 @@ TURNS: dict[str, Any] = {
         c * 0.5 + v,
         (c[:20].astype(BF16) * 3, c[20:].astype(BF16) * 3, c[20:].astype(np.int8)),
     ),
+    "zeros": lambda c, v: (c * 0.5 + v, (c[:20] * ZEROS, c[20:] * ZEROS)),
     "integers": lambda c, v: (
         (c.astype(np.int32) * 3) * np.float32(0.1) + v,
         (jnp.sign(c[:9]) + 1, jnp.sign(c[9:]) + 2),

@@ -19,7 +19,7 @@ from ....ops.registry import lookup
 from ....ops.types import TensorType
 from ...program import Operation, Region, Value
 from ..group import Attributes
-from .fusible import element_of, is_fusible, shape_of
+from .fusible import element_of, is_fusible, only, shape_of
 from .rewriting import with_operations, with_regions
 
 _SLICE, _BROADCAST = "stablehlo.slice", "stablehlo.broadcast_in_dim"
@@ -90,8 +90,8 @@ class _Slices:
         """What tells a single number, which may be repeated, from others; None of other values."""
         if value in self._constants:
             array = np.asarray(self._constants[value])
-            is_one = 0 < array.size <= tuning().repeated_constant and (array == array.flat[0]).all()
-            return (element_of(value), array.flat[0].tobytes()) if is_one else None
+            number = only(array) if array.size <= tuning().repeated_constant else None
+            return None if number is None else (element_of(value), number.tobytes())
         if value in self._repeats:
             return self._repeats[value].operands[0], True
         return None if value.shape else value
