@@ -273,8 +273,9 @@ def test_a_sum_over_turns_whose_last_state_alone_is_kept(shape: tuple[int, ...],
     rng = np.random.default_rng(5)
     start, *rows = (rng.normal(size=(51, *shape)) * 40).astype(dtype)
     before, wanted = start.copy(), start
-    for row in rows:
-        wanted = wanted + row
+    with np.errstate(over="ignore"):  # of single numbers numpy warns
+        for row in rows:
+            wanted = wanted + row
     text = text_of(lambda x, v: lax.scan(lambda c, r: (c + r, None), x, v)[0], start, np.array(rows))
     (found,) = interp.load(text)(start, np.array(rows))
     assert np.asarray(found).dtype == dtype

@@ -376,7 +376,7 @@ def test_of_several_nan_the_first_is_given_however_many_elements_there_are(op: s
 
 @pytest.mark.parametrize("width", [1, 2, 7, 8, 9, 16, 17, 63, 128, 129, 257, 300, 2100])
 @pytest.mark.parametrize("along", [0, 1])
-@pytest.mark.parametrize("t", ["f32", "f64", "bf16"])
+@pytest.mark.parametrize("t", ["f32", "f64", "bf16", "f16"])
 def test_wide_sums_are_taken_in_order(t: str, along: int, width: int) -> None:
     dtype = ELEMENT_TYPES[t].dtype
     x = np.random.default_rng(width).standard_normal((311, width)).astype(dtype)

@@ -23,6 +23,8 @@ from .fold import Fold, Step
 #: which fit the first-level cache as f32. Not in `tuning.py`: numpy would sum a part of a single column in pairs, with
 #: other bits.
 _FEW, _COLUMNS = 8, 128
+#: Types whose differences numpy rounds in every step of a reduction; those of f16 it rounds once, at the end.
+_IN_REGISTERS = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def combining_of(name: str | None) -> Combining | None:
@@ -167,7 +169,7 @@ def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
         if compiled is not None and x.T.flags.c_contiguous:
             return (_add_rows(compiled, total, x.T),)
         if width <= now.fold_single and not (compiled is not None and x.flags.c_contiguous):
-            if steps >= now.fold_steps:
+            if steps >= now.fold_steps and x.dtype in _IN_REGISTERS:
                 return (_one_by_one(ufunc, total, x),)
             if width <= _FEW:
                 return (_running(ufunc, total, x),)
