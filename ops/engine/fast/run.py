@@ -30,9 +30,12 @@ View = Callable[[np.ndarray], np.ndarray] | None
 #: What numpy does instead of folding: takes totals of rows and the rows.
 FoldRows = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
+#: Bytes of the widest elements.
+_WIDEST = 8
 _NO_TOTALS = np.zeros(0, np.float32)
 #: What is given where a program has no tables: the machine looks at the first in any case.
 NO_TABLES = (np.zeros(1, np.uint32),)
+_OF_NO_TABLES = np.array([*map(id, NO_TABLES)], np.int64)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +74,10 @@ class Runner:
         self._recipe, self._compute = recipe, compute
         self._rows, self._columns = math.prod(sizes[:-1]), sizes[-1]
         self._sizes, self._spreads, self._views, self._down = sizes, spreads, views, down
+        self._are_in_order = all(view is None for view in views)
         self.size = math.prod(sizes)
+        #: Makes arrays of the group's shape: large ones begin at a line of the cache.
+        self._empty = empty if self.size >= speed.tuning().aligned_bytes // _WIDEST else np.empty
         self._plan: Plan | None = None
         self._is_known = True
 
@@ -100,7 +106,8 @@ class Runner:
         tables = self._tables(plan.program) if plan.program.tables else NO_TABLES
         if tables is None:
             return None
-        results = [empty(shape, dtype) for dtype in dtypes]
+        make = self._empty
+        results = [make(shape, dtype) for dtype in dtypes]
         self.run_blocks(plan, plan.program, tables, self._laid(values), results, None, None)
         return results
 
@@ -160,7 +167,9 @@ class Runner:
             return None
         return [np.ascontiguousarray(t) for t in tables]  # pyright: ignore[reportArgumentType]
 
-    def _laid(self, values: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def _laid(self, values: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        if self._are_in_order and all(type(v) is np.ndarray and v.flags.c_contiguous for v in values):
+            return values
         laid = zip(values, self._views, strict=True)
         return [_together(v if lay is None else lay(v)) for v, lay in laid]
 
@@ -179,7 +188,8 @@ class Runner:
 
         The machine is given the arrays' objects: what it reads and writes must have a name here as long as it runs.
         """
-        of_leaves, of_tables = np.array([*map(id, leaves)], np.int64), np.array([*map(id, tables)], np.int64)
+        of_leaves = np.array([*map(id, leaves)], np.int64)
+        of_tables = _OF_NO_TABLES if tables is NO_TABLES else np.array([*map(id, tables)], np.int64)
         of_results = np.array([*map(id, results)], np.int64)
         joined = plan.joined if plan.joined is not None and plan.joined.is_ready(self.size) else None
         if joined is not None:
