@@ -358,7 +358,7 @@ def test_the_command_writes_the_record(tmp_path: Path, capsys: pytest.CaptureFix
         (["minihlo", "--type", "f9"], 2, "type: expected one of"),
         (["minihlo", "-k", "0"], 2, "k: expected an integer from 1 to 16384, got 0"),
         (["minihlo", "-k", "16385"], 2, "k: expected an integer from 1 to 16384, got 16385"),
-        (["minihlo", "-k", "x"], 2, "argument -k"),
+        (["minihlo", "-k", "x"], 2, "k: expected an integer from 1 to 16384, got 'x'"),
         (["minihlo:accumulate=f9"], 2, "accumulate: expected"),
         (["exec:false"], 1, "ended with exit status 1"),
         (["minihlo", "--type", "f4E2M1FN", "-k", "4", "--json", "/nowhere/x.json"], 74, "--json: /nowhere/x.json"),
