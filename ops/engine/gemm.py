@@ -10,6 +10,9 @@ threads of OpenBLAS, 93 ms in this way. On a quiet machine 512**3 takes 5 to 12 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 
 from .blas import one_thread
@@ -31,6 +34,41 @@ def of_vector(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """
     result = x.dot(y)
     return np.add(result, _ZERO[result.dtype], result)
+
+
+def product_of(
+    batch: int, rows: int, length: int, columns: int, dtype: np.dtype
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """`product` of these sizes, all above 0, of f32 or f64. A batch of one takes and gives matrices instead.
+
+    What the sizes decide is decided here: 16×64×256 takes 6.0 µs, and 7.9 by `product`; 32×64×192 8.9 and 11.8.
+    """
+    zero, terms = _ZERO[dtype], batch * rows * length * columns
+    if terms > _PART:
+        if batch > 1:
+            return product
+        return lambda x, y: product(x[None], y[None])[0]
+    # It makes the same call of BLAS with less around it; products with vectors are other calls.
+    is_dot = batch == 1 and min(rows, length, columns) > 1
+    shape = (rows, columns) if batch == 1 else (batch, rows, columns)
+
+    def alone(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        result = x.dot(y) if is_dot and x.flags.forc and y.flags.forc else np.matmul(x, y)
+        return np.add(result, zero, result)
+
+    def on_one_thread(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        result = make(shape, dtype)
+        with one_thread():
+            if is_dot and x.flags.forc and y.flags.forc:
+                x.dot(y, result)
+            else:
+                np.matmul(x, y, out=result)
+        return np.add(result, zero, result)
+
+    if terms <= ALONE:
+        return alone
+    make = empty if math.prod(shape) * dtype.itemsize >= tuning().aligned_bytes else np.empty
+    return on_one_thread
 
 
 def product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.ndarray:

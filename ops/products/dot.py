@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -161,16 +161,25 @@ def _contract(
         return kernel
     if is_in_order(known[2]):
         return Kernel(kernel, products=lambda: _products(known, shapes, (x_order, x_swap), (y_order, y_swap)))
-    if x_batch or [len(shape) for shape in shapes] not in ([1, 2], [2, 1]) or 1 in shapes[0] or 1 in shapes[1]:
-        return kernel
-    if math.prod(known[1:4]) > gemm.ALONE:
-        return kernel
+    b, m, k, n, result = known
+    x_lay = _lay(shapes[0], x_order, x_swap, (b, m, k))
+    y_lay = _lay(shapes[1], y_order, y_swap, (b, k, n))
+    multiply, shape = gemm.product_of(b, m, k, n, types[0].dtype), None if result == [b, m, n][b == 1 :] else result
+
+    def of_known(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        sums = multiply(lhs if x_lay is None else x_lay(lhs), rhs if y_lay is None else y_lay(rhs))
+        return sums if shape is None else sums.reshape(shape)
+
+    if x_batch or [len(s) for s in shapes] not in ([1, 2], [2, 1]) or 1 in shapes[0] or 1 in shapes[1]:
+        return of_known
+    if m * k * n > gemm.ALONE:
+        return of_known
     first, second = x_sum == (0,) and len(shapes[0]) == 2, y_sum == (1,)
 
     def of_vector(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         if lhs.flags.forc and rhs.flags.forc:
             return gemm.of_vector(lhs.T if first else lhs, rhs.T if second else rhs)
-        return kernel(lhs, rhs)  # numpy goes other ways there
+        return of_known(lhs, rhs)  # numpy goes other ways there
 
     return of_vector
 
@@ -188,6 +197,28 @@ def _products(
     ys = ys.reshape(b, n, k).swapaxes(1, 2) if rhs[1] else ys.reshape(b, k, n)
     at = np.ndindex(b, m, n)
     return [list(zip(xs[i, row].tolist(), ys[i, :, column].tolist(), strict=True)) for i, row, column in at]
+
+
+def _lay(
+    shape: Any, order: tuple[int, ...], is_swapped: bool, sizes: tuple[int, int, int]
+) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Brings an operand to matrices of these sizes, and one that is a batch of one to a matrix.
+
+    None where the operand is there as it is; what does nothing is left out.
+    """
+    batch, rows, columns = sizes
+    laid = (batch, columns, rows) if is_swapped else (batch, rows, columns)
+    laid = laid[1:] if batch == 1 else laid
+    is_moved, is_shaped = order != tuple(range(len(order))), tuple(shape[d] for d in order) != laid
+    if not (is_moved or is_shaped):
+        return (lambda x: x.swapaxes(-1, -2)) if is_swapped else None
+
+    def lay(x: np.ndarray) -> np.ndarray:
+        x = x.transpose(order) if is_moved else x
+        x = x.reshape(laid) if is_shaped else x
+        return x.swapaxes(-1, -2) if is_swapped else x
+
+    return lay
 
 
 def _order(batch: tuple[int, ...], first: tuple[int, ...], second: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:

@@ -1,0 +1,88 @@
+"""Products of f32 and f64 of known sizes choose their way once; their bits are those of `np.matmul`, from +0."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from .run_op import run, tensor
+from .test_dot import numbers
+
+#: Rows, length and columns: products that BLAS takes whole, on one thread, in parts; with vectors; of few terms.
+SIZES = [(16, 64, 256), (33, 65, 190), (260, 270, 300), (7, 9, 5), (1, 40, 30), (30, 40, 1), (1, 12, 1), (2, 5, 2)]
+
+
+def bits(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x).view(f"u{x.itemsize}")
+
+
+def lain(x: np.ndarray) -> list[np.ndarray]:
+    """The same numbers in several orders in memory."""
+    apart = np.zeros([2 * n + 1 for n in x.shape], x.dtype)[tuple(slice(0, 2 * n, 2) for n in x.shape)]
+    apart[...] = x
+    return [x, np.asfortranarray(x), apart, np.ascontiguousarray(x[::-1])[::-1]]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_bits_of_matmul(sizes: tuple[int, int, int], dtype: type) -> None:
+    (m, k, n), rng = sizes, np.random.default_rng(1)
+    x, y = rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, n)).astype(dtype)
+    x[0], y[:, 0] = -0.0, 1.0
+    result, whole = tensor(f"f{8 * x.itemsize}", m, n), m * k * n < 1 << 24
+    for (a, x_sum), (b, y_sum) in itertools.product([(x, 1), (x.T, 0)], [(y, 0), (y.T, 1)]):
+        dims = numbers((), (), (x_sum,), (y_sum,))
+        for lhs, rhs in zip(lain(a), lain(b), strict=True):
+            actual = run("dot_general", lhs, rhs, result=result, dot_dimension_numbers=dims)
+            if whole:
+                expected = np.matmul(lhs if x_sum else lhs.T, rhs.T if y_sum else rhs) + dtype(0)
+                np.testing.assert_array_equal(bits(actual), bits(expected))
+            else:
+                np.testing.assert_allclose(actual, x.astype(np.float64) @ y, rtol=1e-3, atol=1e-3)
+            assert not np.signbit(actual[0]).any()  # sums begin with +0
+
+
+@pytest.mark.parametrize(
+    ("shapes", "dims", "matrices"),
+    [
+        (((3, 8, 6, 20), (3, 6, 20, 9)), ((0, 2), (0, 1), (3,), (2,)), lambda x, y: (x.transpose(0, 2, 1, 3), y)),
+        (((4, 30, 12), (4, 12, 25)), ((0,), (0,), (2,), (1,)), lambda x, y: (x, y)),
+        (
+            ((4, 12, 30), (4, 25, 12)),
+            ((0,), (0,), (1,), (2,)),
+            lambda x, y: (x.transpose(0, 2, 1), y.transpose(0, 2, 1)),
+        ),
+        (((1, 12, 30), (1, 12, 25)), ((0,), (0,), (1,), (1,)), lambda x, y: (x.transpose(0, 2, 1), y)),
+        (((5, 6, 16), (16, 24)), ((), (), (2,), (0,)), lambda x, y: (x.reshape(30, 16), y)),
+        (((5, 6, 24), (5, 6, 16)), ((), (), (0, 1), (0, 1)), lambda x, y: (x.reshape(30, 24).T, y.reshape(30, 16))),
+        (
+            ((6, 5, 4), (4, 5, 7)),
+            ((), (), (2, 1), (0, 1)),
+            lambda x, y: (x.transpose(0, 2, 1).reshape(6, 20), y.reshape(20, 7)),
+        ),
+    ],
+    ids=lambda value: str(value) if isinstance(value, tuple) else "",
+)
+def test_dimensions(
+    shapes: tuple[tuple[int, ...], ...],
+    dims: tuple[tuple[int, ...], ...],
+    matrices: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
+) -> None:
+    rng = np.random.default_rng(2)
+    x, y = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
+    free = [x.shape[d] for d in dims[0]] + [n for i, n in enumerate(x.shape) if i not in dims[0] + dims[2]]
+    free += [n for i, n in enumerate(y.shape) if i not in dims[1] + dims[3]]
+    actual = run("dot_general", x, y, result=tensor("f32", *free), dot_dimension_numbers=numbers(*dims))
+    expected = np.matmul(*matrices(x, y)).reshape(free)
+    np.testing.assert_array_equal(bits(actual), bits(expected))
+
+
+def test_a_matrix_by_itself() -> None:
+    """BLAS knows such a product, and sums it in another way."""
+    x = np.random.default_rng(3).normal(size=(40, 50)).astype(np.float32)
+    dims = numbers((), (), (1,), (1,))
+    actual = run("dot_general", x, x, result=tensor("f32", 40, 40), dot_dimension_numbers=dims)
+    np.testing.assert_array_equal(bits(actual), bits(np.matmul(x, x.T)))
