@@ -107,6 +107,13 @@ class Tuning:
     #: Tiles of a part whose sums turn out not to fit 32 bits before no more are tried: such a tile is summed twice.
     #: Not measured: a part has some hundred tiles.
     tile_tries: int = 8
+    #: The same of 16-bit words, for whose code LLVM takes 0.4 s. A matrix is cut into so many parts. The pairs that are
+    #: listed on both sides, over all pairs: with more of them f64 takes less.
+    word_from: int = 1 << 16
+    word_terms: int = 1 << 8
+    word_worth: int = 1 << 30
+    word_parts: int = 4
+    word_lists: float = 1.2
     #: Sums that an accumulator forms at a time, and the bytes of their operands. 256**3 products of f8E4M3FN as the
     #: H100 sums them: 53 ms with 2**14, 44 with 2**15, 42 with 2**16; as the V100 does, of f16: 127, 158 and 137.
     accumulator_tile: int = 1 << 15

@@ -4,8 +4,8 @@ Every number of a format is an integer times 2**min_exponent, so a sum of produc
 matrix product is exact in any order as long as the largest sum has at most 53 bits (24 in float32). The operands' own
 codes say how far apart their exponents really lie; data of ordinary spread needs one product. Where it is not enough
 the operands are cut into bands of neighbouring exponents, narrow enough that the product of two bands is exact, and
-those products are added in integers of as many words as it takes. Where the processor has matrix tiles, `by_tiles`
-takes what they can.
+those products are added in integers of as many words as it takes. Where the processor has units for integers,
+`by_integers` takes what they can.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..policy import Policy
 from ..random_stream import RandomStream
 from ..registry import Call
 from ..types import ELEMENT_TYPES, ElementType
-from . import by_tiles
+from . import by_integers
 from .operand import Operand, as_laid
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
@@ -87,7 +87,7 @@ def prepared(lhs: np.ndarray, rhs: np.ndarray, call: Call, length: int, terms: i
     x, y = (Operand.of(v, call.tensor(i).element.format) for i, v in enumerate((lhs, rhs)))
     if x.has_special or y.has_special:
         return None
-    if by_tiles.takes(x, y, length, terms):
+    if by_integers.takes(x, y, length, terms):
         result, policy = call.result().element, call.policy
         return x.codes, y.codes, lambda a, b: _product(x.at(a), y.at(b), result, policy, call.random)
     dtype = _exact_type(x.low + y.low, length * x.largest * y.largest)
@@ -110,7 +110,7 @@ def _exact_type(low: int, bound: int) -> type | None:
 
 
 def _product(x: Operand, y: Operand, result_type: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
-    sums = by_tiles.exact(x, y, result_type, policy)
+    sums = by_integers.exact(x, y, result_type, policy)
     if sums is None:
         values = _exact_values(x, y)
         sums = product(*values) if values is not None else _wide_sums(x, y, result_type, policy, random)

@@ -26,7 +26,7 @@ from ..policy import Policy
 from ..random_stream import RandomStream
 from ..registry import Call, Run, lookup
 from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType
-from . import by_tiles
+from . import by_integers
 from .accumulated import accumulated_matmul, accumulator_of
 from .exact_matmul import exact_matmul, tiled
 from .exact_wide import wide_matmul
@@ -241,7 +241,7 @@ def _integers(
 
     def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         x, y = _as_host(x, lhs_type), _as_host(y, rhs_type)
-        if bound <= 1 << 30 and (sums := by_tiles.integers(x, y, lhs_type, rhs_type)) is not None:
+        if bound <= 1 << 30 and (sums := by_integers.integers(x, y, lhs_type, rhs_type)) is not None:
             pass
         elif bound <= 1 << 24:
             sums = gemm.product(x.astype(np.float32), y.astype(np.float32))

@@ -13,6 +13,7 @@ from ..engine.compiled import kernels
 from ..engine.lookup import Table
 from ..engine.speed import tuning
 from ..engine.tiles import digits
+from ..engine.words import Split, split
 from ..minifloat.codec import decode
 from ..minifloat.formats import Format, Nan
 from ..minifloat.number import FINITE
@@ -61,6 +62,10 @@ class Operand:
         """So many digits of each code's number in units of 2**low, as tiles take them; of infinities and NaN zero."""
         return _digits(self.format, self.low, count), count
 
+    def split(self, shift: int) -> Split:
+        """Each code's number in units of 2**low, as words; of infinities and NaN zero."""
+        return _split(self.format, self.low, shift)
+
     def values(self, dtype: type, first: int | None = None, count: int = 1) -> np.ndarray:
         """Numbers; zero for infinities, NaN, and where the last bit's exponent is not one of `count` from `first`."""
         if dtype is np.float64 and (self.codes.size <= tuning().lookup_wide or kernels(self.codes.size) is not None):
@@ -95,9 +100,20 @@ def _values(fmt: Format, first: int | None, count: int, is_wide: bool = False) -
 @functools.lru_cache(256)
 def _digits(fmt: Format, low: int, count: int) -> np.ndarray:
     """The rows of `Operand.digits`, indexed by code; of numbers that need more digits, zero."""
+    return digits(_integers(fmt, low), count)
+
+
+@functools.lru_cache(256)
+def _split(fmt: Format, low: int, shift: int) -> Split:
+    """The words of `Operand.split`."""
+    return split(_integers(fmt, low), shift)
+
+
+def _integers(fmt: Format, low: int) -> np.ndarray:
+    """Each code's number in units of 2**low; zero for what is no multiple of it, and for what has more than 40 bits."""
     x = decode(np.arange(256) & ((1 << fmt.bits) - 1), fmt)
     shift = x.exponent - low
-    # No digits hold more than 40 bits, and no number that an operand has is cut off.
+    # No number that an operand has is cut off.
     inside = (x.kind == FINITE) & (shift >= 0) & (shift < 40)
     whole = np.where(inside, x.significand, 0) << np.where(inside, shift, 0)
-    return digits(np.where(x.sign, -whole, whole), count)
+    return np.where(x.sign, -whole, whole)

@@ -1,4 +1,7 @@
-"""Products by the processor's tiles are exact: integers say what they are. Without tiles only the digits are tested."""
+"""Products by the processor's tiles and by 16-bit words are exact: integers say what they are.
+
+A processor without such a unit skips its tests; the digits and words that numbers are split into are always tested.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minihlo.ops.engine import compiled, tiles
+from minihlo.ops.engine import compiled, speed, tiles, words
+from minihlo.ops.engine.native import words as native
 from minihlo.ops.policy import OVERFLOWS, ROUNDINGS, Policy
-from minihlo.ops.products import by_tiles
+from minihlo.ops.products import by_integers
 
 from . import oracle
 from .conftest import Tune
@@ -34,6 +38,22 @@ def test_digits_of_every_size(count: int) -> None:
     assert tiles.digits(np.array([-128]), 1).tolist() == [[128]]
 
 
+def test_words_of_every_size() -> None:
+    values = np.zeros(256, np.int64)
+    values[:9] = [0, 5, -5, 32767, -32767, 4096, -12288, 32767 * 8, 32768 * 8]
+    high, low = _planes(words.split(values, 3))
+    assert high[:9].tolist() == [0, 0, 0, 0, 0, 512, -1536, 32767, 0]
+    assert low[:9].tolist() == [0, 5, -5, 32767, -32767, 0, 0, 0, 0]
+    whole, none = _planes(words.split(values, 0))
+    assert whole[:7].tolist() == values[:7].tolist()
+    assert not none.any()
+
+
+def _planes(how: words.Split) -> np.ndarray:
+    """The high and the low words of each code."""
+    return how.table[:, 0] + how.table[:, 1].view(np.int8).astype(np.int64) * 256
+
+
 @functools.cache
 def _absent() -> str | None:
     """Why there are no tiles here; a kernel that does not compile raises."""
@@ -45,8 +65,8 @@ def _absent() -> str | None:
 
 
 @pytest.fixture
-def by(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Has an element for each product by tiles, which are for small ones too."""
+def by_tiles(tune: Tune) -> tiles.Tiles:
+    """The tiles, which are for small products too."""
     if not compiled.is_available():
         pytest.skip("numba is not installed")
     tune(tile_from=0, compiled_worth=0, compiled_from=1)
@@ -54,12 +74,33 @@ def by(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         pytest.skip(absent)
     found = compiled.tiles(1)
     assert found is not None
+    return found
+
+
+@pytest.fixture
+def by_words(tune: Tune) -> words.Words:
+    """The sums of 16-bit words, which are for small products too, and for any number of low words; no tiles."""
+    pytest.importorskip("llvmlite")
+    if not words.is_there():
+        pytest.skip("the processor has no sums of 16-bit products")
+    tune(word_from=0, word_worth=0, word_lists=4, tile_from=1 << 60)
+    found = words.words(1)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(params=["tiles", "words"])
+def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Has an element for each product by the unit."""
+    found = request.getfixturevalue(f"by_{request.param}")
     calls: list[int] = []
     product = found.product
 
-    def counted(*args: Any) -> np.ndarray:
-        calls.append(1)
-        return product(*args)
+    def counted(*args: Any, **known: bool) -> Any:
+        result = product(*args, **known)
+        if isinstance(result, np.ndarray):
+            calls.append(1)
+        return result
 
     monkeypatch.setattr(found, "product", counted)
     return calls
@@ -121,7 +162,7 @@ def test_ties_that_one_tiny_term_decides(by: list[int]) -> None:
 
 
 def test_nan_infinities_and_negative_zeros(by: list[int], tune: Tune) -> None:
-    rng = np.random.default_rng(6)
+    rng, before_tiles = np.random.default_rng(6), speed.tuning().tile_from
     for name, rounding in itertools.product(("f8E3M4", "f8E4M3", "f8E4M3FN", "f8E4M3FNUZ"), ("nearest_even", "down")):
         x, y = (rng.integers(0, 256, s, np.uint8) for s in ((40, 9), (9, 40)))
         x[::2], y[:, ::2] = finite_codes(name, rng, 20, 9), finite_codes(name, rng, 9, 20)
@@ -131,9 +172,9 @@ def test_nan_infinities_and_negative_zeros(by: list[int], tune: Tune) -> None:
         for result in (name, "f32", "bf16", "f64"):
             first = codes(matmul(from_codes(x, name), from_codes(y, name), result, policy))
             assert len(by) > before
-            tune(tile_from=1 << 60)
+            tune(tile_from=1 << 60, word_from=1 << 60)
             otherwise = codes(matmul(from_codes(x, name), from_codes(y, name), result, policy))
-            tune(tile_from=0)
+            tune(tile_from=before_tiles, word_from=0)
             assert (first == otherwise).all(), (name, rounding, result)
 
 
@@ -146,9 +187,9 @@ def test_layouts_parts_and_threads(by: list[int], tune: Tune) -> None:
     x += [np.broadcast_to(base[:, :1, :70], (2, 40, 70)), np.broadcast_to(base[:1, :40, 5:6], (2, 40, 70))]
     y = [base[::-1, :70, 3:103], base[:, :70, 199:99:-1], base[:, :70, :200:2]]
     y += [np.ascontiguousarray(base[:, :70, 3:103].swapaxes(1, 2)).swapaxes(1, 2)]
-    tune(block=1, tile_terms=1)
+    tune(block=1, tile_terms=1, word_terms=1)
     for a, b in itertools.product(x, y):
-        sums = by_tiles.integers(a, b, element, element)
+        sums = by_integers.integers(a, b, element, element)
         assert sums is not None
         assert (sums == a.astype(np.int64) @ b.astype(np.int64)).all()
     assert len(by) == len(x) * len(y)
@@ -181,7 +222,7 @@ def test_integers(by: list[int], lhs: str, rhs: str) -> None:
     assert by
 
 
-def test_what_is_not_for_tiles(by: list[int]) -> None:
+def test_what_is_not_for_integers(by: list[int]) -> None:
     """Numbers too far apart, sums of more than 53 bits and rows that are too long take another way, with equal sums."""
     rng = np.random.default_rng(8)
     x, y = finite_codes("f8E5M2", rng, 3, 40), finite_codes("f8E5M2", rng, 40, 3)
@@ -189,19 +230,25 @@ def test_what_is_not_for_tiles(by: list[int]) -> None:
     check_exact(x, y, ("f8E5M2", "f8E5M2"), ("f8E5M2", "f32", "f64"))
     assert not by
     long = np.full((1, 1, tiles.LONGEST + 1), 127, np.int8)
-    assert by_tiles.integers(long, long.swapaxes(1, 2), tensor("i8").element, tensor("i8").element) is None
+    assert tiles.LONGEST == words.LONGEST
+    assert by_integers.integers(long, long.swapaxes(1, 2), tensor("i8").element, tensor("i8").element) is None
     full = long[..., :-1]
-    sums = by_tiles.integers(full, full.swapaxes(1, 2), tensor("i8").element, tensor("i8").element)
+    sums = by_integers.integers(full, full.swapaxes(1, 2), tensor("i8").element, tensor("i8").element)
     assert sums is not None
     assert sums.item() == 127 * 127 * tiles.LONGEST
 
 
-@pytest.mark.usefixtures("by")
+def to_odd(sums: np.ndarray, scale: float) -> np.ndarray:
+    """The bits of integers times a power of two as f32, rounded to odd."""
+    near = (sums.astype(np.float64) * scale).astype(np.float32)
+    beyond = np.abs(near.astype(np.float64)) > np.abs(sums) * scale
+    return (near.view(np.uint32) - beyond) | (near.astype(np.float64) != sums * scale)
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_sums_are_rounded_once_whatever_their_size(count: int) -> None:
+def test_sums_are_rounded_once_whatever_their_size(by_tiles: tiles.Tiles, count: int) -> None:
     """Sums of a few and of many bits, side by side, of both signs, near and on the borders of 24 and 30 bits."""
-    found, rng = compiled.tiles(1), np.random.default_rng(11)
-    assert found is not None
+    rng = np.random.default_rng(11)
     most = 127 * sum(256**i for i in range(count))
     values = np.sign(rng.uniform(-1, 1, 256)) * np.minimum(2 ** rng.uniform(0, 8 * count, 256), most)
     values = values.astype(np.int64)
@@ -218,11 +265,99 @@ def test_sums_are_rounded_once_whatever_their_size(count: int) -> None:
         sums = exact[x] @ exact[y]
         scale = 2.0**-9
         wanted = (sums.astype(np.float64) * scale).astype(np.float32)
-        near = found.product(x, y, digits, digits, tiles.NEAREST, scale)
+        near = by_tiles.product(x, y, digits, digits, tiles.NEAREST, scale)
         assert (near.view(np.uint32) == wanted.view(np.uint32)).all()
-        odd = found.product(x, y, digits, digits, tiles.ODD, scale)
-        beyond = np.abs(wanted.astype(np.float64)) > np.abs(sums) * scale
-        bits = wanted.view(np.uint32) - beyond
-        bits |= wanted.astype(np.float64) != sums * scale
-        assert (odd.view(np.uint32) == bits).all()
-        assert (found.product(x, y, digits, digits, tiles.F64, scale) == sums * scale).all()
+        odd = by_tiles.product(x, y, digits, digits, tiles.ODD, scale)
+        assert (odd.view(np.uint32) == to_odd(sums, scale)).all()
+        assert (by_tiles.product(x, y, digits, digits, tiles.F64, scale) == sums * scale).all()
+
+
+@pytest.mark.parametrize(("left", "right"), [(0, 0), (3, 0), (0, 5), (6, 6), (4, 9)])
+def test_low_words_are_multiplied_where_they_are(by_words: words.Words, left: int, right: int) -> None:
+    """Few numbers with low words, many, none in some rows, and sums of every size; whole and in parts."""
+    rng = np.random.default_rng(left + right)
+    for share, (lines, length, columns) in itertools.product(
+        (0.004, 0.1, 1.0), ((1, 1, 1), (9, 65, 33), (40, 130, 96))
+    ):
+        values = []
+        for shift in (left, right):
+            v = rng.integers(-3000, 3000, 256) << shift
+            is_low = rng.random(256) < share
+            values.append(np.where(is_low, rng.integers(-(1 << shift) + 1, 1 << shift, 256), v))
+        x, y = rng.integers(0, 256, (2, lines, length), np.uint8), rng.integers(0, 256, (2, length, columns), np.uint8)
+        x[:, : lines // 2] = np.argmax(np.abs(values[0]))
+        splits = words.split(values[0], left), words.split(values[1], right)
+        sums = values[0][x] @ values[1][y]
+        result = by_words.product(x, y, *splits, native.F64, -3)
+        assert isinstance(result, np.ndarray), result
+        assert (result == sums * 2.0**-3).all()
+        near = by_words.product(x, y, *splits, native.NEAREST, -40)
+        assert isinstance(near, np.ndarray)
+        assert (near == (sums * 2.0**-40).astype(np.float32)).all()
+        odd = by_words.product(x, y, *splits, native.ODD, -7)
+        assert isinstance(odd, np.ndarray)
+        assert (odd.view(np.uint32) == to_odd(sums, 2.0**-7)).all()
+
+
+def test_sums_of_words_that_need_more_than_32_bits_are_not_given(by_words: words.Words) -> None:
+    """The largest sum that is given, and what is said of the next."""
+    values = np.zeros(256, np.int64)
+    values[1], values[2] = 32767, -32767
+    whole = words.split(values, 0)
+    for code, length, is_given in ((1, 1, True), (2, 1, True), (1, 2, False), (2, 3, False), (2, 900, False)):
+        x, y = np.full((1, 1, length), code, np.uint8), np.full((1, length, 1), 1, np.uint8)
+        result = by_words.product(x, y, whole, whole, native.F64, 0)
+        if is_given:
+            assert isinstance(result, np.ndarray)
+            assert result.item() == values[code] * 32767
+        else:
+            assert isinstance(result, float)
+            assert result * 2**31 >= length * 32767**2 - 1
+    apart = np.zeros((1, 3, 5), np.uint8)
+    apart[0, 1, 2] = 1  # one number by itself: the norms are those of a row, not of all
+    other = np.full((1, 5, 40), 0, np.uint8)
+    other[0, 2, 39] = 2
+    result = by_words.product(apart, other, whole, whole, native.I32, 0)
+    assert isinstance(result, np.ndarray)
+    assert result[0, 1, 39] == -(32767**2)
+    assert np.count_nonzero(result) == 1
+
+
+def test_sums_with_low_words_on_both_sides_may_be_too_large_together(by_words: words.Words) -> None:
+    """Both kinds of products with one low word fit 32 bits, and their sum does not."""
+    values = np.zeros(256, np.int64)
+    values[1], values[2] = 30000 << 10, 30001
+    halves = words.split(values, 10)
+    x, y = np.array([[[1, 2, 2]]], np.uint8), np.array([[[2], [1], [1]]], np.uint8)
+    result = by_words.product(x, y, halves, halves, native.F64, 0)
+    if isinstance(result, np.ndarray):
+        assert result.item() == (values[x] @ values[y]).item()
+    else:
+        assert isinstance(result, float)
+
+
+def test_many_low_words_are_left_to_f64(by_words: words.Words, tune: Tune) -> None:
+    tune(word_lists=1)
+    values = np.arange(256)
+    x = np.full((1, 8, 64), 7, np.uint8)
+    assert by_words.product(x, x.swapaxes(1, 2), *[words.split(values, 3)] * 2, native.F64, 0) is None
+    assert by_words.product(x, x.swapaxes(1, 2), *[words.split(values * 8, 3)] * 2, native.F64, 0) is not None
+
+
+@pytest.mark.parametrize("name", ["f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f4E2M1FN"])
+def test_scaled_data(by_words: words.Words, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Normal numbers scaled to the largest of a format: what training does. Long sums need larger units."""
+    seen, product = [], by_words.product
+
+    def recorded(x: np.ndarray, y: np.ndarray, a: words.Split, b: words.Split, *rest: Any) -> Any:
+        seen.append((a.shift, b.shift))
+        return product(x, y, a, b, *rest)
+
+    monkeypatch.setattr(by_words, "product", recorded)
+    rng, top = np.random.default_rng(3), float(ml_dtypes.finfo(tensor(name).element.dtype).max)
+    for length in (16, 300, 2000):
+        x, y = (rng.standard_normal(s) for s in ((5, length), (length, 6)))
+        x, y = (codes((v * (top / np.abs(v).max())).astype(tensor(name).element.dtype)) for v in (x, y))
+        check_exact(x, y, (name, name), (name, "f32", "bf16"))
+    assert seen
+    assert (max(a + b for a, b in seen) > 0) == (name != "f4E2M1FN")
