@@ -14,23 +14,25 @@ the kernel of its declaration, which is how programs run with all optimizations 
 8. `passes/reordered.py`: in loops, computing with a number comes before broadcasting it; reshaping comes before
    computing.
 9. `passes/slices_last.py`: in loops, computing with a small tensor comes before slicing it.
-10. `passes/unused.py`: operations that nothing depends on are removed (DCE).
-11. `passes/unroll.py`: loops of a few iterations are written out.
-12. `passes/turns.py`: what the iterations of a loop compute without each other is computed for all of them at once.
+10. `passes/writes_last.py`: in loops, an array is read before a part of it is changed.
+11. `passes/unused.py`: operations that nothing depends on are removed (DCE).
+12. `passes/unroll.py`: loops of a few iterations are written out.
+13. `passes/turns.py`: what the iterations of a loop compute without each other is computed for all of them at once.
     What remains is a recurrence over rows, or nothing.
-13. `passes/numbers.py`: loops over tensors of a few elements become loops over single numbers.
-14. `passes/affine.py`: recurrences that are affine in an integer are marked; their iterations are composed.
-15. `passes/find_scans.py`: loops that carry 8-bit codes are marked, to be run along a table of all pairs of codes.
-16. `passes/narrow.py`: clipping before a conversion to a minifloat becomes part of the conversion.
-17. `passes/fuse.py`: elementwise operations, and reductions of their results, become groups.
-18. `chains/find.py`: groups and reductions over the same rows become row programs, where numba is installed.
-19. `emit.py`: each region becomes the text of a Python function, and is compiled.
+14. `passes/numbers.py`: loops over tensors of a few elements become loops over single numbers.
+15. `passes/affine.py`: recurrences that are affine in an integer are marked; their iterations are composed.
+16. `passes/find_scans.py`: loops that carry 8-bit codes are marked, to be run along a table of all pairs of codes.
+17. `passes/narrow.py`: clipping before a conversion to a minifloat becomes part of the conversion.
+18. `passes/fuse.py`: elementwise operations, and reductions of their results, become groups.
+19. `chains/find.py`: groups and reductions over the same rows become row programs, where numba is installed.
+20. `emit.py`: each region becomes the text of a Python function, and is compiled.
 
 What these passes are made of:
 
 - Reading loops: `passes/loops.py` (counting loops), `passes/components.py` (which carried values need each other),
   `counters.py` (ranges of carried integers), `affine_turns.py` (iterations that are affine), `bit_windows.py`
-  (or are in some bits), `selection.py` and `reductions.py` (bodies of reductions), `uses.py`.
+  (or are in some bits), `selection.py` and `reductions.py` (bodies of reductions), `passes/ahead.py` (places
+  that are known before the loop), `uses.py`.
 - Taking loops apart: `passes/batching.py` (one iteration to all), `passes/side_by_side.py` (inner loops of different
   lengths), `passes/forward.py` (rows that an earlier iteration wrote become states).
 - Loops of single numbers: `numbers/values.py` (the elements of values), `numbers/steps.py` and `numbers/parts.py`
@@ -45,7 +47,7 @@ How an operation runs is chosen by `choose.py`, which gives the name of an execu
 printed by `explain.py`). `executors/` has the ways to run: `alone.py` (by its own kernel), `table.py`, `tables.py`,
 `rows.py` and `columns.py` (lookup tables), `ranks.py`, `blocks.py` and `folds.py` (block by block), `words.py` (few
 elements in one integer), `compiled.py` and `row_programs.py` (compiled by numba), `scan.py`, `recurrence.py`,
-`composition.py`, `windows.py` and `loops.py` (loops). `job.py` is what they take, `ways.py` lists them.
+`ahead.py`, `composition.py`, `windows.py` and `loops.py` (loops). `job.py` is what they take, `ways.py` lists them.
 
 Kernels that regions need: `kernels.py` finds them by name and types, `generate.py` makes one of a group, `vectorise.py`
 one of a region of single numbers, `expand.py` of operations that only jaxlib's passes define, `specialize.py` of

@@ -65,6 +65,8 @@ def choose(operation: Operation, speed: Speed) -> Decision:
             return Decision("composition", how, Decision("recurrence", plain))
         if len(operation.regions) < 2:
             return Decision("recurrence", plain)
+        if "ahead" in attributes:
+            return Decision("recurrence", f"{count:,} turns together, where they read nothing new; else {plain}")
         number, length = chunks(count)
         return Decision("recurrence", f"{number:,} chunks of {length:,} turns, where their states settle; else {plain}")
     if operation.name == LOOPS:

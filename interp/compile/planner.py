@@ -43,6 +43,7 @@ from .passes.slices_last import slices_last
 from .passes.turns import batch_turns
 from .passes.unroll import unroll
 from .passes.unused import without_unused
+from .passes.writes_last import writes_last
 from .writer import Sources
 
 
@@ -217,6 +218,7 @@ class _Planner:
             if policy.rounding != "stochastic" and not (speed.compiled and is_available()):
                 region = self._bound(region, slices_last(region, constants), constants)
             region = self._bound(region, reshapes_first(region, constants), constants)
+            region = self._bound(region, writes_last(region), constants)
             region = without_unused(region, constants)
         if self._fuses and speed.turns:
             unrolled = self._bound(region, unroll(region, constants, policy, kernel_of), constants)

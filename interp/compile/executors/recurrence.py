@@ -30,6 +30,7 @@ from ....ops.types import TensorType, Type
 from ...program import Operation, Region, Value
 from .. import scalars
 from ..compiled_loops import CompiledTurns, is_number
+from .ahead import AheadRunner
 from .job import Job
 
 
@@ -42,7 +43,11 @@ def by_recurrence(job: Job, _: Run | None) -> Run:
         return running
     rows, results = ([_row(v.type) for v in values[width:]] for values in (operation.operands, operation.results))
     states: list[TensorType] = [v.type for v in operation.operands[:width]]  # type: ignore[misc]
-    return RecurrenceRunner(operation.attributes["count"], states, rows, results, operation.attributes.get("numbers"))
+    runner = RecurrenceRunner(operation.attributes["count"], states, rows, results, operation.attributes.get("numbers"))
+    ahead = operation.attributes.get("ahead")
+    if ahead is not None:
+        runner.ahead = AheadRunner(ahead, operation.attributes["count"])
+    return runner
 
 
 def _row(t: Type) -> TensorType:
@@ -141,6 +146,7 @@ class RecurrenceRunner:
         made = sum(t.nbytes for t in self._results)
         few = max(tuning().list_bytes // max(made, 1), count // tuning().list_parts, 1)
         self._step = min(tuning().list_turns, few)
+        self.ahead: AheadRunner | None = None  #: what makes turns together that do not need each other
         #: The turns as compiled code, of single numbers; it is nothing until it is given their text.
         types = (*self._states, *self._rows, *self._results)
         self.compiled = CompiledTurns(self._states, self._rows, self._results) if all(map(is_number, types)) else None
@@ -158,7 +164,11 @@ class RecurrenceRunner:
                 return (*self._together(found[:width]), *together)
         arrays = [np.empty((self._count, *t.shape), t.element.dtype) for t in results]  # type: ignore[arg-type]
         if len(regions) > 1 and self._failures < _ATTEMPTS:
-            done, states = self._in_chunks(regions[1], states, rows, arrays)
+            if self.ahead is not None:
+                done, states = self.ahead(regions[1:], states[0], rows, arrays)
+                self._failures += done < self._count
+            else:
+                done, states = self._in_chunks(regions[1], states, rows, arrays)
         states, rows = self._apart(states), apart
         out = [part for array, n in zip(arrays, self._own[2], strict=True) for part in _columns_in(array, n)]
         turns, grid, step = regions[0], current_grid(), self._step

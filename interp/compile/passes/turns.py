@@ -22,7 +22,7 @@ from typing import Any
 
 from ....ops.engine.speed import tuning
 from ....ops.policy import Policy
-from ....ops.registry import lookup
+from ....ops.registry import facts_of, lookup
 from ....ops.types import TensorType
 from ...program import Operation, Region, Value
 from ..compiled_loops import is_whole, may_be_compiled
@@ -30,6 +30,7 @@ from ..executors.recurrence import chunks
 from ..group import RECURRENCE, TURNS
 from ..numbers.work import is_small
 from .affine import affine_turns_of
+from .ahead import read_ahead
 from .batching import Batcher
 from .components import components, used_by, users
 from .find_scans import scan_of
@@ -187,6 +188,9 @@ class _Parts:
                 first = (mask & -mask).bit_length() - 1 if mask else count - 1
                 last = self._placed[operation] = max(last, self._placed.get(operation, first))
                 within[last].append(operation)
+            elif last >= 0 and _is_part(operation, self._carried[last]):
+                self._placed[operation] = last
+                within[last].append(operation)
             elif last >= 0 and mask >> last & 1:
                 within[last].append(operation)
             else:
@@ -222,18 +226,28 @@ class _Parts:
         regions = (turn,)
         settles = all(map(_settles, states)) and all(map(_is_elementwise, within))
         if settles and loop.count * _worth(within) >= tuning().chunked_turns:
-            many = Batcher(chunks(loop.count)[0], loop.constants, loop.policy, loop.operation.location).region(turn)
+            many = self._batched(chunks(loop.count)[0], turn)
             regions = (turn,) if many is None else (turn, many)
+        found = None if settles or len(states) != 1 else read_ahead(turn, loop.count, loop.constants, self._batched)
+        if found is not None:
+            regions = (turn, *found[1])
         stacked = [Value(TensorType((loop.count, *shape_of(v)), v.type.element)) for v in given]  # type: ignore[union-attr]
         operands = (*(loop.operation.operands[i] for i in self._states[k]), *(batcher.stacked(v) for v in rows))
         results = (*(loop.operation.results[i] for i in self._states[k]), *stacked)
-        attributes = {"count": loop.count, "states": len(states)}
+        attributes: dict[str, Any] = {"count": loop.count, "states": len(states)}
+        if found is not None:
+            attributes["ahead"] = found[0]
         source = loop.operation.origin or loop.operation
         batcher.operations.append(
             Operation(RECURRENCE, operands, results, attributes, regions, source.location, source)
         )
         for value, all_turns in zip(given, stacked, strict=True):
             batcher.stack(value, all_turns)
+
+    def _batched(self, count: int, region: Region) -> Region | None:
+        """A region of a turn for so many turns."""
+        loop = self._loop
+        return Batcher(count, loop.constants, loop.policy, loop.operation.location).region(region)
 
 
 def _kept(between: Sequence[Operation], within: Sequence[Sequence[Operation]]) -> list[Value]:
@@ -271,6 +285,14 @@ def _is_elementwise(operation: Operation) -> bool:
 
 def _nbytes(value: Value) -> int:
     return value.type.nbytes if isinstance(value.type, TensorType) else 0
+
+
+def _is_part(operation: Operation, states: Sequence[Value]) -> bool:
+    """Whether an op takes a part of a state that is so small that keeping the state of all turns costs more."""
+    facts, given = facts_of(operation.name), sum(map(_nbytes, operation.results))
+    if facts.starts != 1 and not facts.moves:
+        return False
+    return any(v in states and _nbytes(v) >= tuning().part_of * given for v in operation.operands)
 
 
 def _is_large(operation: Operation) -> bool:
