@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 
 import mpmath
@@ -13,6 +14,7 @@ from minihlo.interp import machine
 from minihlo.interp.compile import planner
 from minihlo.ops.engine import compiled
 from minihlo.ops.engine.fast import opcodes, run
+from minihlo.ops.engine.native import functions
 from minihlo.ops.engine.speed import Speed
 from minihlo.ops.registry import lookup
 
@@ -49,16 +51,25 @@ def stops(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> list[int]:
     return blocks
 
 
+def program(name: str, size: int) -> str:
+    t = f"tensor<{size}xf32>"
+    return f"func.func @main(%x: {t}) -> {t} {{\n%r = stablehlo.{name} %x : {t}\nreturn %r : {t}\n}}"
+
+
 def results(name: str, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The codes by compiled code, and by numpy."""
-    t = f"tensor<{x.size}xf32>"
-    text = f"func.func @main(%x: {t}) -> {t} {{\n%r = stablehlo.{name} %x : {t}\nreturn %r : {t}\n}}"
-    both = []
+    text, both = program(name, x.size), []
     for speed in (Speed(), Speed(compiled=False)):
         plan = planner.plan(interp.load(text).program, speed=tuned(speed))
         both.append(machine.run(plan, [x])[0].view(np.uint32))
     assert planner.plan(interp.load(text).program, speed=tuned(Speed())).chosen[-1].decision.executor == "compiled"
     return both[0], both[1]
+
+
+def by_numpy(name: str, x: np.ndarray) -> np.ndarray:
+    """The codes without compiled code."""
+    plan = planner.plan(interp.load(program(name, x.size)).program, speed=Speed(compiled=False))
+    return machine.run(plan, [x])[0].view(np.uint32)
 
 
 def test_these_are_all_functions() -> None:
@@ -157,6 +168,46 @@ def test_errors_in_f64_are_as_small_as_promised(name: str) -> None:
         for v, y in zip(x.tolist(), out.tolist(), strict=True):
             wanted = exact(mpmath.mpf(v))
             assert abs(mpmath.mpf(y) - wanted) <= mpmath.ldexp(abs(wanted), bound), (v, y)
+
+
+@pytest.mark.usefixtures("stops")
+@pytest.mark.parametrize("name", NAMES)
+def test_lines_of_any_length(name: str) -> None:
+    rng = np.random.default_rng(11)
+    for count in range(1, 20):
+        numbers = rng.uniform(0.01, 3, count).astype(np.float32)
+        for x in (numbers, np.resize(rng.permutation(SPECIAL), count), np.where(rng.random(count) < 0.2, 90, numbers)):
+            got, wanted = results(name, x.astype(np.float32))
+            assert got.tolist() == wanted.tolist(), count
+
+
+@pytest.mark.parametrize("kind", functions.KINDS)
+def test_what_llvm_makes_says_what_it_leaves(kind: int) -> None:
+    left: list[int] = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_uint32, *[ctypes.c_int64] * 3)
+    def otherwise(*operands: int) -> int:
+        left.append(operands[2])
+        return 7
+
+    address = ctypes.cast(otherwise, ctypes.c_void_p).value
+    assert address is not None
+    made = functions.address(kind, address)
+    if made == address:
+        pytest.skip("the processor lacks the instructions")
+    run = ctypes.CFUNCTYPE(ctypes.c_uint32, *[ctypes.c_int64] * 3)(made)
+    name = next(n for n in NAMES if (r := lookup(f"stablehlo.{n}")) is not None and r.facts.compiled == kind)
+    order = np.arange(1 << 23, dtype=np.uint32) * np.uint32(0x9E3779B1) & np.uint32((1 << 23) - 1)
+    x = (order + np.uint32(0x3F800000)).view(np.float32)  # all numbers from 1 to 2
+    got, few, wide = np.empty_like(x), 1 << 16, 61
+    wanted = by_numpy(name, x[:few])
+    for i in [*range(0, few, wide), *range(few, x.size, 4096)]:
+        n, before = min(wide if i < few else 4096, x.size - i), len(left)
+        stopped = run(x[i:].ctypes.data, got[i:].ctypes.data, n)
+        assert stopped == (7 if len(left) > before else 0)
+        if not stopped and i + n <= few:
+            assert got[i : i + n].view(np.uint32).tolist() == wanted[i : i + n].tolist()
+    assert 0 < len(left) < 64  # some of 2**23 results are near halfway
 
 
 @pytest.mark.exhaustive

@@ -245,11 +245,15 @@ def compiled_module(name: str) -> Callable[..., None] | None:
 
 
 def compiled_function(kind: int) -> int | None:
-    """The address of a function of the machine by its opcode; None where it cannot be compiled."""
+    """The address of a function of the machine by its opcode; None where it cannot be compiled.
+
+    What LLVM makes of text does most blocks where it can, and leaves the others to what numba has compiled.
+    """
     module = importlib.import_module(".fast.functions", __package__)
+    native = importlib.import_module(".native.functions", __package__)
     with _lock:
         try:
-            return module.compiled(kind, _digest(str(module.__file__))).address
+            return native.address(kind, module.compiled(kind, _digest(str(module.__file__))).address)
         except Exception:  # of a numba that lacks something: it raises what it likes
             return None
 

@@ -46,20 +46,33 @@ class _Compiler:
 
 _lock = threading.Lock()
 _compiler: list[_Compiler] = []
-#: The functions by what tells their texts.
+#: Where the functions are, by what tells their texts, and those that Python calls.
+_addresses: dict[str, int] = {}
 _made: dict[str, Callable[..., int]] = {}
 
 
-def compiled(text: str, operands: int) -> Callable[..., int]:
-    """The function `run` of a text, which takes so many addresses or whole numbers of 64 bits, and gives one.
+def address(text: str) -> int:
+    """Where the function `run` of a text is.
 
     Raises RuntimeError where LLVM does not take the text, and ImportError where it is not there.
     """
-    name = f"minihlo_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    name = _name(text)
     with _lock:
-        if name not in _made:
+        if name not in _addresses:
             if not _compiler:
                 _compiler.append(_Compiler())
-            kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * operands)
-            _made[name] = kind(_compiler[0].address(text, name))
-        return _made[name]
+            _addresses[name] = _compiler[0].address(text, name)
+        return _addresses[name]
+
+
+def compiled(text: str, operands: int) -> Callable[..., int]:
+    """The same as a function that takes so many addresses or whole numbers of 64 bits, and gives one."""
+    name = _name(text)
+    if name not in _made:
+        kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * operands)
+        _made[name] = kind(address(text))
+    return _made[name]
+
+
+def _name(text: str) -> str:
+    return f"minihlo_{hashlib.sha256(text.encode()).hexdigest()[:32]}"
