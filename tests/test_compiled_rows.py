@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -182,3 +185,39 @@ def test_single_numbers_that_are_scalars_of_numpy(ran: list[run.Program]) -> Non
       %r = stablehlo.add %p, %b : {v}"""
     check(function(f"%x: {v}", v, body, "%r"), x)
     assert ran
+
+
+def test_memory_of_registers(ran: list[object], tune: Tune) -> None:
+    """Registers are kept from call to call, by each thread its own, and grow with programs that need more."""
+    tune(fast_elements=2048)
+    threads = ThreadPoolExecutor(4)
+    plans = []
+    for count in (3, 40, 7):
+        lines = "".join(f"%a{i} = stablehlo.add %x, %c{i} : tensor<2x700xf32>\n" for i in range(count))
+        sums = "".join(f"%s{i} = stablehlo.multiply %s{i - 1}, %a{i} : tensor<2x700xf32>\n" for i in range(1, count))
+        constants = "".join(f"%c{i} = stablehlo.constant dense<{i}.5> : tensor<2x700xf32>\n" for i in range(count))
+        body = f"{constants}{lines}%s0 = stablehlo.negate %a0 : tensor<2x700xf32>\n{sums}"
+        text = function("%x: tensor<2x700xf32>", "tensor<2x700xf32>", body, f"%s{count - 1}")
+        plans.append(planner.plan(interp.load(text).program, speed=tuned(Speed(threads=1))))
+    x = np.random.default_rng(6).standard_normal((2, 700), np.float32)
+    wanted = []
+    for count in (3, 40, 7):
+        total = -(x + np.float32(0.5))
+        for i in range(1, count):
+            total = total * (x + np.float32(i + 0.5))
+        wanted.append(total.tobytes())
+
+    def each(_: int) -> list[bytes]:
+        return [machine.run(plan, [x])[0].tobytes() for plan in plans]
+
+    for found in threads.map(each, range(40)):
+        assert found == wanted
+    assert ran
+    each(0)
+    tracemalloc.start()
+    try:
+        each(0)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 6 * x.nbytes  # three results as bytes, one as an array; 40 registers would be 40 times as much

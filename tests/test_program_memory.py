@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+import weakref
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import pytest
 from jax import lax
 
 from minihlo import interp
+from minihlo.interp.transform import primitive
 
 from .conftest import Tune
 
@@ -87,3 +89,19 @@ def test_long_groups_hold_parts_of_what_lies_between() -> None:
     key = np.array([3, 4], np.uint32)
     text = jax.jit(lambda k: jax.random.normal(k, (256, 256))).lower(key).as_text()
     assert peak(text, [key]) < 8 * 256 * 256 * 4  # 12 arrays if all elements are computed together
+
+
+def test_results_that_jax_copies_are_dropped_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, real = [], primitive.xla_client.batched_device_put
+
+    def put(aval: Any, sharding: Any, arrays: list[np.ndarray], *rest: Any) -> Any:
+        assert [array() for array in held] == [None] * len(held)
+        held.append(weakref.ref(arrays[0]))
+        return real(aval, sharding, [arrays[0].copy()], *rest)
+
+    monkeypatch.setattr(primitive.xla_client, "batched_device_put", put)
+    leaves = [normal(i + 1) for i in range(20)]
+    results = interp.jit(lambda xs: [x + 1 for x in xs])(leaves)
+    for x, y in zip(leaves, results, strict=True):
+        np.testing.assert_array_equal(y, x + np.float32(1))
+    assert len(held) == len(leaves)

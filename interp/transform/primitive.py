@@ -55,11 +55,9 @@ def _evaluate(*args: Any, computation: Computation) -> list[Any]:
         return [_of_type(a, aval) for a, aval in zip(arrays, computation.results, strict=True)]
     # as `device_put`, in a fifth of its time: an optimizer has hundreds of results
     sharding, devices, is_committed = jax.sharding.SingleDeviceSharding(device), [device], target is not None
-    put = xla_client.batched_device_put
-    return [
-        put(aval, sharding, [x], devices, is_committed)
-        for x, aval in zip(results, computation.plain_results, strict=True)
-    ]
+    put, left = xla_client.batched_device_put, list(results)[::-1]
+    del results  # what JAX copies is dropped at once
+    return [put(aval, sharding, [left.pop()], devices, is_committed) for aval in computation.plain_results]
 
 
 def evaluate(computation: Computation, args: Sequence[Any]) -> list[Any]:

@@ -29,6 +29,7 @@ from .loops import (
     words,
 )
 from .octets import KNOWN, PLANES, lay_planes
+from .registers import GAP
 from .row_loops import add_rows, arithmetic_by_row, by_rows, fold_down, fold_rows
 
 __all__ = ["knows_arrays", "run", "signature"]
@@ -36,18 +37,19 @@ __all__ = ["knows_arrays", "run", "signature"]
 _u32, _u64, _f32 = np.uint32, np.uint64, np.float32
 
 
-def run(where, code, segments, constants, leaves, along, starts, tables, parameters, outs, totals):
+def run(where, code, segments, constants, leaves, along, starts, tables, parameters, outs, totals, room):
     """The blocks from one to another; the number of the block where it stopped, or of the one after the last.
 
     `where` is (first block, last, rows, columns, rows of a block, columns of a block, registers, columns of a piece of
     a block, rows that are folded into one row of totals or 0 where each is folded into a number, from how many elements
     tables are laid out as planes); `code` the program, whose first registers hold `constants`, and `segments` its
     parts; `along` whether a leaf varies along a row, and `starts` the place in the leaf where each row begins. Leaves,
-    tables and outputs are contiguous arrays, given by their objects (`id`).
+    tables and outputs are contiguous arrays, given by their objects (`id`). `room` is for the registers.
     """
     first, last, rows, columns, high, wide, inner = where[0], where[1], where[2], where[3], where[4], where[5], where[7]
     # A little longer than a piece, so that the registers' elements do not all fall on the same places of a cache.
-    registers = np.empty((where[6], high * inner + 16), _f32)
+    stride = high * inner + GAP
+    registers = room[: where[6] * stride].reshape(where[6], stride)
     bits = registers.view(_u32)
     place, row_bytes = _u64(registers.ctypes.data), _u64(registers.strides[0])
     for i in range(constants.size):
@@ -135,4 +137,4 @@ def signature():
     t = numba.types
     numbers, grid = t.Array(t.int64, 1, "C", readonly=True), t.Array(t.int64, 2, "C", readonly=True)
     words, totals = t.Array(t.uint32, 1, "C", readonly=True), t.Array(t.float32, 1, "C")
-    return t.int64(numbers, grid, grid, words, numbers, numbers, grid, numbers, grid, numbers, totals)
+    return t.int64(numbers, grid, grid, words, numbers, numbers, grid, numbers, grid, numbers, totals, totals)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ...types import ELEMENT_TYPES, ElementType
+from ..blocks import LINE
 from . import opcodes as op
 
 _F32, _F16, _I8 = (ELEMENT_TYPES[name] for name in ("f32", "f16", "i8"))
@@ -18,6 +20,26 @@ Line = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 #: How many numbers an op is for the machine: the op, the result and up to five more, then for the result and three
 #: operands whether they have a register for each piece of a row.
 WIDTH = 11
+
+
+#: How many elements a register has beyond those of a piece of a block.
+GAP = 16
+
+
+class _Room(threading.local):
+    """Memory for the registers, one for each thread, kept from call to call."""
+
+    words = np.empty(0, np.float32)
+
+    def of(self, count: int) -> np.ndarray:
+        """So many elements, or more."""
+        if self.words.size < count:
+            words = np.empty(count + LINE // 4, np.float32)
+            self.words = words[-words.ctypes.data % LINE // 4 :]
+        return self.words
+
+
+room = _Room().of
 
 
 class Unknown(Exception):

@@ -22,6 +22,7 @@ from . import opcodes as op
 from .joined.runner import Joined
 from .programs import program
 from .recipes import Program, Recipe
+from .registers import GAP, room
 
 #: What numpy does instead: gives the outputs for parts of the leaves.
 Compute = Callable[..., Sequence[np.ndarray]]
@@ -53,6 +54,12 @@ class Plan:
     parts: Sequence[np.ndarray]
     weight: int
     joined: Joined | None = None  #: what may take the place of `call`
+
+    @functools.cached_property
+    def room(self) -> int:
+        """How many elements the registers have together."""
+        where = self.parts[0]
+        return int(where[6] * (where[4] * where[7] + GAP))
 
 
 class Runner:
@@ -217,6 +224,7 @@ class Runner:
                         made.parameters,
                         of_results,
                         into,
+                        room(plan.room),
                     )
                 if stopped == end:
                     return
