@@ -45,9 +45,10 @@ What these passes are made of:
 
 How an operation runs is chosen by `choose.py`, which gives the name of an executor and the reason (`decision.py`,
 printed by `explain.py`). `executors/` has the ways to run: `alone.py` (by its own kernel), `table.py`, `tables.py`,
-`rows.py` and `columns.py` (lookup tables), `ranks.py`, `blocks.py` and `folds.py` (block by block), `words.py` (few
-elements in one integer), `compiled.py` and `row_programs.py` (compiled by numba), `scan.py`, `recurrence.py`,
-`ahead.py`, `composition.py`, `windows.py` and `loops.py` (loops). `job.py` is what they take, `ways.py` lists them.
+`rows.py`, `columns.py` and `row_pairs.py` (lookup tables), `ranks.py`, `blocks.py` and `folds.py` (block by block),
+`words.py` (few elements in one integer), `compiled.py` and `row_programs.py` (compiled by numba), `scan.py`,
+`recurrence.py`, `ahead.py`, `composition.py`, `windows.py` and `loops.py` (loops). `job.py` is what they take,
+`ways.py` lists them.
 
 Kernels that regions need: `kernels.py` finds them by name and types, `generate.py` makes one of a group, `vectorise.py`
 one of a region of single numbers, `expand.py` of operations that only jaxlib's passes define, `specialize.py` of

@@ -15,6 +15,7 @@ from .decision import Decision, inputs
 from .executors.columns import trailing_columns
 from .executors.compiled import is_for_machine
 from .executors.recurrence import chunks
+from .executors.row_pairs import varying_leaf
 from .executors.rows import leading_rows
 from .group import (
     GROUP,
@@ -131,6 +132,10 @@ def _fold(group: Group, reduction: Reduction, speed: Speed) -> Decision:
     what = f"{size:,} elements of {reduction.element} are never held together"
     of = f"table of {function.cases:,} entries: {inputs(function)}; " if is_table else ""
     plain = Decision("table fold" if is_table else "fold", f"{of}reduced by {reduction.name} block by block: {what}")
+    if is_table and varying_leaf(group, reduction) is not None:
+        plain = Decision(
+            "row pairs", f"two rows in which one code stays the same are looked up at a time: {what}", plain
+        )
     if not _is_compiled(group, reduction, speed):
         return plain
     name = "compiled table fold" if is_table else "compiled fold"

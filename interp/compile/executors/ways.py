@@ -13,6 +13,7 @@ from .folds import by_folds, by_table_folds
 from .job import Executor
 from .loops import by_loops
 from .recurrence import by_recurrence
+from .row_pairs import by_row_pairs
 from .row_programs import by_steps, rows_by_machine
 from .rows import by_rows
 from .table import by_table
@@ -49,6 +50,7 @@ EXECUTORS = {
     "compiled": Way(by_machine, writes_over=True),
     "fold": Way(by_folds, "reduction", True),
     "table fold": Way(by_table_folds, "table"),
+    "row pairs": Way(by_row_pairs),
     "compiled fold": Way(folds_by_machine, writes_over=True),
     "compiled table fold": Way(table_folds_by_machine),
     "row steps": Way(by_steps, "row program"),
