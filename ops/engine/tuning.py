@@ -449,6 +449,11 @@ class Tuning:
     sort_at_once: int = 1 << 20
     #: Rows of at least so many elements are partitioned before the largest are sorted.
     top_k_long: int = 64
+    #: The first few of a row by a comparator, of so many times as many elements, are looked for among those that do not
+    #: come after one of them: one of a sample of every so many, of which so many more are to come before it. 10 of
+    #: 10**6 f32 take 107 ms by sorting all and 0.8 so.
+    first_of: int = 64
+    first_more: int = 8
     #: From so many elements on a choice by bits is quicker than `np.where`, whose time depends on the pattern.
     select_many: int = 4096
 

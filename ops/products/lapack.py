@@ -5,7 +5,6 @@ As JAX uses them: batched, row numbers of pivots from 1, and a last result `info
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -204,32 +203,3 @@ def _gees(_: Call, __: dict[str, Any], a: np.ndarray) -> Arrays:
 @_routine("sytrd", "hetrd")
 def _sytrd(_: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
     return xla_targets.tridiagonal(a, _flag(attributes, "uplo", "L"))
-
-
-# -- the largest elements ----------------------------------------------------------------------------------------------
-
-
-@bound_target("ApproxTopK")
-def approx_top_k(call: Call) -> Run:
-    """The first elements along a dimension by the comparator, exactly: operands, and an initial value of each."""
-    record, callees = lookup("sort"), list(call.functions.values())
-    assert record is not None
-    require(len(callees) == 1, f"called_computations names {len(callees)} functions (expected 1)")
-    require(len(call.operands) == 2 * len(call.results), "takes an initial value for each operand")
-    config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config") or {}
-    require("reduction_dim" in config, "attribute 'reduction_dim' is missing")
-    count, dimension = len(call.results), int(config["reduction_dim"])
-    types = call.operands[:count]
-    sort = dataclasses.replace(
-        call, operands=types, results=types, attributes={"dimension": dimension}, bodies=(callees[0].body,)
-    )
-    ordered = record.function(sort)
-    size = call.result().shape[dimension]
-
-    def kernel(*values: np.ndarray) -> Any:
-        outputs = ordered((callees[0].run,), *values[:count])
-        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        kept = tuple(np.take(x, range(x.shape[dimension] if size is None else size), dimension) for x in outputs)
-        return kept[0] if count == 1 else kept
-
-    return kernel
