@@ -16,6 +16,7 @@ import importlib
 import math
 import sys
 import threading
+from collections.abc import Callable
 
 import numpy as np
 
@@ -156,45 +157,76 @@ class Words:
             too large they may be. None where so many numbers have low words that this does not pay.
         """
         (batch, rows, length), columns = x.shape, y.shape[-1]
-        tuned, run = speed.tuning(), multiplier(kind)
-        pairs, used = -(-length // (2 * PAIRS)) * PAIRS, -(-length // 2)
-        groups, panels = -(-rows // ROWS), -(-columns // COLUMNS)
-        is_split = x_split.shift > 0, y_split.shift > 0
-        room, result = _Room(groups, panels, pairs, *is_split), empty((batch, rows, columns), np.dtype(_TYPES[kind]))
-        # The last unit tells that those before it end.
-        shifts = x_split.shift + y_split.shift, y_split.shift, x_split.shift, 0
-        units = np.array([*(math.ldexp(1.0, shift + exponent) for shift in shifts), 0.0])
-        told, out = _address(units), _address(result)
-        pack_left, pack_right = packers()
-        (a, a_low, a_lists, a_counts), (b, b_low, b_lists, b_counts) = room.left, room.right
-        words = a, a_low, b, b_low, room.every, a_lists, b_lists, a_counts, b_counts, pairs, used, rows, columns
+        result = empty((batch, rows, columns), np.dtype(_TYPES[kind]))
+        job = _Job(rows, length, columns, x_split, y_split, multiplier(kind), exponent, known)
+        tuned, out, each = speed.tuning(), _address(result), rows * columns * result.itemsize
         terms = rows * columns * length // tuned.word_terms
-        parts = _parts(groups, panels, tuned.word_parts if terms > tuned.block else 1)
-        for i in range(batch):
-            left, right = _lined(x[i]), _lined(y[i])
-            where = _address(left), left.strides[0], rows, length, x_split.place, a, a_low, pairs, a_lists, a_counts
-            pack_left(*where, room.norms[0], is_split[0])
-            where = (
-                _address(right),
-                right.strides[0],
-                length,
-                columns,
-                y_split.place,
-                b,
-                b_low,
-                pairs,
-                b_lists,
-                b_counts,
-            )
-            pack_right(*where, room.norms[1], is_split[1], 0, panels)
-            over = room.reach() / _MOST
-            if over > 1 and not known:
-                return over
-            if any(is_split) and room.listed() > tuned.word_lists * used:
-                return None
-            start = out + i * rows * columns * result.itemsize
-            for_each(parts, lambda bounds, start=start: run(*words, *bounds, told, start), terms)
-        return result
+        if batch == 1:
+            room = job.packed(x[0], y[0])
+            if not isinstance(room, _Room):
+                return room
+            parts = _parts(job.groups, job.panels, tuned.word_parts if terms > tuned.block else 1)
+            for_each(parts, lambda bounds: job.multiply(room, bounds, out), terms)
+            return result
+        refused: list[float | None] = []
+
+        def one(i: int) -> None:
+            room = job.packed(x[i], y[i]) if not refused else None
+            if isinstance(room, _Room):
+                job.multiply(room, (0, job.groups, 0, job.panels), out + i * each)
+            else:
+                refused.append(room)
+
+        for_each(range(batch), one, batch * terms)
+        return refused[0] if refused else result
+
+
+class _Job:
+    """What the products of all matrices of a batch have in common."""
+
+    def __init__(
+        self,
+        rows: int,
+        length: int,
+        columns: int,
+        x_split: Split,
+        y_split: Split,
+        run: Callable[..., int],
+        exponent: int,
+        known: bool,
+    ) -> None:
+        self.groups, self.panels = -(-rows // ROWS), -(-columns // COLUMNS)
+        self._shape, self._splits, self._run, self._known = (rows, length, columns), (x_split, y_split), run, known
+        self._pairs, self._used = -(-length // (2 * PAIRS)) * PAIRS, -(-length // 2)
+        self._is_split = x_split.shift > 0, y_split.shift > 0
+        shifts = x_split.shift + y_split.shift, y_split.shift, x_split.shift, 0
+        # The last unit tells that those before it end.
+        self._units = np.array([*(math.ldexp(1.0, shift + exponent) for shift in shifts), 0.0])
+        self._told = _address(self._units)
+
+    def packed(self, x: np.ndarray, y: np.ndarray) -> _Room | float | None:
+        """The words of two matrices; or else what `Words.product` gives instead of sums."""
+        rows, length, columns = self._shape
+        (x_split, y_split), is_split, pairs = self._splits, self._is_split, self._pairs
+        room, x, y = _Room(self.groups, self.panels, pairs, *is_split), _lined(x), _lined(y)
+        pack_left, pack_right = packers()
+        high, low, lists, counts = room.left
+        where = _address(x), x.strides[0], rows, length, x_split.place
+        pack_left(*where, high, low, pairs, lists, counts, room.norms[0], is_split[0])
+        high, low, lists, counts = room.right
+        where = _address(y), y.strides[0], length, columns, y_split.place
+        pack_right(*where, high, low, pairs, lists, counts, room.norms[1], is_split[1], 0, self.panels)
+        over = room.reach() / _MOST
+        if over > 1 and not self._known:
+            return over
+        return None if any(is_split) and room.listed() > speed.tuning().word_lists * self._used else room
+
+    def multiply(self, room: _Room, bounds: tuple[int, int, int, int], out: int) -> None:
+        """Write the sums of some groups and panels into the matrix that is at `out`."""
+        rows, _, columns = self._shape
+        (a, a_low, a_lists, a_counts), (b, b_low, b_lists, b_counts) = room.left, room.right
+        words = a, a_low, b, b_low, room.every, a_lists, b_lists, a_counts, b_counts
+        self._run(*words, self._pairs, self._used, rows, columns, *bounds, self._told, out)
 
 
 def _parts(groups: int, panels: int, count: int) -> list[tuple[int, int, int, int]]:

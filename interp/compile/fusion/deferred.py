@@ -202,7 +202,9 @@ class Deferred:
         """What goes into a value that is reduced, is needed later too, and costs much to be computed twice."""
         members = self.members(value)
         inside = {id(reduction), *(id(self.pending[m].operation) for m in members)}
-        costly = [m for m in members if m is not value and self.pending[m].cost > tuning().again_cost_reduced]
+        tuned = tuning()
+        limit = tuned.again_cost_machine if self.is_compiled else tuned.again_cost_reduced
+        costly = [m for m in members if m is not value and self.pending[m].cost > limit]
         kept = [m for m in costly if not self.is_table(self.pending[m]) and self.is_used_after(m, inside)]
         return self.in_order(kept)
 

@@ -163,7 +163,7 @@ class _Fuser:
         if not (is_table or deferred.is_cheap(node)) and deferred.is_used_after(value, {id(operation)}):
             return False
         self._need([init], operation)
-        if not is_table and not deferred.is_compiled:
+        if not is_table:
             self._need(deferred.costly_members(value, operation))
         builder = Builder(deferred, node.shape, node.roots if is_table else None)
         group, origins = builder.finish([builder.value(value, identity(value))])
