@@ -13,7 +13,7 @@ from minihlo.interp.cli import main
 from minihlo.interp.conform.result import Report, load
 from minihlo.ops.engine import speed
 
-from . import processes
+from . import jax_child, processes
 
 processes.hear_signals()
 
@@ -30,6 +30,7 @@ def nothing_outlives_the_tests() -> Iterator[None]:
     for thing in gc.get_objects():  # the backends that tests and tools keep for each other; they end with this process
         if issubclass(type(thing), ChildBackend):  # `isinstance` asks proxies of what is gone
             thing.close()
+    jax_child.nursery.close()
     left = processes.end_all(mark)
     assert not left, f"still running: {left}"
 

@@ -253,13 +253,16 @@ def test_fork_with_work_in_flight() -> None:
 
 @pytest.mark.parametrize("how", ["pass", "sys.exit()", "y.copy_to_host_async()", "del y"])
 def test_exit_with_work_in_flight(how: str) -> None:
-    run(f"""
+    run(
+        f"""
         many = [slow(x, {_N}) for _ in range(5)]
         y = forever(x)
         after = [add(y, y) for _ in range(10)]
         time.sleep(0.05)
         {how}
-    """)
+    """,
+        is_new=True,
+    )
 
 
 def test_garbage_collection_in_the_thread_that_computes() -> None:

@@ -1,8 +1,12 @@
 """Processes on the JAX platform `minihlo` end well, whatever their threads do then. An abort or a hang fails these."""
 
+import functools
+
 import pytest
 
 from .jax_child import run_jax
+
+run = functools.partial(run_jax, is_new=True)
 
 #: What daemon threads do until the end comes: calls, errors, work in flight that they wait for or not, new programs.
 _THREADS = """
@@ -56,18 +60,18 @@ _THREADS = """
 @pytest.mark.stress
 @pytest.mark.parametrize("seed", range(100))
 def test_exit_with_threads_at_work(seed: int) -> None:
-    run_jax(f"        seed = {seed}" + _THREADS)
+    run(f"        seed = {seed}" + _THREADS)
 
 
 @pytest.mark.parametrize("seed", [2, 3])
 def test_exit_with_a_few_threads_at_work(seed: int) -> None:
-    run_jax(f"        seed = {seed}" + _THREADS)
+    run(f"        seed = {seed}" + _THREADS)
 
 
 @pytest.mark.exhaustive
 def test_an_exit_handler_waits_for_a_thread_that_uses_the_platform() -> None:
     # It was registered before ours, so it runs after it.
-    out = run_jax("""
+    out = run("""
         import atexit, threading
         is_over = False
         def work():
@@ -89,7 +93,7 @@ def test_an_exit_handler_waits_for_a_thread_that_uses_the_platform() -> None:
 
 def test_exit_while_a_thread_has_a_lock_that_an_exit_handler_takes() -> None:
     # Such as a logger that writes an array which is not there yet.
-    out = run_jax("""
+    out = run("""
         import atexit, threading
         lock, begun = threading.Lock(), threading.Event()
         atexit.register(lambda: print(lock.acquire()))

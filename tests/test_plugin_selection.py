@@ -1,8 +1,12 @@
 """How JAX's users select the platform `minihlo`, and that those who do not are never bothered by it."""
 
+import functools
+
 import pytest
 
 from .jax_child import run_jax
+
+run = functools.partial(run_jax, is_new=True)
 
 WRONG = {
     "MINIHLO_POLICY": ("rounding=sideways", "MINIHLO_POLICY: rounding: expected one of"),
@@ -14,7 +18,7 @@ WRONG = {
 @pytest.mark.parametrize("variable", WRONG)
 def test_mistyped_variables_are_told_to_those_who_select_the_platform(variable: str) -> None:
     value, message = WRONG[variable]
-    run_jax(f"fails(jax.devices, {message!r})", **{variable: value})
+    run(f"fails(jax.devices, {message!r})", **{variable: value})
 
 
 def test_mistyped_variables_do_not_matter_to_others() -> None:
@@ -26,11 +30,11 @@ def test_mistyped_variables_do_not_matter_to_others() -> None:
         except RuntimeError as error:
             assert "\\n" not in str(error) and len(str(error)) < 400
     """
-    assert run_jax(code, JAX_PLATFORMS="", **{name: value for name, (value, _) in WRONG.items()}) == ""
+    assert run(code, JAX_PLATFORMS="", **{name: value for name, (value, _) in WRONG.items()}) == ""
 
 
 def test_selecting_the_platform_leaves_the_configuration_alone() -> None:
-    run_jax("""
+    run("""
         before = dict(jax.config.values)
         assert jax.default_backend() == "minihlo" and {d.platform for d in jax.devices()} == {"minihlo"}
         assert dict(jax.config.values) == before and jax.config.jax_platforms == "minihlo"
@@ -43,11 +47,11 @@ def test_selecting_the_platform_leaves_the_configuration_alone() -> None:
         assert np.asarray(y) == np.sin(0.5)
         assert (jnp.ones(2) + 1).device.platform == "minihlo"
     """)
-    run_jax(
+    run(
         """
         assert jax.default_backend() == "cpu" and list(jax._src.xla_bridge.backends()) == ["cpu", "minihlo"]
         assert jax.config.jax_platforms == "cpu,minihlo"
         """,
         JAX_PLATFORMS="cpu,minihlo",
     )
-    run_jax('assert list(jax._src.xla_bridge.backends()) == ["cpu"]', JAX_PLATFORMS="cpu")
+    run('assert list(jax._src.xla_bridge.backends()) == ["cpu"]', JAX_PLATFORMS="cpu")
