@@ -132,7 +132,7 @@ def cases() -> list[Any]:
 def test_a_unit_agrees_with_fractions(
     record: Accumulator, a: str, b: str, scale: tuple[str, int] | None, several: int
 ) -> None:
-    check(record, a, b, max(300 // several, 60), 1, scale)
+    check(record, a, b, max(150 // several, 40), 1, scale)
 
 
 @pytest.mark.exhaustive

@@ -70,7 +70,8 @@ SOURCES = {"f64": 1500, "f32": 1500, "bf16": 400, "f8E5M2FNUZ": 256, "i32": 300}
     thinned(
         itertools.product((*MINIFLOATS, *WIDE), OVERFLOWS, ("nearest_even", *DIRECTED)),
         lambda element, overflow, rounding: (
-            rounding == "nearest_even" or (element in TYPICAL and (rounding == "down" or overflow == "ieee"))
+            (element in (*TYPICAL, "f16") and (rounding in ("nearest_even", "down") or overflow == "ieee"))
+            or (rounding, overflow) == ("nearest_even", "ieee")
         ),
     ),
 )

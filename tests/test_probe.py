@@ -94,7 +94,9 @@ def test_the_units_of_chips_are_found(name: str) -> None:
     ("name", "types", "k"),
     [
         ("h100.mma", ("f8E4M3FN", "f16"), 7),  # its two steps share more positions than there are
-        ("cdna2.mfma_1k", ("bf16", "f32"), 7),  # random dots are as sums in f32 by pairs; few show what is flushed
+        pytest.param(
+            "cdna2.mfma_1k", ("bf16", "f32"), 7, marks=pytest.mark.exhaustive
+        ),  # random dots are as sums in f32 by pairs; few show what is flushed
         pytest.param("b200.mma", ("f8E5M2", "f8E4M3FN"), 256, marks=pytest.mark.exhaustive),
         pytest.param("a100.mma", ("bf16", "f8E4M3FN"), 256, marks=pytest.mark.exhaustive),
     ],
@@ -184,7 +186,7 @@ def test_few_products(k: int) -> None:
     [
         (Accumulator(4, bits=24, drop="sticky", keep="f16"), np.inf),
         pytest.param(Accumulator(4, bits=24, keep="f16", overflow="largest"), 65504.0, marks=pytest.mark.exhaustive),
-        (Accumulator(4, bits=24, keep="f16", overflow="nan"), np.nan),
+        pytest.param(Accumulator(4, bits=24, keep="f16", overflow="nan"), np.nan, marks=pytest.mark.exhaustive),
         (Accumulator(4, bits=24, rounding="toward_zero", product_limit=14), np.inf),
     ],
     ids=["infinity", "largest", "NaN", "limit of products"],

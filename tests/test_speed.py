@@ -21,7 +21,7 @@ from minihlo.ops.types import ELEMENT_TYPES, type_of_dtype
 
 from . import fusible_programs, loop_programs
 from .conftest import Tune, tuned
-from .thinned import thinned
+from .thinned import TYPICAL, thinned
 
 ALONE = {name: Speed().without(",".join(n for n in NAMES if n != name)) for name in NAMES}
 SETTINGS = {"all": Speed(), **ALONE}
@@ -100,10 +100,13 @@ def test_fusible_programs_are_fused() -> None:
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize(
     ("op", "wide", "t"),
-    [
-        *(("maximum", "f32", t.name) for t in ELEMENT_TYPES.values() if t.is_minifloat),
-        *((op, "bf16", t) for op in ("maximum", "minimum") for t in ("f8E5M2", "f8E4M3FNUZ")),
-    ],
+    thinned(
+        [
+            *(("maximum", "f32", t.name) for t in ELEMENT_TYPES.values() if t.is_minifloat),
+            *((op, "bf16", t) for op in ("maximum", "minimum") for t in ("f8E5M2", "f8E4M3FNUZ")),
+        ],
+        lambda op, wide, t: t in TYPICAL if wide == "f32" else (op == "maximum") == (t == "f8E5M2"),
+    ),
 )
 def test_softmax_goes_by_ranks(wide: str, op: str, t: str) -> None:
     text = f"""
@@ -150,8 +153,12 @@ def test_extremes_of_numbers_of_64_bits(narrow: str, wide: str, op: str) -> None
     np.testing.assert_array_equal(actual, wanted)
 
 
+#: Seeds of programs that take some hundred times as long as others.
+_LONG = (2, 5)
+
+
 @pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize("index", thinned(range(40), lambda seed: seed < 15))
+@pytest.mark.parametrize("index", thinned(range(40), lambda seed: seed < 17 and seed not in _LONG))
 def test_programs_of_all_ops_give_the_same_bits_in_every_setting(index: int) -> None:
     program = fusible_programs.tool("builder").random_program(11, index)
     loaded, policy = interp.load(program.module(everything=index % 2 == 0).named()), POLICIES[index % len(POLICIES)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 
@@ -33,6 +34,7 @@ def philox(block: int, number: int, kind: int) -> np.ndarray:
     return np.random.Philox(key=key, counter=words).random_raw(4)
 
 
+@functools.cache
 def draw(place: int, number: int = 0) -> Fraction:
     """The draw of a place, as docs/policy.md defines it."""
     first = int(philox(place // 16 + 1, number, 1)[place % 16 // 4]) >> 16 * (place % 4) & 0xFFFF
