@@ -34,7 +34,7 @@ def compile_all_groups(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> list[run.
     tune(group_call_cost=1 << 20)
     tune(fuse_many=0)
     tune(fast_from=1, fast_few=1)
-    tune(fast_short=1, fast_elements=64, fast_wide=24, fast_alone=0)
+    tune(fast_short=1, fast_elements=64, fast_calls=64, fast_wide=24, fast_alone=0)
     programs: list[run.Program] = []
     real = run.Runner.run_blocks
 

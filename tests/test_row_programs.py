@@ -31,7 +31,7 @@ _PLAIN = Policy()
 def ran(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tune: Tune) -> list[Any]:
     """Row programs run by compiled code, as numpy does what that leaves to it, or op by op; gives those that ran."""
     tune(compiled_from=1, compiled_worth=0, group_call_cost=1 << 20, fuse_many=0)
-    tune(fast_from=1, fast_few=1, row_few=1, fast_short=1, fast_elements=64, fast_wide=24, fast_alone=0)
+    tune(fast_from=1, fast_few=1, row_few=1, fast_short=1, fast_elements=64, fast_line=1, fast_wide=24, fast_alone=0)
     programs: list[Any] = []
     run = row_run.RowRunner.run_rows
 
@@ -209,7 +209,7 @@ def test_exponentials_that_compiled_code_cannot_round(tune: Tune) -> None:
     """Blocks in which one stands near the middle between two numbers are left to numpy."""
     if not compiled.is_available():
         pytest.skip("numba is not installed")
-    tune(compiled_from=1, compiled_worth=0, fast_elements=64, row_few=1)
+    tune(compiled_from=1, compiled_worth=0, fast_elements=64, fast_line=1, row_few=1)
     x = np.linspace(-80, 80, 64 * 1024).astype(np.float32).reshape(-1, 16)
     check(lambda x: (lambda e: (e * 2 - e.sum(-1, keepdims=True), e.max(-1)))(jnp.exp(x)), x)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...policy import Policy
 from ...types import ElementType
+from . import opcodes as op
 
 #: Gives the entries of a table, or None where it is not yet worth making; it takes how many elements are to be taken.
 Entries = Callable[[int], np.ndarray | None]
@@ -69,6 +70,13 @@ class Recipe:
     outputs: Sequence[tuple[str, ElementType]]
     policy: Policy
     rows: Collection[str] = ()
+
+    @property
+    def has_functions(self) -> bool:
+        """Whether functions of f32 are called."""
+        return any(
+            isinstance(s, Step) and s.compiled in op.FUNCTIONS and s.elements[-1].name == "f32" for s in self.steps
+        )
 
 
 @dataclasses.dataclass(frozen=True)

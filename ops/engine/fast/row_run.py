@@ -52,7 +52,8 @@ class RowRunner(Runner):
         most = tuning.fast_elements
         high = min(max(side, most // columns // side * side), rows)
         pieces = -(-columns // max(most // high, 1))
-        inner = -(-columns // pieces)
+        # Of a number of whole lines the compiler's loops leave no elements over, which they would do one by one.
+        inner = min(-(-columns // pieces // tuning.fast_line) * tuning.fast_line, columns)
         fixed = [rows > high and set(s[:-1]) <= {1} for s in self._spreads]
         made = program(self._recipe, None, fixed, pieces)
         if made is not None and 4 * high * inner * made.registers > tuning.row_bytes:

@@ -144,7 +144,7 @@ class Runner:
         if call is None:
             return None
         tuning, rows, columns = speed.tuning(), self._rows, self._columns
-        most = tuning.fast_elements
+        most = tuning.fast_calls if fold is None and self._recipe.has_functions else tuning.fast_elements
         if fold is None or self._down:
             high, wide = (1, most) if columns > most else (max(most // columns, 1), columns)
         else:

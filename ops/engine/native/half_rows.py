@@ -1,4 +1,5 @@
-"""The largest or smallest code of each row of f16 or bf16, as text for LLVM: 32 codes at a time.
+"""The largest or smallest code of each row of f16 or bf16, as text for LLVM: 32 codes at a time,
+of which the last ones of a row may have been seen before.
 
 Numbers stand in the order of their codes as signed integers, if of a negative one all bits but the sign are turned
 round. Sizes above that of infinity are NaN.
@@ -16,6 +17,7 @@ entry:
   %all = inttoptr i64 %codes to ptr
   %best.all = inttoptr i64 %winners to ptr
   %size.all = inttoptr i64 %sizes to ptr
+  %n.last = sub i64 %n, 32
   br label %row
 row:
   %i = phi i64 [ 0, %entry ], [ %i.next, %row.end ]
@@ -26,16 +28,18 @@ done:
 start:
   %begin = mul i64 %i, %stride
   %row.p = getelementptr i8, ptr %all, i64 %begin
-  br label %many
+  %is.long = icmp sge i64 %n, 32
+  br i1 %is.long, label %many, label %many.end
 many:
   %j = phi i64 [ 0, %start ], [ %j.next, %many.body ]
   %best = phi <32 x i16> [ WORST, %start ], [ %best.next, %many.body ]
   %size = phi <32 x i16> [ zeroinitializer, %start ], [ %size.next, %many.body ]
   %j.next = add i64 %j, 32
-  %j.goes = icmp sle i64 %j.next, %n
+  %j.goes = icmp slt i64 %j, %n
   br i1 %j.goes, label %many.body, label %many.end
 many.body:
-  %p = getelementptr i16, ptr %row.p, i64 %j
+  %at = call i64 @llvm.smin.i64(i64 %j, i64 %n.last)
+  %p = getelementptr i16, ptr %row.p, i64 %at
   %x = load <32 x i16>, ptr %p, align 1
   %x.sign = ashr <32 x i16> %x, FIFTEEN
   %x.rest = and <32 x i16> %x.sign, REST
@@ -45,11 +49,14 @@ many.body:
   %size.next = call <32 x i16> @llvm.umax.v32i16(<32 x i16> %size, <32 x i16> %x.size)
   br label %many
 many.end:
-  %best.one = call i16 @llvm.vector.reduce.EXTREME.v32i16(<32 x i16> %best)
-  %size.one = call i16 @llvm.vector.reduce.umax.v32i16(<32 x i16> %size)
+  %few.begins = phi i64 [ 0, %start ], [ %j, %many ]
+  %best.many = phi <32 x i16> [ WORST, %start ], [ %best, %many ]
+  %size.many = phi <32 x i16> [ zeroinitializer, %start ], [ %size, %many ]
+  %best.one = call i16 @llvm.vector.reduce.EXTREME.v32i16(<32 x i16> %best.many)
+  %size.one = call i16 @llvm.vector.reduce.umax.v32i16(<32 x i16> %size.many)
   br label %few
 few:
-  %k = phi i64 [ %j, %many.end ], [ %k.next, %few.body ]
+  %k = phi i64 [ %few.begins, %many.end ], [ %k.next, %few.body ]
   %b = phi i16 [ %best.one, %many.end ], [ %b.next, %few.body ]
   %s = phi i16 [ %size.one, %many.end ], [ %s.next, %few.body ]
   %k.goes = icmp slt i64 %k, %n
@@ -77,6 +84,7 @@ row.end:
   br label %row
 }
 attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }
+declare i64 @llvm.smin.i64(i64, i64)
 declare i16 @llvm.EXTREME.i16(i16, i16)
 declare i16 @llvm.umax.i16(i16, i16)
 declare <32 x i16> @llvm.EXTREME.v32i16(<32 x i16>, <32 x i16>)
