@@ -266,3 +266,17 @@ def test_products_in_pieces_are_the_whole_product(shape: tuple[int, int, int, in
     for a, b in ((x, y), transposed):
         for is_threaded in (True, False):
             assert (product(a, b, is_threaded) == wanted).all()
+
+
+@pytest.mark.parametrize("overflow", ["ieee", "saturate"])
+def test_infinite_sums_are_the_same_whatever_is_beside_them(overflow: str) -> None:
+    """Sums that f32 holds exactly are formed in another way than those that it does not."""
+    for finite in ([1.0, 1.0], [15.5, 2.0**-6]):
+        x = np.array([[np.inf, 1.0, -np.inf]]).astype(ml_dtypes.float8_e3m4)
+        y = np.array([[1.0, *finite]]).T.astype(ml_dtypes.float8_e3m4)
+        y = np.concatenate([y, -y], 1)
+        y[2] = 0.5
+        y[2, 0] = -0.5
+        result = matmul(x, y, "f32", Policy(overflow=overflow))
+        largest = np.finfo(np.float32).max if overflow == "saturate" else np.inf
+        assert result[0].tolist() == [largest, -largest]

@@ -117,7 +117,10 @@ def _product(x: Operand, y: Operand, result_type: ElementType, policy: Policy, r
     elif result_type.is_minifloat and sums.dtype == result_type.dtype:
         return sums
     if x.has_special or y.has_special:
-        set_special(sums, _marked(x), _marked(y), x.format.has_infinity or y.format.has_infinity)
+        has_infinity = x.format.has_infinity or y.format.has_infinity
+        if has_infinity and policy.overflow != "ieee":
+            sums = sums.astype(np.float64, copy=False)  # what is rounded to f32 anew: infinities may saturate
+        set_special(sums, _marked(x), _marked(y), has_infinity)
     if policy.rounding == "down":
         set_negative_zeros(sums, _marked(x), _marked(y), x.codes.shape[-1])
     if sums.dtype == np.float64:
