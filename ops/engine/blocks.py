@@ -103,10 +103,12 @@ def in_order(x: np.ndarray) -> np.ndarray:
 
     Rows and columns of a square are in the cache together, which whole columns are not.
     """
+    if x.ndim != 2 or x.strides[0] != x.itemsize:
+        return x.copy()
     tuned = speed.tuning()
     side = tuned.across_side
-    if x.ndim != 2 or min(x.shape) < side or x.strides[0] != x.itemsize:
-        return x.copy(order="C")
+    if min(x.shape) < side:
+        return x.copy()
     result, (height, width) = empty(x.shape, x.dtype), x.shape
     if x.strides[1] % _PERIOD == 0:
         side //= 2  # the columns fall on the same places of the cache

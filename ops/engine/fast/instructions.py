@@ -59,13 +59,13 @@ store_32, store_16, store_8 = _store(32), _store(16), _store(8)
 
 
 #: Where an array's object says where its elements are: behind what all objects begin with (`PyArrayObject_fields`).
-_ELEMENTS = object.__basicsize__
+ELEMENTS = object.__basicsize__
 
 
 def knows_arrays() -> bool:
     """Whether an array's object is as `elements_of` takes it to be."""
     x = np.zeros(1)
-    return ctypes.c_void_p.from_address(id(x) + _ELEMENTS).value == x.ctypes.data
+    return ctypes.c_void_p.from_address(id(x) + ELEMENTS).value == x.ctypes.data
 
 
 @_intrinsic
@@ -73,7 +73,7 @@ def elements_of(_context: Any, _address: Any) -> Any:
     """The address of the elements of the array whose object is at an address."""
 
     def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
-        place = builder.add(args[0], _ir.Constant(_ir.IntType(64), _ELEMENTS))
+        place = builder.add(args[0], _ir.Constant(_ir.IntType(64), ELEMENTS))
         return builder.load(builder.inttoptr(place, _ir.IntType(64).as_pointer()))
 
     return _types.uint64(_types.int64), generate

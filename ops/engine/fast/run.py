@@ -195,12 +195,11 @@ class Runner:
 
         The machine is given the arrays' objects: what it reads and writes must have a name here as long as it runs.
         """
-        of_leaves = np.array([*map(id, leaves)], np.int64)
-        of_tables = _OF_NO_TABLES if tables is NO_TABLES else np.array([*map(id, tables)], np.int64)
-        of_results = np.array([*map(id, results)], np.int64)
         joined = plan.joined if plan.joined is not None and plan.joined.is_ready(self.size) else None
         if joined is not None:
-            of_leaves, of_results = joined.addresses(leaves), joined.addresses(results)
+            call = joined.on(leaves, results)
+        else:
+            call = self._by_machine(plan, made, tables, leaves, results)
 
         def work(where: np.ndarray) -> None:
             into = _NO_TOTALS if totals is None else totals
@@ -209,23 +208,7 @@ class Runner:
                 apart.append(into)
             mine, end = where, where[1]
             while True:
-                if joined is not None:
-                    stopped = joined.run(mine, of_leaves, of_results)
-                else:
-                    stopped = plan.call(
-                        mine,
-                        made.code,
-                        made.segments,
-                        made.constants,
-                        of_leaves,
-                        self._along,
-                        self._starts,
-                        of_tables,
-                        made.parameters,
-                        of_results,
-                        into,
-                        room(plan.room),
-                    )
+                stopped = call(mine, into)
                 if stopped == end:
                     return
                 self.by_numpy(stopped, plan.block, leaves, results, into, instead)
@@ -236,6 +219,21 @@ class Runner:
             work(plan.parts[0])
         else:
             for_each(plan.parts, work, plan.weight)
+
+    def _by_machine(
+        self,
+        plan: Plan,
+        made: Program,
+        tables: Sequence[np.ndarray],
+        leaves: Sequence[np.ndarray],
+        results: Sequence[np.ndarray],
+    ) -> Callable[[np.ndarray, np.ndarray], int]:
+        """Runs blocks, of these arrays, into totals."""
+        of_leaves = np.array([*map(id, leaves)], np.int64)
+        of_tables = _OF_NO_TABLES if tables is NO_TABLES else np.array([*map(id, tables)], np.int64)
+        of_results = np.array([*map(id, results)], np.int64)
+        before = made.code, made.segments, made.constants, of_leaves, self._along, self._starts, of_tables
+        return lambda where, into: plan.call(where, *before, made.parameters, of_results, into, room(plan.room))
 
     def by_numpy(
         self,

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from .. import opcodes as op
+from ..instructions import ELEMENTS
 from .ops import MADE, SIZES, Lines, load, store
 from .values import Line, lines_of, signalling
 
@@ -23,8 +24,8 @@ LANES = 16
 
 #: What the code takes: addresses, and one number.
 OPERANDS = 7
-#: (where, constants, leaves, starts, rows of starts, outputs, functions), as `machine.run` has them; arrays of
-#: addresses stand for those of arrays.
+#: (where, constants, leaves, starts, rows of starts, outputs, functions), as `machine.run` has them: of leaves and
+#: outputs arrays of their objects' addresses.
 _HEAD = """define i64 @run(
   ptr %where, ptr %constants, ptr %leaves, ptr %starts, i64 %stride, ptr %outs, ptr %functions
 ) #0 {
@@ -136,7 +137,12 @@ class _Text:
             self._put(f"%{_name(value)} = alloca i32, i64 %wide, align 64")
         for name in self._sizes:
             array, i = "%leaves" if name.startswith("in") else "%outs", name[2:]
-            self._put(f"%{name}.p = getelementptr ptr, ptr {array}, i64 {i}", f"%{name}.all = load ptr, ptr %{name}.p")
+            self._put(
+                f"%{name}.p = getelementptr ptr, ptr {array}, i64 {i}",
+                f"%{name}.object = load ptr, ptr %{name}.p",
+                f"%{name}.elements = getelementptr i8, ptr %{name}.object, i64 {ELEMENTS}",
+                f"%{name}.all = load ptr, ptr %{name}.elements",
+            )
         for i, call in enumerate(self._calls):
             self._put(
                 f"%f{i}.p = getelementptr ptr, ptr %functions, i64 {call.number}", f"%f{i} = load ptr, ptr %f{i}.p"
