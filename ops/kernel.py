@@ -102,6 +102,7 @@ class Facts:
     """What is known of every use of an op, so that programs can be rearranged around it. Nothing by default.
 
     combining, scalar, packed: see these.
+    of_bits: of an op that computes each bit of the result from the same bits of its two operands: the op on integers.
     compiled: the op of the compiled machine that does the same on f32 (`ops/engine/fast/opcodes.py`), and on bf16 if
         it is rounded after; of a logical op, on words of ones and zeros.
     compiled_words: the machine's ops that do the same on i32 and on ui32.
@@ -135,6 +136,7 @@ class Facts:
     """
 
     combining: Combining | None = None
+    of_bits: Callable[[int, int], int] | None = None
     scalar: Scalar | None = None
     packed: Packed | None = None
     compiled: int | None = None

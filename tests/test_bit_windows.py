@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import operator
 import random
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -19,6 +20,7 @@ from minihlo.ops.engine.speed import DEFAULT, entered
 from minihlo.ops.engine.tuning import DEFAULT as TUNING
 
 _DTYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+OF_BITS = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 #: A turn of a state and a row; `of` makes constants.
 Turn = Callable[..., Any]
 
@@ -182,7 +184,7 @@ def test_random_turns() -> None:
 
 def is_affine(name: str, number: int, first: int, end: int) -> bool:
     """Whether an operation is affine in bits from `first` on modulo `2**end`, for all that the bits below may be."""
-    of = {"and": int.__and__, "or": int.__or__, "xor": int.__xor__}[name]
+    of = OF_BITS[name]
     slopes = set[int]()
     for low in range(1 << first):
         values = [of(low + (h << first), number) % (1 << end) for h in range(1 << end - first)]
@@ -200,7 +202,7 @@ def test_windows_are_as_wide_as_can_be(name: str) -> None:
         least = [0] * (bits + 1)
         for first in reversed(range(bits)):
             least[first] = 1 + min(least[j] for i, j in affine if i == first)
-        ends = windows(frozenset([Pattern(bits, name, number)]), bits)
+        ends = windows(frozenset([Pattern(bits, OF_BITS[name], number)]), bits)
         assert all(w in affine for w in itertools.pairwise((0, *ends))), (name, number, ends)
         assert len(ends) == least[0], (name, number, ends)
 

@@ -7,19 +7,23 @@ operations on wrapping integers are affine where the bits below are known, see `
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import enum
+import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...ops.elementwise.whole_division import FLOORED
+from ...ops.registry import lookup
 from ...ops.types import ElementType, Kind, TensorType
 from ..program import Operation, Region, Value
-from .bit_windows import Pattern
+from .bit_windows import DROPPED, Pattern, effects
 from .group import Function
-from .source.intervals import range_of
+from .source.intervals import ATOM, Part, bounds, range_of
 
 
 class Ring(enum.Enum):
@@ -242,26 +246,33 @@ def _sum_of(
         return dataclasses.replace(found, varies=True)
     if name == "convert":
         source = _element(operation.operands[0]).bits
-        return found if t.bits <= source else _with(found, Pattern(t.bits, "and", (1 << source) - 1))
-    if name in ("and", "or", "xor"):
+        return found if t.bits <= source else _with(found, Pattern(t.bits, operator.and_, (1 << source) - 1))
+    record = lookup(operation.name)
+    of_bits = None if record is None else record.facts.of_bits
+    if of_bits is not None:
         number = next((n for n in numbers if n is not None), None)
         row = next((rows[v] for v in operation.operands if v in rows), None)
         if len(known) == 1 and number is not None:
-            return _masked(found, name, t.bits, number)
+            return _masked(found, of_bits, t.bits, number)
         is_row = len(known) == 1 and row is not None
-        pattern = Pattern(t.bits, name, row=row) if is_row else Pattern(t.bits)
-        return _with(found, pattern, varies=not is_row or name != "xor") if is_row or len(known) == 2 else None
+        pattern = Pattern(t.bits, of_bits, row=row) if is_row else Pattern(t.bits)
+        return (
+            _with(found, pattern, varies=not is_row or DROPPED in effects(of_bits))
+            if is_row or len(known) == 2
+            else None
+        )
     by = _modulus(operation, {}, numbers) if name == "remainder" and values[1] is None else None
-    return None if by is None or by & (by - 1) else _masked(found, "and", t.bits, by - 1)
+    return None if by is None or by & (by - 1) else _masked(found, operator.and_, t.bits, by - 1)
 
 
 def _with(found: _Sum, pattern: Pattern, varies: bool = False) -> _Sum:
     return dataclasses.replace(found, varies=found.varies or varies, patterns=found.patterns | {pattern})
 
 
-def _masked(found: _Sum, name: str, bits: int, number: int) -> _Sum:
-    depth = (number % (1 << bits)).bit_length() if name == "and" else bits
-    return dataclasses.replace(_with(found, Pattern(bits, name, number)), depth=min(found.depth, depth))
+def _masked(found: _Sum, of_bits: Callable[[int, int], int], bits: int, number: int) -> _Sum:
+    clears = effects(of_bits)[0] == DROPPED  # what stands above the number
+    depth = (number % (1 << bits)).bit_length() if clears else bits
+    return dataclasses.replace(_with(found, Pattern(bits, of_bits, number)), depth=min(found.depth, depth))
 
 
 def _exact_of(
@@ -294,7 +305,7 @@ def fits(turn: Region, constants: Mapping[Value, Any], start: np.ndarray, rows: 
     made = {r: o for o in turn.operations for r in o.results}[turn.returns[0]]
     modulus = _number(made.operands[1], constants)
     assert modulus is not None
-    ranges = {turn.arguments[0]: (min(0, int(start)), max(modulus - 1, int(start)))}
+    ranges: dict[Value, tuple[float, float]] = {turn.arguments[0]: (min(0, int(start)), max(modulus - 1, int(start)))}
     for argument, row in zip(turn.arguments[1:], rows, strict=True):
         if row.dtype.kind in "iu":
             ranges[argument] = int(row.min()), int(row.max())
@@ -303,7 +314,7 @@ def fits(turn: Region, constants: Mapping[Value, Any], start: np.ndarray, rows: 
         for v in operation.operands:
             c = _number(v, constants)
             operands.append((c, c) if c is not None else ranges.get(v))
-        found = None if None in operands else _range(_short(operation), operands)  # type: ignore[arg-type]
+        found = None if None in operands else _range(operation, operands)  # type: ignore[arg-type]
         if found is not None:
             low, high = range_of(_element(operation.results[0]))
             if found[0] < low or found[1] > high:
@@ -314,15 +325,17 @@ def fits(turn: Region, constants: Mapping[Value, Any], start: np.ndarray, rows: 
     return False
 
 
-def _range(name: str, operands: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    (a, b), (c, d) = operands[0], operands[-1]
-    if name == "add":
-        return a + c, b + d
-    if name == "subtract":
-        return a - d, b - c
+#: What Python writes for operations on integers that do not wrap.
+_WRITTEN = {"add": ast.Add(), "subtract": ast.Sub(), "multiply": ast.Mult(), "remainder": ast.Mod()}
+
+
+def _range(operation: Operation, operands: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    """The range of a result before it is brought into its type's; None where nothing is known of it."""
+    name = _short(operation)
     if name == "negate":
-        return -b, -a
-    if name == "multiply":
-        ends = [a * c, a * d, b * c, b * d]
-        return min(ends), max(ends)
-    return (0, c - 1) if name == "remainder" and c == d > 0 else None
+        name, operands = "subtract", ((0, 0), *operands)
+    x, y = (Part("", ATOM, *operands[i]) for i in (0, -1))
+    if name not in _WRITTEN or (name == "remainder" and _modulus(operation, {}, (None, y.constant)) is None):
+        return None
+    low, high = bounds(_WRITTEN[name], x, y)
+    return (low, high) if -math.inf < low and high < math.inf else None

@@ -12,29 +12,36 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...ops.engine.speed import tuning
 
 #: What becomes of a bit: it does not matter, it is kept, or it is flipped; `_OWN` where that differs by turns.
-_DROPPED, _KEPT, _FLIPPED, _OWN = range(4)
+DROPPED, _KEPT, _FLIPPED, _OWN = range(4)
 
 
 @dataclasses.dataclass(frozen=True)
 class Pattern:
     """What an operation with something known does to the lowest `bits` bits; it does not care about higher ones.
 
-    name: of a bitwise operation with `number`, or with row `row` of a turn; empty where each bit differs by turns.
+    of_bits: a bitwise operation with `number`, or with row `row` of a turn; None where each bit differs by turns.
     """
 
     bits: int
-    name: str = ""
+    of_bits: Callable[[int, int], int] | None = None
     number: int = 0
     row: int | None = None
 
 
 #: Of a row: all bits of its numbers that may differ, and 0 or -1, which has the bits above.
 Extent = tuple[int, int]
+
+
+def effects(of_bits: Callable[[int, int], int]) -> tuple[int, int]:
+    """What becomes of a bit by an operation with 0 and with 1."""
+    marks = {(0, 1): _KEPT, (1, 0): _FLIPPED}
+    zero, one = ((of_bits(0, known) & 1, of_bits(1, known) & 1) for known in (0, 1))
+    return marks.get(zero, DROPPED), marks.get(one, DROPPED)
 
 
 @functools.lru_cache(1 << 8)
@@ -70,14 +77,14 @@ def _end(marks: list[int], first: int) -> int:
         return end
     while end < len(marks) and marks[end] == mark:
         end += 1
-    may_flip = mark != _DROPPED and end < len(marks) and marks[end] in (_KEPT, _FLIPPED)
+    may_flip = mark != DROPPED and end < len(marks) and marks[end] in (_KEPT, _FLIPPED)
     return end + 1 if may_flip else end
 
 
 def _marks(pattern: Pattern, extents: Mapping[int, Extent]) -> list[int]:
     """What becomes of each bit."""
-    if not pattern.name:
+    if pattern.of_bits is None:
         return [_OWN] * pattern.bits
     low, number = (0, pattern.number) if pattern.row is None else extents[pattern.row]
-    of = {"and": (_DROPPED, _KEPT), "or": (_KEPT, _DROPPED), "xor": (_KEPT, _FLIPPED)}[pattern.name]
+    of = effects(pattern.of_bits)
     return [_OWN if bit < low else of[number >> bit & 1] for bit in range(pattern.bits)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 
 from ..engine.fast import opcodes
@@ -18,6 +20,7 @@ from .elementwise import elementwise
     has_out=True,
     facts=Facts(
         combining=Combining(np.bitwise_and),
+        of_bits=operator.and_,
         scalar=Scalar("{0} & {1}", boolean="{0} and {1}"),
         packed=Packed("{0} & {1}", clears=True),
         compiled=opcodes.AND,
@@ -37,6 +40,7 @@ def and_(x, y, out=None):
     has_out=True,
     facts=Facts(
         combining=Combining(np.bitwise_or),
+        of_bits=operator.or_,
         scalar=Scalar("{0} | {1}", boolean="{0} or {1}"),
         packed=Packed("{0} | {1}"),
         compiled=opcodes.OR,
@@ -56,6 +60,7 @@ def or_(x, y, out=None):
     has_out=True,
     facts=Facts(
         combining=Combining(np.bitwise_xor),
+        of_bits=operator.xor,
         scalar=Scalar("{0} ^ {1}", boolean="{0} != {1}"),
         packed=Packed("{0} ^ {1}"),
         compiled=opcodes.XOR,

@@ -41,5 +41,15 @@ ADD_BY_ROW, SUBTRACT_BY_ROW, MULTIPLY_BY_ROW = BY_ROW[ADD], BY_ROW[SUBTRACT], BY
 #: Into the totals of the rows or of the columns, (op, nothing, operand).
 FOLD_ADD, FOLD_MAXIMUM, FOLD_MINIMUM = range(200, 203)
 
+#: How many of the numbers after the result of an op on blocks are registers; of those that are not here, one.
+OPERANDS = {
+    **dict.fromkeys(range(ADD, NEGATE), 2),
+    **dict.fromkeys(range(EQ, LE + 1), 2),
+    **dict.fromkeys((AND, OR, XOR), 2),
+    SELECT: 3,
+    **dict.fromkeys(range(ADD_WORDS, ROTATE), 2),
+    **dict.fromkeys(range(MAXIMUM_SIGNED, OF_SIGNED), 2),
+}
+
 #: Parts of a program: on pieces of rows, on numbers for rows, and on pieces for the first block only.
 OF_PIECES, OF_ROWS, ONCE = range(3)

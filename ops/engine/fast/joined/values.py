@@ -15,15 +15,6 @@ from .. import opcodes as op
 from ..registers import Unknown
 from .ops import MADE, SIZES
 
-#: How many of the numbers after the result are registers; where nothing is said, one.
-_OPERANDS = {
-    **dict.fromkeys(range(op.ADD, op.NEGATE), 2),
-    **dict.fromkeys(range(op.EQ, op.LE + 1), 2),
-    **dict.fromkeys((op.AND, op.OR, op.XOR), 2),
-    op.SELECT: 3,
-    **dict.fromkeys(range(op.ADD_WORDS, op.ROTATE), 2),
-    **dict.fromkeys(range(op.MAXIMUM_SIGNED, op.OF_SIGNED), 2),
-}
 _COMPARISONS = range(op.EQ, op.LE + 1)
 #: What gives no NaN that signals, whatever it takes.
 _QUIETING = {
@@ -67,7 +58,7 @@ def lines_of(code: np.ndarray, constants: int) -> list[Line]:
             lines.append(Line(kind, -1, (held[row[2]],), to))
             continue
         elif kind in MADE or kind in op.FUNCTIONS:
-            count = _OPERANDS.get(kind, 1)
+            count = op.OPERANDS.get(kind, 1)
             lines.append(Line(kind, i, tuple([held[r] for r in row[2 : 2 + count]]), row[2 + count]))
         else:
             raise Unknown
