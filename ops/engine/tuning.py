@@ -156,11 +156,11 @@ class Tuning:
     #: of 2 sums 20 and 11, of 16 53 and 33, of 32 46 and 51; 100 steps of 8 6 and 9.
     fold_single: int = 16
     fold_steps: int = 1 << 8
-    #: Rows in which one code stays the same are summed two at a time where so many have the same code and there are so
-    #: many steps. Sums of exp(x - largest) with the largest before, ms on one thread, one row at a time and so: 1000
-    #: rows of 1000 1.9 and 1.4, 512 of 2,048 1.9 and 1.4; where some 20 rows have the same, 128 of 512 0.18 and 0.25;
-    #: 4,096 of 128 1.5 and 1.8.
-    row_pairs_rows: int = 1 << 7
+    #: Rows in which one code stays the same are summed two at a time where so many have the same code, there are eight
+    #: times as many in all, and so many steps. Sums of exp(x - largest) with the largest before, ms on one thread, one
+    #: row at a time and so: 1000 rows of 1000 1.87 and 1.31, 512 of 2,048 1.95 and 1.33; of fewer rows 256 of 256 0.19
+    #: and 0.32, of fewer steps 4,096 of 128 1.5 and 1.8.
+    row_pairs_rows: int = 1 << 6
     row_pairs_steps: int = 1 << 8
     #: A reduction of so many elements is worth fusing: a sum of squares of 10**6 f32 takes 1.1 ms and 2.1 unfused, one
     #: of 2**12 20 µs either way; the same where compiled code runs groups: 512 f32 take 10 µs and 20 unfused. A group
