@@ -52,7 +52,7 @@ def test_two_rows_at_a_time(name: str, block: int, tune: Tune, monkeypatch: pyte
     loaded = interp.load(jax.jit(function).lower(*operands).as_text())
     loaded.speed = NONE
     (expected,) = loaded(*operands)
-    tune(row_pairs_rows=20, row_pairs_steps=8, fuse_many=1, group_call_cost=1 << 20, pairs_from=1, block=block)
+    tune(row_pairs_rows=10, row_pairs_steps=8, fuse_many=1, group_call_cost=1 << 20, pairs_from=1, block=block)
     seen: list[bool] = []
     split = row_pairs.parts_of
 
