@@ -493,6 +493,9 @@ class Tuning:
     #: Up to so many tridiagonal systems for each of their rows are solved one by one: a call of LAPACK takes 6 µs,
     #: and a row of all systems together 27.
     tridiagonal_few: int = 4
+    #: An exact product of no more terms is formed in f64 at once, where a format's numbers allow it, whatever those at
+    #: hand are: 32**3 of f8E4M3FN takes 18 µs so, and 38 otherwise.
+    exact_few: int = 1 << 18
     #: The norms of operands of an exact product are computed where sums have at most so many bits: 256x256x64 in f64,
     #: and so in f32, takes 0.22 and 0.13 ms. Where f64 is needed all the same, they cost 2 % of the product.
     exact_near_f32: int = 30

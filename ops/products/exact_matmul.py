@@ -17,7 +17,7 @@ import numpy as np
 
 from ..accumulators.exact_sum import ExactSums
 from ..engine.blocks import empty
-from ..engine.cast import array_of, cast
+from ..engine.cast import array_of, cast, codes_of
 from ..engine.gemm import product
 from ..engine.lookup import Table
 from ..engine.speed import tuning
@@ -28,7 +28,7 @@ from ..random_stream import RandomStream
 from ..registry import Call
 from ..types import ELEMENT_TYPES, ElementType
 from . import by_integers
-from .operand import Operand, as_laid
+from .operand import Operand, all_values, as_laid, reach_of
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
 
@@ -56,11 +56,23 @@ def exact_matmul(
     NaN where a product is NaN or both infinities occur. A zero sum is +0, as a sum that starts from +0 is; rounding
     down it is -0 unless every product is +0 (IEEE 754 section 6.3).
     """
+    if lhs.size * rhs.shape[-1] <= tuning().exact_few and policy.rounding not in ("down", "stochastic"):
+        sums = _few_sums(lhs, rhs, lhs_type.format, rhs_type.format)
+        if sums is not None:
+            return cast(sums, _F64, result_type, policy)
     x, y = Operand.of(lhs, lhs_type.format), Operand.of(rhs, rhs_type.format)
     depth = 3 if _bound(x, y) <= 1 << 53 else 4 + _bound(x, y).bit_length() // 16
     return tiled(
         x.codes, y.codes, result_type.dtype, depth, lambda a, b: _product(x.at(a), y.at(b), result_type, policy, random)
     )
+
+
+def _few_sums(lhs: np.ndarray, rhs: np.ndarray, x_format: Format, y_format: Format) -> np.ndarray | None:
+    """The sums of a small product in f64, without a look at the operands' codes; None where they may not be exact."""
+    if lhs.shape[-1] * reach_of(x_format) * reach_of(y_format) > 1 << 53:
+        return None
+    sums = product(all_values(codes_of(lhs, x_format), x_format), all_values(codes_of(rhs, y_format), y_format))
+    return sums if np.isfinite(sums).all() else None
 
 
 def may_be_plain(call: Call) -> bool:

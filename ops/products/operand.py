@@ -74,6 +74,18 @@ class Operand:
         return as_laid(_values(self.format, first, count).at, self.codes).astype(dtype, copy=False)
 
 
+def all_values(codes: np.ndarray, fmt: Format) -> np.ndarray:
+    """The numbers of a format as f64, with infinities and NaN, as they lie in memory."""
+    return as_laid(_all_values(fmt).at, codes)
+
+
+@functools.cache
+def reach_of(fmt: Format) -> int:
+    """The largest number of a format over the smallest, of which all are multiples."""
+    exponents, largest = _facts(fmt)
+    return max(s << (e - min(exponents)) for e, s in zip(exponents, largest, strict=True))
+
+
 def as_laid(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
     """An elementwise function with the last two dimensions of its result as they lie in memory in `x`."""
     return function(x.swapaxes(-1, -2)).swapaxes(-1, -2) if x.strides[-1] > x.strides[-2] else function(x)
@@ -84,6 +96,13 @@ def _facts(fmt: Format) -> tuple[list[int], list[int]]:
     """For each magnitude: the exponent of its last bit and its significand."""
     numbers = decode(np.arange(fmt.max_code + 1), fmt)
     return numbers.exponent.tolist(), numbers.significand.tolist()
+
+
+@functools.cache
+def _all_values(fmt: Format) -> Table:
+    x = decode(np.arange(256) & ((1 << fmt.bits) - 1), fmt)
+    sizes = np.where(x.is_nan, np.nan, np.where(x.is_infinite, np.inf, np.ldexp(x.significand, x.exponent)))
+    return Table(np.where(x.sign, -sizes, sizes))
 
 
 @functools.lru_cache(64)
