@@ -222,6 +222,8 @@ class RecurrenceRunner:
         self, turn: Turns, states: Sequence[Any], rows: Sequence[np.ndarray], out: Sequence[np.ndarray]
     ) -> tuple[int, Sequence[Any]]:
         """Run chunks side by side; gives the number of turns that are done, and the states after them."""
+        if any(map(_is_complex_backwards, (*states, *rows))):
+            return 0, states
         count, length = chunks(self._count)
         width, whole = len(states), count * length
         # Turn by turn of all chunks: the chunks come second.
@@ -261,9 +263,15 @@ class RecurrenceRunner:
         return done, [np.asarray(e[settled - 1]) for e in ends]
 
 
+def _is_complex_backwards(x: np.ndarray) -> bool:
+    """Whether an array has complex numbers that lie backwards: numpy rounds products of these in another way."""
+    return np.iscomplexobj(x) and min(np.asarray(x).strides, default=0) < 0
+
+
 def _apart(x: np.ndarray, y: np.ndarray) -> float:
-    """The largest difference of two arrays of floats; infinite where there is none."""
-    largest = float(np.max(np.abs(x.astype(np.float64) - y.astype(np.float64)), initial=0))
+    """The largest difference of two arrays of floats or complex numbers; infinite where there is none."""
+    wide = np.complex128 if np.iscomplexobj(x) else np.float64
+    largest = float(np.max(np.abs(x.astype(wide) - y.astype(wide)), initial=0))
     return largest if largest < math.inf else math.inf
 
 

@@ -27,10 +27,16 @@ _SLICE = "stablehlo.dynamic_slice"
 
 
 class Batcher:
-    """Makes the operations of `count` turns, one after the other; they are collected in `operations`."""
+    """Makes the operations of `count` turns, one after the other; they are collected in `operations`.
 
-    def __init__(self, count: int, constants: dict[Value, Any], policy: Policy, location: Location) -> None:
+    is_in_order: what has a row for each turn lies forward in memory, so that complex products are single ones' bits.
+    """
+
+    def __init__(
+        self, count: int, constants: dict[Value, Any], policy: Policy, location: Location, is_in_order: bool = False
+    ) -> None:
         self.count, self._constants, self._policy, self._location = count, constants, policy, location
+        self._is_in_order = is_in_order
         self.operations: list[Operation] = []
         self._stacked: dict[Value, Value] = {}
         self._repeated: dict[tuple[Value, Shape], Value] = {}
@@ -135,15 +141,21 @@ class Batcher:
     def _elementwise(self, operation: Operation, record: Op) -> bool:
         types = [v.type for v in (*operation.operands, *operation.results)]
         elements = [t.element for t in types if isinstance(t, TensorType)]
-        if any(e.is_complex for e in elements):
-            return False  # numpy rounds single products and many in different ways
         is_near = record.accuracy.is_near or not record.takes(v.type for v in operation.operands)
+        if any(e.is_complex for e in elements) and (is_near or not all(map(self._lies_in_order, operation.operands))):
+            return False  # numpy rounds what lies backwards in other ways
         if len(operation.results) != 1 or (is_near and any(e.name == "f64" for e in elements)):
             return False  # the host's functions of f64 can depend on what stands beside an element
         shape = shape_of(operation.results[0])
         operands = [self.laid(v, shape) for v in operation.operands]
         self._put_for(operation, operands, operation.attributes)
         return True
+
+    def _lies_in_order(self, value: Value) -> bool:
+        """Whether all elements of a value are known to lie forward in memory."""
+        if not self._is_in_order or value in self._stacked or not shape_of(value):
+            return self._is_in_order
+        return value in self._constants and min(np.asarray(self._constants[value]).strides) >= 0
 
     def _by_rule(self, operation: Operation, record: Op) -> bool:
         rule = record.facts.batch
@@ -232,10 +244,9 @@ class Batcher:
             return self._loops(operation, stacked)
         results = []
         for result, is_stacked in zip(operation.results, stacked, strict=True):
-            new = Value(self._type(result)) if is_stacked else result
+            results.append(Value(self._type(result)) if is_stacked else result)
             if is_stacked:
-                self._stacked[result] = new
-            results.append(new)
+                self._stacked[result] = results[-1]
         operands = tuple([self.stacked(v) if s else v for v, s in zip(operation.operands, stacked, strict=True)])
         regions = (test[0], region)
         self.operations.append(
@@ -311,14 +322,13 @@ class Batcher:
 
         `stacked` are the arguments that are, and `wanted` the values that are to be returned so in any case.
         """
-        inner = Batcher(self.count, self._constants, self._policy, self._location)
+        inner = Batcher(self.count, self._constants, self._policy, self._location, self._is_in_order)
         inner._stacked = dict(self._stacked)
         arguments = []
         for value, is_stacked in zip(region.arguments, stacked, strict=True):
-            argument = Value(self._type(value)) if is_stacked else value
+            arguments.append(Value(self._type(value)) if is_stacked else value)
             if is_stacked:
-                inner.stack(value, argument)
-            arguments.append(argument)
+                inner.stack(value, arguments[-1])
         for operation in region.operations:
             if not inner.take(operation):
                 return None

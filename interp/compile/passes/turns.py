@@ -226,7 +226,7 @@ class _Parts:
         regions = (turn,)
         settles = all(map(_settles, states)) and all(map(_is_elementwise, within))
         if settles and loop.count * _worth(within) >= tuning().chunked_turns:
-            many = self._batched(chunks(loop.count)[0], turn)
+            many = self._batched(chunks(loop.count)[0], turn, is_in_order=True)
             regions = (turn,) if many is None else (turn, many)
         found = None if settles or len(states) != 1 else read_ahead(turn, loop.count, loop.constants, self._batched)
         if found is not None:
@@ -244,10 +244,10 @@ class _Parts:
         for value, all_turns in zip(given, stacked, strict=True):
             batcher.stack(value, all_turns)
 
-    def _batched(self, count: int, region: Region) -> Region | None:
+    def _batched(self, count: int, region: Region, is_in_order: bool = False) -> Region | None:
         """A region of a turn for so many turns."""
         loop = self._loop
-        return Batcher(count, loop.constants, loop.policy, loop.operation.location).region(region)
+        return Batcher(count, loop.constants, loop.policy, loop.operation.location, is_in_order).region(region)
 
 
 def _kept(between: Sequence[Operation], within: Sequence[Sequence[Operation]]) -> list[Value]:
@@ -258,9 +258,11 @@ def _kept(between: Sequence[Operation], within: Sequence[Sequence[Operation]]) -
 
 
 def _settles(state: Value) -> bool:
-    """Whether a state is one of floats that is not large."""
+    """Whether a state is one of floats, or of complex numbers, that is not large."""
     t = state.type
-    return isinstance(t, TensorType) and t.element.is_float and t.nbytes <= tuning().chunk_bytes
+    if not isinstance(t, TensorType):
+        return False
+    return (t.element.is_float or t.element.is_complex) and t.nbytes <= tuning().chunk_bytes
 
 
 def _worth(within: Sequence[Operation]) -> float:
