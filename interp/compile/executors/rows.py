@@ -43,7 +43,8 @@ def by_rows(job: Job, _: Run | None) -> Run:
     others = [[*leaf.spread(len(shape))[:leading], 1] for leaf in leaves]
     dtypes = [t.element.dtype for t in types]
     # So few rows at a time that the number of a row fits the upper byte of an index.
-    step = min(max(block(size) // columns, 1), 256)
+    some = min(size >> 2, tuning().rows_block) if size > block(size) else size
+    step = min(max(some // columns, 1), 256)
     place = (np.arange(step, dtype=np.uint16) << 8)[:, None]
 
     pace, latest, nbytes = Pace(), Latest(), sum((1 << 17) * dtype.itemsize for dtype in dtypes)  # with those of pairs
