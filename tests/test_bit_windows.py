@@ -76,6 +76,7 @@ TURNS: dict[str, Turn] = {
     "even": lambda c, v, of: (c * of(12) + v) ^ of(3),
     "twice": lambda c, v, of: (((c ^ of(2)) * of(5) + v) | of(1)) - of(3) * (c ^ of(1)),
     "added again": lambda c, v, of: c + (c & of(3)) * v,
+    "product of parts": lambda c, v, of: (c | of(3)) * (c & of(0x7F)) + v,
 }
 
 
