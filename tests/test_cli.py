@@ -46,6 +46,28 @@ def test_run_prints_codes_and_json(folder: Path) -> None:
     assert second == {"type": "tensor<4xi1>", "shape": [4], "element": "i1", "values": [False, False, True, False]}
 
 
+def test_inputs_are_the_tensors_of_tuples_too_and_tokens_need_none(tmp_path: Path) -> None:
+    inner = "tuple<!stablehlo.token, tensor<2xi32>>"
+    text = f"""
+    func.func @main(%a: tuple<tensor<f32>, {inner}>, %t: !stablehlo.token, %b: tensor<f32>)
+        -> (tensor<f32>, tensor<2xi32>) {{
+      %x = stablehlo.get_tuple_element %a[0] : (tuple<tensor<f32>, {inner}>) -> tensor<f32>
+      %i = stablehlo.get_tuple_element %a[1] : (tuple<tensor<f32>, {inner}>) -> {inner}
+      %y = stablehlo.get_tuple_element %i[1] : ({inner}) -> tensor<2xi32>
+      %r = stablehlo.subtract %x, %b : tensor<f32>
+      return %r, %y : tensor<f32>, tensor<2xi32>
+    }}"""
+    (tmp_path / "tuple.mlir").write_text(text)
+    inputs = ("f32=1", "2xi32=3,4", "f32=0.5")
+    words = [w for value in inputs for w in ("--input", value)]
+    ran = in_process("run", "tuple.mlir", *words, "--format", "codes", cwd=tmp_path)
+    assert ran == (0, "f32=0x3F000000\n2xi32=[3 4]\n", "")
+    line = refused(*in_process("run", "tuple.mlir", *words[:4], cwd=tmp_path))
+    assert line.endswith("expected 3 inputs (tensor<f32>, tensor<2xi32>, tensor<f32>), got 2")
+    line = refused(*in_process("run", "tuple.mlir", *words[:2], *words[:4], cwd=tmp_path))
+    assert line.startswith("input 1: expected i32, got f32")
+
+
 def test_run_reads_standard_input_bytecode_and_artifacts(folder: Path) -> None:
     expected = minihlo("run", "add.mlir", *INPUTS, cwd=folder)
     assert minihlo("run", "-", *INPUTS, stdin=ADD) == expected

@@ -25,7 +25,7 @@ from ..parse.parser import BYTECODE, parse, parse_attributes, split
 from ..program import Operation, Program
 from ..values import npy
 from ..values.printing import format_value, json_value
-from ..values.values import check_input, read_values
+from ..values.values import check_input, read_values, tensors_of, value_of
 
 
 def main(options: argparse.Namespace) -> int:
@@ -116,12 +116,14 @@ def read_inputs(options: argparse.Namespace) -> list[Any] | None:
 
 
 def _fit(p: Plan, inputs: list[Any]) -> list[Any]:
-    types = p.argument_types
-    if len(inputs) != len(types):
-        takes = ", ".join(map(str, types)) or "none"
-        count = f"expected {len(types)} input{'s' * (len(types) != 1)} ({takes}), got {len(inputs)}"
+    """The arguments of a plan: an input is the next tensor among them, in a tuple too; tokens need none."""
+    tensors = [leaf for t in p.argument_types for leaf in tensors_of(t)]
+    if len(inputs) != len(tensors):
+        takes = ", ".join(map(str, tensors)) or "none"
+        count = f"expected {len(tensors)} input{'s' * (len(tensors) != 1)} ({takes}), got {len(inputs)}"
         raise InputError(f"{p.function.location}: @{p.function.name}: {count}")
-    return [check_input(a, t, f"input {i}") for i, (a, t) in enumerate(zip(inputs, types, strict=True))]
+    arrays = iter([check_input(a, t, f"input {i}") for i, (a, t) in enumerate(zip(inputs, tensors, strict=True))])
+    return [value_of(t, arrays) for t in p.argument_types]
 
 
 def _check_results(types: tuple[Type, ...], outputs: list[str], expected: list[tuple[np.ndarray, TensorType]]) -> None:

@@ -45,6 +45,7 @@ def parse_value(text: str) -> tuple[np.ndarray, TensorType]:
     text = text.strip()
     if text.startswith("@"):
         return npy.load(text[1:])
+    equals = "="
     if match := _BRACED.fullmatch(text):
         head, content = match[1], match[2] if match[2] is not None else match[3]
     elif match := _DENSE.fullmatch(text):
@@ -52,7 +53,7 @@ def parse_value(text: str) -> tuple[np.ndarray, TensorType]:
     else:
         head, equals, content = text.partition("=")
         content = content if equals else "0"  # IREE: zeros where nothing is given
-    t = _parse_type(head.strip())
+    t = _parse_type(head.strip(), bool(equals))
     memory.check_type(t)
     content = content.strip()
     if content.startswith("@"):
@@ -60,11 +61,12 @@ def parse_value(text: str) -> tuple[np.ndarray, TensorType]:
     return _parse_content(content, t), t
 
 
-def _parse_type(text: str) -> TensorType:
+def _parse_type(text: str, is_head: bool) -> TensorType:
     match = _HEAD.fullmatch(text)
     if not match:
         example = "2x3xf32=[[1 2 3][4 5 6]], 4xf8E4M3FN=1.5 or @file.npy"
-        raise InputError(f"expected a value such as {example}, got {f'the type {text[:60]!r}' if text else 'no type'}")
+        given = f"{'the type ' if is_head else ''}{text[:60]!r}{'' if is_head else ' without a type'}"
+        raise InputError(f"expected a value such as {example}, got {given if text else 'no type'}")
     try:
         element = named_type(match[2])
     except ValueError as error:
@@ -272,6 +274,18 @@ def _listed(t: TensorType) -> str:
         str(d) if d is not None else "?" if m is None else f"at most {m}" for d, m in zip(t.shape, most, strict=True)
     ]
     return f"[{', '.join(sizes)}]"
+
+
+def tensors_of(t: Type) -> list[TensorType]:
+    """The tensors in a type, in their order: those of a tuple are its elements', a token has none."""
+    return [t] if isinstance(t, TensorType) else [leaf for e in getattr(t, "elements", ()) for leaf in tensors_of(e)]
+
+
+def value_of(t: Type, arrays: Iterator[Any]) -> Any:
+    """A value of the type, made of the next arrays: one for each tensor in it."""
+    if isinstance(t, TensorType):
+        return next(arrays)
+    return tuple(value_of(e, arrays) for e in t.elements) if hasattr(t, "elements") else None  # type: ignore[union-attr]
 
 
 def read_values(texts: list[str], option: str) -> Iterator[tuple[np.ndarray, TensorType]]:
