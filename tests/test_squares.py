@@ -1,12 +1,14 @@
-"""Matrices that lie across, and rows of f16 and bf16, by code that LLVM makes: as numpy has them."""
+"""Matrices that lie across, extremes and sums of rows, by code that LLVM makes: as numpy has them."""
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from minihlo import interp
 from minihlo.ops.engine import blocks, compiled, half_extremes
-from minihlo.ops.engine.native import half_rows, squares
+from minihlo.ops.engine.native import half_rows, row_sums, squares
 from minihlo.ops.types import ELEMENT_TYPES
 
 from .conftest import Tune
@@ -48,3 +50,53 @@ def test_extremes_of_rows(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int
                 assert number == (max if largest else min)(row)
                 zeros = np.signbit(row[row == 0])
                 assert number != 0 or np.signbit(number) == (zeros.all() if largest else zeros.any())
+
+
+@pytest.mark.parametrize("t", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize("shape", [(1, 3), (15, 16), (16, 31), (17, 15), (50, 100)])
+def test_sums_of_rows(tune: Tune, shape: tuple[int, int], t: str) -> None:
+    """One element after the other, of all kinds of numbers; only the rows that are asked for."""
+    tune(across_worth=0, compiled_from=1)
+    dtype, rng = ELEMENT_TYPES[t].dtype, np.random.default_rng(7)
+    add = row_sums.adding(shape[0] * shape[1], t)
+    assert add is not None
+    numbers = rng.standard_normal(shape) * 2.0 ** rng.integers(-40, 40, shape)
+    special = rng.choice([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 1e-7], shape)
+    zeros = rng.choice([0.0, -0.0], shape)
+    for x in (rng.standard_normal(shape), numbers, np.where(rng.random(shape) < 0.02, special, numbers), zeros):
+        with np.errstate(over="ignore"):
+            wide = np.concatenate([x, x], 1).astype(dtype)
+        rows = wide[:, shape[1] // 2 :][:, : shape[1]]
+        totals = rng.choice([0.0, -0.0, 1e-3], shape[0]).astype(np.float32)
+        wanted, all_totals = totals.copy(), np.concatenate([totals, [np.float32(5)]])
+        with np.errstate(invalid="ignore", over="ignore"):
+            for column in rows.T:
+                wanted = wanted + column.astype(np.float32)
+        add(all_totals[:-1], rows)
+        got = all_totals[:-1]
+        assert all_totals[-1] == 5
+        assert np.isnan(got).tolist() == np.isnan(wanted).tolist()
+        assert (
+            np.where(np.isnan(got), 0, got).view(np.uint32).tolist()
+            == np.where(np.isnan(wanted), 0, wanted).view(np.uint32).tolist()
+        )
+
+
+@pytest.mark.parametrize("t", ["f32", "f16", "bf16"])
+def test_sums_of_rows_in_programs(monkeypatch: pytest.MonkeyPatch, tune: Tune, t: str) -> None:
+    tune(compiled_from=1, compiled_worth=0, across_worth=0, fast_few=1, fast_from=1, fuse_many_compiled=1, fast_alone=0)
+    ran: list[str] = []
+    real = row_sums.adding
+
+    def adding(size: int, kind: str) -> object:
+        ran.append(kind)
+        return real(size, kind)
+
+    monkeypatch.setattr(row_sums, "adding", adding)
+    x = np.random.default_rng(8).standard_normal((83, 2, 70)).astype(ELEMENT_TYPES[t].dtype)
+    wanted = np.zeros((83, 2), np.float32)
+    for i in range(70):
+        wanted = wanted + x[:, :, i].astype(np.float32)
+    got = interp.jit(lambda v: v.astype(jnp.float32).sum(-1))(x)
+    assert np.asarray(got).tolist() == wanted.tolist()
+    assert set(ran) == {t}

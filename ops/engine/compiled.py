@@ -28,6 +28,7 @@ from . import compiled_cache, speed
 from .amortised import Amortised
 from .fast import lookups, row_sums
 from .fast.patches import lay_patches
+from .native import row_sums as native_sums
 from .tiles import Tiles
 
 #: Keeps nothing.
@@ -135,7 +136,11 @@ class Kernels:
 
     def add_rows(self, totals: np.ndarray, rows: np.ndarray) -> None:
         """Adds the elements of each row of f32, in order, to the row's total."""
-        self._add_rows()(totals, rows)
+        add = native_sums.adding(rows.size, "f32")
+        if add is None:
+            self._add_rows()(totals, rows)
+        else:
+            add(totals, rows)
 
     def add_down(self, totals: np.ndarray, rows: np.ndarray, first: int, last: int) -> None:
         """Adds rows of f32, in order, to the totals of some columns."""

@@ -13,7 +13,7 @@ from ..engine.blocks import apart, blocks, for_each
 from ..engine.cast import wrap
 from ..engine.compiled import Kernels, kernels
 from ..engine.ranks import minifloat_ranks
-from ..engine.speed import tuning
+from ..engine.speed import current, tuning
 from ..kernel import Combining
 from ..registry import Call, Run, lookup
 from ..types import ElementType, Kind, TensorType
@@ -236,7 +236,9 @@ def _add_rows(compiled: Kernels, totals: np.ndarray, rows: np.ndarray) -> np.nda
     def work(block: tuple[slice, ...]) -> None:
         compiled.add_rows(totals[block], rows[block])
 
-    for_each(list(blocks(totals.shape, max(_COLUMNS // 2, 8))), work, rows.size)
+    now = current()
+    most = -(-len(totals) // (now.tuning.fast_parts * now.workers))
+    for_each(list(blocks(totals.shape, max(_COLUMNS // 2, most))), work, rows.size)
     return totals
 
 

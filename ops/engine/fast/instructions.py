@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ..native.code import has_halves
+
 numba: Any = importlib.import_module("numba")
 _ir: Any = importlib.import_module("llvmlite.ir")
 _intrinsic = importlib.import_module("numba.extending").intrinsic
@@ -92,14 +94,8 @@ def call(_context: Any, _function: Any, _source: Any, _target: Any, _count: Any)
     return word(_types.int64, _types.uint64, _types.uint64, _types.int64), generate
 
 
-def _has_halves() -> bool:
-    host = importlib.import_module("llvmlite.binding")
-    is_arm = host.get_default_triple().startswith(("aarch64", "arm64"))
-    return is_arm or bool(host.get_host_cpu_features().get("f16c"))
-
-
 #: Whether the processor converts f16 to f32 and back, so that `half_to_float` and `float_to_half` can be compiled.
-HAS_HALVES = _has_halves()
+HAS_HALVES = has_halves()
 
 
 @_intrinsic

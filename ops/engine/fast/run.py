@@ -18,6 +18,7 @@ import numpy as np
 from .. import speed
 from ..blocks import empty, for_each, in_order
 from ..compiled import machine
+from ..native import row_sums
 from . import opcodes as op
 from .joined.runner import Joined
 from .programs import program
@@ -36,6 +37,8 @@ _WIDEST = 8
 _NO_TOTALS = np.zeros(0, np.float32)
 #: What is given where a program has no tables: the machine looks at the first in any case.
 NO_TABLES = (np.zeros(1, np.uint32),)
+#: What rows can be added up of as they are, by the op that loads it.
+_SUMMED = {op.LOAD_32: "f32", op.LOAD_16: "bf16", op.LOAD_F16: "f16"}
 _OF_NO_TABLES = np.array([*map(id, NO_TABLES)], np.int64)
 
 
@@ -54,6 +57,7 @@ class Plan:
     parts: Sequence[np.ndarray]
     weight: int
     joined: Joined | None = None  #: what may take the place of `call`
+    sums: str | None = None  #: the type of a leaf's elements, where nothing is done but adding up its rows
 
     @functools.cached_property
     def room(self) -> int:
@@ -131,6 +135,10 @@ class Runner:
             return None
         totals = np.empty(self._rows // self._down * self._columns if self._down else self._rows, np.float32)
         totals[...] = start
+        add = row_sums.adding(self.size, plan.sums) if plan.sums is not None else None
+        if add is not None:
+            self._add_rows(add, plan, self._laid(values)[0], totals)
+            return totals
         if not is_split:
             self.run_blocks(plan, plan.program, tables, self._laid(values), [], totals, instead)
             return totals
@@ -164,8 +172,31 @@ class Runner:
             high, together = _folded_together(self._down, high, pieces, -(-rows // high))
         wheres, weight = parts_of(made, self.size, rows, columns, (high, wide), together, self._down)
         own = Joined(made, self._along, self._starts) if fold is None and columns >= tuning.joined_columns else None
-        self._plan = Plan(made, call, (high, wide), wheres, weight, own)
+        sums = self._plain_sums(made) if fold == op.FOLD_ADD and not (self._down or is_split) else None
+        self._plan = Plan(made, call, (high, wide), wheres, weight, own, sums)
         return self._plan
+
+    def _plain_sums(self, made: Program) -> str | None:
+        """The type of the only leaf where a program folds nothing but its rows, which follow each other."""
+        kinds = made.code[:, 0].tolist()
+        if len(kinds) != 2 or kinds[0] not in _SUMMED or not self._along[0]:
+            return None
+        if not np.array_equal(self._starts[0], np.arange(self._rows) * self._columns):
+            return None
+        return _SUMMED[kinds[0]]
+
+    def _add_rows(self, add: row_sums.Add, plan: Plan, leaf: np.ndarray, totals: np.ndarray) -> None:
+        matrix, (high, wide) = leaf.reshape(self._rows, self._columns), plan.block
+        across = -(-self._columns // wide)
+
+        def work(where: np.ndarray) -> None:
+            rows = slice(int(where[0]) // across * high, int(where[1]) // across * high)
+            add(totals[rows], matrix[rows])
+
+        if len(plan.parts) == 1:
+            work(plan.parts[0])
+        else:
+            for_each(plan.parts, work, plan.weight)
 
     def _tables(self, made: Program) -> list[np.ndarray] | None:
         """The entries of the program's tables; None as long as one of them is not worth making."""

@@ -74,5 +74,12 @@ def compiled(text: str, operands: int) -> Callable[..., int]:
     return _made[name]
 
 
+def has_halves() -> bool:
+    """Whether the processor converts f16 to f32 and back: LLVM would call functions that are not there."""
+    llvm = importlib.import_module("llvmlite.binding")
+    is_arm = llvm.get_default_triple().startswith(("aarch64", "arm64"))
+    return is_arm or bool(llvm.get_host_cpu_features().get("f16c"))
+
+
 def _name(text: str) -> str:
     return f"minihlo_{hashlib.sha256(text.encode()).hexdigest()[:32]}"

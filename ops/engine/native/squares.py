@@ -43,10 +43,23 @@ attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"=
 """
 
 
-def _text(bits: int) -> str:
-    vector, lines = f"<{SIDE} x i{bits}>", []
+def joined(vector: str) -> list[str]:
+    """The lines that make the columns of a square, `%v4.0` and so on, of its rows, `%v0.0` and so on."""
     low = ", ".join(f"i32 {k // 2 + k % 2 * SIDE}" for k in range(SIDE))
     high = ", ".join(f"i32 {k // 2 + k % 2 * SIDE + SIDE // 2}" for k in range(SIDE))
+    lines = []
+    for turn in range(4):
+        for k in range(SIDE // 2):
+            pair = f"{vector} %v{turn}.{k}, {vector} %v{turn}.{k + SIDE // 2}"
+            lines += [
+                f"%v{turn + 1}.{2 * k} = shufflevector {pair}, <{SIDE} x i32> <{low}>",
+                f"%v{turn + 1}.{2 * k + 1} = shufflevector {pair}, <{SIDE} x i32> <{high}>",
+            ]
+    return lines
+
+
+def _text(bits: int) -> str:
+    vector, lines = f"<{SIDE} x i{bits}>", []
     for k in range(SIDE):
         lines += [
             f"%j{k} = add i64 %j, {k}",
@@ -55,13 +68,7 @@ def _text(bits: int) -> str:
             f"%p{k} = getelementptr i{bits}, ptr %r{k}, i64 %i",
             f"%v0.{k} = load {vector}, ptr %p{k}, align 1",
         ]
-    for turn in range(4):
-        for k in range(SIDE // 2):
-            pair = f"{vector} %v{turn}.{k}, {vector} %v{turn}.{k + SIDE // 2}"
-            lines += [
-                f"%v{turn + 1}.{2 * k} = shufflevector {pair}, <{SIDE} x i32> <{low}>",
-                f"%v{turn + 1}.{2 * k + 1} = shufflevector {pair}, <{SIDE} x i32> <{high}>",
-            ]
+    lines += joined(vector)
     for k in range(SIDE):
         lines += [
             f"%i{k} = add i64 %i, {k}",
