@@ -20,6 +20,7 @@ from minihlo.interp.compile.executors.recurrence import RecurrenceRunner, chunks
 from minihlo.interp.compile.explain import listing
 from minihlo.ops.types import ELEMENT_TYPES, TensorType
 
+from .conftest import Tune
 from .thinned import thinned
 
 F8, BF16 = jnp.float8_e4m3fnuz, jnp.bfloat16
@@ -281,3 +282,28 @@ def test_a_sum_over_turns_whose_last_state_alone_is_kept(shape: tuple[int, ...],
     assert np.asarray(found).dtype == dtype
     assert codes(found) == codes(wanted)
     assert codes(start) == codes(before)
+
+
+@pytest.mark.parametrize(("turns", "few"), [(7, 2), (7, 7), (5, 1), (64, 3)])
+def test_lists_of_some_turns(tune: Tune, turns: int, few: int) -> None:
+    """Rows are made lists for some turns at a time, and of those some are run before their results are put in place."""
+    tune(list_turns=turns, list_bytes=1, list_parts=23 // few, chunked_turns=1 << 20)
+    rng = np.random.default_rng(12)
+    x, n = rng.standard_normal((23, 40), np.float32), rng.standard_normal(23, np.float32)
+
+    def turn(state: Any, row: Any) -> Any:
+        h, s = state
+        h = jnp.maximum(h * row[0], h[::-1]) + row[1]
+        s = s * row[1] + h[3]
+        return (h, s), (h, s, row[1] > 0)
+
+    start = np.linspace(-1, 1, 40, dtype=np.float32), np.float32(0.25)
+    actual = interp.jit(lambda start, rows: jax.lax.scan(turn, start, rows))(start, (x, n))
+    (h, s), given = start, []
+    for row, number in zip(x, n, strict=True):
+        h = np.maximum(h * row, h[::-1]) + number
+        s = s * number + h[3]
+        given.append((h, s, number > 0))
+    wanted = (h, s), tuple(np.array(values) for values in zip(*given, strict=True))
+    for found, value in zip(jax.tree.leaves(actual), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_array_equal(found, value)

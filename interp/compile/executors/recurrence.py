@@ -172,15 +172,18 @@ class RecurrenceRunner:
         states, rows = self._apart(states), apart
         out = [part for array, n in zip(arrays, self._own[2], strict=True) for part in _columns_in(array, n)]
         turns, grid, step = regions[0], current_grid(), self._step
-        for first in range(done, self._count, step):
-            last = min(first + step, self._count)
-            lists = [listed(row[first:last], t) for row, t in zip(rows, self._rows, strict=True)]
-            found = turns(*states, *lists, last - first)
-            states = found[:width]
-            for array, given, t in zip(out, found[width:], self._results, strict=True):
-                fill(array[first:last], given, t)
-            if grid is not None and grid.is_stopped:
-                grid.stop_here_if_stopped()
+        for begin in range(done, self._count, tuning().list_turns):
+            end = min(begin + tuning().list_turns, self._count)
+            lists = [listed(row[begin:end], t) for row, t in zip(rows, self._rows, strict=True)]
+            for first in range(begin, end, step):
+                last = min(first + step, end)
+                few = lists if end - begin <= step else [x[first - begin : last - begin] for x in lists]
+                found = turns(*states, *few, last - first)
+                states = found[:width]
+                for array, given, t in zip(out, found[width:], self._results, strict=True):
+                    fill(array, first, given, t)
+                if grid is not None and grid.is_stopped:
+                    grid.stop_here_if_stopped()
         if self.compiled is not None:
             self.compiled.spend(time.perf_counter() - start)
         return (*self._together(states), *arrays)
@@ -316,12 +319,14 @@ def listed(rows: np.ndarray, t: TensorType) -> list[Any]:
     return rows.tolist() if t.element.bits >= 8 else [int(v) for v in rows]
 
 
-def fill(out: np.ndarray, given: list[Any], t: TensorType) -> None:
-    """Put what the turns give into an array."""
+def fill(out: np.ndarray, first: int, given: list[Any], t: TensorType) -> None:
+    """Put what turns give, from the one of that number on, into an array."""
     if t.shape or scalars.form(t) is None:
-        for i, value in enumerate(given):
+        for i, value in enumerate(given, first):
             out[i] = value
-    elif t.element.is_minifloat:
+        return
+    out = out[first : first + len(given)]
+    if t.element.is_minifloat:
         out.view(np.uint8)[...] = given
     elif t.element.is_float:
         out[...] = np.fromiter(given, out.dtype, len(given))
