@@ -31,7 +31,7 @@ TEXT = """func.func @main(%x: tensor<40x50xf8E4M3FN>, %i: tensor<f32>) -> (tenso
 def test_a_record_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         DEFAULT.block = 5  # type: ignore[misc]
-    assert all(getattr(DEFAULT, f.name) > 0 for f in dataclasses.fields(Tuning))
+    assert all(np.min(getattr(DEFAULT, f.name)) > 0 for f in dataclasses.fields(Tuning))
 
 
 def test_a_plan_is_made_and_run_with_its_own_tuning(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
