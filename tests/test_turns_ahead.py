@@ -149,3 +149,16 @@ def test_an_array_is_read_before_it_is_changed():
         turns, total = turns + 1, total + before
     found = interp.jit(function)(first)
     assert [np.asarray(v).tolist() for v in found] == [turns, array.tolist(), total]
+
+
+def test_elements_that_change_places_are_read_first():
+    def swap(c: Any, k: Any) -> Any:
+        return c.at[k].set(c[0]).at[0].set(c[k]), None
+
+    first, places = np.arange(40, dtype=np.int32), np.random.default_rng(2).integers(0, 40, 90, np.int32)
+    loaded = interp.load(jax.jit(lambda c, k: lax.scan(swap, c, k)[0]).lower(first, places).as_text())
+    expected = first.copy()
+    for k in places.tolist():
+        expected[[k, 0]] = expected[[0, k]]
+    assert np.asarray(loaded(first, places)[0]).tolist() == expected.tolist()
+    assert ".copy()" not in listing(loaded.plan()), "a read stands behind a write"

@@ -1,7 +1,7 @@
 """The pass that moves what writes over a part of an array, in a loop, behind what reads the array as it was.
 
-The rule. An update or scatter whose array nothing needs after the reads that stand behind it, and whose result the
-region only returns, becomes the last operation. Nothing reads the array then, so it is changed in place.
+The rule. An update or scatter of an array that others read behind it goes to the end, with all that depends on it, if
+none of these reads does. Nothing needs the array then, so it is changed in place.
 
 Measured with numpy, 10**4 turns of `(c.at[i].add(c[j]), c[j])` on 1,000 rows of 10 numbers: 190 ms and 70.
 """
@@ -12,6 +12,7 @@ from ....ops.kernel import Regions
 from ....ops.registry import facts_of, lookup
 from ...program import Operation, Region
 from ..uses import uses_of
+from .components import used_by
 from .rewriting import with_operations, with_regions
 
 
@@ -31,16 +32,20 @@ def writes_last(region: Region, is_in_loop: bool = False) -> Region:
 
 
 def _movable(region: Region) -> list[Operation]:
-    """The operations of a region that change an array which others read after them, and what those depend on."""
+    """What changes an array of the region that others read after it, and all that depends on that, in their order."""
     if any((record := lookup(o.name)) is None or record.has_effects for o in region.operations):
         return []
     writes = [o for o in region.operations if o.results and facts_of(o.name).overwrites == 0]
-    if not writes:
-        return []
-    uses, found = uses_of(region), list[Operation]()
+    uses, moved = uses_of(region) if writes else {}, set[Operation]()
     for write in writes:
         users = uses.get(write.operands[0], [])
-        is_read_after = write.operands[0] in region.arguments and users[-1] is not write and None not in users
-        if is_read_after and all(uses.get(r, [None]) == [None] for r in write.results):
-            found.append(write)
-    return found
+        if write.operands[0] not in region.arguments or users[-1] is write or None in users:
+            continue
+        dependent, made = {write}, {*write.results}
+        for operation in region.operations:
+            if not made.isdisjoint(used_by(operation)):
+                dependent.add(operation)
+                made.update(operation.results)
+        if dependent.isdisjoint(o for o in users if o is not write):
+            moved |= dependent
+    return [o for o in region.operations if o in moved]
