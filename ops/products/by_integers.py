@@ -35,12 +35,13 @@ _WORD, _TYPICAL = 15, 2
 _OF_WORDS = {tiles.F64: native.F64, tiles.NEAREST: native.NEAREST, tiles.ODD: native.ODD, tiles.CODES: native.ODD}
 
 
-def takes(x: Operand, y: Operand, length: int, terms: int) -> bool:
-    """Whether one of the units serves two operands whose sums have `length` products, in all `terms` of them.
+def takes(x: Operand, y: Operand, length: int, terms: int, matrices: int) -> bool:
+    """Whether one of the units serves two operands whose sums have `length` products.
 
-    Words may turn out not to, for the numbers there are: `exact` gives None then.
+    There are `terms` products in all, of so many matrices. Words may turn out not to, for the numbers there are: then
+    `exact` gives None.
     """
-    return _by_tiles(x, y, length, terms) is not None or _by_words(x, y, length, terms) is not None
+    return _by_tiles(x, y, length, terms) is not None or _by_words(x, y, length, terms // max(matrices, 1)) is not None
 
 
 def _by_tiles(x: Operand, y: Operand, length: int, terms: int) -> tiles.Tiles | None:

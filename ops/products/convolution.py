@@ -166,7 +166,7 @@ def _convolution(call: Call, has_padding: bool) -> Run:
             return laid
         depth = math.prod([rhs.shape[d] for d in numbers.rhs[1:]])
         terms = lhs.size * rhs.size // max(lhs.shape[numbers.lhs[1]], 1)
-        parts = prepared(lhs, rhs, call, depth, terms) if is_plain else None
+        parts = prepared(lhs, rhs, call, depth, terms, features * batches) if is_plain else None
         x, y, product = (lhs, rhs, host or multiply) if parts is None else parts
         fill = zero if parts is None else 0
         x, y = x.transpose(numbers.lhs), y.transpose(numbers.rhs)

@@ -90,16 +90,16 @@ def may_be_plain(call: Call) -> bool:
 Prepared = tuple[np.ndarray, np.ndarray, Callable[[np.ndarray, np.ndarray], np.ndarray]]
 
 
-def prepared(lhs: np.ndarray, rhs: np.ndarray, call: Call, length: int, terms: int) -> Prepared | None:
+def prepared(lhs: np.ndarray, rhs: np.ndarray, call: Call, length: int, terms: int, groups: int) -> Prepared | None:
     """An op's minifloats as f32 or f64 in which every sum of `length` of their products is exact, in any order.
 
-    Where products of so many terms are by tiles they stay codes. None where there is no such type, or where there are
-    infinities or NaN. Zeros may be laid between the numbers.
+    Where products of so many terms, of so many groups, are those of integers they stay codes. None where there is no
+    such type, or where there are infinities or NaN. Zeros may be laid between the numbers.
     """
     x, y = (Operand.of(v, call.tensor(i).element.format) for i, v in enumerate((lhs, rhs)))
     if x.has_special or y.has_special:
         return None
-    if by_integers.takes(x, y, length, terms):
+    if by_integers.takes(x, y, length, terms, groups):
         result, policy = call.result().element, call.policy
         return x.codes, y.codes, lambda a, b: _product(x.at(a), y.at(b), result, policy, call.random)
     dtype = _exact_type(x.low + y.low, length * x.largest * y.largest)
