@@ -189,6 +189,19 @@ def test_the_plan_says_in_how_many_chunks():
     assert "100 chunks of 100 turns, where their states settle; else 10,000 turns over rows" in plan
 
 
+def test_too_few_turns_for_two_chunks_are_made_one_after_the_other(tune):
+    tune(chunked_turns=1, chunk_turns=64)
+    xs, c, expected = rows(np.float32(0), 40), np.float32(0), []
+    for x in xs:
+        expected.append(c)
+        c = np.float32(0.9) * c + x
+    run = interp.load(text_of(lambda xs: lax.scan(BODIES["average"][0], np.float32(0), xs), xs))
+    last, kept = run(xs)
+    assert codes(kept) == codes(np.array(expected))
+    assert codes(last) == codes(c)
+    assert "chunks" not in listing(run.plan())
+
+
 def test_turns_that_take_long_are_tried_in_chunks_from_fewer_on():
     def plan(body, *shape):
         xs = rows(np.zeros(shape, np.float32), 1000)

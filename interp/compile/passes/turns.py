@@ -225,8 +225,9 @@ class _Parts:
         turn = Region((*states, *rows), within, (*returns, *given))
         regions = (turn,)
         settles = all(map(_settles, states)) and all(map(_is_elementwise, within))
-        if settles and loop.count * _worth(within) >= tuning().chunked_turns:
-            many = self._batched(chunks(loop.count)[0], turn, is_in_order=True)
+        number = chunks(loop.count)[0]
+        if settles and number > 1 and loop.count * _worth(within) >= tuning().chunked_turns:
+            many = self._batched(number, turn, is_in_order=True)
             regions = (turn,) if many is None else (turn, many)
         found = None if settles or len(states) != 1 else read_ahead(turn, loop.count, loop.constants, self._batched)
         if found is not None:
