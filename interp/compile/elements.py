@@ -14,13 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ...ops.engine.owned import own
 from ...ops.registry import lookup
 from ...ops.types import Kind, TensorType, Type
 from ..program import Operation, Region, Value
 from . import scalars
 from .group import SPREAD
-from .indexing import fitting
+from .indexing import fitting, own_array
 from .uses import captures, uses_of
 from .writer import Writer
 
@@ -146,9 +145,7 @@ def write_write(
     new = writer.use_plain(update)
     is_apart = index[0].shape == ()
     names = [writer.use_plain(v) for v in index] if is_apart else _taken_apart(operation, index[0], writer)
-    result = writer.define(operation.results[0])
-    mine = f"{writer.name_of(own)}({held})" if is_spare else f"{held}.copy()"
-    writer.line(f"{result} = {mine}", operation, (result,), (held,))
+    result = own_array(operation, held, writer, is_spare)
     tests = []
     for name, n in zip(names, array.type.shape, strict=True):
         low, high = writer.range(name)

@@ -8,15 +8,16 @@ contains no text of the program.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ...ops.engine import compiled
 from ...ops.engine.owned import own
 from ...ops.engine.speed import Speed
-from ...ops.kernel import Kernel, Run
+from ...ops.kernel import Kernel, Regions, Run
 from ...ops.policy import Policy
 from ...ops.programs.control import is_known_composite
+from ...ops.registry import facts_of
 from ...ops.types import TensorType
 from ..program import PRINT, Function, Operation, Region, Value
 from ..steps import Steps
@@ -78,6 +79,8 @@ class Emitter:
         """The Python function of a region; its captured values are its first parameters."""
         writer = Writer(constants)
         parameters = [writer.define(v) for v in (*captures, *region.arguments)]
+        if self._settings.fuses:
+            self._note_spare(region, constants, region.arguments)
         self._region(region, writer)
         return writer.function(parameters, [writer.use(v) for v in region.returns], label, self._sources)
 
@@ -86,8 +89,6 @@ class Emitter:
         steps = self._settings.steps
         if steps is not None:
             writer.line(f"{writer.name_of(steps.take)}()", None)
-        if self._settings.fuses:
-            self._note_spare(region, writer.constants)
         indexed = elements_in(region) if self._settings.speed.scalars and writer.depth else Elements()
         for operation in region.operations:
             if operation in indexed.left_out:
@@ -109,6 +110,8 @@ class Emitter:
         captured, writer = tuple([v for v in captures(turn) if v not in constants]), Writer(constants)
         parameters = [writer.define(v) for v in captured]
         turns = None
+        if self._settings.fuses:
+            self._note_spare(turn, constants, turn.arguments)
         if (
             isinstance(kernel, RecurrenceRunner | Composition)
             and self._settings.speed.compiled
@@ -118,8 +121,12 @@ class Emitter:
         lists, returns = flow.write_turns(turn, width, writer, lambda r: self._region(r, writer), turns)
         return writer.function([*parameters, *lists], returns, "turns", self._sources), captured
 
-    def _note_spare(self, region: Region, constants: Mapping[Value, Any]) -> None:
-        """Find the operands that ops may write over: what is made in the region and nothing needs afterwards."""
+    def _note_spare(self, region: Region, constants: Mapping[Value, Any], ending: Collection[Value]) -> set[Value]:
+        """Find the operands that ops may write over, and give those values: what nothing needs afterwards.
+
+        That is what is made in the region or `ending` with it. With a branch ends what is last used there.
+        """
+        inner = [o for o in region.operations if facts_of(o.name).regions in (Regions.LOOP, Regions.ONE)]
         changing = [
             o
             for o in region.operations
@@ -127,20 +134,34 @@ class Emitter:
             and isinstance(b := self._binder.find(o), Bound)
             and b.record.facts.overwrites is not None
         ]
-        if changing:
-            uses, made = uses_of(region), {*region.arguments, *(r for o in region.operations for r in o.results)}
-            for operation in changing:
-                places = [
-                    i
-                    for i, v in enumerate(operation.operands)
-                    if v in made
-                    and v not in constants
-                    and uses[v][-1] is operation
-                    and operation.operands.count(v) == 1
-                    and uses[v].count(operation) == 1
-                ]
-                self._spare[operation] = frozenset(places)
-                self._changed.update(v for i in places if len(uses[v := operation.operands[i]]) > 1)
+        found = set[Value]()
+        if not changing and not inner:
+            return found
+        uses, ends = uses_of(region), {*ending, *(r for o in region.operations for r in o.results)}
+        for operation in changing:
+            places = [
+                i
+                for i, v in enumerate(operation.operands)
+                if v in ends
+                and v not in constants
+                and uses[v][-1] is operation
+                and operation.operands.count(v) == 1
+                and uses[v].count(operation) == 1
+            ]
+            self._spare[operation] = frozenset(places)
+            found.update(operation.operands[i] for i in places)
+        for operation in inner:
+            if facts_of(operation.name).regions is Regions.LOOP:
+                condition, turn = operation.regions
+                self._note_spare(condition, constants, ())  # its arguments are those of the turn
+                self._note_spare(turn, constants, turn.arguments)
+                continue
+            taken = {v for r in operation.regions for v in captures(r)}.difference(constants, operation.operands)
+            last = {v for v in taken if v in ends and uses[v][-1] is operation}
+            for branch in operation.regions:
+                found |= self._note_spare(branch, constants, last)
+        self._changed.update(v for v in found if len(uses.get(v, ())) > 1)
+        return found
 
     # -- one operation -------------------------------------------------------------------------------------------------
 
@@ -217,22 +238,25 @@ class Emitter:
             writer.call_function(self._functions[callee], operation)
             return self._after(operation, writer)
         regions = self._functions_of(operation.regions, operation.name, writer)
-        takes_plain = bound is not None and bound.record.facts.takes_numbers
+        takes_plain, over = bound is not None and bound.record.facts.takes_numbers, ""
         if bound is not None and bound.record.facts.overwrites in spare:
-            kernel = self._writing_over(bound, operation, writer)
-        call = filling(kernel, operation)
-        writer.call(call, source, operation.operands, operation.results, regions=regions, takes_plain=takes_plain)
+            kernel, over = self._writing_over(bound, operation, writer)
+        call, results = filling(kernel, operation), operation.results
+        writer.call(call, source, operation.operands, results, regions=regions, takes_plain=takes_plain, over=over)
         if bound is not None and bound.record.facts.moves:
             writer.drop_views(operation)
         return self._after(operation, writer)
 
-    def _writing_over(self, bound: Bound, operation: Operation, writer: Writer) -> Kernel:
-        """The kernel that writes over an operand that nothing needs afterwards; it is copied if it has other names."""
+    def _writing_over(self, bound: Bound, operation: Operation, writer: Writer) -> tuple[Kernel, str]:
+        """The kernel that writes over an operand that nothing needs afterwards, and the name of that.
+
+        It is copied if it has other names.
+        """
         place = bound.record.facts.overwrites
         assert place is not None
         name = writer.use(operation.operands[place])
         writer.line(f"{name} = {writer.name_of(own)}({name})", operation.origin or operation, (name,), (name,))
-        return bound.with_spare(frozenset({place})).kernel
+        return bound.with_spare(frozenset({place})).kernel, name
 
     def _kernel_of(self, operation: Operation, bound: Bound | None) -> Kernel:
         if bound is None or "clipped" in operation.attributes:

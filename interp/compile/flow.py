@@ -99,7 +99,7 @@ def write_turns(
         for name, method in zip(ends, append, strict=True):
             writer.line(f"{method}({name})", operation, (), (name,))
         assigned = writer.count
-        _assign(operation, writer, names, turn.returns[:width], plain)  # type: ignore[arg-type]
+        _assign(operation, writer, names, turn.returns[:width], plain, True)  # type: ignore[arg-type]
         if compiled is not None and place is not None:
             _let_turns_compile(
                 compiled,
@@ -163,10 +163,10 @@ def _while(operation: Operation, writer: Writer, body: Body, compiled: CompiledL
         for i, (_, within) in ranges.items():
             writer.narrow(names[i], within)
         body(turn)
-        _assign(operation, writer, names, turn.returns, plain)
+        _assign(operation, writer, names, turn.returns, plain, True)
         if compiled is not None and place is not None:
             _let_compile(compiled, writer, names, start, place)
-        _forget(operation, writer, turn, plain)
+        _forget(operation, writer, turn, names, plain)
         # A process of a grid is stopped when another one fails.
         writer.look(
             f"if {grid} is not None and {grid}.is_stopped: {grid}.stop_here_if_stopped()", operation, (), (grid,)
@@ -195,11 +195,11 @@ def _has_only_numbers(lines: list[tuple[int, str]], names: set[str]) -> bool:
     return len(lines) <= tuning().loop_lines and are_numbers(lines, names)
 
 
-def _forget(operation: Operation, writer: Writer, turn: Region, plain: Sequence[bool]) -> None:
+def _forget(operation: Operation, writer: Writer, turn: Region, names: Sequence[str], plain: Sequence[bool]) -> None:
     """Drop the names of arrays that are carried on, so that what is alone in having one can be changed in place."""
     made = {r for o in turn.operations for r in o.results}
     own = [writer.use(v) for v, is_plain in zip(turn.returns, plain, strict=True) if not is_plain and v in made]
-    writer.forget(list(dict.fromkeys(own)), operation)
+    writer.forget([name for name in dict.fromkeys(own) if name not in names], operation)
 
 
 def _branches(operation: Operation, writer: Writer, body: Body) -> None:
@@ -222,11 +222,17 @@ def _branches(operation: Operation, writer: Writer, body: Body) -> None:
 
 
 def _assign(
-    operation: Operation, writer: Writer, names: Sequence[str], values: Sequence[Value], plain: Sequence[bool]
+    operation: Operation,
+    writer: Writer,
+    names: Sequence[str],
+    values: Sequence[Value],
+    plain: Sequence[bool],
+    ends_turn: bool = False,
 ) -> None:
-    """`names = values`, all at once."""
+    """`names = values`, all at once; `ends_turn` says that the names have been there since before the turn."""
     sources = [writer.use_plain(v) if is_plain else writer.use(v) for v, is_plain in zip(values, plain, strict=True)]
     moved = [(n, s) for n, s in zip(names, sources, strict=True) if n != s]
     if moved:
         left, right = (", ".join(column) for column in zip(*moved, strict=True))
-        writer.line(f"{left} = {right}", operation, [n for n, _ in moved], [s for _, s in moved])
+        text = f"{left} = {right}"
+        writer.line(text, operation, [n for n, _ in moved], [s for _, s in moved], ends_turn=ends_turn)

@@ -19,6 +19,21 @@ def fitting(start: Value, most: int, writer: Writer, operation: Operation) -> st
     return writer.number(text, ELEMENT_TYPES["i64"], operation, (name,))
 
 
+def own_array(operation: Operation, name: str, writer: Writer, is_spare: bool) -> str:
+    """The name of an array to write the result of an op to, with the elements of the one of that name.
+
+    If nothing needs that array afterwards it keeps its name, so that there is no other one when it is written to again.
+    """
+    (result,) = operation.results
+    if not is_spare:
+        new = writer.define(result)
+        writer.line(f"{new} = {name}.copy()", operation, (new,), (name,))
+        return new
+    writer.line(f"{name} = {writer.name_of(own)}({name})", operation, (name,), (name,))
+    writer.let(result, name, False)
+    return name
+
+
 def write(operation: Operation, writer: Writer, is_spare: bool, is_changed: bool) -> bool:
     """Write an op as indexing if it is one.
 
@@ -50,8 +65,6 @@ def write(operation: Operation, writer: Writer, is_spare: bool, is_changed: bool
         writer.line(f"{result} = {source}[{place}]{copy}", operation, (result,), (source,))
         return True
     update = writer.use(operation.operands[1])
-    result = writer.define(operation.results[0])
-    mine = f"{writer.name_of(own)}({source})" if is_spare else f"{source}.copy()"
-    writer.line(f"{result} = {mine}", operation, (result,), (source,))
+    result = own_array(operation, source, writer, is_spare)
     writer.line(f"{result}[{place}] = {update}", operation, (), (result, update))
     return True

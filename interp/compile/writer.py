@@ -138,9 +138,11 @@ class Writer:
         defines: Sequence[str] = (),
         uses: Sequence[str] = (),
         over: Sequence[str] = (),
+        ends_turn: bool = False,
     ) -> None:
         """Write a line, and record the names that it defines and uses."""
-        self._lines.append(Line(text, operation, self.depth, tuple(defines), tuple(uses), tuple(over)))
+        names = tuple(defines), tuple(uses), tuple(over)
+        self._lines.append(Line(text, operation, self.depth, *names, ends_turn=ends_turn))
 
     def look(self, text: str, operation: Operation, defines: Sequence[str] = (), uses: Sequence[str] = ()) -> None:
         """Write a line that only looks whether to go on."""
@@ -195,10 +197,11 @@ class Writer:
         regions: Sequence[tuple[Callable[..., Any], tuple[Value, ...]]] = (),
         always_tuple: bool = False,
         takes_plain: bool = False,
+        over: str = "",
     ) -> None:
         """`results = target(regions, operands)`; errors name `operation`.
 
-        `takes_plain` says that scalars may be plain numbers.
+        Scalars that it `takes_plain` are numbers; the first result is the array of the name `over`, if there is one.
         """
         arguments = [self._plain[v] if takes_plain and self.is_plain(v) else self.use(v) for v in operands]
         uses = (*arguments, *(self.use(v) for _, captures in regions for v in captures))
@@ -206,6 +209,9 @@ class Writer:
             arguments.insert(0, f"({', '.join(self._region(f, captures) for f, captures in regions)},)")
         text = f"{self.name_of(target)}({', '.join(arguments)})"
         names = tuple([self.define(r) for r in results])
+        if over:
+            self.let(results[0], over, False)
+            names = (over, *names[1:])
         if names:
             comma = "," if always_tuple and len(names) == 1 else ""
             text = f"{', '.join(names)}{comma} = {text}"
@@ -242,8 +248,7 @@ class Writer:
 
     def put_into(self, name: str, array: str) -> None:
         """Have the call that gives a value, which takes `out`, put its result into an array."""
-        line = next(line for line in self._lines if name in line.defines)
-        line.into = array
+        next(line for line in self._lines if name in line.defines).into = array
 
     def plain(self, expression: str, operation: Operation, uses: Sequence[str]) -> None:
         """`result = expression`, a plain number."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from ...program import Operation
 from .ranges import Expression
@@ -22,6 +22,7 @@ class Line:
     over: tuple[str, ...] = ()  #: which of the names it uses it may write its result over
     into: str = ""  #: the array to put its result into
     is_look: bool = False  #: whether it only looks whether to go on
+    ends_turn: bool = False  #: whether it gives names of before the turn of a loop the values for the next one
     expression: Expression | None = None  #: of a line that gives a single number
 
 
@@ -46,6 +47,9 @@ def with_drops(
         place, depth = (index, lines[index].depth) if around is None else (around[1] - 1, lines[around[0]].depth)
         if place < len(lines) - 1 and not lines[place].text.endswith(":"):
             dropped.setdefault(place, []).append((-depth, name))
+    for index, line in enumerate(lines):
+        for place, name in _dropped_in_turn(lines, index, blocks, large) if line.ends_turn else ():
+            dropped.setdefault(place, []).append((-line.depth, name))
     result = []
     for index, line in enumerate(lines):
         over = next((name for name in line.over if last[name] == index), None) if writes_over else None
@@ -58,3 +62,27 @@ def with_drops(
         for depth, names in itertools.groupby(sorted(dropped.get(index, ())), key=lambda pair: pair[0]):
             result.append(Line(f"del {', '.join(name for _, name in names)}", line.operation, -depth))
     return result
+
+
+def _dropped_in_turn(
+    lines: Sequence[Line], end: int, blocks: Sequence[tuple[int, int]], large: Collection[str]
+) -> Iterator[tuple[int, str]]:
+    """What the turn of a loop, that ends with a line, gives new values, and after which lines nothing needs the old."""
+    start = max(a for a, b in blocks if a <= end < b)
+    parts = [(a, b) for a, b in blocks if start < a < end]
+    for name in set(lines[end].defines).intersection(large).difference(lines[end].uses):
+        # Where the loop may end, its results are there.
+        ends = (i for i in range(end - 1, start, -1) if _takes(lines[i], name) or _leaves(lines[i], lines[end].depth))
+        last = next(ends, start)
+        last = next((b - 1 for a, b in parts if a <= last < b), last)
+        if last > start and not lines[last].text.endswith(":"):
+            yield last, name
+
+
+def _takes(line: Line, name: str) -> bool:
+    return name in line.uses or name in line.defines
+
+
+def _leaves(line: Line, depth: int) -> bool:
+    """Whether a line may leave the loop whose turn has this depth."""
+    return line.depth == depth and line.text.endswith(": break")
