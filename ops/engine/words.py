@@ -206,16 +206,15 @@ class _Job:
 
     def packed(self, x: np.ndarray, y: np.ndarray) -> _Room | float | None:
         """The words of two matrices; or else what `Words.product` gives instead of sums."""
-        rows, length, columns = self._shape
-        (x_split, y_split), is_split, pairs = self._splits, self._is_split, self._pairs
-        room, x, y = _Room(self.groups, self.panels, pairs, *is_split), _lined(x), _lined(y)
-        pack_left, pack_right = packers()
-        high, low, lists, counts = room.left
-        where = _address(x), x.strides[0], rows, length, x_split.place
-        pack_left(*where, high, low, pairs, lists, counts, room.norms[0], is_split[0])
-        high, low, lists, counts = room.right
-        where = _address(y), y.strides[0], length, columns, y_split.place
-        pack_right(*where, high, low, pairs, lists, counts, room.norms[1], is_split[1], 0, self.panels)
+        (x_split, y_split), is_split = self._splits, self._is_split
+        room, x, y = _Room(self.groups, self.panels, self._pairs, *is_split), _lined(x), _lined(y)
+        sides = (
+            (packers()[0], x, x_split, room.left, self.groups),
+            (packers()[1], y, y_split, room.right, self.panels),
+        )
+        for (pack, matrix, how, (high, low, lists, counts), parts), norm in zip(sides, room.norms, strict=True):
+            where = _address(matrix), matrix.strides[0], *matrix.shape, how.place
+            pack(*where, high, low, self._pairs, lists, counts, norm, how.shift > 0, 0, parts)
         over = room.reach() / _MOST
         if over > 1 and not self._known:
             return over

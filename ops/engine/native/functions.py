@@ -17,7 +17,8 @@ import numpy as np
 
 from ..fast import opcodes as op
 from . import code
-from .doubles import BITS, DOUBLES, ENTRIES, FLOATS, INFINITE, LONGS, SIGN, WORDS, Lines, double, number, splat, text
+from .doubles import ENTRIES, INFINITE, SIGN, Form, text
+from .writer import Writer
 
 _LN_2 = 0.6931471805599453
 #: Added and taken away again, it rounds to a whole number, which then stands in the last bits.
@@ -50,7 +51,7 @@ _OF_ONE = 8
 _FIRST = (0x3FF << 52) - (2 << 48) // 3 - (_OF_ONE << 48)
 
 
-def _power(to: Lines, v: str) -> tuple[str, str]:
+def _power(to: Form, v: str) -> tuple[str, str]:
     """(s, q) of which e**v is s + s * q: s is 2 to the power of a whole number of sixteenths."""
     shifted = to.fused(v, ENTRIES / _LN_2, _ROUNDS)
     r = to.fused(to.subtract(shifted, _ROUNDS), -_LN_2 / ENTRIES, v)
@@ -59,88 +60,85 @@ def _power(to: Lines, v: str) -> tuple[str, str]:
     places = np.arange(ENTRIES, dtype=np.uint64)
     table = (np.exp2(places / ENTRIES).view(np.uint64) - (places << np.uint64(48))).view(np.float64)
     entry = to.bits(to.entry(table, index))
-    s = to.number(to.on_longs("add", entry, to.on_longs("shl", index, splat("i64", 48))))
+    s = to.number(to.longs.op("add", entry, to.longs.op("shl", index, 48)))
     return s, to.multiply(to.polynomial(r, _EXPONENTIAL), r)
 
 
-def _quotient(to: Lines, x: str, y: str) -> str:
+def _quotient(to: Form, x: str, y: str) -> str:
     """x / y, by a reciprocal whose error e is below 2**-14: x / y is x times that, times 1 + e + e**2 + e**3 + e**4."""
-    operands = f"{DOUBLES} {y}, {DOUBLES} zeroinitializer, i8 -1"
-    near = to.let(f"call {DOUBLES} @llvm.x86.avx512.rcp14.pd.512({operands})")
-    rest = to.fused(to.negative(y), near, 1.0)
+    near = to.reciprocal(y)
+    rest = to.fused(to.doubles.negative(y), near, 1.0)
     product, square, rest = to.multiply(x, near), to.multiply(rest, rest), to.fused(rest, rest, rest)
     return to.fused(product, to.fused(rest, square, rest), product)
 
 
-def _exp(to: Lines) -> str:
+def _exp(to: Form) -> Writer:
     s, q = _power(to, to.wide(to.bounded(_LARGEST_POWER)))
-    return to.returned_but_nan(*to.rounded_power(to.fused(s, q, s)))
+    return to.end_but_nan(*to.rounded_power(to.fused(s, q, s)))
 
 
-def _expm1(to: Lines) -> str:
+def _expm1(to: Form) -> Writer:
     s, q = _power(to, to.wide(to.bounded(_LARGEST_POWER)))
     word, doubt = to.rounded(to.fused(s, q, to.subtract(s, 1.0)))
-    return to.returned_but_nan(to.signed(word), doubt)
+    return to.end_but_nan(to.signed(word), doubt)
 
 
-def _tanh(to: Lines) -> str:
+def _tanh(to: Form) -> Writer:
     x = to.wide(to.bounded(_LARGEST_ANGLE))
     s, q = _power(to, to.add(x, x))
     e = to.fused(s, q, to.subtract(s, 1.0))
     word, doubt = to.rounded(_quotient(to, e, to.add(e, 2.0)))
-    return to.returned_unless_nan(to.signed(word), doubt)
+    return to.end_unless_nan(to.signed(word), doubt)
 
 
-def _logistic(to: Lines) -> str:
+def _logistic(to: Form) -> Writer:
     """By e to the power of what is negative, so that nothing overflows."""
-    size = to.let(f"bitcast {FLOATS} {to.bounded(_LARGEST_POWER)} to {WORDS}")
-    v = to.wide(to.let(f"bitcast {WORDS} {to.on_words('or', size, splat('i32', SIGN))} to {FLOATS}"))
+    size = to.words.bits(to.floats, to.bounded(_LARGEST_POWER))
+    v = to.wide(to.floats.bits(to.words, to.words.op("or", size, SIGN)))
     s, q = _power(to, v)
     e = to.fused(s, q, s)
-    is_negative = to.let(f"fcmp olt {FLOATS} {to.x}, zeroinitializer")
-    word, doubt = to.rounded_power(_quotient(to, to.choose(is_negative, DOUBLES, e, number(1.0)), to.add(e, 1.0)))
-    return to.returned_unless_nan(word, doubt)
+    is_negative = to.floats.compare("olt", to.x, 0)
+    word, doubt = to.rounded_power(_quotient(to, to.doubles.choose(is_negative, e, 1), to.add(e, 1.0)))
+    return to.end_unless_nan(word, doubt)
 
 
-def _logarithm(to: Lines, v: str, near: str | None = None) -> str:
+def _logarithm(to: Form, v: str, near: str | None = None) -> str:
     """The logarithm; `near` is v - 1 where the table's c is 1, if v itself does not say it exactly."""
     begins = np.uint64(_FIRST) + (np.arange(ENTRIES + 1, dtype=np.uint64) << np.uint64(48))
     ends = begins.view(np.float64)
     inverse = 2.0 / (ends[1:] + ends[:-1])
     inverse[_OF_ONE] = 1.0
     bits = to.bits(v)
-    place = to.on_longs("sub", bits, splat("i64", _FIRST))
-    index = to.on_longs("lshr", place, splat("i64", 48))
-    turns = to.on_longs("ashr", place, splat("i64", 52))
-    m = to.number(to.on_longs("sub", bits, to.on_longs("shl", turns, splat("i64", 52))))
+    place = to.longs.op("sub", bits, _FIRST)
+    index = to.longs.op("lshr", place, 48)
+    turns = to.longs.op("ashr", place, 52)
+    m = to.number(to.longs.op("sub", bits, to.longs.op("shl", turns, 52)))
     r = to.fused(m, to.entry(inverse, index), -1.0)
     if near is not None:
-        is_near = to.let(f"icmp eq {LONGS} {index}, {splat('i64', _OF_ONE)}")
-        r = to.choose(is_near, DOUBLES, near, r)
-    whole = to.let(f"sitofp {LONGS} {turns} to {DOUBLES}")
+        r = to.doubles.choose(to.longs.compare("eq", index, _OF_ONE), near, r)
+    whole = to.doubles.convert("sitofp", to.longs, turns)
     base = to.fused(whole, _LN_2, to.entry(-np.log(inverse), index))
     square = to.multiply(r, r)
     return to.add(base, to.fused(square, to.polynomial(r, _LOGARITHM), r))
 
 
-def _log(to: Lines) -> str:
+def _log(to: Form) -> Writer:
     word, doubt = to.rounded(_logarithm(to, to.wide(to.x)))
-    less_1 = to.on_words("sub", to.word, splat("i32", 1))
-    return to.returned(word, to.either(doubt, to.let(f"icmp uge {WORDS} {less_1}, {splat('i32', INFINITE - 1)}")))
+    less_1 = to.words.op("sub", to.word, 1)
+    return to.end(word, to.either(doubt, to.words.compare("uge", less_1, INFINITE - 1)))
 
 
-def _log1p(to: Lines) -> str:
+def _log1p(to: Form) -> Writer:
     v = to.wide(to.x)
     word, doubt = to.rounded(_logarithm(to, to.add(v, 1.0), v))
-    is_below = to.let(f"fcmp ogt {FLOATS} {to.x}, {splat('float', '-1.0')}")
-    is_above = to.let(f"fcmp olt {FLOATS} {to.x}, {splat('float', double(np.inf))}")
-    special = to.let(f"xor {BITS} {to.let(f'and {BITS} {is_below}, {is_above}')}, {splat('i1', 1)}")
-    return to.returned(to.signed(word), to.either(doubt, special))
+    is_above, is_finite = to.floats.compare("ogt", to.x, -1), to.floats.compare("olt", to.x, np.inf)
+    special = to.truths.op("xor", to.truths.op("and", is_above, is_finite), 1)
+    return to.end(to.signed(word), to.either(doubt, special))
 
 
 #: Of each function its body, and the size up to which numbers need no care: results are normal numbers then. In
 #: logarithms nothing depends on the size.
-_BODIES: dict[int, tuple[Callable[[Lines], str], float]] = {
+_BODIES: dict[int, tuple[Callable[[Form], Writer], float]] = {
     op.EXP: (_exp, 87.0),
     op.EXPM1: (_expm1, 87.0),
     op.TANH: (_tanh, _LARGEST_ANGLE),

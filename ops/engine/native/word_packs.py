@@ -9,8 +9,8 @@ of their high bytes. The squares of the norms of rows and of columns are formed 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import itertools
 from collections.abc import Callable
 
 from . import code
@@ -29,15 +29,15 @@ def _masked_bytes(t: Writer, count: int, place: str, mask: str) -> str:
     return t.call(f"<{count} x i8>", f"masked.load.v{count}i8.p0", *operands)
 
 
-def _looked_up(t: Writer, codes: str, mask: str, tables: str, plane: int) -> list[str]:
+def _looked_up(t: Writer, codes: str, mask: str, plane: int) -> list[str]:
     """The words of 64 codes as two vectors; zero where the mask is not set. A table has 256 low and 256 high bytes."""
     parts = []
     negative = t.value(f"icmp slt {_BYTES} {codes}, zeroinitializer")
     for half in range(2):
         quarters = []
         for i in range(4):
-            place = t.at(tables, str(512 * plane + 256 * half + 64 * i))
-            quarters.append(t.value(f"load {_BYTES}, ptr {place}, align 1"))
+            place = t.at("%tables", 512 * plane + 256 * half + 64 * i)
+            quarters.append(t.load(_BYTES, place, align=1))
         of = [f"{_BYTES} {x}" for x in (*quarters, codes)]
         found = [t.call(_BYTES, _PERMUTE, of[k], of[4], of[k + 1]) for k in (0, 2)]
         either = t.value(f"select <64 x i1> {negative}, {_BYTES} {found[1]}, {_BYTES} {found[0]}")
@@ -54,83 +54,119 @@ def _add_squares(t: Writer, total: str, pairs: str) -> None:
     words = t.value(f"bitcast {_INTS} {pairs} to {_WORDS}")
     sums = t.call(_INTS, "x86.avx512.pmaddw.d.512", f"{_WORDS} {words}", f"{_WORDS} {words}")
     floats = t.value(f"sitofp {_INTS} {sums} to {_FLOATS}")
-    before = t.value(f"load {_FLOATS}, ptr {total}")
-    t.line(f"store {_FLOATS} {t.value(f'fadd {_FLOATS} {before}, {floats}')}, ptr {total}")
+    before = t.load(_FLOATS, total)
+    t.store(f"{_FLOATS} {t.value(f'fadd {_FLOATS} {before}, {floats}')}", total)
 
 
 def _keep_largest(t: Writer, place: str, candidate: str) -> None:
-    before = t.value(f"load float, ptr {place}")
+    before = t.load("float", place)
     is_more = t.value(f"fcmp ogt float {candidate}, {before}")
-    t.line(f"store float {t.value(f'select i1 {is_more}, float {candidate}, float {before}')}, ptr {place}")
+    t.store(f"float {t.value(f'select i1 {is_more}, float {candidate}, float {before}')}", place)
 
 
 def list_pair(t: Writer, lists: str, count: str, pair: str, any_set: str) -> None:
     """Write the number of a pair at the end of a list, and count it if it has low words."""
-    number = t.value(f"load i64, ptr {count}")
+    number = t.load("i64", count)
     narrow = t.value(f"trunc i64 {pair} to i32")
-    t.line(f"store i32 {narrow}, ptr {t.value(f'getelementptr i32, ptr {lists}, i64 {number}')}")
+    t.store(f"i32 {narrow}", t.at(lists, number, "i32"))
     more = t.value(f"zext i1 {t.value(f'icmp ne i32 {any_set}, 0')} to i64")
-    t.line(f"store i64 {t.value(f'add i64 {number}, {more}')}, ptr {count}")
+    t.store(f"i64 {t.add(number, more)}", count)
 
 
-def _left() -> str:
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """What is packed at a time, a group of rows or a panel of columns: where it begins, and where all goes."""
+
+    first: str
+    high: str
+    low: str
+    listed: str
+    count: str  # of the pairs that are listed
+    squares: list[list[str]]  # of high words and of low ones: a vector, or two
+
+
+@dataclasses.dataclass(frozen=True)
+class _Side:
+    """How operands of one side are packed."""
+
+    width: int  # of a part
+    vectors: int  # of squares
+    pack: Callable[[Writer, _Part, str], None]
+    #: The sums of squares of its rows or columns, as vectors of so many, of what `pack` has added up.
+    sums: Callable[[Writer, list[str]], tuple[int, list[str]]]
+
+
+def _packer(side: _Side) -> str:
     t = Writer(
-        "codes", "apart", "rows", "length", "tables", "high", "low", "pairs", "lists", "counts", "norms", "has_low"
+        "ptr codes",
+        "i64 apart",
+        "i64 rows",
+        "i64 columns",
+        "ptr tables",
+        "ptr high",
+        "ptr low",
+        "i64 pairs",
+        "ptr lists",
+        "ptr counts",
+        "ptr norms",
+        "i64 has_low",
+        "i64 begin",
+        "i64 end",
     )
-    names = ("codes", "tables", "high", "low", "lists", "counts", "norms")
-    codes, tables, high, low, lists, counts, norms = (t.pointer(name) for name in names)
-    squares = [t.value(f"alloca {_FLOATS}") for _ in range(2)]
-    count = t.value("alloca i64")
+    squares = [[t.room(_FLOATS) for _ in range(side.vectors)] for _ in range(2)]
+    count = t.room("i64")
     is_split = t.value("icmp ne i64 %has_low, 0")
-    groups = t.value(f"sdiv i64 {t.value(f'add i64 %rows, {ROWS - 1}')}, {ROWS}")
-    size = t.value(f"mul i64 %pairs, {4 * ROWS}")
-    list_size = t.value("mul i64 %pairs, 4")
-    with t.loop("group", "0", groups) as group:
-        for place in squares:
-            t.line(f"store {_FLOATS} zeroinitializer, ptr {place}")
-        begin = t.value(f"mul i64 {group}, {size}")
-        first = t.value(f"mul i64 {group}, {ROWS}")
-        with t.loop("column", "0", "%length", 2 * PAIRS) as column:
-            mask = t.first(64, t.value(f"sub i64 %length, {column}"))
-            found, masks = [], []
-            for r in range(ROWS):
-                row = t.value(f"add i64 {first}, {r}")
-                is_there = t.value(f"icmp slt i64 {row}, %rows")
-                here = t.value(f"select i1 {is_there}, <64 x i1> {mask}, <64 x i1> zeroinitializer")
-                place = t.at(t.at(codes, t.value(f"mul i64 {row}, %apart")), column)
-                found.append(_masked_bytes(t, 64, place, here))
-                masks.append(here)
-            offset = t.value(f"add i64 {begin}, {t.value(f'mul i64 {column}, {2 * ROWS}')}")
-            _put_rows(t, found, masks, tables, 0, t.at(high, offset), squares[0])
-            t.line(f"br i1 {is_split}, label %split, label %whole")
-            t.block("split")
-            _put_rows(t, found, masks, tables, 1, t.at(low, offset), squares[1])
-            t.line("br label %whole")
-            t.block("whole")
+    size, list_size = t.multiply("%pairs", 4 * side.width), t.multiply("%pairs", 4)
+    with t.loop("part", "%begin", "%end") as part:
+        for place in (*squares[0], *squares[1]):
+            t.store(f"{_FLOATS} zeroinitializer", place)
+        t.store("i64 0", count)
+        begin = t.multiply(part, size)
+        high, low = t.at("%high", begin), t.at("%low", begin)
+        listed = t.at("%lists", t.multiply(part, list_size))
+        side.pack(t, _Part(t.multiply(part, side.width), high, low, listed, count, squares), is_split)
         for plane in range(2):
-            total = t.value(f"load {_FLOATS}, ptr {squares[plane]}")
-            halves = [t.shuffle("float", 16, total, "poison", list(range(i, i + 8))) for i in (0, 8)]
-            sums = t.value(f"fadd <8 x float> {halves[0]}, {halves[1]}")
-            largest = t.call("float", "vector.reduce.fmax.v8f32", f"<8 x float> {sums}")
-            _keep_largest(t, t.at(norms, str(4 * plane)), largest)
-        t.line(f"br i1 {is_split}, label %listed, label %unlisted")
-        t.block("listed")
-        t.line(f"store i64 0, ptr {count}")
-        own, group_list = t.at(low, begin), t.at(lists, t.value(f"mul i64 {group}, {list_size}"))
-        with t.loop("pair", "0", "%pairs") as pair:
-            words = t.value(f"load <8 x i32>, ptr {t.at(own, t.value(f'mul i64 {pair}, {4 * ROWS}'))}, align 4")
-            any_set = t.call("i32", "vector.reduce.or.v8i32", f"<8 x i32> {words}")
-            list_pair(t, group_list, count, pair, any_set)
-        number = t.value(f"load i64, ptr {count}")
-        t.line(f"store i64 {number}, ptr {t.value(f'getelementptr i64, ptr {counts}, i64 {group}')}")
-        t.line("br label %unlisted")
-        t.block("unlisted")
+            numbers, sums = side.sums(t, [t.load(_FLOATS, place) for place in squares[plane]])
+            for x in sums:
+                largest = t.call("float", f"vector.reduce.fmax.v{numbers}f32", f"<{numbers} x float> {x}")
+                _keep_largest(t, t.at("%norms", 4 * plane), largest)
+        t.store(f"i64 {t.load('i64', count)}", t.at("%counts", part, "i64"))
+    t.end("i64 0")
     return t.text()
 
 
-def _put_rows(t: Writer, codes: list[str], masks: list[str], tables: str, plane: int, out: str, squares: str) -> None:
+def _codes(t: Writer, row: str, column: str, count: int, mask: str) -> tuple[str, str]:
+    """So many codes of a row from a column on, zero where a mask is not set or the row is not there; and where not."""
+    is_there = t.value(f"icmp slt i64 {row}, %rows")
+    here = t.value(f"select i1 {is_there}, <{count} x i1> {mask}, <{count} x i1> zeroinitializer")
+    place = t.at(t.at("%codes", t.multiply(row, "%apart")), column)
+    return _masked_bytes(t, count, place, here), here
+
+
+def _pack_group(t: Writer, part: _Part, is_split: str) -> None:
+    """64 columns of 8 rows at a time; the pairs with low words are listed after."""
+    with t.loop("column", "0", "%columns", 2 * PAIRS) as column:
+        mask = t.first(2 * PAIRS, t.subtract("%columns", column))
+        found = [_codes(t, t.add(part.first, r), column, 2 * PAIRS, mask) for r in range(ROWS)]
+        offset = t.multiply(column, 2 * ROWS)
+        _put_rows(t, found, 0, t.at(part.high, offset), part.squares[0][0])
+        with t.when(is_split, "split"):
+            _put_rows(t, found, 1, t.at(part.low, offset), part.squares[1][0])
+    with t.when(is_split, "listed"), t.loop("pair", "0", "%pairs") as pair:
+        words = t.load("<8 x i32>", t.at(part.low, t.multiply(pair, 4 * ROWS)), align=4)
+        any_set = t.call("i32", "vector.reduce.or.v8i32", f"<8 x i32> {words}")
+        list_pair(t, part.listed, part.count, pair, any_set)
+
+
+def _sums_of_rows(t: Writer, totals: list[str]) -> tuple[int, list[str]]:
+    (total,) = totals
+    halves = [t.shuffle("float", 16, total, "poison", list(range(i, i + ROWS))) for i in (0, ROWS)]
+    return ROWS, [t.value(f"fadd <{ROWS} x float> {halves[0]}, {halves[1]}")]
+
+
+def _put_rows(t: Writer, codes: list[tuple[str, str]], plane: int, out: str, squares: str) -> None:
     """Write the words of 8 rows pair by pair: three times, the rows are joined element by element."""
-    words = [_looked_up(t, c, m, tables, plane) for c, m in zip(codes, masks, strict=True)]
+    words = [_looked_up(t, found, mask, plane) for found, mask in codes]
     for half in range(2):
         rows = [w[half] for w in words]
         for _ in range(3):
@@ -141,83 +177,47 @@ def _put_rows(t: Writer, codes: list[str], masks: list[str], tables: str, plane:
                     joined.append(t.shuffle("i32", 16, rows[k], rows[k + ROWS // 2], places))
             rows = joined
         for k, pairs in enumerate(rows):
-            t.line(f"store {_INTS} {pairs}, ptr {t.at(out, str(64 * (ROWS * half + k)))}, align 4")
+            t.store(f"{_INTS} {pairs}", t.at(out, 64 * (ROWS * half + k)), align=4)
             _add_squares(t, squares, pairs)
 
 
-def _right() -> str:
-    t = Writer(
-        "codes",
-        "apart",
-        "length",
-        "columns",
-        "tables",
-        "high",
-        "low",
-        "pairs",
-        "lists",
-        "counts",
-        "norms",
-        "has_low",
-        "begin",
-        "end",
-    )
-    names = ("codes", "tables", "high", "low", "lists", "counts", "norms")
-    codes, tables, high, low, lists, counts, norms = (t.pointer(name) for name in names)
-    squares = [[t.value(f"alloca {_FLOATS}") for _ in range(2)] for _ in range(2)]
-    count = t.value("alloca i64")
-    is_split = t.value("icmp ne i64 %has_low, 0")
-    size = t.value(f"mul i64 %pairs, {4 * COLUMNS}")
-    list_size = t.value("mul i64 %pairs, 4")
-    used = t.value(f"sdiv i64 {t.value('add i64 %length, 1')}, 2")
+def _pack_panel(t: Writer, part: _Part, is_split: str) -> None:
+    """Two rows of 32 columns at a time, which are a pair of each column."""
+    mask = t.first(COLUMNS, t.subtract("%columns", part.first))
     lanes = [i // 2 + i % 2 * COLUMNS for i in range(2 * COLUMNS)]
-    with t.loop("panel", "%begin", "%end") as panel:
-        for place in (*squares[0], *squares[1]):
-            t.line(f"store {_FLOATS} zeroinitializer, ptr {place}")
-        t.line(f"store i64 0, ptr {count}")
-        start = t.value(f"mul i64 {panel}, {COLUMNS}")
-        mask = t.first(COLUMNS, t.value(f"sub i64 %columns, {start}"))
-        begin = t.value(f"mul i64 {panel}, {size}")
-        panel_list = t.at(lists, t.value(f"mul i64 {panel}, {list_size}"))
-        with t.loop("pair", "0", used) as pair:
-            rows, masks = [], []
-            for i in range(2):
-                row = t.value(f"add i64 {t.value(f'mul i64 {pair}, 2')}, {i}")
-                is_there = t.value(f"icmp slt i64 {row}, %length")
-                here = t.value(f"select i1 {is_there}, <32 x i1> {mask}, <32 x i1> zeroinitializer")
-                place = t.at(t.at(codes, t.value(f"mul i64 {row}, %apart")), start)
-                rows.append(_masked_bytes(t, 32, place, here))
-                masks.append(here)
-            found = t.shuffle("i8", 32, rows[0], rows[1], lanes)
-            here = t.shuffle("i1", 32, masks[0], masks[1], lanes)
-            out = t.at(high, t.value(f"add i64 {begin}, {t.value(f'mul i64 {pair}, {4 * COLUMNS}')}"))
-            for i, words in enumerate(_looked_up(t, found, here, tables, 0)):
-                t.line(f"store {_INTS} {words}, ptr {t.at(out, str(64 * i))}, align 4")
-                _add_squares(t, squares[0][i], words)
-            t.line(f"br i1 {is_split}, label %split, label %whole")
-            t.block("split")
-            number = t.value(f"load i64, ptr {count}")
-            out = t.at(low, t.value(f"add i64 {begin}, {t.value(f'mul i64 {number}, {4 * COLUMNS}')}"))
-            lows = _looked_up(t, found, here, tables, 1)
-            for i, words in enumerate(lows):
-                t.line(f"store {_INTS} {words}, ptr {t.at(out, str(64 * i))}, align 4")
-                _add_squares(t, squares[1][i], words)
-            either = t.value(f"or {_INTS} {lows[0]}, {lows[1]}")
+    used = t.value(f"sdiv i64 {t.add('%rows', 1)}, 2")
+    with t.loop("pair", "0", used) as pair:
+        rows = [_codes(t, t.add(t.multiply(pair, 2), i), part.first, COLUMNS, mask) for i in range(2)]
+        found = t.shuffle("i8", COLUMNS, rows[0][0], rows[1][0], lanes)
+        here = t.shuffle("i1", COLUMNS, rows[0][1], rows[1][1], lanes)
+        out = t.at(part.high, t.multiply(pair, 4 * COLUMNS))
+        _put_columns(t, _looked_up(t, found, here, 0), out, part.squares[0])
+        with t.when(is_split, "split"):
+            out = t.at(part.low, t.multiply(t.load("i64", part.count), 4 * COLUMNS))
+            words = _looked_up(t, found, here, 1)
+            _put_columns(t, words, out, part.squares[1])
+            either = t.value(f"or {_INTS} {words[0]}, {words[1]}")
             any_set = t.call("i32", "vector.reduce.or.v16i32", f"{_INTS} {either}")
-            list_pair(t, panel_list, count, pair, any_set)
-            t.line("br label %whole")
-            t.block("whole")
-        for plane, half in itertools.product(range(2), range(2)):
-            place = squares[plane][half]
-            total = t.value(f"load {_FLOATS}, ptr {place}")
-            largest = t.call("float", "vector.reduce.fmax.v16f32", f"{_FLOATS} {total}")
-            _keep_largest(t, t.at(norms, str(4 * plane)), largest)
-        number = t.value(f"load i64, ptr {count}")
-        t.line(f"store i64 {number}, ptr {t.value(f'getelementptr i64, ptr {counts}, i64 {panel}')}")
-    return t.text()
+            list_pair(t, part.listed, part.count, pair, any_set)
+
+
+def _put_columns(t: Writer, words: list[str], out: str, squares: list[str]) -> None:
+    for i, pairs in enumerate(words):
+        t.store(f"{_INTS} {pairs}", t.at(out, 64 * i), align=4)
+        _add_squares(t, squares[i], pairs)
+
+
+def _sums_of_columns(_: Writer, totals: list[str]) -> tuple[int, list[str]]:
+    return COLUMNS // 2, totals
+
+
+#: What packers take: see `_packer`.
+OPERANDS = 14
 
 
 @functools.cache
 def packers() -> tuple[Callable[..., int], Callable[..., int]]:
     """What packs left operands and right ones."""
-    return code.compiled(_left(), 12), code.compiled(_right(), 14)
+    left = _Side(ROWS, 1, _pack_group, _sums_of_rows)
+    right = _Side(COLUMNS, 2, _pack_panel, _sums_of_columns)
+    return code.compiled(_packer(left), OPERANDS), code.compiled(_packer(right), OPERANDS)

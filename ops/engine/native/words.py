@@ -30,152 +30,145 @@ _ADD_PRODUCTS = "x86.avx512.vpdpwssd.512"
 def _multiply(kind: int) -> str:
     """`run` of the addresses of the four sets of words, of their lists, of the lists' lengths, and so on."""
     t = Writer(
-        "left_high",
-        "left_low",
-        "right_high",
-        "right_low",
-        "all",
-        "left_lists",
-        "right_lists",
-        "left_counts",
-        "right_counts",
-        "pairs",
-        "used",
-        "rows",
-        "columns",
-        "first_group",
-        "last_group",
-        "first_panel",
-        "last_panel",
-        "units",
-        "out",
+        "ptr left_high",
+        "ptr left_low",
+        "ptr right_high",
+        "ptr right_low",
+        "ptr all",
+        "ptr left_lists",
+        "ptr right_lists",
+        "ptr left_counts",
+        "ptr right_counts",
+        "i64 pairs",
+        "i64 used",
+        "i64 rows",
+        "i64 columns",
+        "i64 first_group",
+        "i64 last_group",
+        "i64 first_panel",
+        "i64 last_panel",
+        "ptr units",
+        "ptr out",
     )
-    pointers = ("left_high", "left_low", "right_high", "right_low", "all", "left_lists", "right_lists")
-    left_high, left_low, right_high, right_low, every, left_lists, right_lists = (t.pointer(p) for p in pointers)
-    left_counts, right_counts, units, out = (t.pointer(p) for p in ("left_counts", "right_counts", "units", "out"))
-    totals = t.value(f"alloca [{ROWS * COLUMNS} x double], align 64")
-    kept = {name: t.value(f"alloca [{PASSES} x ptr]") for name in ("left", "right", "left_list", "right_list")}
-    lengths = t.value(f"alloca [{PASSES} x i64]")
+    totals = t.room(f"[{ROWS * COLUMNS} x double]", align=64)
+    kept = {name: t.room(f"[{PASSES} x ptr]") for name in ("left", "right", "left_list", "right_list")}
+    lengths = t.room(f"[{PASSES} x i64]")
     # The pairs of the tile at hand that have low words on both sides, and their places among those on the right.
-    shared, shared_pairs, shared_places = t.value("alloca i64"), *(t.value("alloca i32, i64 %pairs") for _ in range(2))
-    waiting = t.value("alloca i64")
-    sums = [[t.value(f"alloca {_INTS}") for _ in range(2)] for _ in range(ROWS)]
-    group_size, panel_size = (t.value(f"mul i64 %pairs, {4 * n}") for n in (ROWS, COLUMNS))
-    list_size = t.value("mul i64 %pairs, 4")
+    shared, shared_pairs, shared_places = t.room("i64"), *(t.room("i32, i64 %pairs") for _ in range(2))
+    waiting = t.room("i64")
+    sums = [[t.room(_INTS) for _ in range(2)] for _ in range(ROWS)]
+    group_size, panel_size = (t.multiply("%pairs", 4 * n) for n in (ROWS, COLUMNS))
+    list_size = t.multiply("%pairs", 4)
     item = {F64: 8}.get(kind, 4)
     with (
         t.loop("panel", "%first_panel", "%last_panel") as panel,
         t.loop("group", "%first_group", "%last_group") as group,
     ):
-        a_offset, b_offset = t.value(f"mul i64 {group}, {group_size}"), t.value(f"mul i64 {panel}, {panel_size}")
-        a_list = t.at(left_lists, t.value(f"mul i64 {group}, {list_size}"))
-        b_list = t.at(right_lists, t.value(f"mul i64 {panel}, {list_size}"))
-        a_count = t.value(f"load i64, ptr {t.value(f'getelementptr i64, ptr {left_counts}, i64 {group}')}")
-        b_count = t.value(f"load i64, ptr {t.value(f'getelementptr i64, ptr {right_counts}, i64 {panel}')}")
-        a_high, a_low = t.at(left_high, a_offset), t.at(left_low, a_offset)
-        b_high, b_low = t.at(right_high, b_offset), t.at(right_low, b_offset)
+        a_offset, b_offset = t.multiply(group, group_size), t.multiply(panel, panel_size)
+        a_list = t.at("%left_lists", t.multiply(group, list_size))
+        b_list = t.at("%right_lists", t.multiply(panel, list_size))
+        a_count = t.load("i64", t.at("%left_counts", group, "i64"))
+        b_count = t.load("i64", t.at("%right_counts", panel, "i64"))
+        a_high, a_low = t.at("%left_high", a_offset), t.at("%left_low", a_offset)
+        b_high, b_low = t.at("%right_high", b_offset), t.at("%right_low", b_offset)
         # Low words on the right lie one behind the other: pair n of the list is the n-th.
-        t.line(f"store i64 0, ptr {shared}")
+        t.store("i64 0", shared)
         few = t.value(f"select i1 {t.value(f'icmp eq i64 {a_count}, 0')}, i64 0, i64 {b_count}")
         with t.loop("listed", "0", few) as listed:
-            pair = t.value(f"load i32, ptr {t.value(f'getelementptr i32, ptr {b_list}, i64 {listed}')}")
+            pair = t.load("i32", t.at(b_list, listed, "i32"))
             size = t.value(f"mul i64 {t.value(f'zext i32 {pair} to i64')}, {4 * ROWS}")
-            words = t.value(f"load <8 x i32>, ptr {t.at(a_low, size)}, align 4")
+            words = t.load("<8 x i32>", t.at(a_low, size), align=4)
             any_set = t.call("i32", "vector.reduce.or.v8i32", f"<8 x i32> {words}")
-            number = t.value(f"load i64, ptr {shared}")
-            t.line(f"store i32 {pair}, ptr {t.value(f'getelementptr i32, ptr {shared_pairs}, i64 {number}')}")
+            number = t.load("i64", shared)
+            t.store(f"i32 {pair}", t.at(shared_pairs, number, "i32"))
             list_pair(t, shared_places, shared, listed, any_set)
-        both = t.value(f"load i64, ptr {shared}")
-        t.line(f"store i64 0, ptr {waiting}")
+        both = t.load("i64", shared)
+        t.store("i64 0", waiting)
         passes = (
             (a_low, b_high, a_list, a_list, a_count),
-            (a_high, b_low, b_list, every, b_count),
+            (a_high, b_low, b_list, "%all", b_count),
             (a_low, b_low, shared_pairs, shared_places, both),
         )
         for i, (a, b, a_places, b_places, count) in enumerate(passes):
             told = zip(kept.values(), (a, b, a_places, b_places), strict=True)
             for place, value in told:
-                t.line(f"store ptr {value}, ptr {t.at(place, str(8 * i))}")
-            t.line(f"store i64 {count}, ptr {t.at(lengths, str(8 * i))}")
+                t.store(f"ptr {value}", t.at(place, 8 * i))
+            t.store(f"i64 {count}", t.at(lengths, 8 * i))
         _clear(t, sums)
         with t.loop("step", "0", "%used") as step:
             _multiply_pair(
                 t,
-                t.at(a_high, t.value(f"mul i64 {step}, {4 * ROWS}")),
-                t.at(b_high, t.value(f"mul i64 {step}, {4 * COLUMNS}")),
+                t.at(a_high, t.multiply(step, 4 * ROWS)),
+                t.at(b_high, t.multiply(step, 4 * COLUMNS)),
                 sums,
             )
-        _total(t, sums, t.value(f"load double, ptr {units}"), totals, is_first=True)
+        _total(t, sums, t.load("double", "%units"), totals, is_first=True)
         _clear(t, sums)
         with t.loop("pass", "0", str(PASSES)) as which:
-            offset = t.value(f"mul i64 {which}, 8")
-            a, b, a_places, b_places = (t.value(f"load ptr, ptr {t.at(place, offset)}") for place in kept.values())
-            count = t.value(f"load i64, ptr {t.at(lengths, offset)}")
+            offset = t.multiply(which, 8)
+            a, b, a_places, b_places = (t.load("ptr", t.at(place, offset)) for place in kept.values())
+            count = t.load("i64", t.at(lengths, offset))
             with t.loop("n", "0", count) as n:
                 places = []
                 for base, size in ((a_places, 4 * ROWS), (b_places, 4 * COLUMNS)):
-                    number = t.value(f"load i32, ptr {t.value(f'getelementptr i32, ptr {base}, i64 {n}')}")
+                    number = t.load("i32", t.at(base, n, "i32"))
                     places.append(t.value(f"mul i64 {t.value(f'zext i32 {number} to i64')}, {size}"))
                 _multiply_pair(t, t.at(a, places[0]), t.at(b, places[1]), sums)
             # Sums go on as long as the unit stays.
-            pending = t.value(f"load i64, ptr {waiting}")
-            pending = t.value(f"add i64 {pending}, {count}")
-            t.line(f"store i64 {pending}, ptr {waiting}")
-            unit, following = (t.value(f"load double, ptr {t.at(t.at(units, offset), str(8 * i))}") for i in (1, 2))
+            pending = t.load("i64", waiting)
+            pending = t.add(pending, count)
+            t.store(f"i64 {pending}", waiting)
+            unit, following = (t.load("double", t.at(t.at("%units", offset), 8 * i)) for i in (1, 2))
             is_last = t.value(f"fcmp one double {unit}, {following}")
             is_ready = t.value(f"and i1 {is_last}, {t.value(f'icmp ne i64 {pending}, 0')}")
-            t.line(f"br i1 {is_ready}, label %added, label %skipped")
-            t.block("added")
-            _total(t, sums, unit, totals, is_first=False)
-            _clear(t, sums)
-            t.line(f"store i64 0, ptr {waiting}")
-            t.line("br label %skipped")
-            t.block("skipped")
-        start, first = t.value(f"mul i64 {panel}, {COLUMNS}"), t.value(f"mul i64 {group}, {ROWS}")
-        left = t.call("i64", "smin.i64", f"i64 {t.value(f'sub i64 %rows, {first}')}", f"i64 {ROWS}")
-        mask = t.first(COLUMNS, t.value(f"sub i64 %columns, {start}"))
+            with t.when(is_ready, "added"):
+                _total(t, sums, unit, totals, is_first=False)
+                _clear(t, sums)
+                t.store("i64 0", waiting)
+        start, first = t.multiply(panel, COLUMNS), t.multiply(group, ROWS)
+        left = t.smaller(t.subtract("%rows", first), ROWS)
+        mask = t.first(COLUMNS, t.subtract("%columns", start))
         with t.loop("row", "0", left) as row:
-            at = t.value(f"mul i64 {t.value(f'add i64 {first}, {row}')}, %columns")
-            target = t.at(out, t.value(f"mul i64 {t.value(f'add i64 {at}, {start}')}, {item}"))
-            source = t.at(totals, t.value(f"mul i64 {row}, {8 * COLUMNS}"))
+            at = t.multiply(t.add(first, row), "%columns")
+            target = t.at("%out", t.multiply(t.add(at, start), item))
+            source = t.at(totals, t.multiply(row, 8 * COLUMNS))
             for part in range(4):
-                total = t.value(f"load {_DOUBLES}, ptr {t.at(source, str(64 * part))}, align 64")
+                total = t.load(_DOUBLES, t.at(source, 64 * part), align=64)
                 here = t.shuffle("i1", COLUMNS, mask, "poison", list(range(8 * part, 8 * part + 8)))
                 name, of = _rounded(t, total, kind)
-                place = t.at(target, str(8 * item * part))
+                place = t.at(target, 8 * item * part)
                 t.call("void", f"masked.store.{name}.p0", of, f"ptr {place}", "i32 4", f"<8 x i1> {here}")
+    t.end("i64 0")
     return t.text()
 
 
 def _clear(t: Writer, sums: list[list[str]]) -> None:
     for place in (place for row in sums for place in row):
-        t.line(f"store {_INTS} zeroinitializer, ptr {place}")
+        t.store(f"{_INTS} zeroinitializer", place)
 
 
 def _multiply_pair(t: Writer, own: str, other: str, sums: list[list[str]]) -> None:
     """Add the products of a pair of 8 rows and 32 columns."""
-    columns = [t.value(f"load {_INTS}, ptr {t.at(other, str(64 * c))}, align 4") for c in range(2)]
+    columns = [t.load(_INTS, t.at(other, 64 * c), align=4) for c in range(2)]
     for r in range(ROWS):
-        pair = t.splat("i32", 16, t.value(f"load i32, ptr {t.at(own, str(4 * r))}"))
+        pair = t.splat("i32", 16, t.load("i32", t.at(own, 4 * r)))
         for c in range(2):
-            before = t.value(f"load {_INTS}, ptr {sums[r][c]}")
+            before = t.load(_INTS, sums[r][c])
             after = t.call(_INTS, _ADD_PRODUCTS, *(f"{_INTS} {x}" for x in (before, pair, columns[c])))
-            t.line(f"store {_INTS} {after}, ptr {sums[r][c]}")
+            t.store(f"{_INTS} {after}", sums[r][c])
 
 
 def _total(t: Writer, sums: list[list[str]], unit: str, totals: str, is_first: bool) -> None:
     """Write the sums, in a unit, to the exact totals in f64, or add them."""
     scale = t.splat("double", 8, unit)
     for r, c, half in itertools.product(range(ROWS), range(2), range(2)):
-        part = t.shuffle(
-            "i32", 16, t.value(f"load {_INTS}, ptr {sums[r][c]}"), "poison", list(range(8 * half, 8 * half + 8))
-        )
+        part = t.shuffle("i32", 16, t.load(_INTS, sums[r][c]), "poison", list(range(8 * half, 8 * half + 8)))
         wide = t.value(f"sitofp <8 x i32> {part} to {_DOUBLES}")
         more = t.value(f"fmul {_DOUBLES} {wide}, {scale}")
-        place = t.at(totals, str(64 * (4 * r + 2 * c + half)))
+        place = t.at(totals, 64 * (4 * r + 2 * c + half))
         if not is_first:
-            more = t.value(f"fadd {_DOUBLES} {t.value(f'load {_DOUBLES}, ptr {place}, align 64')}, {more}")
-        t.line(f"store {_DOUBLES} {more}, ptr {place}, align 64")
+            more = t.value(f"fadd {_DOUBLES} {t.load(_DOUBLES, place, align=64)}, {more}")
+        t.store(f"{_DOUBLES} {more}", place, align=64)
 
 
 def _rounded(t: Writer, total: str, kind: int) -> tuple[str, str]:
