@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .batch import Rule
+from .engine.blas_calls import Product
 
 #: A function of a program's values: numpy arrays, tuples, None for a token. With one result it returns that value, else
 #: a tuple of them. Of an op with regions it takes a tuple of functions first, one for each region.
@@ -207,6 +208,8 @@ class Kernel:
         (`Choices` or `Steps` of `engine/stochastic.py`). None elsewhere.
     products: of a sum of products that rounds each product and each sum, one by one from +0, gives for each element of
         the result the positions of the operands' elements that are multiplied, in order. None elsewhere.
+    multiplied: of a product of two matrices of f32 by the host's BLAS, the call that it makes of operands without gaps;
+        None elsewhere.
     facts: what is known of every use of the op.
     """
 
@@ -219,6 +222,7 @@ class Kernel:
     on_f32: OnF32 | None = None
     choices: Callable[[], Any] | None = None
     products: Callable[[], Sequence[Sequence[tuple[int, int]]]] | None = None
+    multiplied: Product | None = None
     facts: Facts = NOTHING
 
     def __call__(self, *values: Any) -> Any:

@@ -47,7 +47,7 @@ def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tun
         monkeypatch.setattr(compiled, "is_available", lambda: True)
     elif not compiled.is_available():
         pytest.skip("numba is not installed")
-    tune(loop_seconds=0)
+    tune(loop_seconds=0, vector_steps=0)
     tune(loop_turns=3)
 
 
@@ -217,7 +217,7 @@ def test_without_a_compiler_or_with_one_that_fails(monkeypatch: pytest.MonkeyPat
     program = interp.load(text).program
     assert loops(planner.plan(program, speed=speed.Speed(compiled=False))) == []
     monkeypatch.setattr(compiled, "is_available", lambda: True)
-    tune(loop_seconds=0)
+    tune(loop_seconds=0, vector_steps=0)
     monkeypatch.setitem(sys.modules, "numba", None)
     plan = planner.plan(program)
     (loop,) = loops(plan)

@@ -195,7 +195,7 @@ def test_loops_of_numbers_are_what_the_compiler_takes(monkeypatch: pytest.Monkey
     texts = {n: (text_of(scanned(n)[0], *scanned(n)[1]), jax.tree.leaves(scanned(n)[1])) for n in names}
     expected = {n: results_of(text, *flat, without="compiled") for n, (text, flat) in texts.items()}
     lines = compiled_loops(monkeypatch)
-    tune(loop_seconds=0)
+    tune(loop_seconds=0, vector_steps=0)
     taken = set()
     for name, (text, flat) in texts.items():
         before = len(lines)
@@ -207,7 +207,7 @@ def test_loops_of_numbers_are_what_the_compiler_takes(monkeypatch: pytest.Monkey
 def test_long_loops_are_not_compiled(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
     function, arguments = scanned("remainders")
     text, lines = text_of(function, *arguments), compiled_loops(monkeypatch)
-    tune(loop_seconds=0)
+    tune(loop_seconds=0, vector_steps=0)
     tune(loop_lines=1)
     results_of(text, *arguments)
     assert lines == []

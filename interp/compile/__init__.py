@@ -19,13 +19,14 @@ the kernel of its declaration, which is how programs run with all optimizations 
 12. `passes/unroll.py`: loops of a few iterations are written out.
 13. `passes/turns.py`: what the iterations of a loop compute without each other is computed for all of them at once.
     What remains is a recurrence over rows, or nothing.
-14. `passes/numbers.py`: loops over tensors of a few elements become loops over single numbers.
-15. `passes/affine.py`: recurrences that are affine in an integer are marked; their iterations are composed.
-16. `passes/find_scans.py`: loops that carry 8-bit codes are marked, to be run along a table of all pairs of codes.
-17. `passes/narrow.py`: clipping before a conversion to a minifloat becomes part of the conversion.
-18. `passes/fuse.py`: elementwise operations, and reductions of their results, become groups.
-19. `chains/find.py`: groups and reductions over the same rows become row programs, where numba is installed.
-20. `emit.py`: each region becomes the text of a Python function, and is compiled.
+14. `passes/vectors.py`: recurrences over small vectors are marked, of which compiled code can make all turns.
+15. `passes/numbers.py`: loops over tensors of a few elements become loops over single numbers.
+16. `passes/affine.py`: recurrences that are affine in an integer are marked; their iterations are composed.
+17. `passes/find_scans.py`: loops that carry 8-bit codes are marked, to be run along a table of all pairs of codes.
+18. `passes/narrow.py`: clipping before a conversion to a minifloat becomes part of the conversion.
+19. `passes/fuse.py`: elementwise operations, and reductions of their results, become groups.
+20. `chains/find.py`: groups and reductions over the same rows become row programs, where numba is installed.
+21. `emit.py`: each region becomes the text of a Python function, and is compiled.
 
 What these passes are made of:
 
@@ -37,6 +38,7 @@ What these passes are made of:
   lengths), `passes/forward.py` (rows that an earlier iteration wrote become states).
 - Loops of single numbers: `numbers/values.py` (the elements of values), `numbers/steps.py` and `numbers/parts.py`
   (operations and regions on them), `numbers/positions.py`, `numbers/work.py` (whether they pay), `packing.py`.
+- Loops of small vectors: `vectors/build.py` (a turn as the data that code is made of).
 - Groups: `group.py` (a group as data), `leaf.py`, `passes/fusible.py`, `fusion/deferred.py` (operations that wait for a
   group), `fusion/grouping.py` (groups in the making), `fusion/row_tables.py`.
 - Row programs: `chains/program.py` (one as data), `chains/chain.py`, `chains/places.py` (what lies along rows),
@@ -47,8 +49,8 @@ How an operation runs is chosen by `choose.py`, which gives the name of an execu
 printed by `explain.py`). `executors/` has the ways to run: `alone.py` (by its own kernel), `table.py`, `tables.py`,
 `rows.py`, `columns.py` and `row_pairs.py` (lookup tables), `ranks.py`, `blocks.py` and `folds.py` (block by block),
 `words.py` (few elements in one integer), `compiled.py` and `row_programs.py` (compiled by numba), `scan.py`,
-`recurrence.py`, `ahead.py`, `composition.py`, `windows.py` and `loops.py` (loops). `job.py` is what they take,
-`ways.py` lists them.
+`recurrence.py`, `vector_turns.py`, `ahead.py`, `composition.py`, `windows.py` and `loops.py` (loops). `job.py` is what
+they take, `ways.py` lists them.
 
 Kernels that regions need: `kernels.py` finds them by name and types, `generate.py` makes one of a group, `vectorise.py`
 one of a region of single numbers, `expand.py` of operations that only jaxlib's passes define, `specialize.py` of

@@ -64,12 +64,14 @@ def choose(operation: Operation, speed: Speed) -> Decision:
         if affine is not None:
             how = f"{count:,} turns composed: they are affine over {affine.step.ring.value}"
             return Decision("composition", how, Decision("recurrence", plain))
-        if len(operation.regions) < 2:
-            return Decision("recurrence", plain)
         if "ahead" in attributes:
-            return Decision("recurrence", f"{count:,} turns together, where they read nothing new; else {plain}")
-        number, length = chunks(count)
-        return Decision("recurrence", f"{number:,} chunks of {length:,} turns, where their states settle; else {plain}")
+            plain = f"{count:,} turns together, where they read nothing new; else {plain}"
+        elif len(operation.regions) > 1:
+            number, length = chunks(count)
+            plain = f"{number:,} chunks of {length:,} turns, where their states settle; else {plain}"
+        if "vectors" in attributes:
+            plain = f"code for all {count:,} turns on small vectors, once it pays; else {plain}"
+        return Decision("recurrence", plain)
     if operation.name == LOOPS:
         sizes, last = attributes["widths"], attributes["last"]
         ends = f"the last {last:,} one after the other" if last > 1 else "the last one by itself"

@@ -43,6 +43,7 @@ from .passes.slices_last import slices_last
 from .passes.turns import batch_turns
 from .passes.unroll import unroll
 from .passes.unused import without_unused
+from .passes.vectors import small_vectors
 from .passes.writes_last import writes_last
 from .writer import Sources
 
@@ -228,6 +229,8 @@ class _Planner:
             # What is carried and not used after a loop would keep its memory until then.
             region = batched if batched is region else without_unused(batched, constants)
             compiles = speed.scalars and speed.compiled and is_available()
+            if speed.compiled and is_available():
+                region = small_vectors(region, constants, policy, kernel_of)
             if speed.scalars:
                 numbers = single_numbers(region, constants, policy, kernel_of, compiles)
                 region = self._bound(region, numbers, constants)

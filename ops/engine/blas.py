@@ -65,6 +65,23 @@ def _loaded() -> list[_Library]:
     return libraries
 
 
+def functions_named(name: str) -> list[tuple[int, int]]:
+    """Where a function is in each OpenBLAS of this process, numpy's first, and how many bits its whole numbers have."""
+    from threadpoolctl import threadpool_info
+
+    files = [str(e["filepath"]) for e in threadpool_info() if e["internal_api"] == "openblas"]
+    found = []
+    for file in sorted(files, key=lambda file: "numpy" not in file):
+        library = ctypes.CDLL(file)
+        for before, after in itertools.product(_BEFORE, _AFTER):
+            function = getattr(library, f"{before}{name}{after}", None)
+            if function is not None:
+                address = ctypes.cast(function, ctypes.c_void_p).value
+                assert address is not None
+                found.append((address, 64 if after else 32))
+    return found
+
+
 _state = _OneThread()
 
 

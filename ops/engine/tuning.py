@@ -241,6 +241,15 @@ class Tuning:
     loop_lines: int = 300
     #: Turns of a recurrence that compiled code makes before it comes back: some ms.
     compiled_turns: int = 1 << 20
+    #: Loops on vectors of so many elements at most are compiled as a whole, if a turn has no more instructions than so
+    #: many; what all turns share may have more elements. Not measured: limits of the time that LLVM takes, some 0.1 ms
+    #: for an instruction. After so many turns they come back, and turns with NaN are made again.
+    vector_elements: int = 128
+    vector_shared: int = 1 << 14
+    vector_steps: int = 600
+    vector_turns: int = 1 << 14
+    #: The turns that code may leave to Python, as it cannot tell how to round, for each that it makes.
+    vector_left: float = 1 / 64
     #: The turns over which a row that was written is handed on, each by a state. Not measured: a limit of states.
     forward_turns: int = 4
     #: The most turns of a loop that run side by side, and the most bytes of what they keep between operations that are

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..batch import Batch, Batched, shifted
 from ..engine import gemm
+from ..engine.blas_calls import Product
 from ..kernel import Facts, Kernel, Shapes
 from ..registry import BY_POLICY, Call, OpError, Run, op
 from ..types import TensorType
@@ -170,10 +171,12 @@ def _contract(
         sums = multiply(lhs if x_lay is None else x_lay(lhs), rhs if y_lay is None else y_lay(rhs))
         return sums if shape is None else sums.reshape(shape)
 
+    is_there = b == 1 and x_order == tuple(range(len(x_order))) and y_order == tuple(range(len(y_order)))
+    laid = Product(m, k, n, x_swap, y_swap) if is_there and types[0].name == "f32" and m * k * n <= gemm.ALONE else None
     if x_batch or [len(s) for s in shapes] not in ([1, 2], [2, 1]) or 1 in shapes[0] or 1 in shapes[1]:
-        return of_known
+        return Kernel(of_known, multiplied=laid)
     if m * k * n > gemm.ALONE:
-        return of_known
+        return Kernel(of_known, multiplied=laid)
     first, second = x_sum == (0,) and len(shapes[0]) == 2, y_sum == (1,)
 
     def of_vector(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
@@ -181,7 +184,7 @@ def _contract(
             return gemm.of_vector(lhs.T if first else lhs, rhs.T if second else rhs)
         return of_known(lhs, rhs)  # numpy goes other ways there
 
-    return of_vector
+    return Kernel(of_vector, multiplied=laid)
 
 
 def _products(

@@ -30,8 +30,10 @@ from ....ops.types import TensorType, Type
 from ...program import Operation, Region, Value
 from .. import scalars
 from ..compiled_loops import CompiledTurns, is_number
+from ..vectors.build import Vectors
 from .ahead import AheadRunner
 from .job import Job
+from .vector_turns import VectorTurns
 
 
 def by_recurrence(job: Job, _: Run | None) -> Run:
@@ -41,12 +43,16 @@ def by_recurrence(job: Job, _: Run | None) -> Run:
     running = running_fold(turn, job.policy)
     if running is not None and "numbers" not in operation.attributes:
         return running
-    rows, results = ([_row(v.type) for v in values[width:]] for values in (operation.operands, operation.results))
+    vectors: Vectors | None = operation.attributes.get("vectors")
+    taken = operation.operands[: len(operation.operands) - (len(vectors.shared) if vectors is not None else 0)]
+    rows, results = ([_row(v.type) for v in values[width:]] for values in (taken, operation.results))
     states: list[TensorType] = [v.type for v in operation.operands[:width]]  # type: ignore[misc]
     runner = RecurrenceRunner(operation.attributes["count"], states, rows, results, operation.attributes.get("numbers"))
     ahead = operation.attributes.get("ahead")
     if ahead is not None:
         runner.ahead = AheadRunner(ahead, operation.attributes["count"])
+    if vectors is not None:
+        runner.vectors = VectorTurns(vectors, operation.attributes["count"], states)
     return runner
 
 
@@ -147,33 +153,59 @@ class RecurrenceRunner:
         few = max(tuning().list_bytes // max(made, 1), count // tuning().list_parts, 1)
         self._step = min(tuning().list_turns, few)
         self.ahead: AheadRunner | None = None  #: what makes turns together that do not need each other
+        self.vectors: VectorTurns | None = None  #: what makes turns on small vectors as compiled code
         #: The turns as compiled code, of single numbers; it is nothing until it is given their text.
         types = (*self._states, *self._rows, *self._results)
         self.compiled = CompiledTurns(self._states, self._rows, self._results) if all(map(is_number, types)) else None
 
     def __call__(self, regions: Sequence[Turns], *values: Any) -> tuple[Any, ...]:
         (whole, results), width = self._whole, len(self._states)
+        shared = self.vectors.shared if self.vectors is not None else 0
+        values, others = values[: len(values) - shared], values[len(values) - shared :]
         states, rows = values[: len(whole)], values[len(whole) :]
         apart = [part for row, n in zip(rows, self._own[1], strict=True) for part in _columns(row, n)]
         done, start = 0, time.perf_counter()
-        if self.compiled is not None and self.compiled.is_ready:
+        is_vectors = self.vectors is not None and self.vectors.is_ready(len(regions) == 1)
+        if not is_vectors and self.compiled is not None and self.compiled.is_ready:
             found = self._compiled_turns(regions[0], self._apart(states), apart)
             if found is not None:
                 parts = iter(found[width:])
                 together = [_from_columns(parts, t, n) for t, n in zip(results, self._own[2], strict=True)]
                 return (*self._together(found[:width]), *together)
         arrays = [np.empty((self._count, *t.shape), t.element.dtype) for t in results]  # type: ignore[arg-type]
-        if len(regions) > 1 and self._failures < _ATTEMPTS:
+        out = [part for array, n in zip(arrays, self._own[2], strict=True) for part in _columns_in(array, n)]
+
+        def as_python(states: Sequence[Any], first: int, last: int) -> Sequence[Any]:
+            return self._together(self._run(regions[0], self._apart(states), apart, out, first, last))
+
+        if is_vectors:
+            assert self.vectors is not None
+            done, states = self.vectors.run(states, [*rows, *others], arrays, as_python)
+        elif len(regions) > 1 and self._failures < _ATTEMPTS:
             if self.ahead is not None:
                 done, states = self.ahead(regions[1:], states[0], rows, arrays)
                 self._failures += done < self._count
             else:
                 done, states = self._in_chunks(regions[1], states, rows, arrays)
-        states, rows = self._apart(states), apart
-        out = [part for array, n in zip(arrays, self._own[2], strict=True) for part in _columns_in(array, n)]
-        turns, grid, step = regions[0], current_grid(), self._step
-        for begin in range(done, self._count, tuning().list_turns):
-            end = min(begin + tuning().list_turns, self._count)
+        states = as_python(states, done, self._count)
+        for code in (self.compiled, self.vectors):
+            if code is not None:
+                code.spend(time.perf_counter() - start)
+        return (*states, *arrays)
+
+    def _run(
+        self,
+        turns: Turns,
+        states: Sequence[Any],
+        rows: Sequence[np.ndarray],
+        out: Sequence[np.ndarray],
+        done: int,
+        stop: int,
+    ) -> Sequence[Any]:
+        """Make turns from one to another as Python; gives the states after them."""
+        grid, step, width = current_grid(), self._step, len(self._states)
+        for begin in range(done, stop, tuning().list_turns):
+            end = min(begin + tuning().list_turns, stop)
             lists = [listed(row[begin:end], t) for row, t in zip(rows, self._rows, strict=True)]
             for first in range(begin, end, step):
                 last = min(first + step, end)
@@ -184,9 +216,7 @@ class RecurrenceRunner:
                     fill(array, first, given, t)
                 if grid is not None and grid.is_stopped:
                     grid.stop_here_if_stopped()
-        if self.compiled is not None:
-            self.compiled.spend(time.perf_counter() - start)
-        return (*self._together(states), *arrays)
+        return states
 
     def _apart(self, states: Sequence[Any]) -> list[Any]:
         """States as turns take them."""

@@ -7,7 +7,7 @@ is taken only where the machine's own is known to give the bits of the op's kern
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -38,21 +38,27 @@ _COMPARED = {
 }
 
 
-def program(recipe: Recipe, fold: int | None = None, fixed: Sequence[bool] = (), pieces: int = 1) -> Program | None:
+def program(
+    recipe: Recipe,
+    fold: int | None = None,
+    fixed: Sequence[bool] = (),
+    pieces: int = 1,
+    address_of: Callable[[int], int | None] = compiled_function,
+) -> Program | None:
     """The program of a group; `fold` is the op that folds its only output. None where the machine does not know all.
 
     `fixed` says which leaves are the same in all blocks: they are loaded once. Rows of a program on rows have so many
-    `pieces`.
+    `pieces`. `address_of` gives the addresses of functions of f32.
     """
     try:
-        return _Maker(recipe).make(fold, fixed, pieces)
+        return _Maker(recipe, address_of).make(fold, fixed, pieces)
     except Unknown:
         return None
 
 
 class _Maker:
-    def __init__(self, recipe: Recipe) -> None:
-        self._recipe, self._policy = recipe, recipe.policy
+    def __init__(self, recipe: Recipe, address_of: Callable[[int], int | None]) -> None:
+        self._recipe, self._policy, self._address_of = recipe, recipe.policy, address_of
         self._lines = Lines(recipe)
 
     def make(self, fold: int | None, fixed: Sequence[bool], pieces: int) -> Program:
@@ -160,7 +166,7 @@ class _Maker:
 
     def _function(self, kind: int, values: Sequence[int]) -> int:
         """A function of f32 that is rounded by way of f64."""
-        address = compiled_function(kind)
+        address = self._address_of(kind)
         if address is None:
             raise Unknown
         return self._lines.emit(kind, values, [self._lines.parameters((address, *[0] * 9))])

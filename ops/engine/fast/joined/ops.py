@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ...native.code import has_halves
 from ...native.vectors import Lanes, Vectors
 from .. import opcodes as op
-from ..instructions import HAS_HALVES
 
+#: Whether the processor converts f16; without numba, which takes longer to load than all of this.
+HAS_HALVES = has_halves()
 _REST, _INFINITE = 0x7FFFFFFF, 0x7F800000
 
 #: Bytes of an element in memory, of each op that loads or stores.

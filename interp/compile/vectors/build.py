@@ -1,0 +1,350 @@
+"""Makes of the region of a turn what it does with small vectors, where compiled code can do all of it.
+
+Elementwise ops are taken where the compiled machine knows them (`fast/programs.py`), so that what they mean is said
+there alone. What only moves elements is asked, by its kernel, where positions go. Reductions and sums of a few products
+become elementwise ops in the order that they promise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ....ops.engine.fast import programs
+from ....ops.engine.fast.recipes import Program, Recipe, Step
+from ....ops.engine.fast.registers import LOADS
+from ....ops.engine.fast.turns.record import (
+    Compute,
+    Instruction,
+    Literal,
+    Move,
+    Multiply,
+    Read,
+    Start,
+    Taken,
+    Turn,
+    Vector,
+    Write,
+)
+from ....ops.engine.speed import tuning
+from ....ops.kernel import Kernel
+from ....ops.policy import Policy
+from ....ops.reductions.folds import PAIRS_FROM
+from ....ops.registry import Call, Op, OpError, lookup
+from ....ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
+from ...program import BARRIER, Operation, Region, Value
+from ..group import Attributes
+from ..leaf import Shape
+from ..passes.loops import KernelOf
+
+#: What a sum of products is made of.
+_PRODUCT = "stablehlo.multiply", "stablehlo.add"
+_PLACES, _F32 = ELEMENT_TYPES["i64"], ELEMENT_TYPES["f32"]
+
+
+class _Lies(enum.Enum):
+    """How an array lies in memory when numpy makes the turn: what BLAS is called with depends on it."""
+
+    WHOLE = enum.auto()  #: in row-major order without gaps
+    IN_ORDER = enum.auto()  #: in that order with gaps, or repeated: what numpy computes of such arrays lies whole
+    UNKNOWN = enum.auto()
+
+
+class Unfit(Exception):
+    """Compiled code cannot do something."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Vectors:
+    """A turn, and the values that it shares with all others."""
+
+    turn: Turn
+    shared: tuple[Value, ...]
+
+
+def vectors_of(
+    region: Region, states: int, constants: Mapping[Value, Any], policy: Policy, kernel_of: KernelOf
+) -> Vectors | None:
+    """What a turn does, whose region takes so many states and then rows; None where compiled code cannot do it."""
+    try:
+        return _Builder(constants, policy, kernel_of).turn(region, states)
+    except Unfit:
+        return None
+
+
+class _Builder:
+    def __init__(self, constants: Mapping[Value, Any], policy: Policy, kernel_of: KernelOf) -> None:
+        self._constants, self._policy, self._kernel_of = constants, policy, kernel_of
+        self._instructions: list[Instruction] = []
+        self._vectors: list[Vector] = []
+        self._shapes: list[Shape] = []
+        self._numbers: dict[Value, int] = {}
+        self._shared: dict[Value, int] = {}
+        self._made: dict[Any, int] = {}  # values by their instruction, so that each is computed once
+        self._programs: dict[Any, Program | None] = {}
+        self._lies: list[_Lies] = []
+
+    def turn(self, region: Region, states: int) -> Vectors:
+        """The turn of a region."""
+        for kind, values in (("state", region.arguments[:states]), ("row", region.arguments[states:])):
+            for i, value in enumerate(values):
+                self._numbers[value] = self._put(Taken(kind, i), *self._type(value))
+        for operation in region.operations:
+            self._take(operation)
+        returns = [self._of(v) for v in region.returns]
+        turn = Turn(tuple(self._instructions), tuple(self._vectors), tuple(returns[:states]), tuple(returns[states:]))
+        if turn.products and any(self._lies[n] is not _Lies.WHOLE for n in turn.states):
+            raise Unfit  # the state of the next turn lies in another way
+        return Vectors(turn, tuple(self._shared))
+
+    # -- values --------------------------------------------------------------------------------------------------------
+
+    def _type(self, value: Value) -> tuple[ElementType, Shape]:
+        t = value.type
+        if not isinstance(t, TensorType) or not t.is_static or t.element.name not in LOADS:
+            raise Unfit
+        return t.element, t.shape  # type: ignore[return-value]
+
+    def _put(self, instruction: Instruction, element: ElementType, shape: Shape, lies: _Lies | None = None) -> int:
+        """The number of what an instruction gives."""
+        size = math.prod(shape)
+        is_shared = isinstance(instruction, Taken) and instruction.kind == "shared"
+        if not 0 < size <= (tuning().vector_shared if is_shared else tuning().vector_elements):
+            raise Unfit
+        lies = lies or _Lies.WHOLE
+        key = instruction, element, shape, lies
+        try:
+            if key in self._made:
+                return self._made[key]
+            self._made[key] = len(self._instructions)
+        except TypeError:  # of a program of the machine
+            pass
+        if len(self._instructions) >= tuning().vector_steps:
+            raise Unfit
+        self._instructions.append(instruction)
+        self._vectors.append(Vector(element, size))
+        self._shapes.append(shape)
+        self._lies.append(lies)
+        return len(self._instructions) - 1
+
+    def _of(self, value: Value) -> int:
+        """The number of a value."""
+        if value not in self._numbers:
+            element, shape = self._type(value)
+            if value in self._constants and math.prod(shape) <= tuning().vector_elements:
+                self._numbers[value] = self._literal(np.asarray(self._constants[value]), element, shape)
+            else:
+                place = self._shared.setdefault(value, len(self._shared))
+                self._numbers[value] = self._put(Taken("shared", place), element, shape)
+        return self._numbers[value]
+
+    def _literal(self, array: np.ndarray, element: ElementType, shape: Shape) -> int:
+        words = np.ascontiguousarray(array).reshape(-1).view(f"u{array.itemsize}").tolist()
+        return self._put(Literal(tuple(words)), element, shape)
+
+    def _lanes(self, value: int, places: Sequence[int]) -> int:
+        """Some elements of a value."""
+        count = self._vectors[value].count
+        if [*places] == [*range(count)]:
+            return value
+        return self._put(Move((value,), tuple(places)), self._vectors[value].element, (len(places),))
+
+    def _spread(self, value: int, count: int) -> int:
+        """A value with as many elements, a number for all of them."""
+        own = self._vectors[value].count
+        return value if own == count else self._lanes(value, [0] * count)
+
+    # -- operations ----------------------------------------------------------------------------------------------------
+
+    def _take(self, operation: Operation) -> None:
+        if operation.results and operation.results[0] in self._constants and not operation.regions:
+            return
+        for result, made in zip(operation.results, self._results(operation), strict=True):
+            self._numbers[result] = made
+
+    def _results(self, operation: Operation) -> Sequence[int]:
+        if operation.name == BARRIER:
+            return [self._of(v) for v in operation.operands]
+        record = lookup(operation.name)
+        if record is None or not operation.results:
+            raise Unfit
+        facts = record.facts
+        if record.is_elementwise and len(operation.results) == 1:
+            return [self._elementwise(operation, [self._of(v) for v in operation.operands])]
+        if facts.moves:
+            return [self._moved(operation, record)]
+        if facts.starts is not None:
+            return [self._window(operation, facts.starts)]
+        if operation.name == "stablehlo.reduce":
+            return self._reduced(operation)
+        if facts.terms is not None:
+            return [self._product(operation)]
+        raise Unfit
+
+    def _elementwise(self, operation: Operation, operands: Sequence[int], count: int | None = None) -> int:
+        """An elementwise op; of a body of single numbers on so many at a time."""
+        element, shape = self._type(operation.results[0])
+        elements = (*(self._vectors[v].element for v in operands), element)
+        attributes = Attributes(operation.attributes)
+        if count is not None:
+            shape = (count,)
+        return self._computed(operation.name, attributes, operands, elements, shape)
+
+    def _computed(
+        self,
+        name: str,
+        attributes: Attributes,
+        operands: Sequence[int],
+        elements: tuple[ElementType, ...],
+        shape: Shape,
+    ) -> int:
+        key = name, attributes, elements
+        if key not in self._programs:
+            self._programs[key] = self._program(*key)
+        made = self._programs[key]
+        if made is None:
+            raise Unfit
+        count = math.prod(shape)
+        spread = [self._spread(v, count) for v in operands]
+        is_known = all(self._lies[v] is not _Lies.UNKNOWN for v in spread)
+        return self._put(Compute(tuple(spread), made), elements[-1], shape, None if is_known else _Lies.UNKNOWN)
+
+    def _program(self, name: str, attributes: Attributes, elements: tuple[ElementType, ...]) -> Program | None:
+        """What the machine does for an elementwise op; None where it cannot, or bits of a NaN would be seen."""
+        facts = self._kernel(name, attributes, tuple([TensorType((), e) for e in elements])).facts
+        if facts.keeps_bits:
+            return None
+        names = [f"v{i}" for i in range(len(elements) - 1)]
+        step = Step(name, attributes, names, "r", elements, None, facts.compiled, facts.compiled_words)
+        recipe = Recipe([*zip(names, elements, strict=False)], {}, [step], [("r", elements[-1])], self._policy)
+        made = programs.program(recipe, address_of=lambda kind: kind)
+        return None if made is None or made.tables else made
+
+    def _kernel(self, name: str, attributes: Attributes, types: tuple[TensorType, ...]) -> Kernel:
+        try:
+            return self._kernel_of(name, attributes, types)
+        except OpError:
+            raise Unfit from None
+
+    def _moved(self, operation: Operation, record: Op) -> int:
+        """What only moves elements, as its kernel moves their positions."""
+        operands, (element, shape) = [self._of(v) for v in operation.operands], self._type(operation.results[0])
+        types = [TensorType(self._type(v)[1], _PLACES) for v in (*operation.operands, *operation.results)]
+        kernel = record.function(Call(operation.name, tuple(types[:-1]), (types[-1],), operation.attributes))
+        starts = np.cumsum([0, *(self._vectors[v].count for v in operands)])
+        places = [
+            np.arange(start, start + self._vectors[v].count).reshape(self._shapes[v])
+            for v, start in zip(operands, starts, strict=False)
+        ]
+        found = np.asarray(kernel(*places))
+        are_whole = all(self._lies[v] is _Lies.WHOLE for v in operands)
+        order, lies = tuple(found.reshape(-1).tolist()), _lies(found) if are_whole else _Lies.UNKNOWN
+        return self._put(Move(tuple(operands), order), element, shape, lies)
+
+    def _window(self, operation: Operation, first: int) -> int:
+        """A dynamic slice, whose starts come after so many operands, or a dynamic update."""
+        source, (element, shape) = self._of(operation.operands[0]), self._type(operation.results[0])
+        whole = self._shapes[source]
+        sizes = shape if first == 1 else self._type(operation.operands[1])[1]
+        strides = [math.prod(whole[d + 1 :]) for d in range(len(whole))]
+        starts = []
+        for d, operand in enumerate(operation.operands[first:]):
+            number = self._of(operand)
+            if whole[d] != sizes[d]:
+                is_signed = self._vectors[number].element.kind is Kind.SIGNED
+                starts.append(Start(number, whole[d] - sizes[d], strides[d], is_signed))
+        offsets = [sum(i * k for i, k in zip(at, strides, strict=True)) for at in np.ndindex(*sizes)]
+        run = next((i for i in range(1, len(offsets)) if offsets[i] != offsets[0] + i), len(offsets))
+        run = math.gcd(run, len(offsets))
+        is_whole = all(offsets[i + j] == offsets[i] + j for i in range(0, len(offsets), run) for j in range(run))
+        run = run if is_whole else 1
+        where = tuple(starts), tuple(offsets[::run]), run
+        if first == 1:
+            lies = _Lies.WHOLE if run == len(offsets) else _Lies.IN_ORDER
+            lies = lies if self._lies[source] is _Lies.WHOLE else _Lies.UNKNOWN
+            return self._put(Read(source, *where), element, shape, lies)
+        return self._put(Write(source, self._of(operation.operands[1]), *where), element, shape, self._lies[source])
+
+    def _reduced(self, operation: Operation) -> list[int]:
+        """A reduction, in the order that `reduce` promises."""
+        (body,), count = operation.regions, len(operation.operands) // 2
+        operands = [self._of(v) for v in operation.operands]
+        shape, dimensions = self._shapes[operands[0]], sorted(np.ravel(operation.attributes["dimensions"]).tolist())
+        steps = math.prod(shape[d] for d in dimensions)
+        wanted = [self._type(v)[0] for v in body.arguments]
+        if [self._vectors[v].element for v in operands] != [*wanted[count:], *wanted[:count]]:
+            raise Unfit
+        if steps >= PAIRS_FROM and len(body.operations) > 1:
+            raise Unfit
+        order = [*dimensions, *(d for d in range(len(shape)) if d not in dimensions)]
+        places = np.arange(math.prod(shape)).reshape(shape).transpose(order).reshape(steps, -1)
+        totals = [self._spread(v, places.shape[1]) for v in operands[count:]]
+        for row in places.tolist():
+            totals = self._body(body, [*totals, *(self._lanes(v, row) for v in operands[:count])], len(row))
+        every = tuple(range(places.shape[1]))  # the same elements, as a tensor of the result's shape
+        return [
+            self._put(Move((total,), every), *self._type(result))
+            for result, total in zip(operation.results, totals, strict=True)
+        ]
+
+    def _body(self, body: Region, values: Sequence[int], count: int) -> list[int]:
+        """What a body of elementwise ops on single numbers gives of so many at a time."""
+        inner = dict(zip(body.arguments, values, strict=True))
+
+        def of(value: Value) -> int:
+            return inner[value] if value in inner else self._spread(self._of(value), count)
+
+        for operation in body.operations:
+            if operation.results and operation.results[0] in self._constants:
+                continue
+            record = lookup(operation.name)
+            if record is None or not record.is_elementwise or len(operation.results) != 1:
+                raise Unfit
+            inner[operation.results[0]] = self._elementwise(operation, [of(v) for v in operation.operands], count)
+        return [of(v) for v in body.returns]
+
+    def _product(self, operation: Operation) -> int:
+        """A sum of products: in order from +0 where it is formed so, or else by BLAS."""
+        every = [self._type(v) for v in (*operation.operands, *operation.results)]
+        types = tuple([TensorType(shape, element) for element, shape in every])
+        kernel = self._kernel(operation.name, Attributes(operation.attributes), types)
+        x, y = [self._of(v) for v in operation.operands]
+        element, shape = self._type(operation.results[0])
+        if kernel.multiplied is not None and element == _F32:
+            # numpy has another function for a matrix times itself turned round.
+            if any(self._lies[v] is not _Lies.WHOLE for v in (x, y)) or self._source(x) == self._source(y):
+                raise Unfit
+            return self._put(Multiply((x, y), kernel.multiplied), element, shape)
+        if kernel.products is None:
+            raise Unfit
+        pairs = kernel.products()
+        total = self._spread(self._literal(np.zeros((), element.dtype), element, ()), len(pairs))
+        nothing, three = Attributes({}), (element, element, element)
+        for k in range(len(pairs[0])):
+            taken = [self._lanes(v, [pair[k][i] for pair in pairs]) for i, v in enumerate((x, y))]
+            term = self._computed(_PRODUCT[0], nothing, taken, three, (len(pairs),))
+            total = self._computed(_PRODUCT[1], nothing, (total, term), three, shape)
+        return total
+
+    def _source(self, value: int) -> int:
+        """What a value is, moved."""
+        instruction = self._instructions[value]
+        while isinstance(instruction, Move) and len(instruction.operands) == 1:
+            (value,) = instruction.operands
+            instruction = self._instructions[value]
+        return value
+
+
+def _lies(found: np.ndarray) -> _Lies:
+    """How an array lies."""
+    if found.flags.c_contiguous:
+        return _Lies.WHOLE
+    strides = [s for s, n in zip(found.strides, found.shape, strict=True) if n > 1 and s]
+    return (
+        _Lies.IN_ORDER if strides == sorted(strides, reverse=True) and min(strides, default=0) >= 0 else _Lies.UNKNOWN
+    )

@@ -1,0 +1,203 @@
+"""Recurrences over small vectors as code of their own give the bits of one call for each operation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from minihlo import interp
+from minihlo.interp.compile.executors import vector_turns
+from minihlo.interp.compile.executors.vector_turns import VectorTurns
+from minihlo.interp.compile.explain import listing
+from minihlo.ops.engine import blas_calls, compiled
+from minihlo.ops.engine.speed import NAMES
+
+from .conftest import Tune
+from .random_vectors import random_recurrence
+from .test_recurrences import codes, text_of
+
+pytestmark = pytest.mark.skipif(not compiled.is_available(), reason="numba is not installed")
+
+TURNS = 40
+RNG = np.random.default_rng(3)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+@pytest.fixture
+def made(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Loops run as code at once; for each run the turns that code has made, and those that Python has."""
+    tune(loop_seconds=0, recurrence_turns=2, vector_turns=7, vector_left=1)
+    runs: list[tuple[int, int]] = []
+    run = VectorTurns.run
+
+    def noted(self: VectorTurns, states: Any, given: Any, results: Any, otherwise: Any) -> Any:
+        left = []
+        done, states = run(self, states, given, results, lambda s, a, b: left.append(b - a) or otherwise(s, a, b))
+        runs.append((done - sum(left), sum(left)))
+        return done, states
+
+    monkeypatch.setattr(VectorTurns, "run", noted)
+    return runs
+
+
+def check(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """The results, which are those of one call for each operation."""
+    text, flat = jax.jit(function, keep_unused=True).lower(*arguments).as_text(), jax.tree.leaves(arguments)
+    wanted, found = (interp.load(text, without=w)(*flat) for w in (",".join(NAMES), ""))
+    wanted, found = (list(r) if isinstance(r, tuple | list) else [r] for r in (wanted, found))
+    assert [codes(x) for x in found] == [codes(x) for x in wanted]
+    return found
+
+
+def _forward(c: Any, v: Any) -> Any:
+    matrix = jnp.asarray(np.abs(np.arange(36, dtype=np.float32).reshape(6, 6) % 7 - 3.2))
+    largest = jnp.max(c)
+    c = jnp.log(jnp.exp(c - largest) @ matrix) + largest + v
+    return c, jnp.sum(c)
+
+
+def _best(c: Any, v: Any) -> Any:
+    scores = c[:, None] + jnp.asarray(np.arange(25, dtype=np.float32).reshape(5, 5) % 3)
+    return jnp.max(scores, 0) + v, jnp.argmax(scores, 0)
+
+
+def _window(c: Any, v: Any) -> Any:
+    index = jnp.int32(c[0] * 3)
+    part = lax.dynamic_slice(c, (index,), (3,))
+    return lax.dynamic_update_slice(c, part[::-1] + v[0], (index - 4,)) * 0.9 + v, part
+
+
+BODIES: dict[str, tuple[Callable[..., Any], Any, Any]] = {
+    "forward": (_forward, normal(6), normal(TURNS, 6)),
+    "best path": (_best, normal(5), normal(TURNS, 5)),
+    "windows": (_window, normal(8), normal(TURNS, 8)),
+    "gates": (lambda c, v: ((1 - jax.nn.sigmoid(c @ jnp.eye(8))) * c + jnp.tanh(v), c), normal(8), normal(TURNS, 8)),
+    "gradient": (lambda c, v: (c - 0.1 * (jnp.dot(c, v) - 1) * v, None), normal(8), normal(TURNS, 8)),
+    "matrices": (lambda c, v: (c @ v / jnp.max(jnp.abs(c)), c), np.eye(6, dtype=np.float32), normal(TURNS, 6, 6)),
+    "whole numbers": (lambda c, v: ((c * 7 + v) % 8 + (c >> 3), c > v), np.arange(5), RNG.integers(0, 99, (TURNS, 5))),
+    "bf16": (lambda c, v: (c * v + c, c), jnp.ones(4, jnp.bfloat16), normal(TURNS, 4).astype(jnp.bfloat16)),
+}
+
+
+@pytest.mark.parametrize("name", [n for n in BODIES if n != "whole numbers"])
+def test_turns_are_made_by_code(name: str, made: list[tuple[int, int]]) -> None:
+    body, first, rows = BODIES[name]
+    check(lambda c, v: lax.scan(body, c, v), first, rows)
+    assert made
+    assert all(done > TURNS / 2 for done, _ in made)
+
+
+def test_turns_with_nan_are_made_again(made: list[tuple[int, int]]) -> None:
+    rows = normal(TURNS, 5)
+    rows[3, 2], rows[30] = np.nan, -np.nan
+    check(lambda c, v: lax.scan(lambda c, v: (jnp.where(c > v, c, v + 0 * c[0]) * 0.5, c), c, v), normal(5), rows)
+    assert made
+    assert 0 < made[0][1] < TURNS
+
+
+def test_turns_with_a_function_in_doubt_are_left_to_python(made: list[tuple[int, int]]) -> None:
+    rows = np.zeros((TURNS, 3), np.float32)
+    rows[11] = 1e30  # too large for what reduces angles
+    check(lambda c, v: lax.scan(lambda c, v: (jnp.sin(c + v), c), c, v), normal(3), rows)
+    assert [left for _, left in made] == [1]
+
+
+def test_a_loop_that_is_often_in_doubt_goes_on_as_python(made: list[tuple[int, int]], tune: Tune) -> None:
+    tune(vector_left=0.1)
+    rows = np.full((TURNS, 3), 1e30, np.float32)
+    check(lambda c, v: lax.scan(lambda c, v: (jnp.sin(c + v), c), c, v), normal(3), rows)
+    assert made
+    assert sum(made[0]) < 5
+
+
+def test_a_product_that_is_not_numpys_is_left_to_numpy(
+    made: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body, first, rows = BODIES["gradient"]
+    monkeypatch.setattr(blas_calls, "functions_named", lambda _: [])
+    blas_calls.function_of.cache_clear()
+    check(lambda c, v: lax.scan(body, c, v), first, rows)
+    blas_calls.function_of.cache_clear()
+    assert not made
+
+
+def test_matrices_that_lie_by_columns_are_left_to_numpy(made: list[tuple[int, int]]) -> None:
+    body = lambda m: lambda c, v: (jnp.tanh(c @ m + v), c)  # noqa: E731
+    text = text_of(lambda m, c, v: lax.scan(body(m), c, v), normal(8, 8), normal(8), normal(TURNS, 8))
+    for matrix, is_code in ((normal(8, 8), True), (normal(8, 8).T, False)):
+        made.clear()
+        flat = matrix, normal(8), normal(TURNS, 8)
+        wanted, found = (interp.load(text, without=w)(*flat) for w in (",".join(NAMES), ""))
+        assert list(map(codes, found)) == list(map(codes, wanted))
+        assert bool(sum(map(sum, made))) == is_code
+
+
+@pytest.mark.parametrize("length", [5, 8, 16, 33])
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True)])
+def test_products_are_numpys(length: int, turned: tuple[bool, bool]) -> None:
+    """Each is compared with numpy when it is asked for; a call with other strides is not numpy's."""
+    product = blas_calls.Product(3, length, 7, *turned)
+    found = blas_calls.function_of(product)
+    assert found is not None
+    wrong = blas_calls.Product(3, length, 7, not turned[0], turned[1])
+    assert not blas_calls._is_numpys(found, _Turned(product, wrong))
+
+
+class _Turned:
+    """A product, with the call of another one."""
+
+    def __init__(self, product: blas_calls.Product, other: blas_calls.Product) -> None:
+        self.rows, self.length, self.columns = product.rows, product.length, product.columns
+        self.is_left_turned, self.is_right_turned = product.is_left_turned, product.is_right_turned
+        self.call, self.has_out = other.call, other.has_out
+
+
+def test_plans_say_how_they_run() -> None:
+    body, first, rows = BODIES["forward"]
+    text = text_of(lambda c, v: lax.scan(body, c, v), first, rows)
+    assert "code for all 40 turns on small vectors" in listing(interp.load(text).plan())
+    assert "small vectors" not in listing(interp.load(text, without="compiled").plan())
+
+
+@pytest.mark.parametrize("start", [0, 10])
+def test_random_bodies_give_the_bits_of_single_operations(start: int, made: list[tuple[int, int]]) -> None:
+    for seed in range(start, start + 10):
+        function, arguments = random_recurrence(seed, 20)
+        check(function, *arguments)
+    assert len(made) > 5
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("start", range(2000, 3000, 100))
+def test_many_random_bodies_give_the_bits_of_single_operations(start: int, made: list[tuple[int, int]]) -> None:
+    for seed in range(start, start + 100):
+        function, arguments = random_recurrence(seed, 20)
+        check(function, *arguments)
+    assert made
+
+
+def test_compiled_turns_stop_with_their_grid(made: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopped(Exception):
+        pass
+
+    class Grid:
+        is_stopped = True
+
+        def stop_here_if_stopped(self) -> None:
+            raise Stopped
+
+    body, first, rows = BODIES["best path"]
+    program = interp.load(text_of(lambda c, v: lax.scan(body, c, v), first, rows))
+    monkeypatch.setattr(vector_turns, "current_grid", Grid)
+    with pytest.raises(Stopped):
+        program(first, rows)
+    assert not made
