@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from minihlo.ops.engine import speed
 from . import jax_child, processes
 
 processes.hear_signals()
+# Tests start some hundred processes; where Python may not keep what it compiles, that is a third of their time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 #: Changes fields of the tuning, for as long as the test lasts: `tune(block=5)`.
 Tune = Callable[..., None]
@@ -33,6 +37,13 @@ def nothing_outlives_the_tests() -> Iterator[None]:
     jax_child.nursery.close()
     left = processes.end_all(mark)
     assert not left, f"still running: {left}"
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and the modules are here to stay: the collector of garbage need not walk them every time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000)
 
 
 @pytest.fixture

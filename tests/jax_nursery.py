@@ -4,6 +4,7 @@ A request is a line of standard input in JSON: the code, the variables of its en
 the exit status, the output and the errors.
 """
 
+import gc
 import json
 import os
 import sys
@@ -44,6 +45,7 @@ def asked() -> str | None:
 
 
 registry.ops()
+gc.freeze()  # a child that collects garbage writes to no page of what is imported
 if (code := asked()) is not None:
     sys.argv = ["-c"]
     exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})

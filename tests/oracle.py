@@ -206,6 +206,9 @@ _INTEGER_OPS: dict[str, Callable[[int, int], tuple[int, int, int]]] = {
     "subtract": lambda x, y: (x - y, 1, 1),
     "multiply": lambda x, y: (x * y, 1, 2),
     "divide": lambda x, y: (x if y > 0 else -x, abs(y), 0),
+    "remainder": lambda x, y: (abs(x) % abs(y) * (1 if x > 0 else -1), 1, 1),
+    "maximum": lambda x, y: (max(x, y), 1, 1),
+    "minimum": lambda x, y: (min(x, y), 1, 1),
 }
 
 
@@ -222,9 +225,9 @@ def binary_codes(fmt: Format, name: str) -> list[int]:
     results = []
     for x, n in zip(values, scaled, strict=True):
         for y, m in zip(values, scaled, strict=True):
-            if n and m:
-                numerator, denominator, power_of_scale = integers(n, m)
+            numerator, denominator, power_of_scale = integers(n, m) if n and m else (0, 1, 0)
+            if numerator:
                 results.append(encode_ratio(fmt, numerator, denominator << (places * power_of_scale)))
-            else:
+            else:  # of a zero the sign counts
                 results.append(encode(fmt, function(x, y)))
     return results

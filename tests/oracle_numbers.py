@@ -88,12 +88,15 @@ def decode(fmt: Format, code: int) -> Value:
     if fmt.has_infinity and last_field:
         return -INF if negative else INF
     if fmt.name == "f8E8M0FNU":  # a bare exponent: no zero, no subnormals
-        return Fraction(2) ** (code - 127)
-    if field == 0:
-        value = mantissa * Fraction(2) ** (1 - fmt.bias - fmt.mantissa_bits)
-    else:
-        value = (1 + Fraction(mantissa, 1 << fmt.mantissa_bits)) * Fraction(2) ** (field - fmt.bias)
+        return scaled(1, code - 127)
+    whole, field = (mantissa, 1) if field == 0 else (mantissa | 1 << fmt.mantissa_bits, field)
+    value = scaled(whole, field - fmt.bias - fmt.mantissa_bits)
     return negate(value) if negative else value
+
+
+def scaled(integer: int, power: int) -> Fraction:
+    """integer * 2**power."""
+    return Fraction(integer << power) if power >= 0 else Fraction(integer, 1 << -power)
 
 
 def is_nan_code(fmt: Format, code: int) -> bool:

@@ -49,7 +49,7 @@ def test_unary_ops_of_all_codes(element: str) -> None:
 
 
 #: What takes seconds a format is tried on one of eight bits, unless all is tried.
-SLOW, QUICK = ("power", "atan2", "remainder"), ("f8E4M3FN",)
+SLOW, QUICK = ("power", "atan2"), ("f8E4M3FN",)
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,13 @@ def test_comparisons_of_all_pairs(element: str) -> None:
     every = range(1 << fmt.bits)
     ops = [(comparison(d, t), [0, 1], "i1") for t in ("FLOAT", "TOTALORDER") for d in COMPARE]
     results = run([element] * 2, ops, all_pairs(element))
-    keys = [oracle.decode(fmt, c) for c in every], [oracle.total_order(fmt, c) for c in every]
+    # A minifloat is exactly a double.
+    values, order = [float(oracle.decode(fmt, c)) for c in every], [oracle.total_order(fmt, c) for c in every]
+    keys = np.array(values), np.array(order)
     for places, actual in ((keys[0], results[:6]), (keys[1], results[6:])):
         for direction, result in zip(COMPARE, actual, strict=True):
-            expected = [COMPARE[direction](x, y) for x in places for y in places]
-            assert result.tolist() == expected, (direction, places is keys[1])
+            expected = COMPARE[direction](places[:, None], places)
+            assert np.array_equal(result, expected.ravel()), (direction, places is keys[1])
 
 
 def comparison(direction: str, kind: str) -> str:
@@ -118,9 +120,9 @@ def test_upcast_is_exact_where_float32_is_enough(element: str) -> None:
     every = range(1 << fmt.bits)
     (result,) = run([element], [("sqrt", [0], element)], [array(every, element)], policy)
     check(fmt, result, oracle.unary_codes(fmt, "sqrt"), [every], "upcast sqrt")
-    values = [oracle.decode(fmt, c) for c in every]
+    values = np.array([float(oracle.decode(fmt, c)) for c in every])
     (result,) = run([element] * 2, [(comparison("LT", "FLOAT"), [0, 1], "i1")], pairs, policy)
-    assert result.tolist() == [x < y for x in values for y in values]
+    assert np.array_equal(result, (values[:, None] < values).ravel())
 
 
 @pytest.mark.parametrize("element", thinned(MINIFLOATS, lambda element: element in TYPICAL))
