@@ -43,6 +43,26 @@ def read_as(other: str) -> Sums:
     return lambda x, y, types, _: exact(x, y, (types[0], other))
 
 
+def written(change: Callable[[np.ndarray], np.ndarray]) -> Sums:
+    """Exact sums that are changed before they are rounded."""
+
+    def sums(x: Codes, y: Codes, types: tuple[str, ...], _: str) -> Exact:
+        with np.errstate(invalid="ignore"):
+            return Exact.of(change(exact(x, y, types).value))
+
+    return sums
+
+
+def of_eight_bits(toward: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    """As bf16 has them; no sum here is subnormal there."""
+
+    def change(total: np.ndarray) -> np.ndarray:
+        mantissa, exponent = np.frexp(total)
+        return np.ldexp(toward(mantissa * 256), exponent - 8)
+
+    return change
+
+
 FAULTS: dict[str, tuple[Backend, str, tuple[str, ...], str]] = {
     "the last of 1,000 products is forgotten": (
         Backend(without(lambda k: slice(k - 1 if k == 1000 else k))),
@@ -91,6 +111,24 @@ FAULTS: dict[str, tuple[Backend, str, tuple[str, ...], str]] = {
         "dot_general.f6E3M2FN.f32",
         ("length-64", "length-1000"),
         "the second half of the terms is left out",
+    ),
+    "bf16 is cut off": (
+        Backend(written(of_eight_bits(np.trunc))),
+        "dot_general.f8E4M3FN.bf16",
+        ("length-3", "length-8", "length-64", "length-1000", "transposed", "reversed"),
+        "results are rounded toward zero, and not to nearest even",
+    ),
+    "bf16 is rounded up": (
+        Backend(written(of_eight_bits(np.ceil))),
+        "dot_general.f8E4M3FN.bf16",
+        ("length-3", "length-8", "length-64", "length-1000", "transposed", "reversed"),
+        "results are rounded up, and not to nearest even",
+    ),
+    "f16 saturates": (
+        Backend(written(lambda x: np.clip(x, -65504, 65504))),
+        "dot_general.f8E4M3FN.f16",
+        ("length-8", "length-64", "length-1000", "transposed"),
+        "what is beyond the largest number becomes the largest number",
     ),
     "half of the results are missing": (
         Backend(change=lambda r: np.concatenate([r[: len(r) // 2], 0 * r[len(r) // 2 :]])),

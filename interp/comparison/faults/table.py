@@ -66,6 +66,23 @@ def _reading() -> Iterator[Fault]:
     yield Fault("nan-as-zero", "NaN is read as zero", models.reading(models.nan_as(0.0)))
 
 
+#: By the identifier of the fault: another rounding than to nearest even, and what is said of it.
+ROUNDINGS = {
+    f"rounded-{words.removeprefix('with ').replace(' ', '-')}": (
+        rounding,
+        f"results are rounded {words}, and not to nearest even",
+    )
+    for rounding, words in (
+        (TOWARD_ZERO, "toward zero"),
+        (AWAY, "with ties away from zero"),
+        (TIES_TOWARD_ZERO, "with ties toward zero"),
+        (TIES_TO_ODD, "with ties to odd"),
+        (UP, "up"),
+        (DOWN, "down"),
+    )
+}
+
+
 def _rounding() -> Iterator[Fault]:
     for wide in ("f32", "f16", "bf16", "f64"):
         yield Fault(f"rounded-twice-{wide}", f"the result is rounded twice, to {wide} first", models.twice(wide))
@@ -74,20 +91,15 @@ def _rounding() -> Iterator[Fault]:
         named = f"reciprocal-{wide or 'result'}"
         yield Fault(named, sentence, models.reciprocal(wide, False))
         yield Fault(f"{named}-product", sentence, models.reciprocal(wide, True))
-    for rounding, words in (
-        (TOWARD_ZERO, "toward zero"),
-        (AWAY, "with ties away from zero"),
-        (TIES_TOWARD_ZERO, "with ties toward zero"),
-        (TIES_TO_ODD, "with ties to odd"),
-        (UP, "up"),
-        (DOWN, "down"),
-    ):
-        sentence = f"results are rounded {words}, and not to nearest even"
-        yield Fault(f"rounded-{words.removeprefix('with ').replace(' ', '-')}", sentence, models.rounding(rounding))
+    for identifier, (rounding, sentence) in ROUNDINGS.items():
+        yield Fault(identifier, sentence, models.rounding(rounding))
+
+
+SATURATED = "what is beyond the largest number becomes the largest number"
 
 
 def _ends_and_signs() -> Iterator[Fault]:
-    yield Fault("saturated", "what is beyond the largest number becomes the largest number", models.saturated(-1, 1))
+    yield Fault("saturated", SATURATED, models.saturated(-1, 1))
     yield Fault("saturated-below", "what is below the lowest number becomes the lowest number", models.saturated(-1))
     yield Fault("saturated-above", "what is above the largest number becomes the largest number", models.saturated(1))
     yield Fault("zeros-lose-sign", "the sign of results that are zero is lost", models.unsigned_zeros)

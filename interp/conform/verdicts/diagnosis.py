@@ -13,12 +13,12 @@ import numpy as np
 from ...comparison import places
 from ...comparison.diagnosis import NONE, Diagnosis, Results, by_faults
 from ...comparison.equality import equal_codes
-from ...comparison.faults.table import faults_of
+from ...comparison.faults.table import ROUNDINGS, SATURATED, faults_of
 from ...comparison.sums.sum_faults import parts_of
 from ...oracle.exact import estimate, evaluate
 from ...oracle.formats import FORMATS, Format
 from ...oracle.rounding import NEGATIVE, Exact, encode
-from ...oracle.sums import exact_sums
+from ...oracle.sums import exact_products, exact_sums
 from ..cases import chains
 from ..elementwise import Part, of_positions
 from ..repeats import Evidence
@@ -208,7 +208,7 @@ def explain_rows(part: RowPart, judged: Judged, got: np.ndarray) -> Diagnosis:
 
 
 def of_sums(part: RowPart, got: np.ndarray) -> Diagnosis:
-    """The fault that explains all results of a sum: terms that are left out, or one result for all."""
+    """The fault that explains all results of a sum: terms left out, one result for all, or another rounding."""
     size = got & np.array(FORMATS[part.case.result].ones, got.dtype)
     if (size == 0).all():
         return Diagnosis("every result is zero", ("zeros",))
@@ -216,4 +216,23 @@ def of_sums(part: RowPart, got: np.ndarray) -> Diagnosis:
         codes = encode(FORMATS[part.case.result], exact_sums(part.values[:, kept]))[0]
         if equal_codes(part.case.result, codes, got).all():
             return Diagnosis(note.sentence, (note.identifier,))
-    return NONE
+    return next((Diagnosis(sentence, (identifier,)) for identifier, sentence in _written(part, got)), NONE)
+
+
+def _written(part: RowPart, got: np.ndarray) -> Iterator[tuple[str, str]]:
+    """The faults of rounding that give all results of exact sums, with their sentences."""
+    fmt, name = FORMATS[part.case.result], part.case.result
+    form = exact_sums if part.body == "add" else exact_products
+    with np.errstate(all="ignore"):
+        sums = form(part.values)
+    right, left_open = part.exact.codes, part.exact.left_open
+    is_free = (left_open != 0) | ((part.values == 0).all(axis=1) & (fmt.decode(got) == 0))
+    is_beyond = ~np.isnan(sums.value) & ~np.isfinite(fmt.decode(right))
+    largest = (fmt.max_code | np.where(np.signbit(sums.value), fmt.sign_bit, 0)).astype(got.dtype)
+    is_largest = is_beyond & (got == largest)
+    if is_largest.any() and (is_largest | (~is_beyond & equal_codes(name, right, got)) | is_free).all():
+        yield "saturated", SATURATED
+    for identifier, (rounding, sentence) in ROUNDINGS.items():
+        codes = encode(fmt, sums, rounding)[0]
+        if (equal_codes(name, codes, got) | is_largest | is_free).all():
+            yield identifier, sentence
