@@ -82,6 +82,11 @@ BODIES: dict[str, tuple[Callable[..., Any], Any, Any]] = {
     "windows": (_window, normal(8), normal(TURNS, 8)),
     "gates": (lambda c, v: ((1 - jax.nn.sigmoid(c @ jnp.eye(8))) * c + jnp.tanh(v), c), normal(8), normal(TURNS, 8)),
     "gradient": (lambda c, v: (c - 0.1 * (jnp.dot(c, v) - 1) * v, None), normal(8), normal(TURNS, 8)),
+    "repeated rows": (
+        lambda c, v: (c - jnp.dot(c, v[0]) * v[0] / (jnp.exp(v[1]) + jnp.abs(c)), None),
+        normal(8),
+        (normal(TURNS, 8), normal(TURNS)),
+    ),
     "matrices": (lambda c, v: (c @ v / jnp.max(jnp.abs(c)), c), np.eye(6, dtype=np.float32), normal(TURNS, 6, 6)),
     "whole numbers": (lambda c, v: ((c * 7 + v) % 8 + (c >> 3), c > v), np.arange(5), RNG.integers(0, 99, (TURNS, 5))),
     "bf16": (lambda c, v: (c * v + c, c), jnp.ones(4, jnp.bfloat16), normal(TURNS, 4).astype(jnp.bfloat16)),

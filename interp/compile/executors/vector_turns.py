@@ -21,7 +21,7 @@ from ....ops.engine.fast.turns.run import Run, run_of
 from ....ops.engine.speed import tuning
 from ....ops.grid.parallel import current_grid
 from ....ops.types import TensorType
-from ..vectors.build import Vectors
+from ..vectors.build import Lies, Vectors, lies_of
 
 #: Makes some turns as Python, from one to another, and puts their rows into the results; takes states and gives them.
 Otherwise = Callable[[Sequence[Any], int, int], Sequence[Any]]
@@ -35,7 +35,7 @@ class VectorTurns:
         self.shared = len(vectors.shared)
         #: Seconds are spent on it.
         self._code: Amortised[tuple[Run | None]] = Amortised(self._made, lambda: tuning().loop_seconds)
-        self._is_whole = bool(vectors.turn.products)
+        self._has_products, self._whole = bool(vectors.turn.products), vectors.whole
 
     def _made(self) -> tuple[Run | None]:
         return (run_of(self._turn),)
@@ -64,9 +64,9 @@ class VectorTurns:
         code = self._code.value
         if code is None or code[0] is None:
             return 0, states
-        if self._is_whole and not all(np.asarray(v).flags.c_contiguous for v in (*states, *given)):
-            return 0, states  # numpy calls other functions of BLAS then
         rows, shared = given[: len(given) - self.shared], given[len(given) - self.shared :]
+        if self._has_products and not self._lie_well(states, [row[0, ...] for row in rows], shared):
+            return 0, states  # numpy calls other functions of BLAS then
         rows, shared = ([np.ascontiguousarray(v) for v in values] for values in (rows, shared))
         done, left, grid = 0, 0, current_grid()
         while done < self._count:
@@ -86,6 +86,15 @@ class VectorTurns:
             if grid is not None and grid.is_stopped:
                 grid.stop_here_if_stopped()
         return done, states
+
+    def _lie_well(self, states: Sequence[Any], rows: Sequence[np.ndarray], shared: Sequence[np.ndarray]) -> bool:
+        """Whether what comes from outside lies in memory so that BLAS is given what the code gives it."""
+        for kind, values in (("state", states), ("row", rows), ("shared", shared)):
+            for i, value in enumerate(map(np.asarray, values)):
+                lies = lies_of(value)
+                if lies is not Lies.WHOLE and ((kind, i) in self._whole or (value.ndim > 1 and lies is Lies.UNKNOWN)):
+                    return False
+        return True
 
 
 def _has_nan(x: np.ndarray) -> bool:

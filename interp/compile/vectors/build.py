@@ -47,7 +47,7 @@ _PRODUCT = "stablehlo.multiply", "stablehlo.add"
 _PLACES, _F32 = ELEMENT_TYPES["i64"], ELEMENT_TYPES["f32"]
 
 
-class _Lies(enum.Enum):
+class Lies(enum.Enum):
     """How an array lies in memory when numpy makes the turn: what BLAS is called with depends on it."""
 
     WHOLE = enum.auto()  #: in row-major order without gaps
@@ -65,6 +65,7 @@ class Vectors:
 
     turn: Turn
     shared: tuple[Value, ...]
+    whole: frozenset[tuple[str, int]]  #: the kinds and places of what BLAS is given as it is
 
 
 def vectors_of(
@@ -87,7 +88,7 @@ class _Builder:
         self._shared: dict[Value, int] = {}
         self._made: dict[Any, int] = {}  # values by their instruction, so that each is computed once
         self._programs: dict[Any, Program | None] = {}
-        self._lies: list[_Lies] = []
+        self._lies: list[Lies] = []
 
     def turn(self, region: Region, states: int) -> Vectors:
         """The turn of a region."""
@@ -98,9 +99,16 @@ class _Builder:
             self._take(operation)
         returns = [self._of(v) for v in region.returns]
         turn = Turn(tuple(self._instructions), tuple(self._vectors), tuple(returns[:states]), tuple(returns[states:]))
-        if turn.products and any(self._lies[n] is not _Lies.WHOLE for n in turn.states):
+        if turn.products and any(self._lies[n] is not Lies.WHOLE for n in turn.states):
             raise Unfit  # the state of the next turn lies in another way
-        return Vectors(turn, tuple(self._shared))
+        sources = [
+            self._instructions[self._source(v)]
+            for i in self._instructions
+            if isinstance(i, Multiply)
+            for v in i.operands
+        ]
+        whole = frozenset([(s.kind, s.place) for s in sources if isinstance(s, Taken)])
+        return Vectors(turn, tuple(self._shared), whole)
 
     # -- values --------------------------------------------------------------------------------------------------------
 
@@ -110,13 +118,13 @@ class _Builder:
             raise Unfit
         return t.element, t.shape  # type: ignore[return-value]
 
-    def _put(self, instruction: Instruction, element: ElementType, shape: Shape, lies: _Lies | None = None) -> int:
+    def _put(self, instruction: Instruction, element: ElementType, shape: Shape, lies: Lies | None = None) -> int:
         """The number of what an instruction gives."""
         size = math.prod(shape)
         is_shared = isinstance(instruction, Taken) and instruction.kind == "shared"
         if not 0 < size <= (tuning().vector_shared if is_shared else tuning().vector_elements):
             raise Unfit
-        lies = lies or _Lies.WHOLE
+        lies = lies or Lies.WHOLE
         key = instruction, element, shape, lies
         try:
             if key in self._made:
@@ -211,8 +219,8 @@ class _Builder:
             raise Unfit
         count = math.prod(shape)
         spread = [self._spread(v, count) for v in operands]
-        is_known = all(self._lies[v] is not _Lies.UNKNOWN for v in spread)
-        return self._put(Compute(tuple(spread), made), elements[-1], shape, None if is_known else _Lies.UNKNOWN)
+        is_known = all(self._lies[v] is not Lies.UNKNOWN for v in spread)
+        return self._put(Compute(tuple(spread), made), elements[-1], shape, None if is_known else Lies.UNKNOWN)
 
     def _program(self, name: str, attributes: Attributes, elements: tuple[ElementType, ...]) -> Program | None:
         """What the machine does for an elementwise op; None where it cannot, or bits of a NaN would be seen."""
@@ -242,8 +250,8 @@ class _Builder:
             for v, start in zip(operands, starts, strict=False)
         ]
         found = np.asarray(kernel(*places))
-        are_whole = all(self._lies[v] is _Lies.WHOLE for v in operands)
-        order, lies = tuple(found.reshape(-1).tolist()), _lies(found) if are_whole else _Lies.UNKNOWN
+        are_whole = all(self._lies[v] is Lies.WHOLE for v in operands)
+        order, lies = tuple(found.reshape(-1).tolist()), lies_of(found) if are_whole else Lies.UNKNOWN
         return self._put(Move(tuple(operands), order), element, shape, lies)
 
     def _window(self, operation: Operation, first: int) -> int:
@@ -265,8 +273,8 @@ class _Builder:
         run = run if is_whole else 1
         where = tuple(starts), tuple(offsets[::run]), run
         if first == 1:
-            lies = _Lies.WHOLE if run == len(offsets) else _Lies.IN_ORDER
-            lies = lies if self._lies[source] is _Lies.WHOLE else _Lies.UNKNOWN
+            lies = Lies.WHOLE if run == len(offsets) else Lies.IN_ORDER
+            lies = lies if self._lies[source] is Lies.WHOLE else Lies.UNKNOWN
             return self._put(Read(source, *where), element, shape, lies)
         return self._put(Write(source, self._of(operation.operands[1]), *where), element, shape, self._lies[source])
 
@@ -317,7 +325,7 @@ class _Builder:
         element, shape = self._type(operation.results[0])
         if kernel.multiplied is not None and element == _F32:
             # numpy has another function for a matrix times itself turned round.
-            if any(self._lies[v] is not _Lies.WHOLE for v in (x, y)) or self._source(x) == self._source(y):
+            if any(self._lies[v] is not Lies.WHOLE for v in (x, y)) or self._source(x) == self._source(y):
                 raise Unfit
             return self._put(Multiply((x, y), kernel.multiplied), element, shape)
         if kernel.products is None:
@@ -332,19 +340,20 @@ class _Builder:
         return total
 
     def _source(self, value: int) -> int:
-        """What a value is, moved."""
-        instruction = self._instructions[value]
-        while isinstance(instruction, Move) and len(instruction.operands) == 1:
-            (value,) = instruction.operands
+        """What a value is, or is a part of, perhaps moved: numpy does not copy it."""
+        while True:
             instruction = self._instructions[value]
-        return value
+            if isinstance(instruction, Move) and len(instruction.operands) == 1:
+                (value,) = instruction.operands
+            elif isinstance(instruction, Read):
+                value = instruction.source
+            else:
+                return value
 
 
-def _lies(found: np.ndarray) -> _Lies:
+def lies_of(found: np.ndarray) -> Lies:
     """How an array lies."""
     if found.flags.c_contiguous:
-        return _Lies.WHOLE
+        return Lies.WHOLE
     strides = [s for s, n in zip(found.strides, found.shape, strict=True) if n > 1 and s]
-    return (
-        _Lies.IN_ORDER if strides == sorted(strides, reverse=True) and min(strides, default=0) >= 0 else _Lies.UNKNOWN
-    )
+    return Lies.IN_ORDER if strides == sorted(strides, reverse=True) and min(strides, default=0) >= 0 else Lies.UNKNOWN
