@@ -68,7 +68,9 @@ def evaluate(computation: Computation, args: Sequence[Any]) -> list[Any]:
 def to_numpy(value: Any, aval: Any) -> np.ndarray:
     """An argument as what a program takes for it; `aval` is its abstract value."""
     if dtypes.issubdtype(aval.dtype, jax.dtypes.prng_key):
-        value = jax.random.key_data(value)
+        # An array of keys has its words, which `key_data` gives in some 100 calls of functions.
+        words = getattr(value, "_base_array", None)
+        value = jax.random.key_data(value) if words is None else words
     elif aval.dtype == jax.dtypes.float0:  # which programs have as booleans
         return np.zeros(aval.shape, bool)
     else:  # a number of Python or, without x64, an array of numpy may be of another type
