@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
@@ -41,6 +42,18 @@ def _read_after_a_branch(c: Any, i: Any, j: Any) -> Any:
     return changed.at[j].set(c[i])
 
 
+def _chosen(c: Any, i: Any, j: Any) -> Any:
+    c = jnp.where(i > j, c.at[i].set(-c[j]), c)
+    c = jnp.where(i % 2 == 0, c, lax.dynamic_update_slice(c, c[3:6] + 1, (j,)))
+    return jnp.where(c[0] > 3, c.at[i * 2].add(c[j] % 9), c)
+
+
+def _chosen_together(c: Any, i: Any, j: Any) -> Any:
+    c = jnp.where(c[i] > c[j], _swapped(c, i, j), c)
+    both = c.at[i].set(7).at[jnp.stack([j, i, j + 60])].add(1)
+    return jnp.where(i % 3 == 0, lax.dynamic_update_slice(both, c[:4], (j,)), c)
+
+
 def _in_an_inner_loop(c: Any, i: Any, j: Any) -> Any:
     return lax.while_loop(lambda s: s[0] < i % 4, lambda s: (s[0] + 1, _swapped(s[1], j, s[0])), (0, c))[1]
 
@@ -60,6 +73,8 @@ def _in_a_condition(c: Any, i: Any, j: Any) -> Any:
         _read_after_a_branch,
         _in_an_inner_loop,
         _in_a_condition,
+        _chosen,
+        _chosen_together,
     ],
 )
 def test_arrays_are_changed_as_by_each_op_alone(turn: Callable[..., Any]):
@@ -79,7 +94,7 @@ def test_arrays_are_changed_as_by_each_op_alone(turn: Callable[..., Any]):
         assert expected == kept.tolist()
 
 
-@pytest.mark.parametrize("turn", [_swapped, _in_a_branch, _twice_in_branches, _in_an_inner_loop])
+@pytest.mark.parametrize("turn", [_swapped, _in_a_branch, _twice_in_branches, _in_an_inner_loop, _chosen])
 def test_a_turn_takes_no_time_for_the_rest_of_the_array(turn: Callable[..., Any]):
     # A copy takes some 2 ms, a turn without one a part of 0.1.
     function = jax.jit(lambda c: lax.fori_loop(0, 500, lambda k, c: turn(c, k * 7 % 1000, k * 3 % 100), c))

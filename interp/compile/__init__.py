@@ -14,19 +14,20 @@ the kernel of its declaration, which is how programs run with all optimizations 
 8. `passes/reordered.py`: in loops, computing with a number comes before broadcasting it; reshaping comes before
    computing.
 9. `passes/slices_last.py`: in loops, computing with a small tensor comes before slicing it.
-10. `passes/writes_last.py`: in loops, an array is read before a part of it is changed.
-11. `passes/unused.py`: operations that nothing depends on are removed (DCE).
-12. `passes/unroll.py`: loops of a few iterations are written out.
-13. `passes/turns.py`: what the iterations of a loop compute without each other is computed for all of them at once.
+10. `passes/chosen_writes.py`: writes that are chosen or not become writes that choose what to write.
+11. `passes/writes_last.py`: in loops, an array is read before a part of it is changed.
+12. `passes/unused.py`: operations that nothing depends on are removed (DCE).
+13. `passes/unroll.py`: loops of a few iterations are written out.
+14. `passes/turns.py`: what the iterations of a loop compute without each other is computed for all of them at once.
     What remains is a recurrence over rows, or nothing.
-14. `passes/vectors.py`: recurrences over small vectors are marked, of which compiled code can make all turns.
-15. `passes/numbers.py`: loops over tensors of a few elements become loops over single numbers.
-16. `passes/affine.py`: recurrences that are affine in an integer are marked; their iterations are composed.
-17. `passes/find_scans.py`: loops that carry 8-bit codes are marked, to be run along a table of all pairs of codes.
-18. `passes/narrow.py`: clipping before a conversion to a minifloat becomes part of the conversion.
-19. `passes/fuse.py`: elementwise operations, and reductions of their results, become groups.
-20. `chains/find.py`: groups and reductions over the same rows become row programs, where numba is installed.
-21. `emit.py`: each region becomes the text of a Python function, and is compiled.
+15. `passes/vectors.py`: recurrences over small vectors are marked, of which compiled code can make all turns.
+16. `passes/numbers.py`: loops over tensors of a few elements become loops over single numbers.
+17. `passes/affine.py`: recurrences that are affine in an integer are marked; their iterations are composed.
+18. `passes/find_scans.py`: loops that carry 8-bit codes are marked, to be run along a table of all pairs of codes.
+19. `passes/narrow.py`: clipping before a conversion to a minifloat becomes part of the conversion.
+20. `passes/fuse.py`: elementwise operations, and reductions of their results, become groups.
+21. `chains/find.py`: groups and reductions over the same rows become row programs, where numba is installed.
+22. `emit.py`: each region becomes the text of a Python function, and is compiled.
 
 What these passes are made of:
 

@@ -28,6 +28,7 @@ from .chains.find import find_rows
 from .decision import Chosen
 from .emit import Emitter, Listener, Settings
 from .passes.affine import affine_recurrences
+from .passes.chosen_writes import chosen_writes
 from .passes.find_scans import find_scans
 from .passes.floored import floored
 from .passes.fold_constants import fold_constants
@@ -219,6 +220,7 @@ class _Planner:
             if policy.rounding != "stochastic" and not (speed.compiled and is_available()):
                 region = self._bound(region, slices_last(region, constants), constants)
             region = self._bound(region, reshapes_first(region, constants), constants)
+            region = self._bound(region, chosen_writes(region, constants), constants)
             region = self._bound(region, writes_last(region), constants)
             region = without_unused(region, constants)
         if self._fuses and speed.turns:
