@@ -221,10 +221,13 @@ def binary_codes(fmt: Format, name: str) -> list[int]:
     places = 127 if fmt.name == "f8E8M0FNU" else fmt.bias - 1 + fmt.mantissa_bits
     scale = 1 << places
     scaled = [int(v * scale) if isinstance(v, Fraction) else 0 for v in values]
-    integers = _INTEGER_OPS[name]
-    results = []
-    for x, n in zip(values, scaled, strict=True):
-        for y, m in zip(values, scaled, strict=True):
+    integers, commutes = _INTEGER_OPS[name], name in ("add", "multiply", "maximum", "minimum")
+    results: list[int] = []
+    for a, (x, n) in enumerate(zip(values, scaled, strict=True)):
+        for b, (y, m) in enumerate(zip(values, scaled, strict=True)):
+            if b < a and commutes:
+                results.append(results[b * len(values) + a])
+                continue
             numerator, denominator, power_of_scale = integers(n, m) if n and m else (0, 1, 0)
             if numerator:
                 results.append(encode_ratio(fmt, numerator, denominator << (places * power_of_scale)))

@@ -14,6 +14,7 @@ from minihlo.ops.accumulators.units import UNITS
 from minihlo.ops.minifloat.formats import FORMATS
 
 from .slow_accumulator import Slow
+from .thinned import thinned
 
 F32 = np.dtype(np.float32)
 
@@ -171,9 +172,12 @@ RECORDS = [
 ]
 
 
-@pytest.mark.parametrize("text", RECORDS)
+TYPES = [("f8E4M3FN", "f8E5M2"), ("f16", "f16"), ("bf16", "f4E2M1FN"), ("f8E4M3FNUZ", "f6E3M2FN")]
+
+
 @pytest.mark.parametrize(
-    "types", [("f8E4M3FN", "f8E5M2"), ("f16", "f16"), ("bf16", "f4E2M1FN"), ("f8E4M3FNUZ", "f6E3M2FN")]
+    ("text", "types"),
+    thinned(itertools.product(RECORDS, TYPES), lambda text, types: (RECORDS.index(text) + TYPES.index(types)) % 2 == 0),
 )
 def test_a_record_agrees_with_fractions(text: str, types: tuple[str, str]) -> None:
     check(Accumulator.from_text(text), *types, 30, 3, None)
@@ -182,7 +186,7 @@ def test_a_record_agrees_with_fractions(text: str, types: tuple[str, str]) -> No
 @pytest.mark.parametrize("text", RECORDS)
 def test_positions_that_are_zero_in_all_dots(text: str) -> None:
     """Steps of zeros are left out where they change nothing: whole runs of them, before, between and after others."""
-    record, name, count, k = Accumulator.from_text(text), "f8E5M2", 12, 70
+    record, name, count, k = Accumulator.from_text(text), "f8E5M2", 8, 70
     slow, rng = Slow(record, name, name), np.random.default_rng(4)
     for kind in range(6):
         a, b = (operands(rng, name, (count, k), kind).astype(np.uint8) for _ in range(2))

@@ -103,6 +103,7 @@ CNN = {
 IMAGES, LABELS = numbers(3, 8, 8, 1), np.array([0, 3, 4], np.int32)
 
 
+@pytest.mark.exhaustive  # a part of the training step
 def test_cnn() -> None:
     agree(cnn_loss, CNN, IMAGES, LABELS)
 
@@ -139,6 +140,7 @@ LSTM = {"input": numbers(3, 16, scale=0.5), "hidden": numbers(4, 16, scale=0.5),
 SEQUENCE = numbers(7, 2, 3)
 
 
+@pytest.mark.exhaustive  # a part of the gradient
 def test_lstm() -> None:
     agree(lstm, LSTM, SEQUENCE)
 
@@ -187,6 +189,7 @@ def key_data(generator: str) -> np.ndarray:
     return np.asarray(jax.random.key_data(jax.random.key(7, impl=generator)))
 
 
+@pytest.mark.exhaustive  # a sequence is sampled with it
 def test_transformer_with_dropout() -> None:
     generator = GENERATORS[0]  # `test_sampling_a_sequence` has dropout by all, if all is tried
 

@@ -110,6 +110,7 @@ def test_units_are_found_on_short_dots_and_in_narrow_results(name: str, types: t
     assert agrees(record, report.record, report.signature) == 10_000
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", [5])
 def test_random_records_are_found(seed: int) -> None:
     _finds(seed, k=64)
