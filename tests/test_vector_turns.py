@@ -146,6 +146,12 @@ def test_matrices_that_lie_by_columns_are_left_to_numpy(made: list[tuple[int, in
         assert bool(sum(map(sum, made))) == is_code
 
 
+def test_states_that_begin_as_one_number_are_made_by_numpy_once(made: list[tuple[int, int]]) -> None:
+    body = lambda c, v: (c - 0.1 * (jnp.dot(c, v) - 1) * v, c)  # noqa: E731
+    check(lambda v: lax.scan(body, jnp.zeros(8, jnp.float32), v), normal(TURNS, 8))
+    assert made == [(TURNS - 1, 1)]
+
+
 @pytest.mark.parametrize("length", [5, 8, 16, 33])
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True)])
 def test_products_are_numpys(length: int, turned: tuple[bool, bool]) -> None:

@@ -65,10 +65,13 @@ class VectorTurns:
         if code is None or code[0] is None:
             return 0, states
         rows, shared = given[: len(given) - self.shared], given[len(given) - self.shared :]
-        if self._has_products and not self._lie_well(states, [row[0, ...] for row in rows], shared):
-            return 0, states  # numpy calls other functions of BLAS then
-        rows, shared = ([np.ascontiguousarray(v) for v in values] for values in (rows, shared))
         done, left, grid = 0, 0, current_grid()
+        if self._has_products and not self._lie_well(states, [row[0, ...] for row in rows], shared):
+            # numpy calls other functions of BLAS then. What it makes of states lies whole.
+            if not self._lie_well((), [row[0, ...] for row in rows], shared):
+                return 0, states
+            states, done = otherwise(states, 0, 1), 1
+        rows, shared = ([np.ascontiguousarray(v) for v in values] for values in (rows, shared))
         while done < self._count:
             own = [np.array(s, t.element.dtype, order="C") for s, t in zip(states, self._states, strict=True)]
             end = min(done + tuning().vector_turns, self._count)
