@@ -125,6 +125,15 @@ def test_upcast_is_exact_where_float32_is_enough(element: str) -> None:
     assert np.array_equal(result, (values[:, None] < values).ravel())
 
 
+@pytest.mark.parametrize("compute", ["f32", "f64", "f16", "bf16"])
+def test_extremes_are_exact_in_any_type_that_they_are_cast_to(compute: str) -> None:
+    """Of f8E5M2, whose numbers all these types have; -0 is below +0."""
+    pairs, ops = all_pairs("f8E5M2"), ("maximum", "minimum")
+    results = run(["f8E5M2"] * 2, [(op, [0, 1], "f8E5M2") for op in ops], pairs, Policy(arithmetic=f"upcast:{compute}"))
+    for op, result in zip(ops, results, strict=True):
+        check(FORMATS["f8E5M2"], result, expected_pairs("f8E5M2", op), [codes_of(p) for p in pairs], op)
+
+
 @pytest.mark.parametrize("element", thinned(MINIFLOATS, lambda element: element in TYPICAL))
 def test_small_arrays_give_what_large_ones_give(element: str) -> None:
     """A scalar and a few elements may be computed where large arrays are looked up."""

@@ -39,25 +39,23 @@ def _extreme(choose, of_equals):
             result = choose(_repeated(x, y.shape), y)
         else:
             result = choose(x, y)
-        if result.dtype.kind == "f":
-            # Equal numbers have equal bits unless they are zeros of unlike sign: there is none where one operand is
-            # a single number that is not zero, nor where no result is the zero that should lose.
-            if (x.size == 1 and x.item() != 0) or (y.size == 1 and y.item() != 0):
-                return result
-            unsigned = np.dtype(f"u{result.dtype.itemsize}")
-            doubtful = result.view(unsigned) == (1 << 8 * unsigned.itemsize - 1 if of_equals is np.bitwise_and else 0)
-            count = np.count_nonzero(doubtful)
-            if not count:
-                return result
-            if count < result.size >> 4:
-                at = np.unravel_index(np.flatnonzero(doubtful), result.shape)
-                x, y = (np.broadcast_to(v, result.shape)[at] for v in (x, y))
-                bits = of_equals(x.view(unsigned), y.view(unsigned)).view(result.dtype)
-                result[at] = np.where(x == y, bits, result[at])
-                return result
-            bits = of_equals(np.asarray(x).view(unsigned), np.asarray(y).view(unsigned)).view(result.dtype)
-            result = np.where(x == y, bits, result)
-        return result
+        # Equal numbers have equal bits unless they are zeros of unlike sign: there is none where one operand is
+        # a single number that is not zero, nor where no result is the zero that should lose.
+        if (x.size == 1 and x.item() != 0) or (y.size == 1 and y.item() != 0):
+            return result
+        unsigned = np.dtype(f"u{result.dtype.itemsize}")
+        doubtful = result.view(unsigned) == (1 << 8 * unsigned.itemsize - 1 if of_equals is np.bitwise_and else 0)
+        count = np.count_nonzero(doubtful)
+        if not count:
+            return result
+        if count < result.size >> 4:
+            at = np.unravel_index(np.flatnonzero(doubtful), result.shape)
+            x, y = (np.broadcast_to(v, result.shape)[at] for v in (x, y))
+            bits = of_equals(x.view(unsigned), y.view(unsigned)).view(result.dtype)
+            result[at] = np.where(x == y, bits, result[at])
+            return result
+        bits = of_equals(np.asarray(x).view(unsigned), np.asarray(y).view(unsigned)).view(result.dtype)
+        return np.where(x == y, bits, result)
 
     return host
 
