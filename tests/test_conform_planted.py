@@ -278,6 +278,23 @@ def test_a_planted_fault(case: str, fault: Fault, forms: tuple[str, ...], said: 
         assert any(r.diagnosis for r in failing)
 
 
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (
+            lambda o, a, c: np.where(c & 0x7F > 0x7C, 0, c),
+            "accumulated in f8E5M2 in order, but for sums that may overflow, or of infinities or NaN",
+        ),
+        (lambda o, a, c: c ^ 1, "no known way to form sums explains the results .* comes nearest."),
+    ],
+    ids=["NaN becomes zero", "the last bit is turned"],
+)
+def test_what_explains_some_sums_is_not_said_to_explain_those_that_are_wrong(fault: Fault, said: str) -> None:
+    (result,) = results("reduce_add.f8E5M2", fault, only=("length-8",))
+    assert result.verdict == FAIL
+    assert re.fullmatch(said, result.model)
+
+
 def test_without_a_fault_nothing_is_said() -> None:
     for case in {f[1] for f in FAULTS}:
         found = results(case, lambda _operation, _arrays, codes: codes, only=("array", "size-64", "length-64"))

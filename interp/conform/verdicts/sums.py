@@ -254,8 +254,11 @@ def _wrong(t: _Sums, best: Fit | None) -> Formed:
     off = t.fails & ~hits if (t.fails & ~hits).any() else t.fails
     is_far = off & ~within(t.observed)
     wrong = is_far if is_far.any() else off
-    sentence = f"no known way to form sums explains the results ({best.sentence if best else EXACT} comes nearest)"
-    return t.formed(sentence, "", wrong)
+    return t.formed(_nearest(best), "", wrong)
+
+
+def _nearest(best: Fit | None) -> str:
+    return f"no known way to form sums explains the results ({best.sentence if best else EXACT} comes nearest)"
 
 
 # -- folds -------------------------------------------------------------------------------------------------------------
@@ -272,7 +275,10 @@ def _fold(t: _Sums, every: Sequence[Way]) -> Formed:
     if fit := explanation.fit:
         wrong = np.zeros(len(t.got), bool)
         wrong[wild.places] = ~_any(wild, every)
-        return t.formed(fit.sentence, fit.identifier if not wrong.any() else "", wrong & t.fails)
+        wrong &= t.fails
+        if wrong.any():
+            return t.formed(f"{fit.sentence}, but for sums that may overflow, or of infinities or NaN", "", wrong)
+        return t.formed(fit.sentence, fit.identifier)
     best = explanation.best
     wrong = t.fails.copy()
     wrong[observed.places[within(observed)]] = False
@@ -284,7 +290,7 @@ def _fold(t: _Sums, every: Sequence[Way]) -> Formed:
         hits = np.zeros(len(t.got), bool)
         hits[observed.places] = best.hits(observed)
         wrong &= ~hits if (wrong & ~hits).any() else True
-    return t.formed(f"none ({best.sentence if best else EXACT} explains most)", "", wrong)
+    return t.formed(_nearest(best), "", wrong)
 
 
 def _any(observed: Observed, every: Sequence[Way]) -> np.ndarray:
