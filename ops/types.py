@@ -159,11 +159,12 @@ def named_type(name: str) -> ElementType:
 
 
 def guess(name: str, names: Iterable[str]) -> str:
-    """What a mistyped name may mean, as a part of an error; empty where nothing is near."""
+    """What a mistyped name may mean, as a part of an error: one that begins so, else one that is near, or nothing."""
     import difflib  # which takes some ms to import
 
-    lower = {known.lower(): known for known in names}
-    near = difflib.get_close_matches(name.lower()[:100], lower, 1)
+    lower, given = {known.lower(): known for known in names}, name.lower()[:100]
+    begun = [known for known in lower if known.startswith(given)]
+    near = begun if len(begun) == 1 else difflib.get_close_matches(given, begun or lower, 1)
     return f", did you mean {lower[near[0]]}?" if near else ""
 
 
