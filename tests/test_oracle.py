@@ -176,7 +176,8 @@ def test_integer_arithmetic_is_that_of_fractions(name: str) -> None:
         quick = oracle.binary_codes(fmt, op)
         for pair in generator.sample(range(len(quick)), min(len(quick), 500)):
             x, y = (decode(fmt, code) for code in divmod(pair, 1 << fmt.bits))
-            assert quick[pair] == encode(fmt, BINARY[op](x, y)), (op, pair)
+            # Which of two NaN gives its sign to their sum the host does not say.
+            assert oracle.same(fmt, quick[pair], encode(fmt, BINARY[op](x, y))), (op, pair)
 
 
 #: Of each function: a way to it through others, at twice the precision.
