@@ -90,7 +90,8 @@ def _as_f32(x: Any) -> Any:
 
 
 def _typed(x: Any, dtype: Any) -> Any:
-    return x if x.dtype == dtype else x.astype(dtype)
+    with np.errstate(over="ignore", invalid="ignore"):  # of constants, which numpy casts
+        return x if x.dtype == dtype else x.astype(dtype)
 
 
 def _shaped(x: Any, shape: tuple[int, ...]) -> Any:

@@ -48,9 +48,14 @@ def product_of(
         if batch > 1:
             return product
         return lambda x, y: product(x[None], y[None])[0]
+    has_vectors = rows == 1 or columns == 1
     # It makes the same call of BLAS with less around it; products with vectors are other calls.
-    is_dot = batch == 1 and min(rows, length, columns) > 1
+    is_dot = batch == 1 and length > 1 and not has_vectors
     shape = (rows, columns) if batch == 1 else (batch, rows, columns)
+
+    def of_vectors(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        result = np.matmul(_for_vectors(x), _for_vectors(y))
+        return np.add(result, zero, result)
 
     def alone(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         result = x.dot(y) if is_dot and x.flags.forc and y.flags.forc else np.matmul(x, y)
@@ -61,12 +66,14 @@ def product_of(
         with one_thread():
             if is_dot and x.flags.forc and y.flags.forc:
                 x.dot(y, result)
+            elif has_vectors:
+                np.matmul(_for_vectors(x), _for_vectors(y), out=result)
             else:
                 np.matmul(x, y, out=result)
         return np.add(result, zero, result)
 
     if terms <= ALONE:
-        return alone
+        return of_vectors if has_vectors else alone
     make = empty if math.prod(shape) * dtype.itemsize >= tuning().aligned_bytes else np.empty
     return on_one_thread
 
@@ -79,6 +86,8 @@ def product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.ndarra
     batch, rows, length = x.shape
     columns = y.shape[-1]
     terms = batch * rows * length * columns
+    if rows == 1 or columns == 1:
+        x, y = _for_vectors(x), _for_vectors(y)
     if terms <= ALONE:
         result = np.matmul(x, y)
         result += 0
@@ -106,3 +115,20 @@ def product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.ndarra
     with one_thread():
         for_each(parts, work, terms // tuning().product_terms if is_threaded else 0)
     return result
+
+
+def _for_vectors(x: np.ndarray) -> np.ndarray:
+    """An operand of a product with vectors, as BLAS takes it: its rows or its columns lie in memory without gaps.
+
+    Others numpy multiplies by loops of its own, and BLAS adds vectors with gaps in another order. Both give other bits.
+    """
+    (*_, rows, columns), (*_, to_row, to_column), size = x.shape, x.strides, x.itemsize
+    if rows == 1 or columns == 1:
+        is_laid = rows == columns or (to_column if rows == 1 else to_row) == size
+    elif to_column == size:
+        is_laid = to_row >= columns * size and to_row % size == 0
+    else:
+        is_laid = to_row == size and to_column >= rows * size and to_column % size == 0
+    if is_laid:
+        return x
+    return np.swapaxes(np.swapaxes(x, -1, -2).copy(), -1, -2) if 0 < abs(to_row) < abs(to_column) else x.copy()
