@@ -42,7 +42,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def listed(folder: Path, where: Path) -> str:
-    command = [sys.executable, "-P", "-c", _LIST, str(folder)]
+    command = [sys.executable, "-B", "-P", "-c", _LIST, str(folder)]  # and its byte code is not kept there
     result = subprocess.run(command, capture_output=True, text=True, cwd=where)
     assert result.returncode == 0, result.stderr
     return result.stdout

@@ -45,7 +45,6 @@ class Pool:
         #: Of each piece of memory: its address, and the counts of its handles, to look at all of them or at one.
         self._chunks: list[tuple[int, np.ndarray, memoryview]] = []
         self._free: list[int] = []
-        self._kept: list[Any] = []
         self._new = 0
         self._lock = threading.Lock()
         os.register_at_fork(after_in_child=self._after_fork)
@@ -100,6 +99,7 @@ class Pool:
         words = np.zeros((_CHUNK, _WORDS), np.int64)
         words[:, 0] = ALIVE
         words[:, 1] = id(object)
+        _keep(words)
         base, step = words.ctypes.data, 8 * _WORDS
         self._chunks.append((base, words[:, 0], words[:, 0].data))
         self._free.extend(range(base + step * (_CHUNK - 1), base - 1, -step))
@@ -111,8 +111,13 @@ class Pool:
 def immortal() -> int:
     """A handle that may be destroyed any number of times, and stands for nothing."""
     words = (ctypes.c_int64 * _WORDS)(_IMMORTAL, id(object))
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(words))
+    _keep(words)
     return ctypes.addressof(words)
+
+
+def _keep(memory: Any) -> None:
+    """Never free some memory: the framework destroys handles after the interpreter has cleared our modules."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
 
 
 def destroyer() -> int:
