@@ -96,12 +96,24 @@ def compare(call: Call) -> Run:
     if not is_of_words(lhs.element) or not lhs.shape:
         return host
     is_half = lhs.element.name == "f16"
-    return Kernel(comparison(host)(_through_f32(host), lhs.element) if is_half else host, on_f32=OnF32(host, False))
+    kernel = comparison(host)(_through_f32(host), lhs.element) if is_half else _many_through_f32(host)
+    return Kernel(kernel, on_f32=OnF32(host, False))
 
 
 def _through_f32(host: np.ufunc) -> Run:
     """numpy compares f16 one by one, and casts many at a time."""
     return lambda x, y: host(x.astype(np.float32), y.astype(np.float32))
+
+
+def _many_through_f32(host: np.ufunc) -> Run:
+    """The comparison of bf16, of which ml_dtypes casts many at a time and compares one by one."""
+
+    def run(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        if max(x.size, y.size) < tuning().bf16_compared:
+            return host(x, y)
+        return host(x.astype(np.float32), y.astype(np.float32))
+
+    return run
 
 
 def _by_key(direction: str, element: ElementType) -> Run:

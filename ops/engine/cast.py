@@ -25,6 +25,8 @@ _EXACT = Policy()  # of a cast that loses nothing, whatever the policy
 _F32, _F64 = FORMATS["f32"], FORMATS["f64"]
 #: The bits of f64 that are cut off before a lookup: a fact of the format, as the other 19 index the table.
 _CUT = 45
+#: The bits of f64 that f32 has not, of its normal numbers; the least of these, and where those beyond them begin.
+_BELOW_F32, _LEAST_NORMAL, _BEYOND_F32 = np.uint64((1 << 29) - 1), 2.0**-126, 2.0**128
 
 
 def codes_of(x: np.ndarray, fmt: Format) -> np.ndarray:
@@ -66,7 +68,7 @@ def cast(
     is_lookup = source.is_minifloat and target.is_float
     if is_lookup and (policy.rounding != "stochastic" or holds(target.format, source.format)):
         return _lookups(source, target, policy.rounding, policy.overflow).at(codes_of(x, source.format))
-    if x.size > block(x.size) and draws is None and (source.is_minifloat or target.is_minifloat) and source.bits <= 64:
+    if x.size > block(x.size) and draws is None and not (source.is_complex or target.is_complex):
         return by_blocks(x, target.dtype, lambda part: cast(part, source, target, policy))
     if target.is_complex:
         real = cast(np.real(x), source.part, target.part, policy, draws)
@@ -214,6 +216,25 @@ def _odd_bf16_of_f64(x: np.ndarray) -> np.ndarray:
 
 def _odd_f32(x: np.ndarray) -> np.ndarray:
     """f64 rounded to odd to f32; what overflows becomes the largest number, what underflows the smallest."""
+    x = np.asarray(x)
+    bits = x.view(np.uint64)
+    odd = np.asarray(bits & _BELOW_F32)
+    odd += _BELOW_F32  # carries into the last bit that is kept where there is anything to cut off
+    odd |= bits
+    odd &= ~_BELOW_F32
+    size = np.abs(x)
+    is_outside = np.asarray(size < _LEAST_NORMAL) & (size != 0)
+    is_outside |= (size >= _BEYOND_F32) & (size != np.inf)
+    odd[is_outside] = 0
+    with np.errstate(invalid="ignore"):  # of NaN that signal
+        result = np.asarray(odd.view(np.float64).astype(np.float32))
+    if is_outside.any():
+        result[is_outside] = _odd_f32_stepped(x[is_outside])
+    return result
+
+
+def _odd_f32_stepped(x: np.ndarray) -> np.ndarray:
+    """The same of any numbers: the nearest one, and a step back towards zero from there where that is needed."""
     with np.errstate(all="ignore"):
         nearest = x.astype(np.float32)
         back = nearest.astype(np.float64)
@@ -225,6 +246,16 @@ def _odd_f32(x: np.ndarray) -> np.ndarray:
         return (bits | ((back != x) & (x == x))).astype(np.int32).view(np.float32)
 
 
+def _odd_f64(x: np.ndarray) -> np.ndarray:
+    """64-bit integers as f64, rounded to odd to at least 43 significant bits where they have more than 53."""
+    if x.max(initial=0) <= 1 << 53 and x.min(initial=0) >= -(1 << 53):
+        return x.astype(np.float64)
+    below, bit = x.dtype.type((1 << 11) - 1), x.dtype.type(1 << 11)
+    odd = (x & ~below) | (x & below != 0) * bit
+    is_long = x > 1 << 53 if x.dtype.kind == "u" else (x > 1 << 53) | (x < -(1 << 53))
+    return np.where(is_long, odd, x).astype(np.float64)
+
+
 def _cast_number(x: Number, target: ElementType, policy: Policy, draws: Draws | None) -> np.ndarray:
     return array_of(round_number(x, target.format, policy, draws), target.format)
 
@@ -232,7 +263,7 @@ def _cast_number(x: Number, target: ElementType, policy: Policy, draws: Draws | 
 def _widen(x: np.ndarray, source: ElementType) -> np.ndarray:
     """The same values in a type numpy computes in: integers and bool as they are, floats as f32 or f64."""
     if source.is_float and source.bits < 32:
-        return x.astype(np.float32)
+        return half.widen(x) if source.bits == 16 else x.astype(np.float32)
     return x.astype(f"{'i' if source.kind is Kind.SIGNED else 'u'}1") if source.bits < 8 and source.bits > 1 else x
 
 
@@ -255,15 +286,19 @@ def wrap(x: np.ndarray, target: ElementType) -> np.ndarray:
 
 
 def _truncate(x: np.ndarray, target: ElementType) -> np.ndarray:
+    """f32 or f64 as integers: toward zero, NaN as 0, and the nearest integer of the type for those beyond it."""
+    x, number = np.asarray(x), x.dtype.type
     low = -(1 << (target.bits - 1)) if target.kind is Kind.SIGNED else 0
     high = (1 << (target.bits - int(target.kind is Kind.SIGNED))) - 1
-    with np.errstate(invalid="ignore"):
-        whole = np.trunc(np.where(np.isnan(x), 0, x))
-        inside = (whole >= low) & (whole < float(high) + 1 if high >= 1 << 24 else whole <= high)
-        wide = np.uint64 if low == 0 else np.int64
-        integers = np.where(inside, whole, 0).astype(wide)
-    integers = np.where(inside, integers, np.where(whole < low, wide(low % 2**64 if low == 0 else low), wide(high)))
-    return integers.astype(f"{'i' if low else 'u'}{max(target.bits, 8) // 8}").astype(target.dtype)
+    end = number(high + 1)
+    most = number(high) if int(number(high)) == high else np.nextafter(end, number(0))
+    near = np.asarray(x.clip(number(low), most))  # a host's conversion of what its type does not hold is undefined
+    if np.isnan(near).any():
+        near = np.where(np.isnan(near), 0, near)
+    integers = near.astype(f"{'i' if low else 'u'}{max(target.bits, 8) // 8}")
+    if most != high:
+        integers[x >= end] = high
+    return integers.astype(target.dtype, copy=False)
 
 
 def _from_integer(
@@ -276,9 +311,13 @@ def _from_integer(
     if source.bits < 64 and draws is not None and target.bits <= 16 and target.format.has_zero:
         wide = x.astype(np.float64)
         return array_of(round_array(wide, _F64, target.format, policy, draws), target.format)
-    if source.bits < 64 and policy.rounding != "stochastic":
-        return _round_float(x.astype(np.float64), ELEMENT_TYPES["f64"], target, policy)
-    return _cast_number(integer_number(x), target, policy, draws)
+    if policy.rounding == "stochastic" or target.bits == 64:
+        return _cast_number(integer_number(x), target, policy, draws)
+    if source.bits == 64:
+        return _round_float(_odd_f64(x), ELEMENT_TYPES["f64"], target, policy)
+    if source.bits <= 16 or (x.max(initial=0) <= 1 << 24 and x.min(initial=0) >= -(1 << 24)):
+        return _round_float(x.astype(np.float32), ELEMENT_TYPES["f32"], target, policy)
+    return _round_float(x.astype(np.float64), ELEMENT_TYPES["f64"], target, policy)
 
 
 def integer_number(x: np.ndarray) -> Number:

@@ -89,6 +89,8 @@ class Tuning:
     #: f16 is converted by steps over arrays from so many elements on: f32 to f16, ns an element by numpy and by steps,
     #: of 2**13 1.9 and 2.5, of 2**14 1.9 and 1.8, of 2**17 1.9 and 1.4.
     half_many: int = 1 << 14
+    #: From so many elements on bf16 is compared as f32: 10**3 take 1.5 µs either way, 10**5 109 and 27.
+    bf16_compared: int = 1 << 10
     #: Elements of f16 converted at a time: f32 to f16, ns an element, 2**14 1.5, 2**15 1.4, 2**16 1.2, 2**17 1.2. Of
     #: equal ones the larger: threads wait for each other between calls of numpy.
     half_block: int = 1 << 17
