@@ -127,7 +127,8 @@ def _reduction(fmt: Format, exponent_bits: int, mantissa_bits: int, overflow: st
     ends = Number(np.array([INFINITE, INFINITE, FINITE, FINITE], np.uint8), np.array([False, True] * 2), zero, zero)
     infinity, minus_infinity, plus_zero, minus_zero = round_number(ends, fmt, policy)
 
-    sign_bit = fmt.code_dtype.type(fmt.sign_bit)
+    bits = fmt.code_dtype.type
+    sign_bit = bits(fmt.sign_bit)
     drop = max(fmt.mantissa_bits - mantissa_bits, 0)
     most, least = fmt.max_code, int(fmt.has_zero)  # the codes of the largest and the smallest number that stays
     if exponent_bits < fmt.exponent_bits:
@@ -137,7 +138,7 @@ def _reduction(fmt: Format, exponent_bits: int, mantissa_bits: int, overflow: st
     lost = mantissa_bits == 0 and fmt.has_infinity  # nothing distinguishes NaN from infinity
     nan_from = fmt.max_code + int(fmt.has_infinity) + 1
 
-    def kernel(x: np.ndarray) -> np.ndarray:
+    def of_any(x: np.ndarray) -> np.ndarray:
         code = codes_of(x, fmt)
         negative, size = code & sign_bit != 0, code & ~sign_bit
         is_nan = code == sign_bit if fmt.nan is Nan.NEGATIVE_ZERO else size >= nan_from
@@ -150,7 +151,29 @@ def _reduction(fmt: Format, exponent_bits: int, mantissa_bits: int, overflow: st
         result = np.where(is_nan, infinity if lost else code, result)
         return result.view(fmt.dtype)
 
+    def of_many(x: np.ndarray) -> np.ndarray:
+        """The same of a type with zeros and infinities of both signs."""
+        code = codes_of(x, fmt)
+        sign = code & sign_bit
+        size = code ^ sign
+        kept = np.asarray(size >> drop)
+        if drop:
+            kept &= bits(1)
+            kept += bits((1 << (drop - 1)) - 1)
+            kept += size
+            kept >>= drop
+            kept <<= drop
+        if least > 1:
+            kept *= kept >= least
+        if kept.max(initial=0) > most:
+            kept[kept > most] = infinity
+            kept |= sign
+            np.copyto(kept, infinity if lost else code, where=size >= nan_from)
+        else:
+            kept |= sign
+        return kept.view(fmt.dtype)
+
     if fmt.bits > 8:
-        return kernel
-    table = kernel(np.arange(1 << fmt.bits, dtype=np.uint8).view(fmt.dtype))
+        return of_many
+    table = of_any(np.arange(1 << fmt.bits, dtype=np.uint8).view(fmt.dtype))
     return lambda x: table.take(codes_of(x, fmt))

@@ -53,7 +53,7 @@ def comparison(compare: np.ufunc) -> Words:
             i, j = np.asarray(x).view(np.int16), np.asarray(y).view(np.int16)
             if is_nan(i) or is_nan(j):
                 return otherwise(x, y)
-            return compare(_signed(i), _signed(j))
+            return compare(signed(i), signed(j))
 
         return kernel
 
@@ -85,9 +85,9 @@ def _turned(i: np.ndarray) -> np.ndarray:
     return turned
 
 
-def _signed(i: np.ndarray) -> np.ndarray:
+def signed(i: np.ndarray) -> np.ndarray:
     """The magnitudes with their signs: both zeros become 0."""
-    sign, signed = i >> 15, np.asarray(i & _REST)
-    signed ^= sign
-    signed -= sign
-    return signed
+    sign, result = i >> 15, np.asarray(i & _REST)
+    result ^= sign
+    result -= sign
+    return result
