@@ -39,7 +39,7 @@ def eager(tune: Tune) -> None:
     tune(group_call_cost=1 << 20)
     tune(block=4)
     tune(rows_pay=0)
-    tune(fold_columns=3)
+    tune(fold_columns=3, fold_part=1)
     tune(fuse_many=0)
     tune(compiled_from=1)
     tune(compiled_worth=0)

@@ -54,7 +54,8 @@ def _by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: F
     outer, inner = tuple(shape[d] for d in folded), tuple(shape[d] for d in kept)
     views, size = [leaf.view(tuple(shape[d] for d in order)) for leaf in leaves], math.prod(shape)
     spreads = [leaf.spread(len(shape)) for leaf in leaves]
-    columns = list(blocks(inner, tuning().fold_columns))
+    # Short columns are folded many at a time, so that no part of the work is small.
+    columns = list(blocks(inner, max(tuning().fold_columns, tuning().fold_part // max(math.prod(outer), 1))))
     fold, dtype = folding.fold, folding.element.dtype
     combining = folding.facts.combining
     in_order = combining is not None and combining.on_floats and dtype in (np.float32, np.float64)
