@@ -63,7 +63,8 @@ from minihlo.ops.types import ELEMENT_TYPES
 rng, digest = np.random.default_rng(3), hashlib.sha256()
 for element in ("f32", "bf16", "f16", "f64", "complex<f32>"):
     # f16 and bf16 are multiplied as f32.
-    shapes = ((1, 513, 257, 300), (9, 120, 300, 130), (1, 1, 3000, 3000), (40, 60, 70, 80))
+    vectors = ((1, 1, 20_000, 1), (2, 1, 30_000, 1))
+    shapes = ((1, 513, 257, 300), (9, 120, 300, 130), (1, 1, 3000, 3000), (40, 60, 70, 80), *vectors)
     for batch, m, k, n in shapes[:1] if "16" in element else shapes:
         a, b, c = (f"tensor<{batch}x{i}x{j}x{element}>" for i, j in ((m, k), (k, n), (m, n)))
         run = interp.load(f'''func.func @main(%a: {a}, %b: {b}) -> {c} {{

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.engine.blas import one_thread
 from .plan_rewrite import Rounding, bits_of
 
 
@@ -127,7 +128,7 @@ def relative_norm(good: Sequence[Any], other: Sequence[Any]) -> float:
         known = np.isfinite(x)
         if not np.array_equal(x[~known], y[~known], equal_nan=True):
             return math.inf
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), one_thread():
             size, off = float(np.linalg.norm(x[known])), float(np.linalg.norm(x[known] - y[known]))
         if off:
             worst = max(worst, off / size if size and not math.isnan(off) else math.inf)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.engine.blas import one_thread
 from ...ops.engine.cast import cast, code_table, codes_of
 from ...ops.minifloat.formats import FORMATS, Format
 from ...ops.policy import Policy
@@ -192,8 +193,9 @@ class Statistics:
         self.measured += got.size
         self.ulp_max = max(self.ulp_max, float(ulp.max()))
         self.ulp_sum += float(ulp.sum())
-        self.signal += float(np.dot(exact, exact))
-        self.noise += float(np.dot(error, error))
+        with one_thread():
+            self.signal += float(np.dot(exact, exact))
+            self.noise += float(np.dot(error, error))
 
     def merge(self, other: Statistics) -> None:
         """Add the counts of another tensor of the same format."""

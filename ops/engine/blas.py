@@ -2,16 +2,25 @@
 
 A BLAS wakes its threads for each product of more than some 2**18 terms, and they spin while they wait for each other.
 On a busy machine that costs a time slice for each product. So products run on one thread of it, and `gemm.py` cuts
-large ones into parts for our own threads, which do not wait for a part that has not begun.
+large ones into parts for our own threads, which do not wait for a part that has not begun. Factorizations, which LAPACK
+makes of many small products, run on one thread as a whole.
+
+Measured beside three busy processes, ms, by two threads of OpenBLAS and by one: eigenvalues and vectors of 100x100
+numbers 110 and 2.9, of 300x300 3,156 and 23; singular values and vectors of 300x300 3,036 and 51.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 import os
 import threading
 from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 #: How builds of OpenBLAS name their functions: what stands before `openblas_set_num_threads`, and after it.
 _BEFORE, _AFTER = ("", "scipy_"), ("", "64_", "_64", "64")
@@ -44,6 +53,11 @@ class _OneThread:
             if not self._inside:
                 for change, count in self._before:
                     change(count)
+
+    def look_again(self) -> None:
+        """Another library may have been loaded since."""
+        with self._lock:
+            self._libraries = None
 
 
 def _loaded() -> list[_Library]:
@@ -88,6 +102,22 @@ _state = _OneThread()
 def one_thread() -> _OneThread:
     """The context in which BLAS has one thread."""
     return _state
+
+
+def on_one_thread(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """The function, with one thread of BLAS while it runs."""
+
+    @functools.wraps(function)
+    def run(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
+        with _state:
+            return function(*arguments, **keywords)
+
+    return run
+
+
+def look_again() -> None:
+    """Find out anew which libraries there are, once another one may have been loaded."""
+    _state.look_again()
 
 
 def _begin_anew() -> None:

@@ -20,8 +20,9 @@ from .blocks import empty, for_each
 from .speed import tuning
 
 #: The terms of a part, and what its rows are a multiple of: BLAS lays out the other operand anew for each part. BLAS
-#: takes a product of the third number of terms on one thread by itself. No tuning: other parts can round otherwise.
-_PART, _ROWS, ALONE = 1 << 24, 256, 1 << 18
+#: takes a product of the third number of terms on one thread by itself, and of two vectors the fourth. No tuning: other
+#: parts can round otherwise.
+_PART, _ROWS, ALONE, _ALONE_VECTORS = 1 << 24, 256, 1 << 18, 10_000
 #: An array, as numpy converts a number in each call.
 _ZERO = {t: np.zeros((), t) for t in (np.dtype(np.float32), np.dtype(np.float64))}
 
@@ -72,7 +73,7 @@ def product_of(
                 np.matmul(x, y, out=result)
         return np.add(result, zero, result)
 
-    if terms <= ALONE:
+    if _is_alone(rows, columns, terms):
         return of_vectors if has_vectors else alone
     make = empty if math.prod(shape) * dtype.itemsize >= tuning().aligned_bytes else np.empty
     return on_one_thread
@@ -88,7 +89,7 @@ def product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.ndarra
     terms = batch * rows * length * columns
     if rows == 1 or columns == 1:
         x, y = _for_vectors(x), _for_vectors(y)
-    if terms <= ALONE:
+    if _is_alone(rows, columns, terms):
         result = np.matmul(x, y)
         result += 0
         return result
@@ -115,6 +116,11 @@ def product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.ndarra
     with one_thread():
         for_each(parts, work, terms // tuning().product_terms if is_threaded else 0)
     return result
+
+
+def _is_alone(rows: int, columns: int, terms: int) -> bool:
+    """Whether BLAS takes one thread for a product by itself."""
+    return terms <= (_ALONE_VECTORS if rows == columns == 1 else ALONE)
 
 
 def _for_vectors(x: np.ndarray) -> np.ndarray:

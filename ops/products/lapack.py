@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.blas import on_one_thread
 from ..programs import xla_targets
 from ..programs.custom_call import bound_target
 from ..registry import Call, Run, lookup
@@ -42,6 +43,7 @@ def _binder(function: Routine, operands: int) -> Callable[[Call], Run]:
         for i in range(operands):
             require(call.tensor(i).shape != () or i > 0, f"the operand is {call.tensor(i)} (expected matrices)")
 
+        @on_one_thread
         def kernel(*values: np.ndarray) -> Any:
             outputs = [np.asarray(x) for x in function(call, attributes, *values)]
             for i in range(len(outputs), len(call.results)):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..engine.blas import on_one_thread
 from ..engine.cast import cast
 from ..registry import Accuracy, Call, Run, op
 from ..require import require, require_element, require_shape
@@ -55,6 +56,7 @@ def cholesky(call: Call) -> Run:
     require_shape(call, t.shape)
     upper = not call.attributes.get("lower", False)
 
+    @on_one_thread
     def kernel(a: np.ndarray) -> np.ndarray:
         return _rounded(call, _factor(cast(a, t.element, _wide(t.element), call.policy), upper))
 
@@ -104,6 +106,7 @@ def triangular_solve(call: Call) -> Run:
     backwards = lower == is_flipped
     wide = _wide(a.element)
 
+    @on_one_thread
     def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         x, y = (cast(v, a.element, wide, call.policy) for v in (x, y))
         if transpose == "ADJOINT":

@@ -13,11 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.blas import look_again, on_one_thread
 from ..engine.speed import tuning
 from ..registry import OpError
 from .custom_call import target
 
 Arrays = tuple[np.ndarray, ...]
+
+#: Numbers of LAPACK's workspace for each column: with fewer it takes one column at a time.
+_WORK = 64
 
 
 def _identity(x: np.ndarray) -> np.ndarray:
@@ -62,6 +66,7 @@ def each(a: np.ndarray, function: Callable[[np.ndarray], Arrays]) -> Arrays:
 
 
 @target("Qr")
+@on_one_thread
 def qr(a: np.ndarray) -> Arrays:
     """Householder's factors: R above the diagonal, the reflectors below it, and their scales."""
     m, n = a.shape[-2:]
@@ -72,10 +77,17 @@ def qr(a: np.ndarray) -> Arrays:
 
 
 @target("ProductOfElementaryHouseholderReflectors")
+@on_one_thread
 def householder_product(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
     """The columns of the product of reflectors that `Qr` gives."""
     m, n = a.shape[-2:]
     reflectors, scales = wide(a), wide(taus)
+    if m >= n == taus.shape[-1] and _are_few(a):
+        name = "ungqr" if a.dtype.kind == "c" else "orgqr"
+        pairs = zip(reflectors.reshape(-1, m, n), scales.reshape(-1, n), strict=True)
+        return (
+            np.stack([_lapack(name, x, tau, lwork=_WORK * n)[0] for x, tau in pairs]).reshape(a.shape).astype(a.dtype)
+        )
     q = np.zeros((*a.shape[:-2], m, n), reflectors.dtype)
     q[..., range(min(m, n)), range(min(m, n))] = 1
     for i in range(taus.shape[-1] - 1, -1, -1):
@@ -87,6 +99,7 @@ def householder_product(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
 
 
 @target("minihlo.geqp3")
+@on_one_thread
 def pivoted_qr(a: np.ndarray, pivots: np.ndarray) -> Arrays:
     """As `Qr`, of a matrix whose columns are put in order on the way."""
     if not a.size:
@@ -103,11 +116,15 @@ def pivoted_qr(a: np.ndarray, pivots: np.ndarray) -> Arrays:
 
 
 @target("LuDecomposition")
+@on_one_thread
 def lu(a: np.ndarray) -> Arrays:
     """Both factors in one matrix, the row that each step swapped with its own, and the order of the rows."""
     lu = wide(a)
     m, n = a.shape[-2:]
     steps = min(m, n)
+    if _are_few(a):
+        lu, pivots, order = each(lu, _lu_by_lapack)
+        return lu.astype(a.dtype, order="C"), pivots, order
     lu = lu.reshape(math.prod(a.shape[:-2]), m, n)
     every = np.arange(len(lu))
     pivots = np.zeros((len(lu), steps), np.int32)
@@ -125,10 +142,20 @@ def lu(a: np.ndarray) -> Arrays:
     return lu.reshape(a.shape).astype(a.dtype), pivots.reshape(*batch, steps), order.reshape(*batch, m)
 
 
+def _lu_by_lapack(a: np.ndarray) -> Arrays:
+    """The same as `lu` of one matrix."""
+    lu, pivots, _ = _lapack("getrf", a)
+    order = np.arange(len(a), dtype=np.int32)
+    for i, pivot in enumerate(pivots.tolist()):
+        order[i], order[pivot] = order[pivot], order[i]
+    return lu, pivots.astype(np.int32), order
+
+
 # -- eigenvalues and singular values -----------------------------------------------------------------------------------
 
 
 @target("minihlo.eigh")
+@on_one_thread
 def eigh(a: np.ndarray, lower: bool = True) -> Arrays:
     """The eigenvectors and eigenvalues of a Hermitian matrix, of which one triangle is read."""
 
@@ -141,6 +168,7 @@ def eigh(a: np.ndarray, lower: bool = True) -> Arrays:
 
 
 @target("minihlo.eig")
+@on_one_thread
 def eig(a: np.ndarray, left: bool = False, right: bool = False) -> Arrays:
     """The eigenvalues, and the left and the right eigenvectors that are asked for."""
     dtype = np.result_type(a.dtype, np.complex64)
@@ -157,6 +185,7 @@ def eig(a: np.ndarray, left: bool = False, right: bool = False) -> Arrays:
 
 
 @target("minihlo.svd")
+@on_one_thread
 def svd(a: np.ndarray, full_matrices: bool = False, compute_uv: bool = True) -> Arrays:
     """The singular values, and the matrices of both sides where they are asked for."""
     m, n = a.shape[-2:]
@@ -174,6 +203,7 @@ def svd(a: np.ndarray, full_matrices: bool = False, compute_uv: bool = True) -> 
 
 
 @target("minihlo.hessenberg")
+@on_one_thread
 def hessenberg(a: np.ndarray) -> Arrays:
     """The form with zeros below the first subdiagonal, where the reflectors are kept, and their scales."""
     h, tau = each(wide(a), lambda m: _lapack("gehrd", m)[:2])
@@ -181,6 +211,7 @@ def hessenberg(a: np.ndarray) -> Arrays:
 
 
 @target("minihlo.schur")
+@on_one_thread
 def schur(a: np.ndarray, compute_schur_vectors: bool = True) -> Arrays:
     """Schur's triangular form, and its vectors where they are asked for."""
     scipy = _scipy("scipy.linalg")
@@ -189,6 +220,7 @@ def schur(a: np.ndarray, compute_schur_vectors: bool = True) -> Arrays:
 
 
 @target("minihlo.tridiagonal")
+@on_one_thread
 def tridiagonal(a: np.ndarray, lower: bool = True) -> Arrays:
     """A Hermitian matrix in tridiagonal form: its reflectors, diagonal, subdiagonal, and their scales."""
     name = "hetrd" if a.dtype.kind == "c" else "sytrd"
@@ -210,6 +242,7 @@ def _by_lapack(below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np
 
 
 @target("minihlo.tridiagonal_solve")
+@on_one_thread
 def tridiagonal_solve(
     below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np.ndarray, perturb_singular: bool = False
 ) -> np.ndarray:
@@ -259,8 +292,19 @@ def tridiagonal_solve(
     return np.moveaxis(x, 0, -2).astype(dtype)
 
 
-def _lapack(name: str, a: np.ndarray, **options: Any) -> Any:
-    return _routine(name, a.dtype.kind)(a, **options)
+def _are_few(a: np.ndarray) -> bool:
+    """Whether matrices are so large and so few that LAPACK factors them one by one; it does not know every NaN."""
+    tuned, size = tuning(), min(a.shape[-2:])
+    return (
+        size >= tuned.lapack_rows
+        and math.prod(a.shape[:-2]) <= size * tuned.lapack_few
+        and bool(a.size)
+        and bool(np.isfinite(a).all())
+    )
+
+
+def _lapack(name: str, a: np.ndarray, *others: np.ndarray, **options: Any) -> Any:
+    return _routine(name, a.dtype.kind)(a, *others, **options)
 
 
 @functools.cache
@@ -268,10 +312,13 @@ def _routine(name: str, kind: str) -> Any:
     return getattr(_scipy("scipy.linalg.lapack"), ("z" if kind == "c" else "d") + name)
 
 
+@functools.cache
 def _scipy(module: str) -> Any:
     import importlib
 
     try:
-        return importlib.import_module(module)
+        found = importlib.import_module(module)
+        look_again()  # it may have loaded a BLAS of its own
+        return found
     except ImportError:
         raise OpError(f"it needs {module}, which is not installed") from None
