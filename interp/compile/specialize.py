@@ -21,7 +21,7 @@ Sizes = tuple[tuple[int, ...], ...]
 def bind(record: Op, call: Call) -> Kernel:
     """The kernel of a use of an op; its types may leave sizes open. Raises OpError as `record.kernel` does."""
     if record.any_sizes:
-        return Kernel(_guarded(record.function(call), call))
+        return Kernel(_guarded(record.function(call), call), facts=record.facts)
     tensors = [i for i, t in enumerate(call.operands) if isinstance(t, TensorType)]
     if _are_static(call.operands):
         return record.kernel(call)
