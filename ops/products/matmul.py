@@ -22,6 +22,7 @@ import numpy as np
 from ..accumulators.product import is_exact
 from ..engine import gemm, half
 from ..engine.cast import cast
+from ..engine.speed import tuning
 from ..policy import Policy
 from ..random_stream import RandomStream
 from ..registry import Call, Run, lookup
@@ -145,6 +146,10 @@ def _in_order(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     A BLAS that fuses multiplications with additions gives other last bits, and where terms cancel, as in the parts of a
     complex product, that is all the bits. Programs compare their results with such as these.
     """
+    if x.size * y.shape[-1] <= tuning().short_together and x.dtype.kind != "c" and x.shape[-1]:
+        total = np.add.reduce(x[..., None] * y[:, None], -2)  # of so few terms numpy adds one after the other
+        total += 0
+        return total
     total = np.zeros((*x.shape[:-1], y.shape[-1]), x.dtype)
     terms = [(x[:, :, k, None], y[:, k, None, :]) for k in range(x.shape[-1])]
     if not np.iscomplexobj(total):
