@@ -2,9 +2,10 @@
 
 `python -m benchmarks.growth [WORDS] [--sizes 1000,10000,100000,1000000] [--patience 30]`
 
-Both are called in turn in one process. For each size stands the shortest time in ms, and how many times XLA's it is.
-The exponents are those of the last two sizes: 1 where ten times as many elements take ten times as long. A row is
-marked where the exponent is above XLA's by more than 0.15, or a time above 50 times XLA's.
+Calls of both alternate in one process. For each size stands the shortest time in ms, and how many times XLA's it is.
+An exponent is the slope of the logarithm of time against that of size, by least squares over all sizes: 1 where ten
+times as many elements take ten times as long. A row is marked where the exponent is above XLA's by more than 0.15, or
+any time above 50 times XLA's.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import contextlib
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -27,8 +28,8 @@ from .functions import SUBJECTS, Subject
 
 #: An exponent may be above XLA's by so much, and a time so many times XLA's.
 _STEEPER, _SLOWER = 0.15, 50
-#: Calls that are timed, and seconds after which there are no more.
-_CALLS, _BUDGET = 7, 1.0
+#: Pairs of calls that are timed, at most and at least, and seconds after which there are no more.
+_MOST, _LEAST, _BUDGET = 60, 3, 1.5
 
 
 @contextlib.contextmanager
@@ -47,29 +48,41 @@ def limited(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def shortest(run: Callable[[], object]) -> float:
-    """The shortest time of some calls, in seconds."""
-    best, end = math.inf, time.perf_counter() + _BUDGET
-    for _ in range(_CALLS):
-        start = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - start)
-        if time.perf_counter() > end:
+def shortest(*runs: Callable[[], object]) -> list[float]:
+    """The shortest time of some calls of each function, in seconds; the functions take turns."""
+    best, end = [math.inf] * len(runs), time.perf_counter() + _BUDGET
+    for count in range(_MOST):
+        if count >= _LEAST and time.perf_counter() > end:
             break
+        for at, run in enumerate(runs):
+            start = time.perf_counter()
+            run()
+            best[at] = min(best[at], time.perf_counter() - start)
     return best
+
+
+def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
+    """The slope of log(seconds) against log(size) by least squares."""
+    x, y = np.log(sizes), np.log(seconds)
+    away = x - x.mean()
+    return float(away @ y / (away @ away))
 
 
 def times(subject: Subject, size: int) -> tuple[float, float]:
     """Seconds of a call here and on XLA."""
     arguments = subject.arguments(size)
-    jitted, ours = jax.jit(subject.function), interp.jit(subject.function)
+    jitted, jitted_here = jax.jit(subject.function), interp.jit(subject.function)
 
-    def theirs(*arrays: Any) -> object:
-        return jax.block_until_ready(jitted(*arrays))
+    def theirs() -> object:
+        return jax.block_until_ready(jitted(*arguments))
+
+    def ours() -> object:
+        return jitted_here(*arguments)
 
     for run in (theirs, ours, ours):  # compiled, and tables made
-        run(*arguments)
-    return shortest(lambda: ours(*arguments)), shortest(lambda: theirs(*arguments))
+        run()
+    here, xla = shortest(ours, theirs)
+    return here, xla
 
 
 def row(subject: Subject, sizes: list[int], patience: int) -> tuple[list[str], bool]:
@@ -85,11 +98,10 @@ def row(subject: Subject, sizes: list[int], patience: int) -> tuple[list[str], b
         ours, xla = measured[-1]
         cells.append(f"{ours * 1e3:.2f} ({ours / xla:.1f})")
     if len(sizes) < 2:
-        return [*cells, "", ""], measured[-1][0] > _SLOWER * measured[-1][1]
-    span = math.log(sizes[-1] / sizes[-2])
-    exponents = [math.log(after / before) / span for before, after in zip(*measured[-2:], strict=True)]
-    marked = exponents[0] > exponents[1] + _STEEPER or any(ours > _SLOWER * xla for ours, xla in measured)
-    return [*cells, *(f"{e:.2f}" for e in exponents)], marked
+        return [*cells, "", ""], measured[0][0] > _SLOWER * measured[0][1]
+    here, xla = (exponent(sizes, seconds) for seconds in zip(*measured, strict=True))
+    marked = here > xla + _STEEPER or any(ours > _SLOWER * theirs for ours, theirs in measured)
+    return [*cells, f"{here:.2f}", f"{xla:.2f}"], marked
 
 
 def main() -> None:
