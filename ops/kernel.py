@@ -111,6 +111,7 @@ class Facts:
     gives_operand: the result is one of the operands as it is, whichever.
     by_order: the result is one of the operands, or that with another sign; which one depends on signs and on how the
         operands compare.
+    many_passes: the kernel goes over arrays several times: large ones are taken in parts that fit the cache.
     is_pure: the result depends on the operands alone, and takes a time that the types determine: no loop, no random
         bits, no other process, no code of the user. Elementwise ops are pure.
     overwrites: the operand that the kernel may write over if it is spare (`Call.spare`).
@@ -145,6 +146,7 @@ class Facts:
     compiled_fold: int | None = None
     gives_operand: bool = False
     by_order: bool = False
+    many_passes: bool = False
     is_pure: bool = False
     overwrites: int | None = None
     takes_numbers: bool = False

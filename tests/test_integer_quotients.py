@@ -77,6 +77,23 @@ def test_pairs(op: str, name: str, text: str) -> None:
     assert np.asarray(result).reshape(-1).tolist() == wanted
 
 
+@pytest.mark.parametrize("name", ["i16", "ui16", "i32", "ui32"])
+@pytest.mark.parametrize("op", ["divide", "remainder"])
+def test_next_to_multiples(op: str, name: str) -> None:
+    """Where a rounded quotient would be the next integer; without the smallest number, which is divided differently."""
+    dtype, rng = element_type(name).dtype, np.random.default_rng(0)
+    least, largest = int(np.iinfo(dtype).min) + 1, int(np.iinfo(dtype).max)
+    pairs = [(largest, d) for d in (1, 2, 3, largest - 1, largest)]
+    for d in np.exp2(rng.uniform(0, np.log2(largest), 3000)).astype(np.int64).tolist():
+        multiple = largest // d * d if rng.random() < 0.5 else int(rng.integers(0, largest // d + 1)) * d
+        pairs += [(multiple + by, d) for by in (-1, 0, 1)]
+    pairs += [(s * a, t * b) for a, b in pairs for s, t in ((-1, 1), (1, -1), (-1, -1)) if least < 0]
+    pairs = [(a, b) for a, b in pairs if least <= a <= largest]
+    x, y = (np.array(side, dtype) for side in zip(*pairs, strict=True))
+    text = ARRAY.replace("OP", op).replace("N", str(len(pairs))).replace("T", name)
+    assert np.asarray(interp.load(text)(x, y)).reshape(-1).tolist() == [exact(op, a, b, name) for a, b in pairs]
+
+
 ONE_DIVISOR = """
 func.func @main(%x: tensor<NxT>) -> tensor<NxT> {
   %y = stablehlo.constant dense<DIVISOR> : tensor<NxT>

@@ -146,16 +146,19 @@ def negate(x):
     "signed float complex",
     accuracy=EXACT,
     direct=arithmetic.sign,
-    facts=Facts(scalar=Scalar("({0} > 0) - ({0} < 0)"), compiled=opcodes.SIGN),
+    facts=Facts(scalar=Scalar("({0} > 0) - ({0} < 0)"), compiled=opcodes.SIGN, many_passes=True),
 )
 def sign(x):
     """-1, 0 (with its sign) or 1, NaN of NaN; of a complex number, the number over its absolute value."""
     if np.iscomplexobj(x):
         size = np.abs(x)
         return np.where(np.isnan(x), complex(np.nan, np.nan), np.where(size == 0, 0, x / np.where(size == 0, 1, size)))
-    if x.dtype.kind == "f":
-        return np.where((x == 0) | np.isnan(x), x, np.sign(x))
-    return np.sign(x)
+    result = np.sign(x)
+    if x.dtype.kind == "f":  # numpy gives NaN as it is, and of either zero +0
+        bits = np.asarray(result).view(f"u{x.itemsize}")
+        bits |= x.view(bits.dtype) & bits.dtype.type(1 << (8 * x.itemsize - 1))
+        return bits.view(x.dtype)
+    return result
 
 
 @elementwise("floor", "float", accuracy=EXACT, direct=arithmetic.floor, facts=Facts(compiled=opcodes.FLOOR))
@@ -182,7 +185,13 @@ def round_nearest_even(x):
     return np.rint(x)
 
 
-@elementwise("round_nearest_afz", "float", accuracy=EXACT, direct=arithmetic.round_nearest_afz)
+@elementwise(
+    "round_nearest_afz",
+    "float",
+    accuracy=EXACT,
+    direct=arithmetic.round_nearest_afz,
+    facts=Facts(many_passes=True),
+)
 def round_nearest_afz(x):
     """The nearest integer, ties away from zero."""
     size = np.abs(x)

@@ -140,7 +140,14 @@ def popcnt(call: Call) -> Run:
     return lambda x: _integers(np.bitwise_count(_unsigned(x, element)), element)
 
 
-@op("count_leading_zeros", "integer", values="numbers", operands=1, is_elementwise=True)
+@op(
+    "count_leading_zeros",
+    "integer",
+    values="numbers",
+    operands=1,
+    is_elementwise=True,
+    facts=Facts(many_passes=True),
+)
 def count_leading_zeros(call: Call) -> Run:
     """How many bits are zero above the highest one set; where the type cannot hold that many, modulo its range.
 
@@ -148,6 +155,8 @@ def count_leading_zeros(call: Call) -> Run:
     """
     _require_same_types(call)
     element = call.tensor().element
+    if element.bits == 32:
+        return lambda x: _leading_zeros(x.view(np.uint32)).view(element.dtype)
     steps = [1 << i for i in range(element.bits.bit_length() - 1)]
 
     def kernel(x: np.ndarray) -> np.ndarray:
@@ -157,6 +166,21 @@ def count_leading_zeros(call: Call) -> Run:
         return _integers(element.bits - np.bitwise_count(codes), element)
 
     return kernel
+
+
+def _leading_zeros(x: np.ndarray) -> np.ndarray:
+    """How many of 32 bits are zero above the highest one set, from the exponent of a number as f32.
+
+    The bits below one that is set are cleared, so that rounding does not change the exponent. The sign is that of the
+    highest bit, and makes the difference negative.
+    """
+    top = np.asarray(x >> 1)
+    np.invert(top, out=top)
+    top &= x
+    places = np.asarray(top.view(np.int32).astype(np.float32)).view(np.int32)
+    places = np.right_shift(places.view(np.uint32), 23, out=places.view(np.uint32)).view(np.int32)
+    np.subtract(158, places, out=places)
+    return np.clip(places, 0, 32, out=places)
 
 
 # -- bit casts ---------------------------------------------------------------------------------------------------------

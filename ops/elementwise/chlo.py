@@ -14,7 +14,9 @@ import numpy as np
 
 from ..engine.cast import array_of, cast, codes_of, wrap
 from ..engine.keys import value_keys
+from ..engine.speed import tuning
 from ..engine.transitions import of_all_pairs
+from ..kernel import Facts
 from ..minifloat import arithmetic, functions, hyperbolic
 from ..minifloat.codec import round_number
 from ..minifloat.formats import Format
@@ -130,7 +132,14 @@ _declare_test("is_neg_inf", "Whether the number is -infinity.", lambda x: x.is_i
 # -- neighbours --------------------------------------------------------------------------------------------------------
 
 
-@op("chlo.next_after", "float", values="numbers", operands=2, is_elementwise=True)
+@op(
+    "chlo.next_after",
+    "float",
+    values="numbers",
+    operands=2,
+    is_elementwise=True,
+    facts=Facts(many_passes=True),
+)
 def next_after(call: Call) -> Run:
     """The neighbour of the first operand on the way to the second, as C's nextafter.
 
@@ -142,7 +151,7 @@ def next_after(call: Call) -> Run:
     require_shape(call, x.shape)
     element = x.element
     if element.bits >= 32:
-        return np.nextafter
+        return lambda x, y: _neighbours_of_floats(x, y, element.bits // 8)
     if not element.is_minifloat:
         return lambda x, y: _neighbours_of_halves(x, y, element)
     if call.result().shape:
@@ -150,6 +159,29 @@ def next_after(call: Call) -> Run:
         return lambda x, y: table.take((x.view(np.uint8).astype(np.uint16) << 8) | y.view(np.uint8))
     cells, codes = _neighbour_cells(element)
     return lambda x, y: cells[codes[x.tobytes()[0] << 8 | y.tobytes()[0]]]
+
+
+def _neighbours_of_floats(x: np.ndarray, y: np.ndarray, size: int) -> np.ndarray:
+    """Of f32 and f64, by a step on the bits: up, away from zero, where both or neither are true of y > x and x < 0."""
+    if x.size < tuning().neighbours_many:
+        return np.nextafter(x, y)
+    step = np.asarray(x < y)
+    moved = np.count_nonzero(step) + np.count_nonzero(x > y)
+    equal = np.asarray(x == y) if moved < step.size else None
+    if equal is not None and moved + np.count_nonzero(equal) < step.size:
+        return np.nextafter(x, y)  # there is NaN
+    bits = x.view(f"i{size}")
+    step ^= bits < 0
+    steps = step.view(np.int8)
+    steps <<= 1
+    steps -= 1
+    codes = bits + steps
+    is_zero = x == 0
+    if is_zero.any():
+        np.copyto(codes, (y.view(bits.dtype) & np.iinfo(bits.dtype).min) | 1, where=is_zero)
+    if equal is not None:
+        np.copyto(codes, y.view(bits.dtype), where=equal)
+    return codes.view(x.dtype)
 
 
 def _neighbours_of_halves(x: np.ndarray, y: np.ndarray, element: ElementType) -> np.ndarray:

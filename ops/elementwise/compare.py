@@ -174,16 +174,29 @@ def select(call: Call) -> Run:
 def choose(
     element: ElementType, pred: np.ndarray, x: np.ndarray, y: np.ndarray, out: np.ndarray | None = None
 ) -> np.ndarray:
-    """`x` where `pred`, else `y`: arrays of type `element`, whose bits are moved as they are. `out` may be `x`."""
+    """`x` where `pred`, else `y`: arrays of type `element`, whose bits are moved as they are.
+
+    `out` may be one of them, of any type; the result is put there where that takes no step more.
+    """
     size = element.dtype.itemsize
-    is_read_after = out is x and (y is x or pred is x)  # by the steps below
-    if size > 4 or pred.size <= tuning().select_many or is_read_after:
+    if size > 4 or pred.size <= tuning().select_many:
         return np.where(pred, x, y)
+    shape = np.broadcast(pred, x, y).shape
+    fits = out is not None and out is not pred and out.shape == shape and out.dtype == element.dtype
+    into = out if out is not None and fits else np.empty(shape, element.dtype)
     x_bits, y_bits = x.view(f"u{size}"), y.view(f"u{size}")
-    bits = np.bitwise_xor(x_bits, y_bits, out=x_bits if out is x else None)
-    bits = np.multiply(bits, pred, out=bits if bits.size >= pred.size else None)  # numpy converts pred part by part
+    count = np.count_nonzero(pred)
+    if count in (0, pred.size):  # as tests for what is rare often give
+        if into is not (x if count else y):
+            np.copyto(into.view(f"u{size}"), x_bits if count else y_bits)
+        return into
+    if into is y or (into is x and pred is x):  # it is read after
+        into = np.empty(shape, element.dtype)
+    bits = into.view(f"u{size}")
+    np.bitwise_xor(x_bits, y_bits, out=bits)
+    bits *= pred  # numpy converts pred part by part
     bits ^= y_bits
-    return bits.view(element.dtype)
+    return into
 
 
 @op(
@@ -191,7 +204,7 @@ def choose(
     values="numbers",
     operands=3,
     is_elementwise=True,
-    facts=Facts(scalar=Scalar("min(max({1}, {0}), {2})"), gives_operand=True, by_order=True),
+    facts=Facts(scalar=Scalar("min(max({1}, {0}), {2})"), gives_operand=True, by_order=True, many_passes=True),
 )
 def clamp(call: Call) -> Run:
     """The operand, but not below min and then not above max; NaN of any of the three is NaN.

@@ -12,6 +12,7 @@ from typing import Any
 from ....ops.engine.blocks import block
 from ....ops.engine.compiled import is_available
 from ....ops.engine.speed import Speed, tuning
+from ....ops.registry import facts_of
 from ....ops.types import Kind, TensorType
 from ...program import Operation, Region, Value
 from ..group import FUNCTION_COST, LOOKUP_COST, is_slow
@@ -211,7 +212,7 @@ class Deferred:
     # -- costs ---------------------------------------------------------------------------------------------------------
 
     def pays_alone(self, node: Node) -> bool:
-        """Whether one operation on many elements is a group: a function of f32, or an operation on f16 or bf16."""
+        """Whether one operation on many elements is a group: a function of f32, of many passes, or on f16 or bf16."""
         size, tuned = math.prod(node.shape), tuning()
         if not self._speed.blocks or node.spread is not None:
             return False
@@ -222,7 +223,8 @@ class Deferred:
                 (n := self.pending.get(v)) is not None and n.spread is not None for v in operation.operands
             )
             return is_repeated and elements[-1].is_float and elements[-1].bits == 16
-        if node.own >= FUNCTION_COST:
+        is_long = facts_of(operation.name).many_passes and elements[0].bits >= 32 and size > block(size)
+        if node.own >= FUNCTION_COST or is_long:
             return True
         # Functions of one number of 16 bits are lookups, and numpy converts at the pace of memory.
         is_quick = len(operation.operands) == 1 and (elements[0] == elements[-1] or not self.is_compiled)

@@ -1,0 +1,130 @@
+"""Operations that go over large arrays several times, number by number against Python's integers."""
+
+import numpy as np
+import pytest
+
+from minihlo import interp
+from minihlo.ops.types import ELEMENT_TYPES
+
+#: More than a block, and not a multiple of one.
+SIZE = 300_001
+
+
+def run(name: str, element: str, *arrays: np.ndarray, types: tuple[str, ...] = ()) -> np.ndarray:
+    size = len(arrays[0])
+    names = [f"%x{i}" for i in range(len(arrays))]
+    tensors = [f"tensor<{size}x{t}>" for t in types or (element,) * len(arrays)]
+    result = f"tensor<{size}x{element}>"
+    (value,) = interp.load(
+        f"func.func @main({', '.join(f'{n}: {t}' for n, t in zip(names, tensors, strict=True))}) -> {result} {{ "
+        f'%r = "{name}"({", ".join(names)}) : ({", ".join(tensors)}) -> {result} return %r : {result} }}'
+    )(*arrays)
+    return np.asarray(value)
+
+
+def patterns(bits: int, size: int = SIZE) -> np.ndarray:
+    """Random bits; every fifth a zero, an infinity, NaN with a payload, or a number next to one of these."""
+    rng = np.random.default_rng(bits)
+    words = rng.integers(0, 1 << bits, size, np.uint64, endpoint=False) if bits < 64 else rng.bytes(8 * size)
+    codes = np.frombuffer(words, np.uint64).copy() if bits == 64 else words
+    infinity = {32: 0x7F800000, 64: 0x7FF0000000000000}[bits]
+    special = [0, 1, 2, infinity - 1, infinity, infinity + 1, infinity + (1 << (bits - 11)), (1 << (bits - 1)) - 1]
+    codes[::5] = rng.choice(
+        np.array([s | sign for s in special for sign in (0, 1 << (bits - 1))], np.uint64), -(-size // 5)
+    )
+    return codes.astype(f"u{bits // 8}")
+
+
+def is_nan(code: int, bits: int) -> bool:
+    return code & ((1 << (bits - 1)) - 1) > {32: 0x7F800000, 64: 0x7FF0000000000000}[bits]
+
+
+@pytest.mark.parametrize(("element", "bits", "one"), [("f32", 32, 0x3F800000), ("f64", 64, 0x3FF0000000000000)])
+def test_sign(element: str, bits: int, one: int) -> None:
+    codes = patterns(bits)
+    got = run("stablehlo.sign", element, codes.view(f"f{bits // 8}")).view(codes.dtype)
+    for code, result in zip(codes.tolist(), got.tolist(), strict=True):
+        sign, size = code & (1 << (bits - 1)), code & ((1 << (bits - 1)) - 1)
+        wanted = code if size == 0 or is_nan(code, bits) else sign | one
+        assert result == wanted, hex(code)
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("with_nan", [False, True])
+def test_next_after(bits: int, with_nan: bool) -> None:
+    top = 1 << (bits - 1)
+    starts, ends = patterns(bits), patterns(bits)[::-1].copy()
+    ends[::3] = starts[::3]
+    ends[1::9] = starts[1::9] ^ top
+    if not with_nan:
+        for codes in (starts, ends):
+            codes[[is_nan(c, bits) for c in codes.tolist()]] = 0
+    floats = f"f{bits // 8}"
+    got = run("chlo.next_after", f"f{bits}", starts.view(floats), ends.view(floats)).view(starts.dtype)
+
+    def key(code: int) -> int:
+        """Integers in the order of the numbers; both zeros are 0."""
+        return top - code if code >= top else code
+
+    for a, b, result in zip(starts.tolist(), ends.tolist(), got.tolist(), strict=True):
+        if is_nan(a, bits) or is_nan(b, bits):
+            assert is_nan(result, bits)
+        elif key(a) == key(b):
+            assert result == b
+        else:
+            moved = key(a) + (1 if key(b) > key(a) else -1)
+            wanted = top - moved if moved < 0 else moved
+            assert result == (a & top if moved == 0 else wanted), (hex(a), hex(b))
+
+
+@pytest.mark.parametrize("element", ["i32", "ui32", "i16", "ui8", "i64"])
+def test_count_leading_zeros(element: str) -> None:
+    bits, dtype = ELEMENT_TYPES[element].bits, ELEMENT_TYPES[element].dtype
+    rng = np.random.default_rng(0)
+    words = np.frombuffer(rng.bytes(8 * SIZE), np.uint64) >> rng.integers(0, 65, SIZE).astype(np.uint64)
+    powers = np.array([1 << i for i in range(bits)], np.uint64)
+    words = np.concatenate(
+        [words, np.zeros(1, np.uint64), powers, powers - np.uint64(1), powers + (powers - np.uint64(1))]
+    )
+    x = words.astype(dtype)
+    got = run("stablehlo.count_leading_zeros", element, x)
+    wanted = [bits - (v % (1 << bits)).bit_length() for v in x.tolist()]
+    assert got.tolist() == wanted
+
+
+@pytest.mark.parametrize("element", ["f32", "f64", "bf16", "ui8", "i1"])
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_select(element: str, share: float) -> None:
+    """The bits of NaN are moved as they are, and neither choice is written to."""
+    dtype, rng = ELEMENT_TYPES[element].dtype, np.random.default_rng(1)
+    raw = [rng.integers(0, 2 if element == "i1" else 256, SIZE * dtype.itemsize, np.uint8) for _ in range(2)]
+    x, y = (r.view(dtype) for r in raw)
+    before = x.tobytes(), y.tobytes()
+    test = rng.random(SIZE) < share
+    got = run("stablehlo.select", element, test, x, y, types=("i1", element, element)).tobytes()
+    assert (x.tobytes(), y.tobytes()) == before
+    wanted = [
+        a if c else b for c, a, b in zip(test.tolist(), *(_pieces(v, dtype.itemsize) for v in (x, y)), strict=True)
+    ]
+    assert got == b"".join(wanted)
+
+
+def test_select_that_is_read_again() -> None:
+    """A choice that is all of one operand is not that operand, where a later step writes over its result."""
+    text = f"""
+    func.func @main(%x: tensor<{SIZE}xf32>, %y: tensor<{SIZE}xf32>) -> tensor<{SIZE}xf32> {{
+      %c = stablehlo.compare NE, %x, %x : (tensor<{SIZE}xf32>, tensor<{SIZE}xf32>) -> tensor<{SIZE}xi1>
+      %s = stablehlo.select %c, %y, %x : tensor<{SIZE}xi1>, tensor<{SIZE}xf32>
+      %t = stablehlo.add %s, %y : tensor<{SIZE}xf32>
+      %u = stablehlo.multiply %t, %x : tensor<{SIZE}xf32>
+      return %u : tensor<{SIZE}xf32>
+    }}"""
+    x, y = np.arange(SIZE, dtype=np.float32), np.full(SIZE, 2, np.float32)
+    (product,) = interp.load(text)(x, y)
+    assert x.tolist() == list(range(SIZE))
+    assert product.tolist() == [float(np.float32(v * (v + 2))) for v in range(SIZE)]
+
+
+def _pieces(x: np.ndarray, size: int) -> list[bytes]:
+    raw = x.tobytes()
+    return [raw[i : i + size] for i in range(0, len(raw), size)]
