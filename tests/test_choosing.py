@@ -73,7 +73,7 @@ def numbers(kind: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 KINDS = ("plain", "ties", "zeros", "NaN", "all NaN", "infinities")
-SHAPES = ((1, 3), (2, 5), (40, 1), (40, 6), (700, 3))
+SHAPES = ((1, 3), (2, 5), (40, 1), (40, 6), (700, 3), (3, 700), (9, 70))
 
 
 @pytest.mark.parametrize(
@@ -131,8 +131,50 @@ def test_what_is_no_choice_by_a_key() -> None:
 
 
 def test_argmax_is_numpys() -> None:
-    for shape, axis in (((60,), 0), ((4, 60), 1), ((300, 20), 0), ((7, 5, 9), 1)):
-        for kind in ("plain", "ties", "NaN"):
+    for shape, axis in (((60,), 0), ((4, 60), 1), ((300, 20), 0), ((7, 5, 9), 1), ((700, 9), 1), ((3, 900), 0)):
+        for kind in ("plain", "ties", "NaN", "zeros"):
             x = numbers(kind, np.float32, shape)
             assert np.array_equal(interp.jit(lambda x, a=axis: jnp.argmax(x, a))(x), np.argmax(x, axis))
             assert np.array_equal(interp.jit(lambda x, a=axis: jnp.argmin(x, a))(x), np.argmin(x, axis))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int8, BF16, np.float16, F8])
+@pytest.mark.parametrize("step", [1, -1])
+def test_the_first_of_few(dtype: Any, step: int) -> None:
+    """Short rows with many equal numbers; the smallest index is the last one where indices fall along the row."""
+    for shape in ((5, 400), (32, 90)):
+        x = RNG.integers(0, 4, shape).astype(dtype)
+        x[:, ::7] = x[0, ::7]
+        index = np.broadcast_to(np.arange(shape[0], dtype=np.int32)[::step, None], shape)
+        third = RNG.integers(-9, 9, shape).astype(np.int16)
+        inits = np.asarray(2, dtype), np.int32(-1), np.int16(0)
+
+        def keeps(p: Tuple, q: Tuple) -> Tuple:
+            return ((p[0] > q[0]) | ((p[0] == q[0]) & (p[1] < q[1])),) * 3
+
+        result = interp.jit(lambda *r, i=inits, k=keeps: lax.reduce(r, i, body_of(k), (0,)))(x, index, third)
+        for got, wanted in zip(result, plain(keeps, inits, (x, index, third)), strict=True):
+            assert same(np.asarray(got), wanted)
+
+
+def test_what_decides_among_equal_keys() -> None:
+    elements = [ELEMENT_TYPES["f32"], ELEMENT_TYPES["i32"]]
+    orders = [np.array([-1.0, -0.0, 0.0, 1.0, np.nan], np.float32), np.array([-1, 0, 1], np.int32)]
+
+    def smallest_index(p: Any, i: Any, q: Any, j: Any) -> Any:
+        keep = (p > q) | (p != p)
+        return np.where(keep, p, q), np.where(keep | ((p == q) & (i < j)), i, j)
+
+    def largest_index(p: Any, i: Any, q: Any, j: Any) -> Any:
+        keep = (p > q) | ((p == q) & (i >= j)) | (p != p)
+        return np.where(keep, p, q), np.where(keep, i, j)
+
+    def later(p: Any, i: Any, q: Any, j: Any) -> Any:
+        keep = (p > q) | (p != p)
+        return np.where(keep, p, q), np.where(keep, i, j)
+
+    wanted = {smallest_index: (1, False), largest_index: (1, True), later: (None, False)}
+    for body, place in wanted.items():
+        found = choosing.key_of(body, elements, orders)
+        assert found is not None
+        assert (found.next_place, found.next_largest) == place

@@ -4,7 +4,11 @@ A body that only compares its arguments and returns some of them is run on numbe
 the tuple with the larger key, the other elements have no influence. Then numpy finds the largest key, and the body is
 applied only to the elements that have it: usually one.
 
-Time of folding pairs of neighbours, and of this: `jnp.argmax` of 60 elements 0.13 and 0.09 ms, of 10**6 8 and 0.8 ms.
+Where many elements have it, one of them may be known all the same: `jnp.argmax` gives the smallest index, and indices
+grow along a row. Of few elements in each of many rows the first with the largest key is then found step by step.
+
+Time of folding pairs of neighbours, and of this: `jnp.argmax` of 60 elements 0.13 and 0.09 ms, of 10**6 8 and 0.8 ms;
+of 10**5 rows of 10 integers 13 and 1.6 ms.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.blocks import blocks, for_each
 from ..engine.cast import cast
 from ..engine.speed import tuning
 from ..policy import Policy
@@ -30,11 +35,16 @@ class Key:
     place: its index among the operands.
     largest: whether the largest or the smallest is chosen.
     has_nan: whether a NaN is chosen before all numbers. If not, the choice is not known where there is a NaN.
+    next_place: the index of the operand, of integers, by which it chooses among equal numbers, but for zeros of unlike
+        signs; None where there is none.
+    next_largest: whether the largest or the smallest of these is chosen.
     """
 
     place: int
     largest: bool
     has_nan: bool
+    next_place: int | None = None
+    next_largest: bool = False
 
 
 def key_of(step: Any, elements: Sequence[ElementType], orders: Sequence[np.ndarray]) -> Key | None:
@@ -58,8 +68,29 @@ def key_of(step: Any, elements: Sequence[ElementType], orders: Sequence[np.ndarr
         nan = (x != x) & (y == y)
         for largest, is_better in ((True, x > y), (False, x < y)):
             if wins[is_better].all():
-                return Key(place, largest, bool(wins[nan].all()))
+                return Key(
+                    place, largest, bool(wins[nan].all()), *_next(wins, _same_numbers(x, y), first, second, elements)
+                )
     return None
+
+
+def _next(
+    wins: np.ndarray,
+    equal: np.ndarray,
+    first: Sequence[np.ndarray],
+    second: Sequence[np.ndarray],
+    elements: Sequence[ElementType],
+) -> tuple[int | None, bool]:
+    """The operand of integers by which a body selects where keys are equal, and whether it takes the largest."""
+    for place, element in enumerate(elements):
+        if not element.is_integer:
+            continue
+        x, y = (_comparable(v[place], element) for v in (first, second))
+        for largest in (True, False):
+            is_better = equal & (x > y if largest else x < y)
+            if is_better.any() and wins[is_better].all():
+                return place, largest
+    return None, False
 
 
 def _equal(values: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> np.ndarray:
@@ -69,6 +100,11 @@ def _equal(values: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> np.nda
         bits = [np.ascontiguousarray(v).view(f"V{other.dtype.itemsize}").tolist() for v in (value, other)]
         same &= np.array([x == y for x, y in zip(*bits, strict=True)])
     return same
+
+
+def _same_numbers(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Which numbers are equal and have equal bits."""
+    return (x == y) & (np.signbit(x) == np.signbit(y)) if x.dtype.kind == "f" else x == y
 
 
 def _comparable(x: np.ndarray, element: ElementType) -> np.ndarray:
@@ -93,6 +129,14 @@ def choose(
         is_ahead = best > start if key.largest else best < start  # no NaN is
         if np.count_nonzero(is_ahead) == width and np.count_nonzero(keys == best) == width:
             return tuple(x[first, columns] for x in rows)
+    elif len(keys) <= tuning().choose_steps and _is_first(key, rows):
+        found = _firsts(keys, key.largest)
+        if found is not None:
+            places, best = found
+            chosen = [x[:, 0].take(places) if x.strides[1] == 0 else None for x in rows]
+            chosen[key.place] = best.astype(rows[key.place].dtype, copy=False)
+            rest = (x[places, np.arange(width)] if c is None else c for c, x in zip(chosen, rows, strict=True))
+            return step(*starts, *rest)
     best = keys.max(0) if key.largest else keys.min(0)  # NaN where there is one
     is_best = keys == best
     if key.has_nan and element.is_float:
@@ -118,3 +162,39 @@ def choose(
         places = np.flatnonzero(is_best)
         return otherwise(starts, tuple(x[places] for x in rows))
     return otherwise(starts, rows)
+
+
+def _is_first(key: Key, rows: Sequence[np.ndarray]) -> bool:
+    """Whether the first of the elements with the same key is selected: what decides among them is sorted so."""
+    if key.next_place is None:
+        return False
+    others = rows[key.next_place]
+    if others.strides[1] and (others != others[:, :1]).any():
+        return False
+    column = others[:, 0]
+    return bool((column[1:] < column[:-1] if key.next_largest else column[1:] > column[:-1]).all())
+
+
+def _firsts(keys: np.ndarray, largest: bool) -> tuple[np.ndarray, np.ndarray] | None:
+    """In which row the largest or smallest number of each column is first, and that number.
+
+    None where numpy's extremes may not be the first: where there is NaN, or zeros of both signs.
+    """
+    width, extreme = keys.shape[1], np.maximum if largest else np.minimum
+    places, numbers = np.empty(width, np.uint8), np.empty(width, keys.dtype)
+    is_certain: list[bool] = []
+
+    def work(part: tuple[slice, ...]) -> None:
+        laid = np.ascontiguousarray(keys[:, *part])
+        best, place = laid[0], np.zeros(laid.shape[1], np.uint8)
+        for i, row in enumerate(laid[1:], 1):
+            is_better = row > best if largest else row < best
+            np.maximum(place, is_better.view(np.uint8) * np.uint8(i), out=place)
+            best = extreme(best, row)
+        places[part], numbers[part] = place, best
+        if keys.dtype.kind == "f":
+            has_zeros = (best == 0).any() and (np.signbit(laid) & (laid == 0)).any()
+            is_certain.append(not has_zeros and not np.isnan(best).any())
+
+    for_each(list(blocks((width,), max(tuning().reduce_block // len(keys), 1))), work, keys.size, "firsts")
+    return (places, numbers) if all(is_certain) else None
