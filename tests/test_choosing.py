@@ -138,19 +138,20 @@ def test_argmax_is_numpys() -> None:
             assert np.array_equal(interp.jit(lambda x, a=axis: jnp.argmin(x, a))(x), np.argmin(x, axis))
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int8, BF16, np.float16, F8])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int8, np.float32, BF16, np.float16, F8])
 @pytest.mark.parametrize("step", [1, -1])
 def test_the_first_of_few(dtype: Any, step: int) -> None:
     """Short rows with many equal numbers; the smallest index is the last one where indices fall along the row."""
     for shape in ((5, 400), (32, 90)):
         x = RNG.integers(0, 4, shape).astype(dtype)
         x[:, ::7] = x[0, ::7]
+        x[:, 1::9] = numbers("zeros", np.float32, x[:, 1::9].shape)
         index = np.broadcast_to(np.arange(shape[0], dtype=np.int32)[::step, None], shape)
         third = RNG.integers(-9, 9, shape).astype(np.int16)
-        inits = np.asarray(2, dtype), np.int32(-1), np.int16(0)
+        inits = np.asarray(0, dtype), np.int32(99), np.int16(0)
 
         def keeps(p: Tuple, q: Tuple) -> Tuple:
-            return ((p[0] > q[0]) | ((p[0] == q[0]) & (p[1] < q[1])),) * 3
+            return ((p[0] > q[0]) | (p[0] != p[0]) | ((p[0] == q[0]) & (p[1] < q[1])),) * 3
 
         result = interp.jit(lambda *r, i=inits, k=keeps: lax.reduce(r, i, body_of(k), (0,)))(x, index, third)
         for got, wanted in zip(result, plain(keeps, inits, (x, index, third)), strict=True):
