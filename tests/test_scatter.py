@@ -274,6 +274,58 @@ def test_several_operands() -> None:
         assert (float(best[k]), place[k]) == (float(updates[first]), first)
 
 
+@pytest.mark.parametrize(("size", "count"), [(400, 3000), (5, 900), (1, 300), (200_000, 400)])
+@pytest.mark.parametrize("width", [1, 3])
+def test_bodies_that_read_no_update(size: int, count: int, width: int) -> None:
+    """Each update has its effect, whatever it is: x becomes 3 x + 1."""
+    n, rng = f"tensor<{size}x{width}xi32>", np.random.default_rng(SEED)
+    (actual,) = load(f"""func.func @main(%a: {n}, %i: tensor<{count}x1xi32>, %u: tensor<{count}x{width}xi32>) -> {n} {{
+      %r = "stablehlo.scatter"(%a, %i, %u) ({{
+      ^bb0(%x: tensor<i32>, %y: tensor<i32>):
+        %three = stablehlo.constant dense<3> : tensor<i32>
+        %one = stablehlo.constant dense<1> : tensor<i32>
+        %t = stablehlo.multiply %x, %three : tensor<i32>
+        %z = stablehlo.add %t, %one : tensor<i32>
+        stablehlo.return %z : tensor<i32>
+      }}) {{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0],
+          scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}
+        : ({n}, tensor<{count}x1xi32>, tensor<{count}x{width}xi32>) -> {n}
+      return %r : {n} }}""")(
+        a := rng.integers(-99, 99, (size, width), np.int32),
+        indices := rng.integers(-1, size + 1, (count, 1), np.int32),
+        rng.integers(-99, 99, (count, width), np.int32),
+    )
+    wanted = a.astype(object)
+    for i in indices[:, 0].tolist():
+        if 0 <= i < size:
+            wanted[i] = (3 * wanted[i] + 1 + 2**31) % 2**32 - 2**31
+    assert actual.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("reads_updates", [False, True])
+def test_operands_that_change_places(reads_updates: bool) -> None:
+    """Each update of a place swaps what two operands have there."""
+    rng = np.random.default_rng(SEED)
+    indices = rng.integers(0, 50, (700, 1), np.int32)
+    a, b, u = np.arange(50, dtype=np.int32), -np.arange(50, dtype=np.int32) - 1, np.zeros(700, np.int32)
+    add = "%s = stablehlo.add %y, %u : tensor<i32> %t = stablehlo.add %x, %v : tensor<i32>" if reads_updates else ""
+    first, second = ("%s", "%t") if add else ("%y", "%x")
+    text = f"""func.func @main(%a: tensor<50xi32>, %b: tensor<50xi32>, %i: tensor<700x1xi32>, %w: tensor<700xi32>)
+        -> (tensor<50xi32>, tensor<50xi32>) {{
+      %r:2 = "stablehlo.scatter"(%a, %b, %i, %w, %w) ({{
+      ^bb0(%x: tensor<i32>, %y: tensor<i32>, %u: tensor<i32>, %v: tensor<i32>):
+        {add}
+        stablehlo.return {first}, {second} : tensor<i32>, tensor<i32>
+      }}) {{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0],
+          scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}
+        : (tensor<50xi32>, tensor<50xi32>, tensor<700x1xi32>, tensor<700xi32>, tensor<700xi32>)
+        -> (tensor<50xi32>, tensor<50xi32>)
+      return %r#0, %r#1 : tensor<50xi32>, tensor<50xi32> }}"""
+    odd = np.bincount(indices[:, 0], minlength=50) % 2 == 1
+    got = [np.asarray(v).tolist() for v in load(text)(a, b, indices, u)]
+    assert got == [np.where(odd, b, a).tolist(), np.where(odd, a, b).tolist()]
+
+
 def test_a_wider_body() -> None:
     """The operands are converted to the body's type first: sums of i8 in i32, of f8 in f32."""
     n, indices = elements(2, 200), np.arange(200).reshape(200, 1) % 2

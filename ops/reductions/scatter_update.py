@@ -30,6 +30,7 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
     step = body.vectorised
     ufunc, extreme = _in_place(call, body, elements), _extreme_of(body, elements)
     fold = fold_of(call, body)
+    reads_updates = body.reads is None or max(body.reads, default=0) >= len(elements)
 
     def apply(region: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
         if not updates[0].size:
@@ -47,17 +48,26 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
         if step is not None and _is_unique(targets, len(rows[0])):
             _update_once(step, rows, targets, updates)
             return
-        order, groups, firsts, counts = _grouped(targets, len(rows[0]))
+        if not reads_updates:
+            updates = tuple([u[:1] for u in updates])
         updates = tuple([np.ascontiguousarray(u) for u in updates])  # else each `take` would copy them all
-        done, active = 0, len(groups)
+        groups, counts, places = (_grouped if reads_updates else _counted)(targets, len(rows[0]))
+        done, active, falling = 0, len(groups), -counts
+        states = [r.take(groups, axis=0) for r in rows]
         # The next update of every row that has one.
         while step is not None and active and int(counts[0]) - done <= tuning().scatter_steps * active:
-            chosen = order[firsts[:active] + done]
-            _update_once(step, rows, groups[:active], tuple(u.take(chosen, axis=0) for u in updates))
+            chosen = places(slice(active), done)
+            results = step(*(s[:active] for s in states), *(u.take(chosen, axis=0) for u in updates))
+            if len(states) > 1:  # they may be views of each other
+                results = tuple(map(np.array, results))
+            for state, result in zip(states, results, strict=True):
+                state[:active] = result
             done += 1
-            active = int(np.searchsorted(-counts, -done))
-        for row, first, count in zip(*(v[:active].tolist() for v in (groups, firsts, counts)), strict=True):
-            chosen = order[first + done : first + count]
+            active = int(np.searchsorted(falling, -done))
+        for r, state in zip(rows, states, strict=True):
+            r[groups] = state
+        for i, (row, count) in enumerate(zip(groups[:active].tolist(), counts[:active].tolist(), strict=True)):
+            chosen = places(i, np.arange(done, count))
             starts = [r[row : row + 1].reshape(-1) for r in rows]
             results = fold(region, starts, [u.take(chosen, axis=0).reshape(len(chosen), -1) for u in updates])
             for r, result in zip(rows, results, strict=True):
@@ -141,13 +151,24 @@ def _is_unique(targets: np.ndarray, size: int) -> bool:
     return np.array_equal(last[targets], numbers)
 
 
-def _grouped(targets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Group updates by target.
+#: The targets, those with the most updates first; how many each has; and a function that gives the indices of updates,
+#: by places among these targets and by how many updates of a target come before.
+_Groups = tuple[np.ndarray, np.ndarray, Callable[[Any, Any], np.ndarray]]
 
-    Returns:
-        The indices of the updates, those of one target together and in order; the targets, those with the most updates
-        first; for each target where its updates begin; and how many it has.
-    """
+
+def _counted(targets: np.ndarray, size: int) -> _Groups:
+    """Count the updates of each target; they do not matter, so that the first one stands for all."""
+    if size > 16 * len(targets) + 4096:
+        groups, counts, _ = _grouped(targets, size)
+    else:
+        counts = np.bincount(targets)
+        groups = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+        counts = counts[groups]
+    return groups, counts, lambda _, before: np.zeros(np.size(before), np.intp)
+
+
+def _grouped(targets: np.ndarray, size: int) -> _Groups:
+    """Group updates by target."""
     bits = max(len(targets) - 1, 1).bit_length()
     if targets.max() < 1 << 16:  # numpy sorts small integers by their digits: 10**6 in 14 ms, those with places in 55
         order = np.argsort(targets.astype(np.uint16), kind="stable")
@@ -163,4 +184,5 @@ def _grouped(targets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np
     most = counts.max()
     small = np.uint16 if most < 1 << 16 else np.int64
     by_count = np.argsort((most - counts).astype(small), kind="stable")
-    return order, ordered[firsts][by_count], firsts[by_count], counts[by_count]
+    firsts = firsts[by_count]
+    return ordered[firsts], counts[by_count], lambda group, before: order[firsts[group] + before]
