@@ -435,8 +435,11 @@ class Tuning:
     #: Up to so many elements what prepares a fold costs more than the fold, so there are no parts and no views.
     reduce_small: int = 1 << 13
     #: Running sums of rows of at least so many elements, no fewer than there are rows, are formed row by row. Column by
-    #: column and so, ms: 3 rows of 10**6 i32 12 and 0.15, of f32 23 and 0.19, 1,000 of 1,000 f32 3.1 and 0.72.
+    #: column and so, ms: 3 rows of 10**6 i32 12 and 0.15, of f32 23 and 0.19, 1,000 of 1,000 f32 3.1 and 0.72. Where
+    #: columns lie together in memory, there are no more rows than so many of integers: 5 rows of 200,000 i32 2.6 and
+    #: 0.31, 32 of 30,000 1.1 and 0.71, 100 of 10,000 0.42 and 0.65, of f32 2.9 and 0.61.
     running_wide: int = 1 << 9
+    running_few: int = 1 << 5
     #: Maxima of rows of so many elements of f32 and f64 are found column by column: 128 rows of 32 take 3 µs so, and 12
     #: row by row; 256 rows of 64 18 and 24, 64 rows of 512 37 and 9.
     extreme_short: int = 1 << 6

@@ -86,8 +86,10 @@ class Running:
 
     def _goes_by_rows(self, x: np.ndarray) -> bool:
         """Whether a call for each row takes less time: numpy accumulates one column after the other."""
-        is_right = self.dtype.kind != "c" and x.flags.c_contiguous
-        return is_right and x.shape[1] >= max(len(x), tuning().running_wide)
+        (steps, width), now = x.shape, tuning()
+        if self.dtype.kind == "c" or width < max(steps, now.running_wide):
+            return False
+        return x.flags.c_contiguous or steps <= now.running_few or self.dtype.kind not in "iub"
 
 
 def running_of(call: Call, name: str | None, element: ElementType) -> Running | None:
