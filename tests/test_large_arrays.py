@@ -1,5 +1,8 @@
 """Operations that go over large arrays several times, number by number against Python's integers."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -75,6 +78,59 @@ def test_next_after(bits: int, with_nan: bool) -> None:
             moved = key(a) + (1 if key(b) > key(a) else -1)
             wanted = top - moved if moved < 0 else moved
             assert result == (a & top if moved == 0 else wanted), (hex(a), hex(b))
+
+
+def remainder(x: float, y: float) -> float:
+    """In integers: both numbers are whole multiples of a power of two."""
+    if x != x or y != y or abs(x) == math.inf or y == 0:
+        return math.nan
+    if abs(y) == math.inf:
+        return x
+    a, b = Fraction(x), Fraction(y)
+    return math.copysign(float(abs(a) % abs(b)), x)
+
+
+@pytest.mark.parametrize("kind", ["near", "multiples", "far", "special"])
+@pytest.mark.parametrize("divisor", [None, 1.0, -4.0, 0.5, 7.0, 3e-30, 2.0**100])
+def test_remainder(kind: str, divisor: float | None) -> None:
+    rng = np.random.default_rng(3)
+    size = 9_001
+    y = (np.exp2(rng.uniform(-20, 20, size)) * rng.choice([-1, 1], size)).astype(np.float32)
+    if divisor is not None:
+        y = np.full(size, divisor, np.float32)
+    with np.errstate(all="ignore"):
+        x = (y * rng.uniform(-300, 300, size)).astype(np.float32)
+        if kind == "multiples":  # and the numbers next to them
+            x = (y * rng.integers(-(1 << 23), 1 << 23, size)).astype(np.float32)
+            x = (x.view(np.int32) + rng.integers(-1, 2, size, np.int32)).view(np.float32)
+        elif kind == "far":
+            x = (y * np.exp2(rng.uniform(0, 60, size))).astype(np.float32)
+            x[~np.isfinite(x)] = 1
+            x[::97] = np.finfo(np.float32).max
+        elif divisor is None:
+            y[::13] = np.inf
+        x[::11] = rng.choice(np.array([0.0, -0.0, 1e-45, -1e-45], np.float32), len(x[::11]))
+    if kind == "special":
+        x, y = (
+            patterns(32, size).view(np.float32),
+            y if divisor is not None else patterns(32, size)[::-1].view(np.float32),
+        )
+    if divisor is None:
+        got = run("stablehlo.remainder", "f32", x, y)
+    else:
+        text = f"""func.func @main(%x: tensor<{size}xf32>) -> tensor<{size}xf32> {{
+          %y = stablehlo.constant dense<{hexadecimal(y[0])}> : tensor<{size}xf32>
+          %r = stablehlo.remainder %x, %y : tensor<{size}xf32>
+          return %r : tensor<{size}xf32> }}"""
+        (got,) = interp.load(text)(x)
+    wanted = np.array([remainder(float(a), float(b)) for a, b in zip(x, y, strict=True)], np.float32)
+    is_nan = np.isnan(wanted)
+    assert np.array_equal(np.isnan(got), is_nan)
+    assert got[~is_nan].tobytes() == wanted[~is_nan].tobytes()
+
+
+def hexadecimal(x: np.float32) -> str:
+    return f"0x{x.view(np.uint32):08X}"
 
 
 @pytest.mark.parametrize("element", ["i32", "ui32", "i16", "ui8", "i64"])

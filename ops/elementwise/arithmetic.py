@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from ..engine.fast import opcodes
+from ..engine.speed import tuning
 from ..kernel import Combining, Facts, Packed, Scalar, first_operand
 from ..minifloat import arithmetic
 from ..registry import CORRECTLY_ROUNDED, EXACT
 from . import whole_division
 from .elementwise import elementwise
+from .float_remainder import float_remainder
 from .half_words import negated
 
 
@@ -119,11 +121,13 @@ def divide(x, y, out=None):
             by_positive="({0} % {1} if {0} >= 0 else -(-{0} % {1}))",
             floored="({0} % {1} if {1} else {0})",
         ),
+        many_passes=True,
     ),
 )
 def remainder(x, y):
     """Remainder of truncated division, with the sign of the dividend; of integers by zero, the dividend (as XLA)."""
-    return np.fmod(x, y)
+    found = float_remainder(x, y) if x.size >= tuning().remainder_many and x.dtype.kind == "f" else None
+    return np.fmod(x, y) if found is None else found
 
 
 @elementwise(
