@@ -18,14 +18,13 @@ _MOST = 2.0**29
 
 def float_remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
     """The remainders with the sign of `x`; None where they have to be found otherwise."""
-    if y.ndim > x.ndim:
+    if y.shape != x.shape and not (y.size == 1 and y.ndim <= x.ndim):
         return None
-    if y.size == 1:
-        number = float(y.reshape(-1)[0])
+    if not any(y.strides):  # one number
+        y = y[(slice(1),) * y.ndim].reshape(1)
+        number = float(y[0])
         if abs(number) >= 1 and math.frexp(number)[0] in (-0.5, 0.5):
             return _by_power(x, y)
-    elif y.shape != x.shape:
-        return None
     return _by_quotient(x, y) if x.dtype == np.float32 else None
 
 
@@ -47,7 +46,7 @@ def _by_quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
         part = flat[i : i + step]
         rest, divisor, quotient = room[:, : len(part)]
         np.copyto(rest, part)
-        np.copyto(divisor, divisors if y.size == 1 else divisors[i : i + step])
+        np.copyto(divisor, divisors if len(divisors) == 1 else divisors[i : i + step])
         np.divide(rest, divisor, out=quotient)
         np.trunc(quotient, out=quotient)
         if not (quotient.max() < _MOST and quotient.min() > -_MOST):
