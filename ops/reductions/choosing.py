@@ -123,7 +123,14 @@ def choose(
     """
     width = rows[0].shape[1]
     keys = _comparable(rows[key.place], element)
-    if width <= tuning().choose_together:
+    if width == 1:
+        column, start = keys.reshape(-1), _comparable(np.asarray(starts[key.place]), element)[0]
+        place = column.argmax() if key.largest else column.argmin()
+        best = column[place]  # NaN where there is one, which is not ahead
+        is_ahead = best > start if key.largest else best < start
+        if is_ahead and np.count_nonzero(column == best) == 1:
+            return tuple([x[place] for x in rows])
+    elif width <= tuning().choose_together:
         first, columns = (keys.argmax(0) if key.largest else keys.argmin(0)), np.arange(width)
         best, start = keys[first, columns], _comparable(np.asarray(starts[key.place]), element)
         is_ahead = best > start if key.largest else best < start  # no NaN is

@@ -67,9 +67,11 @@ def reduce(call: Call) -> Run:
     short, long, folded = fold_of(call, body), long_fold_of(call, body), len(dimensions)
     is_cast, is_moved = sources != elements * 2, order != [*range(rank)]
 
-    if count == 1 and not is_cast and inputs[0].is_static:
-        sizes = [inputs[0].shape[d] for d in order]
-        return _single(order if is_moved else None, sizes, folded, short, long)
+    if not is_cast and all(t.is_static for t in inputs):
+        sizes, moved = [inputs[0].shape[d] for d in order], order if is_moved else None
+        if count == 1:
+            return _single(moved, sizes, folded, short, long)
+        return _several(count, moved, sizes, folded, short, long)
 
     def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> Any:
         if is_cast:
@@ -104,6 +106,23 @@ def _single(order: list[int] | None, sizes: Sequence[Any], folded: int, short: F
             return start.copy().reshape(kept)
         rows = (x if order is None else x.transpose(order)).reshape(steps, width)
         return np.asarray(fold(regions[0], (start,), (rows,))[0]).reshape(kept)
+
+    return kernel
+
+
+def _several(
+    count: int, order: list[int] | None, sizes: Sequence[Any], folded: int, short: Fold, long: Fold
+) -> Run:
+    """The same of several inputs, which have one shape."""
+    steps, kept = math.prod(sizes[:folded]), tuple(sizes[folded:])
+    width, fold = math.prod(kept), short if steps < PAIRS_FROM else long
+
+    def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> Any:
+        starts = [_repeated(init, width) for init in values[count:]]
+        if not (steps and width):
+            return tuple([s.copy().reshape(kept) for s in starts])
+        rows = [(x if order is None else x.transpose(order)).reshape(steps, width) for x in values[:count]]
+        return tuple([np.asarray(r).reshape(kept) for r in fold(regions[0], starts, rows)])
 
     return kernel
 

@@ -18,7 +18,7 @@ from ..movement.gather import Places, integers, interleaving, row_major
 from ..registry import BY_BODY, Call, Run, op
 from ..require import require, require_dimensions
 from .folds import body_elements
-from .scatter_update import Arrays, ScatterUpdate, Step, scatter_update
+from .scatter_update import Arrays, ScatterUpdate, Step, overwrite, scatter_update
 
 Shape = tuple[int, ...]
 
@@ -58,10 +58,29 @@ class _Windows:
         `in_place` says that it may write over the tensors.
         """
         if math.prod(self.grid) == 1:
-            return functools.partial(self._one, apply, in_place)
+            one = functools.partial(self._one, apply, in_place)
+            return self._put(one, in_place) if apply is overwrite else one
         # Windows of size 1 wherever they move are apart or the same, and can be updated whole.
         whole = all(self.sizes[d] == 1 for d in self.places.mapped)
         return self._rows(apply, in_place) if whole else functools.partial(self._elements, apply, in_place)
+
+    def _put(self, otherwise: Run, in_place: bool) -> Run:
+        """A single window in the place of a slice, where all of it is inside."""
+        sizes, mapped = self.sizes, self.places.mapped
+        whole, last = [slice(0, n) for n in sizes], [self.shape[d] - sizes[d] for d in mapped]
+
+        def kernel(region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> Arrays:
+            at = whole.copy()
+            for d, start, most in zip(mapped, indices.reshape(-1).tolist(), last, strict=True):
+                if not 0 <= start <= most:
+                    return otherwise(region, tensors, indices, updates)
+                at[d] = slice(start, start + sizes[d])
+            results, window = tuple([np.array(x, order="C", copy=None if in_place else True) for x in tensors]), (*at,)
+            for result, update in zip(results, updates, strict=True):
+                result[window] = update.reshape(sizes)
+            return results
+
+        return kernel
 
     def _one(
         self, apply: ScatterUpdate, in_place: bool, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
@@ -262,6 +281,10 @@ def scatter(call: Call) -> Run:
     if inputs[0].is_static and indices.is_static and updates[0].is_static:
         windows(inputs[0].shape, indices.shape, updates[0].shape)
     sources = [t.element for t in inputs]
+    is_known = inputs[0].is_static and indices.is_static and updates[0].is_static and 0 not in updates[0].shape
+    if count == 1 and sources == elements and is_known:
+        put_one = windows(inputs[0].shape, indices.shape, updates[0].shape)
+        return lambda regions, tensor, where, part: put_one(regions[0], (tensor,), where, (part,))[0]
 
     def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> np.ndarray | Arrays:
         tensors, where, parts = values[:count], values[count], values[count + 1 :]

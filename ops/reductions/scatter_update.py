@@ -26,7 +26,7 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
     """A function that applies updates by a body, as if one after the other in their order."""
     elements = [t.element for t in body.results]  # type: ignore[union-attr]
     if body.passed_on == tuple(range(len(elements), 2 * len(elements))):  # the updates as they are
-        return _overwrite
+        return overwrite
     step = body.vectorised
     ufunc, extreme = _in_place(call, body, elements), _extreme_of(body, elements)
     fold = fold_of(call, body)
@@ -96,7 +96,8 @@ def _update_once(step: Step, rows: Arrays, targets: np.ndarray, updates: Arrays)
         r[targets] = result
 
 
-def _overwrite(_: Any, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
+def overwrite(_: Any, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
+    """Put updates in the place of rows."""
     for r, u in zip(rows, updates, strict=True):
         r[targets] = u  # numpy, too, keeps the last one
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ....ops.engine.fast.layouts import Layouts
 from ....ops.engine.fast.recipes import Recipe
 from ....ops.engine.fast.run import Runner, View
 from ....ops.engine.speed import tuning
@@ -27,7 +28,8 @@ def by_machine(job: Job, otherwise: Run | None) -> Run:
     merged = merged_dimensions(leaves, shape)
     spreads = [in_merged(leaf.spread(len(shape)), merged) for leaf in leaves]
     sizes, dtypes = [math.prod(shape[d] for d in dims) for dims in merged], [t.element.dtype for t in job.group.results]
-    runner, is_single = Runner(job.recipe, job.compute, sizes, spreads, _views(leaves, shape)), len(dtypes) == 1
+    layouts, is_single = Layouts(shape, lays(leaves, shape), None), len(dtypes) == 1
+    runner = Runner(job.recipe, job.compute, sizes, spreads, _views(leaves, shape), layouts=layouts)
 
     def kernel(*values: np.ndarray) -> Any:
         results = runner.run(values, shape, dtypes)
@@ -76,6 +78,11 @@ def _views(leaves: Sequence[Leaf], shape: Shape) -> list[View]:
     return [leaf.view(shape) if leaf.is_turned else None for leaf in leaves]
 
 
+def lays(leaves: Sequence[Leaf], shape: Shape) -> list[Callable[[np.ndarray], np.ndarray]]:
+    """What gives each leaf all dimensions of the shape."""
+    return [leaf.view(shape) or (lambda x: x) for leaf in leaves]
+
+
 def _folds(job: Job, otherwise: Run | None, recipe: Recipe, compute: Compute) -> Run:
     leaves, shape, folding = job.group.leaves, job.group.shape, job.folding
     fold, dimensions = folding.facts.compiled_fold, folding.dimensions
@@ -86,7 +93,8 @@ def _folds(job: Job, otherwise: Run | None, recipe: Recipe, compute: Compute) ->
     spreads = [[*s[:first], math.prod(s[first:])] for s in spreads]
     sizes = [*shape[:first], math.prod(shape[first:])]
     down = math.prod(shape[d] for d in dimensions) if first > dimensions[0] else 0
-    runner, is_free = Runner(recipe, compute, sizes, spreads, _views(leaves, shape), down), folding.largest is not None
+    layouts, is_free = Layouts(shape, lays(leaves, shape), first), folding.largest is not None
+    runner = Runner(recipe, compute, sizes, spreads, _views(leaves, shape), down, layouts)
     kept = tuple(n for d, n in enumerate(shape) if d not in dimensions)
 
     def instead(totals: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.fast import opcodes
+from ....ops.engine.fast.layouts import Layouts
 from ....ops.engine.fast.recipes import Fold as MachineFold
 from ....ops.engine.fast.recipes import Lookup as MachineLookup
 from ....ops.engine.fast.recipes import Recipe
@@ -23,6 +24,7 @@ from ..group import UNRANK, Lookup, Ranked, Reduction, Step
 from ..kernels import Kernels
 from ..leaf import Compute
 from ..reductions import folding_of
+from .compiled import lays
 from .folds import no_step
 from .job import Job
 from .tables import Tables, by_laid_table, shared_tables
@@ -50,10 +52,13 @@ def rows_by_machine(job: Job, otherwise: Run | None) -> Run:
         assert isinstance(value.type, TensorType)
         outputs.append(Output(value.type.shape, value.type.element.dtype, program.rows[place]))  # type: ignore[arg-type]
     whole = _Whole(program, job.kernels, job.policy)
-    runner = RowRunner(whole.recipe, whole.compute, sizes, spreads, views)
+    layouts = Layouts(shape, lays(program.leaves, shape), kept)
+    runner = RowRunner(whole.recipe, whole.compute, sizes, spreads, views, layouts=layouts)
+
+    are_in_order = tuple(places) == tuple(range(len(operation.operands)))
 
     def kernel(regions: Sequence[Run], *values: np.ndarray) -> Any:
-        results = runner.run_rows([values[i] for i in places], outputs)
+        results = runner.run_rows(values if are_in_order else [values[i] for i in places], outputs)
         return otherwise(regions, *values) if results is None else tuple(results)
 
     return kernel

@@ -32,6 +32,10 @@ class RowRunner(Runner):
 
     def run_rows(self, values: Sequence[np.ndarray], outputs: Sequence[Output]) -> Any:
         """The outputs; None where this is left to numpy."""
+        runner, laid = self._placed(values)
+        return runner._run_rows(laid, outputs)
+
+    def _run_rows(self, laid: Sequence[np.ndarray], outputs: Sequence[Output]) -> Any:
         plan = self._plan or self._planned_rows()
         if plan is None:
             return None
@@ -40,7 +44,7 @@ class RowRunner(Runner):
             return None
         results = [np.empty(o.shape, o.dtype) for o in outputs]
         self._is_row = [o.is_row for o in outputs]
-        self.run_blocks(plan, plan.program, tables, self._laid(values), results, None, None)
+        self.run_blocks(plan, plan.program, tables, laid, results, None, None)
         return results
 
     def _planned_rows(self) -> Plan | None:
@@ -54,7 +58,7 @@ class RowRunner(Runner):
         pieces = -(-columns // max(most // high, 1))
         # Of a number of whole lines the compiler's loops leave no elements over, which they would do one by one.
         inner = min(-(-columns // pieces // tuning.fast_line) * tuning.fast_line, columns)
-        fixed = [rows > high and set(s[:-1]) <= {1} for s in self._spreads]
+        fixed = [rows > high and not any(s[:-1]) for s in self._layout.steps]
         made = program(self._recipe, None, fixed, pieces)
         if made is not None and 4 * high * inner * made.registers > tuning.row_bytes:
             made = None
@@ -76,9 +80,6 @@ class RowRunner(Runner):
     ) -> None:
         """One block that the machine has not done."""
         rows = slice(index * block[0], min((index + 1) * block[0], self._rows))
-        parts = []
-        for leaf, starts, along in zip(leaves, self._starts, self._along, strict=False):
-            places = np.arange(self._columns if along else 1)
-            parts.append(leaf.reshape(-1)[starts[rows, None] + places])
+        parts = self._elements(leaves, rows, slice(0, self._columns), True)
         for whole, part, is_row in zip(outputs, self._compute(*parts), self._is_row, strict=True):
             whole.reshape(self._rows, 1 if is_row else self._columns)[rows] = part

@@ -7,11 +7,12 @@ what groups give 3.2 and 3.6, exponentials 1.7, compare and select 1.8, two ops 
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from ..native import row_sums
 from . import opcodes as op
 from .joined.runner import Joined
 from .programs import program
+from .layouts import Layout, Layouts
 from .recipes import Program, Recipe
 from .registers import GAP, room
 
@@ -58,6 +60,12 @@ class Plan:
     weight: int
     joined: Joined | None = None  #: what may take the place of `call`
     sums: str | None = None  #: the type of a leaf's elements, where nothing is done but adding up its rows
+    spare: list[Objects] = dataclasses.field(default_factory=list)  #: those that no call is using
+
+    @functools.cached_property
+    def end(self) -> int:
+        """The block after the last."""
+        return int(self.parts[-1][1])
 
     @functools.cached_property
     def room(self) -> int:
@@ -66,11 +74,33 @@ class Plan:
         return int(where[6] * (where[4] * where[7] + GAP))
 
 
+class Objects:
+    """The addresses of the objects of leaves and outputs, as compiled code takes them, of one call at a time."""
+
+    def __init__(self, leaves: int, outputs: int) -> None:
+        both = np.zeros(leaves + outputs, np.int64)
+        self.leaves, self.outputs = both[:leaves], both[leaves:]
+        begin = both.__array_interface__["data"][0]
+        #: Where they are.
+        self.places = begin, begin + leaves * both.itemsize
+        self._both = memoryview(both)
+
+    def put(self, leaves: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+        both, i = self._both, 0
+        for x in leaves:
+            both[i] = id(x)
+            i += 1
+        for x in outputs:
+            both[i] = id(x)
+            i += 1
+
+
 class Runner:
     """A group and how its leaves lie: `sizes` are the group's, `spreads` those of each leaf, 1 where it is repeated.
 
     views: what lays each leaf along the shape; None where its elements lie in that order.
     down: so many rows that follow each other are folded into one row of totals; 0 where each row is into a number.
+    layouts: the layouts of leaves that do not lie in order; without them those are copied.
     """
 
     def __init__(
@@ -81,36 +111,55 @@ class Runner:
         spreads: Sequence[Sequence[int]],
         views: Sequence[View],
         down: int = 0,
+        layouts: Layouts | None = None,
     ) -> None:
         self._recipe, self._compute = recipe, compute
-        self._rows, self._columns = math.prod(sizes[:-1]), sizes[-1]
-        self._sizes, self._spreads, self._views, self._down = sizes, spreads, views, down
+        self._views, self._down, self._layouts = views, down, layouts
         self._are_in_order = all(view is None for view in views)
         self.size = math.prod(sizes)
         #: Makes arrays of the group's shape: large ones begin at a line of the cache.
         self._empty = empty if self.size >= speed.tuning().aligned_bytes // _WIDEST else np.empty
+        steps = tuple([tuple([math.prod(s[d + 1 :]) if n > 1 else 0 for d, n in enumerate(s)]) for s in spreads])
+        self._lie(Layout(tuple(sizes), steps, (False,) * len(steps)))
+        self._by_layout: dict[Layout, Self] = {}
+
+    def _lie(self, layout: Layout) -> None:
+        """Take leaves that lie so."""
+        self._layout = layout
+        self._rows, self._columns = math.prod(layout.sizes[:-1]), layout.sizes[-1]
+        self._along = np.array([int(s[-1] > 0) for s in layout.steps] or [0], np.int64)
         self._plan: Plan | None = None
         self._is_known = True
 
     @functools.cached_property
     def _starts(self) -> np.ndarray:
         """Where each row begins in each leaf."""
-        starts = np.zeros((max(len(self._spreads), 1), self._rows), np.int64)
-        for place, spread in zip(starts, self._spreads, strict=False):
-            grid, step = np.zeros(self._sizes[:-1], np.int64), spread[-1]
-            for d in reversed(range(len(spread) - 1)):
-                if spread[d] > 1:
-                    grid += (np.arange(spread[d]) * step).reshape([-1 if d == i else 1 for i in range(grid.ndim)])
-                step *= spread[d]
-            place[:] = grid.reshape(-1)
-        return starts
+        return self._layout.starts()
 
-    @functools.cached_property
-    def _along(self) -> np.ndarray:
-        return np.array([s[-1] > 1 for s in self._spreads] or [0], np.int64)
+    def _placed(self, values: Sequence[np.ndarray]) -> tuple[Self, Sequence[np.ndarray]]:
+        """What runs leaves that lie as these do, and the leaves that it takes."""
+        if self._are_in_order:
+            for v in values:
+                if type(v) is not np.ndarray or not v.flags.c_contiguous:
+                    break
+            else:
+                return self, values
+        if self._layouts is None:
+            return self, self._laid(values)
+        layout, laid = self._layouts.of(values)
+        other = self._by_layout.get(layout)
+        if other is None:
+            other = self._by_layout[layout] = copy.copy(self)
+            other.__dict__.pop("_starts", None)
+            other._lie(layout)
+        return other, laid
 
     def run(self, values: Sequence[np.ndarray], shape: Sequence[int], dtypes: Sequence[np.dtype]) -> Any:
         """The outputs, of some shape; None where this is left to numpy."""
+        runner, laid = self._placed(values)
+        return runner._run(laid, shape, dtypes)
+
+    def _run(self, laid: Sequence[np.ndarray], shape: Sequence[int], dtypes: Sequence[np.dtype]) -> Any:
         plan = self._plan or self._planned(None, False)
         if plan is None:
             return None
@@ -119,13 +168,19 @@ class Runner:
             return None
         make = self._empty
         results = [make(shape, dtype) for dtype in dtypes]
-        self.run_blocks(plan, plan.program, tables, self._laid(values), results, None, None)
+        self.run_blocks(plan, plan.program, tables, laid, results, None, None)
         return results
 
     def fold(
         self, kind: int, is_free: bool, values: Sequence[np.ndarray], start: np.ndarray, instead: FoldRows
     ) -> np.ndarray | None:
         """The totals of rows or columns, of f32, by one of the machine's folds; `is_free`: the order is all one."""
+        runner, laid = self._placed(values)
+        return runner._fold(kind, is_free, laid, start, instead)
+
+    def _fold(
+        self, kind: int, is_free: bool, laid: Sequence[np.ndarray], start: np.ndarray, instead: FoldRows
+    ) -> np.ndarray | None:
         is_split = is_free and self._rows == 1 and not self._down
         plan = self._plan or self._planned(kind, is_split)
         if plan is None:
@@ -137,13 +192,13 @@ class Runner:
         totals[...] = start
         add = row_sums.adding(self.size, plan.sums) if plan.sums is not None else None
         if add is not None:
-            self._add_rows(add, plan, self._laid(values)[0], totals)
+            self._add_rows(add, plan, laid[0], totals)
             return totals
         if not is_split:
-            self.run_blocks(plan, plan.program, tables, self._laid(values), [], totals, instead)
+            self.run_blocks(plan, plan.program, tables, laid, [], totals, instead)
             return totals
         parts: list[np.ndarray] = []
-        self.run_blocks(plan, plan.program, tables, self._laid(values), [], totals, instead, parts)
+        self.run_blocks(plan, plan.program, tables, laid, [], totals, instead, parts)
         return instead(totals, np.array(parts, np.float32).reshape(1, -1)) if len(parts) > 1 else parts[0]
 
     def _planned(self, fold: int | None, is_split: bool) -> Plan | None:
@@ -161,7 +216,7 @@ class Runner:
         high = min(high, rows)
         # What is the same in all blocks is loaded once, into registers of its own: of a single block nothing is.
         is_one = rows <= high and columns <= wide
-        fixed = [not is_one and set(s[:-1]) <= {1} and (s[-1] == 1 or wide == columns) for s in self._spreads]
+        fixed = [not (is_one or any(s[:-1])) and (not s[-1] or wide == columns) for s in self._layout.steps]
         made = program(self._recipe, fold, fixed) if columns >= tuning.fast_short else None
         self._is_known = made is not None
         if made is None:
@@ -226,45 +281,82 @@ class Runner:
 
         The machine is given the arrays' objects: what it reads and writes must have a name here as long as it runs.
         """
-        joined = plan.joined if plan.joined is not None and plan.joined.is_ready(self.size) else None
-        if joined is not None:
-            call = joined.on(leaves, results)
+        try:
+            objects = plan.spare.pop()
+        except IndexError:
+            objects = Objects(len(leaves), len(results))
+        objects.put(leaves, results)
+        call: Callable[[np.ndarray, np.ndarray], int]
+        if plan.joined is not None and plan.joined.is_ready(self.size):
+            call = plan.joined.on(objects.places)
         else:
-            call = self._by_machine(plan, made, tables, leaves, results)
+            call = self._by_machine(plan, made, tables, objects)
 
-        def work(where: np.ndarray) -> None:
-            into = _NO_TOTALS if totals is None else totals
-            if apart is not None:
-                into = into.copy()
-                apart.append(into)
-            mine, end = where, where[1]
-            while True:
-                stopped = call(mine, into)
-                if stopped == end:
-                    return
+        def go_on(where: np.ndarray, into: np.ndarray, stopped: int) -> None:
+            while stopped != where[1]:
                 self.by_numpy(stopped, plan.block, leaves, results, into, instead)
                 mine = where.copy()
                 mine[0] = stopped + 1
+                stopped = call(mine, into)
 
         if len(plan.parts) == 1:
-            work(plan.parts[0])
+            into = _NO_TOTALS if totals is None else totals
+            if apart is not None:
+                apart.append(into)
+            stopped = call(plan.parts[0], into)
+            if stopped != plan.end:
+                go_on(plan.parts[0], into, stopped)
         else:
+
+            def work(where: np.ndarray) -> None:
+                into = _NO_TOTALS if totals is None else totals
+                if apart is not None:
+                    into = into.copy()
+                    apart.append(into)
+                go_on(where, into, call(where, into))
+
             for_each(plan.parts, work, plan.weight)
+        plan.spare.append(objects)
 
     def _by_machine(
-        self,
-        plan: Plan,
-        made: Program,
-        tables: Sequence[np.ndarray],
-        leaves: Sequence[np.ndarray],
-        results: Sequence[np.ndarray],
+        self, plan: Plan, made: Program, tables: Sequence[np.ndarray], objects: Objects
     ) -> Callable[[np.ndarray, np.ndarray], int]:
         """Runs blocks, of these arrays, into totals."""
-        of_leaves = np.array([*map(id, leaves)], np.int64)
         of_tables = _OF_NO_TABLES if tables is NO_TABLES else np.array([*map(id, tables)], np.int64)
-        of_results = np.array([*map(id, results)], np.int64)
-        before = made.code, made.segments, made.constants, of_leaves, self._along, self._starts, of_tables
-        return lambda where, into: plan.call(where, *before, made.parameters, of_results, into, room(plan.room))
+        along, starts = self._along, self._starts
+
+        def call(where: np.ndarray, into: np.ndarray) -> int:
+            return plan.call(
+                where,
+                made.code,
+                made.segments,
+                made.constants,
+                objects.leaves,
+                along,
+                starts,
+                of_tables,
+                made.parameters,
+                objects.outputs,
+                into,
+                room(plan.room),
+            )
+
+        return call
+
+    def _elements(
+        self, leaves: Sequence[np.ndarray], rows: slice, columns: slice, is_single: bool
+    ) -> Sequence[np.ndarray]:
+        """The elements of leaves in some rows and columns; with `is_single` a row of repeated elements has one."""
+        parts, many = [], columns.stop - columns.start
+        if self._layouts is not None and self._layout.is_own:
+            leaves = [x.reshape(self._rows, self._columns) for x in self._layouts.grids(self._layout, leaves)]
+            for leaf, along in zip(leaves, self._along, strict=False):
+                parts.append(leaf[rows, columns] if along or not is_single else leaf[rows, :1])
+            return parts
+        for leaf, starts, along in zip(leaves, self._starts, self._along, strict=False):
+            across = np.arange(columns.start, columns.stop) if along else np.zeros(1 if is_single else many, np.int64)
+            parts.append(leaf.reshape(-1)[starts[rows, None] + across])
+        return parts
 
     def by_numpy(
         self,
@@ -280,10 +372,7 @@ class Runner:
         row, column = index // pieces * high, index % pieces * wide
         rows, columns = slice(row, min(row + high, self._rows)), slice(column, min(column + wide, self._columns))
         shape = rows.stop - row, columns.stop - column
-        parts = []
-        for leaf, starts, along in zip(leaves, self._starts, self._along, strict=False):
-            place = starts[rows, None] + (np.arange(column, columns.stop) if along else np.zeros(shape[1], np.int64))
-            parts.append(leaf.reshape(-1)[place])
+        parts = self._elements(leaves, rows, columns, False)
         results = [np.broadcast_to(r, shape) for r in self._compute(*parts)]
         for whole, part in zip(outputs, results, strict=False):
             whole.reshape(self._rows, self._columns)[rows, columns] = part

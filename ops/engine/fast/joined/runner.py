@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -43,22 +42,16 @@ class Joined:
         except (Unknown, RuntimeError):  # the second of LLVM
             self._is_known = False
 
-    def on(self, leaves: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> Callable[[np.ndarray, object], int]:
+    def on(self, objects: tuple[int, int]) -> Callable[[np.ndarray, object], int]:
         """Does the blocks that the first operand says, as `machine.run` does them.
 
-        Arrays are given by their objects, as those tell their addresses in a third of the time of their elements'.
+        `objects`: where the addresses of the objects of leaves and of outputs are.
         """
-        of_leaves, of_outputs = array("q", map(id, leaves)), array("q", map(id, outputs))
+        leaves, outputs = objects
 
         def run(where: np.ndarray, _: object) -> int:
             return self._run(
-                _address(where),
-                self._constants,
-                of_leaves.buffer_info()[0],
-                self._place,
-                self._starts.shape[1],
-                of_outputs.buffer_info()[0],
-                self._functions,
+                _address(where), self._constants, leaves, self._place, self._starts.shape[1], outputs, self._functions
             )
 
         return run
