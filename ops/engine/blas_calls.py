@@ -1,4 +1,4 @@
-"""Small products of f32 by the very calls of BLAS that numpy makes, for code that is not numpy's.
+"""Products of f32 by the very calls of BLAS that numpy makes, for code that is not numpy's.
 
 A BLAS sums in orders of its own, which depend on the function and on how its operands lie. So a product is only taken
 where its call has given numpy's bits for some operands.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .blas import functions_named
+from .blas import functions_named, one_thread
 
 _BY_ROWS, _BY_COLUMNS, _AS_IT_IS, _TURNED = 101, 102, 111, 112
 #: Operands that are compared with numpy's results before a call is trusted.
@@ -56,6 +56,10 @@ class Product:
         return "sgemm", what
 
     @property
+    def terms(self) -> int:
+        return self.rows * self.length * self.columns
+
+    @property
     def has_out(self) -> bool:
         """Whether the function puts its result into `out`."""
         return self.rows > 1 or self.columns > 1
@@ -73,10 +77,11 @@ class Function:
 def function_of(product: Product) -> Function | None:
     """The function that forms a product with numpy's bits; None where none is known to."""
     name, _ = product.call
-    for address, bits in functions_named(f"cblas_{name}"):
-        found = Function(address, bits)
-        if _is_numpys(found, product):
-            return found
+    with one_thread():
+        for address, bits in functions_named(f"cblas_{name}"):
+            found = Function(address, bits)
+            if _is_numpys(found, product):
+                return found
     return None
 
 

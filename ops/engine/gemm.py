@@ -22,7 +22,7 @@ from .speed import tuning
 #: The terms of a part, and what its rows are a multiple of: BLAS lays out the other operand anew for each part. BLAS
 #: takes a product of the third number of terms on one thread by itself, and of two vectors the fourth. No tuning: other
 #: parts can round otherwise.
-_PART, _ROWS, ALONE, _ALONE_VECTORS = 1 << 24, 256, 1 << 18, 10_000
+PART, _ROWS, ALONE, _ALONE_VECTORS = 1 << 24, 256, 1 << 18, 10_000
 #: An array, as numpy converts a number in each call.
 _ZERO = {t: np.zeros((), t) for t in (np.dtype(np.float32), np.dtype(np.float64))}
 
@@ -45,7 +45,7 @@ def product_of(
     What the sizes decide is decided here: 16×64×256 takes 6.0 µs, and 7.9 by `product`; 32×64×192 8.9 and 11.8.
     """
     zero, terms = _ZERO[dtype], batch * rows * length * columns
-    if terms > _PART:
+    if terms > PART:
         if batch > 1:
             return product
         return lambda x, y: product(x[None], y[None])[0]
@@ -94,18 +94,18 @@ def product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.ndarra
         result += 0
         return result
     each = rows * length * columns
-    if terms <= _PART or (each > _PART and batch == 1 and rows <= _ROWS):
+    if terms <= PART or (each > PART and batch == 1 and rows <= _ROWS):
         result = empty((batch, rows, columns), np.result_type(x, y))
         with one_thread():
             np.matmul(x, y, out=result)
         result += 0
         return result
     result = empty((batch, rows, columns), np.result_type(x, y))
-    if each <= _PART:
-        count = _PART // each
+    if each <= PART:
+        count = PART // each
         parts = [(slice(i, i + count), slice(None)) for i in range(0, batch, count)]
     else:
-        step = max(_PART // (length * columns) // _ROWS, 1) * _ROWS
+        step = max(PART // (length * columns) // _ROWS, 1) * _ROWS
         parts = [(slice(i, i + 1), slice(j, j + step)) for i in range(batch) for j in range(0, rows, step)]
         y = np.ascontiguousarray(y)  # else each part would bring its columns together again
 

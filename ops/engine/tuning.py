@@ -253,7 +253,8 @@ class Tuning:
     #: many; what all turns share may have more elements. Not measured: limits of the time that LLVM takes, some 0.1 ms
     #: for an instruction. After so many turns they come back, and turns with NaN are made again.
     vector_elements: int = 128
-    vector_shared: int = 1 << 14
+    vector_long: int = 1 << 16
+    vector_shared: int = 1 << 18
     vector_steps: int = 600
     vector_turns: int = 1 << 14
     #: The turns that code may leave to Python, as it cannot tell how to round, for each that it makes.

@@ -172,7 +172,8 @@ def _contract(
         return sums if shape is None else sums.reshape(shape)
 
     is_there = b == 1 and x_order == tuple(range(len(x_order))) and y_order == tuple(range(len(y_order)))
-    laid = Product(m, k, n, x_swap, y_swap) if is_there and types[0].name == "f32" and m * k * n <= gemm.ALONE else None
+    is_one = is_there and types[0].name == "f32" and m * k * n <= gemm.PART
+    laid = Product(m, k, n, x_swap, y_swap) if is_one else None
     if x_batch or [len(s) for s in shapes] not in ([1, 2], [2, 1]) or 1 in shapes[0] or 1 in shapes[1]:
         return Kernel(of_known, multiplied=laid)
     if m * k * n > gemm.ALONE:

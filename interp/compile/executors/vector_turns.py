@@ -71,11 +71,12 @@ class VectorTurns:
             if not self._lie_well((), [row[0, ...] for row in rows], shared):
                 return 0, states
             states, done = otherwise(states, 0, 1), 1
-        rows, shared = ([np.ascontiguousarray(v) for v in values] for values in (rows, shared))
+        rows = [r if r[0].flags.c_contiguous else np.ascontiguousarray(r) for r in rows]
+        shared, strides = [np.ascontiguousarray(v) for v in shared], [r.strides[0] for r in rows]
         while done < self._count:
             own = [np.array(s, t.element.dtype, order="C") for s, t in zip(states, self._states, strict=True)]
             end = min(done + tuning().vector_turns, self._count)
-            stopped = code[0]([*own, *rows, *results, *shared], done, end)
+            stopped = code[0]([*own, *rows, *results, *shared], strides, done, end)
             if any(map(_has_nan, own)) or any(_has_nan(r[done:stopped]) for r in results):
                 states = otherwise(states, done, stopped)
             else:

@@ -72,15 +72,26 @@ def vectors_of(
     region: Region, states: int, constants: Mapping[Value, Any], policy: Policy, kernel_of: KernelOf
 ) -> Vectors | None:
     """What a turn does, whose region takes so many states and then rows; None where compiled code cannot do it."""
-    try:
-        return _Builder(constants, policy, kernel_of).turn(region, states)
-    except Unfit:
-        return None
+    otherwise = frozenset[int]()
+    for _ in range(states + 1):
+        builder = _Builder(constants, policy, kernel_of, otherwise)
+        try:
+            found = builder.turn(region, states)
+        except Unfit:
+            return None
+        lies = builder.lies_otherwise(found.turn.states)
+        if lies <= otherwise or not found.turn.products:
+            return found
+        otherwise |= lies  # from the second turn on
+    return None
 
 
 class _Builder:
-    def __init__(self, constants: Mapping[Value, Any], policy: Policy, kernel_of: KernelOf) -> None:
+    def __init__(
+        self, constants: Mapping[Value, Any], policy: Policy, kernel_of: KernelOf, otherwise: frozenset[int]
+    ) -> None:
         self._constants, self._policy, self._kernel_of = constants, policy, kernel_of
+        self._otherwise = otherwise  #: the states that may lie in another way than whole
         self._instructions: list[Instruction] = []
         self._vectors: list[Vector] = []
         self._shapes: list[Shape] = []
@@ -94,13 +105,12 @@ class _Builder:
         """The turn of a region."""
         for kind, values in (("state", region.arguments[:states]), ("row", region.arguments[states:])):
             for i, value in enumerate(values):
-                self._numbers[value] = self._put(Taken(kind, i), *self._type(value))
+                lies = Lies.UNKNOWN if kind == "state" and i in self._otherwise else Lies.WHOLE
+                self._numbers[value] = self._put(Taken(kind, i), *self._type(value), lies)
         for operation in region.operations:
             self._take(operation)
         returns = [self._of(v) for v in region.returns]
         turn = Turn(tuple(self._instructions), tuple(self._vectors), tuple(returns[:states]), tuple(returns[states:]))
-        if turn.products and any(self._lies[n] is not Lies.WHOLE for n in turn.states):
-            raise Unfit  # the state of the next turn lies in another way
         sources = [
             self._instructions[self._source(v)]
             for i in self._instructions
@@ -109,6 +119,10 @@ class _Builder:
         ]
         whole = frozenset([(s.kind, s.place) for s in sources if isinstance(s, Taken)])
         return Vectors(turn, tuple(self._shared), whole)
+
+    def lies_otherwise(self, values: Sequence[int]) -> frozenset[int]:
+        """Which of some values do not lie whole."""
+        return frozenset([i for i, n in enumerate(values) if self._lies[n] is not Lies.WHOLE])
 
     # -- values --------------------------------------------------------------------------------------------------------
 
@@ -122,7 +136,7 @@ class _Builder:
         """The number of what an instruction gives."""
         size = math.prod(shape)
         is_shared = isinstance(instruction, Taken) and instruction.kind == "shared"
-        if not 0 < size <= (tuning().vector_shared if is_shared else tuning().vector_elements):
+        if not 0 < size <= (tuning().vector_shared if is_shared else tuning().vector_long):
             raise Unfit
         lies = lies or Lies.WHOLE
         key = instruction, element, shape, lies

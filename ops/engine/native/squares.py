@@ -43,10 +43,15 @@ attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"=
 """
 
 
+def pairings() -> tuple[list[int], list[int]]:
+    """Which elements of two rows, numbered as if one followed the other, stand in the two rows that join them."""
+    low = [k // 2 + k % 2 * SIDE for k in range(SIDE)]
+    return low, [k + SIDE // 2 for k in low]
+
+
 def joined(vector: str) -> list[str]:
     """The lines that make the columns of a square, `%v4.0` and so on, of its rows, `%v0.0` and so on."""
-    low = ", ".join(f"i32 {k // 2 + k % 2 * SIDE}" for k in range(SIDE))
-    high = ", ".join(f"i32 {k // 2 + k % 2 * SIDE + SIDE // 2}" for k in range(SIDE))
+    low, high = (", ".join(f"i32 {k}" for k in places) for places in pairings())
     lines = []
     for turn in range(4):
         for k in range(SIDE // 2):

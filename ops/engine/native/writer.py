@@ -6,7 +6,7 @@ Values that change from turn to turn of a loop have a place on the stack, of whi
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 #: Of every function: registers of 512 bits are used where the processor has them.
 _ATTRIBUTES = 'attributes #0 = { nounwind "prefer-vector-width"="512" "min-legal-vector-width"="512" }'
@@ -27,6 +27,7 @@ class Writer:
         self._head = f"define {kind}{gives} @{name}({given}) {attribute}#0 {{"
         self._outside: set[str] = set()
         self._rooms: list[str] = []
+        self._tables: list[str] = []
         self._lines: list[str] = []
         self._count = 0
 
@@ -116,6 +117,13 @@ class Writer:
         """The address of what is so many elements behind `base`, bytes if no other type is said."""
         return self.value(f"getelementptr {kind}, ptr {base}, i64 {offset}")
 
+    def table(self, numbers: Sequence[int]) -> str:
+        """The place of constants, whole numbers of 64 bits."""
+        name = f"@table{len(self._tables)}"
+        listed = ", ".join([f"i64 {n}" for n in numbers])
+        self._tables.append(f"{name} = internal constant [{len(numbers)} x i64] [{listed}]")
+        return name
+
     # -- numbers and vectors --
 
     def add(self, x: str, y: str | int) -> str:
@@ -158,7 +166,7 @@ class Writer:
         writers = (self, *others)
         functions = [line for w in writers for line in (w._head, "entry:", *w._rooms, *w._lines, "}")]
         outside = {line for w in writers for line in w._outside}
-        return "\n".join([*functions, _ATTRIBUTES, *sorted(outside), ""])
+        return "\n".join([*functions, _ATTRIBUTES, *self._tables, *sorted(outside), ""])
 
 
 def _type_of(operand: str) -> str:
