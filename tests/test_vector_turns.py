@@ -35,7 +35,7 @@ def normal(*shape: int) -> np.ndarray:
 @pytest.fixture
 def made(tune: Tune, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Loops run as code at once; for each run the turns that code has made, and those that Python has."""
-    tune(loop_seconds=0, recurrence_turns=2, vector_turns=7, vector_left=1)
+    tune(vector_seconds=0, loop_seconds=0, recurrence_turns=2, vector_turns=7, vector_left=1)
     runs: list[tuple[int, int]] = []
     run = VectorTurns.run
 

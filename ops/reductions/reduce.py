@@ -110,9 +110,7 @@ def _single(order: list[int] | None, sizes: Sequence[Any], folded: int, short: F
     return kernel
 
 
-def _several(
-    count: int, order: list[int] | None, sizes: Sequence[Any], folded: int, short: Fold, long: Fold
-) -> Run:
+def _several(count: int, order: list[int] | None, sizes: Sequence[Any], folded: int, short: Fold, long: Fold) -> Run:
     """The same of several inputs, which have one shape."""
     steps, kept = math.prod(sizes[:folded]), tuple(sizes[folded:])
     width, fold = math.prod(kept), short if steps < PAIRS_FROM else long

@@ -1,4 +1,4 @@
-"""Many turns of a loop on small vectors by code of its own (`ops/engine/fast/turns`), once that pays.
+"""Many turns of a loop on vectors by code of its own (`ops/engine/fast/turns`), once that pays.
 
 The rule. The code is made when Python has spent as long on the turns as LLVM takes, or beforehand where so many turns
 would take as long. Where a function of f32 cannot tell how its result is rounded, that turn is made as Python and the
@@ -6,7 +6,8 @@ code goes on behind it. Which of two NaN comes out is up to the compiler, so tur
 
 Measured with one thread, 10**4 turns, µs for each as calls of numpy and as code: forward algorithm of 6 states 10 and
 0.22, gradient descent on 8 parameters 8.0 and 0.03, RNN of 8 units 7.4 and 0.11, best path through 6 states 13 and
-0.29.
+0.29. Whole training steps, ms, with groups compiled and with turns compiled: LSTM of 20 turns of 16 rows of 64 units
+1.65 and 1.05; RNN of 30 turns 1.38 and 0.51.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class VectorTurns:
         self._turn, self._count, self._states = vectors.turn, count, states
         self.shared = len(vectors.shared)
         #: Seconds are spent on it.
-        self._code: Amortised[tuple[Run | None]] = Amortised(self._made, lambda: tuning().loop_seconds)
+        self._code: Amortised[tuple[Run | None]] = Amortised(self._made, lambda: tuning().vector_seconds)
         self._has_products, self._whole = bool(vectors.turn.products), vectors.whole
 
     def _made(self) -> tuple[Run | None]:

@@ -12,9 +12,9 @@ from ....ops.batch import shifted
 from ....ops.engine.speed import tuning
 from ....ops.kernel import Kernel
 from ....ops.policy import Policy
-from ....ops.registry import OpError, lookup
+from ....ops.registry import OpError, facts_of, lookup
 from ....ops.types import TensorType, Type
-from ...program import Operation, Value
+from ...program import Operation, Region, Value
 from ..group import Attributes
 from ..uses import captures, uses_of
 from .batching import Batcher
@@ -24,6 +24,11 @@ SLICE, UPDATE = "stablehlo.dynamic_slice", "stablehlo.dynamic_update_slice"
 SCATTER = "stablehlo.scatter"
 #: Gives the kernel of an elementwise op by its name, attributes and types.
 KernelOf = Callable[[str, Attributes, tuple[Type, ...]], Kernel]
+
+
+def has_products(turn: Region) -> bool:
+    """Whether a turn has sums of products: nothing is fused over them."""
+    return any(facts_of(o.name).terms is not None for o in turn.operations)
 
 
 @dataclasses.dataclass(frozen=True)

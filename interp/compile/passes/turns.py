@@ -36,7 +36,7 @@ from .components import components, used_by, users
 from .find_scans import scan_of
 from .forward import forwarded
 from .fusible import shape_of
-from .loops import KernelOf, Loop
+from .loops import KernelOf, Loop, has_products
 from .rewriting import with_operations, with_regions
 
 _WHILE = "stablehlo.while"
@@ -90,7 +90,8 @@ def _instead(
         before, operation = found
         loop = Loop(operation, constants, policy, kernel_of)
         loop.read()
-    if loop.states and (loop.count < tuning().recurrence_turns or scan_of(operation, constants) is not None):
+    least = tuning().recurrence_products if has_products(loop.turn) else tuning().recurrence_turns
+    if loop.states and (loop.count < least or scan_of(operation, constants) is not None):
         return None
     # A turn costs a few nanoseconds where it is compiled, in time.
     is_compiled = bool(loop.states) and may_be_compiled(operation, is_whole)

@@ -22,8 +22,8 @@ from ..compiled import machine
 from ..native import row_sums
 from . import opcodes as op
 from .joined.runner import Joined
-from .programs import program
 from .layouts import Layout, Layouts
+from .programs import program
 from .recipes import Program, Recipe
 from .registers import GAP, room
 
@@ -83,7 +83,7 @@ class Objects:
         begin = both.__array_interface__["data"][0]
         #: Where they are.
         self.places = begin, begin + leaves * both.itemsize
-        self._both = memoryview(both)
+        self._both = memoryview(both)  # pyright: ignore[reportArgumentType]
 
     def put(self, leaves: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
         both, i = self._both, 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -67,8 +68,7 @@ def runs_of(places: Sequence[int], counts: Sequence[int]) -> list[Runs]:
             sources = wanted[targets] - start
             is_first = (np.diff(targets, prepend=-2) != 1) | (np.diff(sources, prepend=-2) != 1)
             is_first[0] = True
-            begins = np.flatnonzero(is_first)
-            length = math.gcd(*np.diff([*begins, len(targets)]).tolist())
+            length = math.gcd(*np.diff(np.flatnonzero(is_first), append=len(targets)).tolist())
             found.append(Runs(operand, length, *(tuple(v[::length].tolist()) for v in (sources, targets))))
         start += count
     return found
@@ -76,7 +76,7 @@ def runs_of(places: Sequence[int], counts: Sequence[int]) -> list[Runs]:
 
 def steady(numbers: Sequence[int]) -> int | None:
     """The difference of each number from the one before; None where it is not always the same."""
-    steps = {b - a for a, b in zip(numbers, numbers[1:], strict=False)}
+    steps = {b - a for a, b in itertools.pairwise(numbers)}
     return 0 if not steps else steps.pop() if len(steps) == 1 else None
 
 
