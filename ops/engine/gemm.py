@@ -73,7 +73,7 @@ def product_of(
                 np.matmul(x, y, out=result)
         return np.add(result, zero, result)
 
-    if _is_alone(rows, columns, terms):
+    if is_alone(rows, columns, terms):
         return of_vectors if has_vectors else alone
     make = empty if math.prod(shape) * dtype.itemsize >= tuning().aligned_bytes else np.empty
     return on_one_thread
@@ -89,7 +89,7 @@ def product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.ndarra
     terms = batch * rows * length * columns
     if rows == 1 or columns == 1:
         x, y = _for_vectors(x), _for_vectors(y)
-    if _is_alone(rows, columns, terms):
+    if is_alone(rows, columns, terms):
         result = np.matmul(x, y)
         result += 0
         return result
@@ -118,7 +118,7 @@ def product(x: np.ndarray, y: np.ndarray, is_threaded: bool = True) -> np.ndarra
     return result
 
 
-def _is_alone(rows: int, columns: int, terms: int) -> bool:
+def is_alone(rows: int, columns: int, terms: int) -> bool:
     """Whether BLAS takes one thread for a product by itself."""
     return terms <= (_ALONE_VECTORS if rows == columns == 1 else ALONE)
 

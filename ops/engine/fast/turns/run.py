@@ -11,7 +11,7 @@ import numpy as np
 from ... import blas_calls
 from ...blas import one_thread
 from ...compiled import compiled_function
-from ...gemm import ALONE
+from ...gemm import is_alone
 from ...native import code
 from ..registers import Unknown
 from .memory import LINE
@@ -30,7 +30,7 @@ def run_of(turn: Turn) -> Run | None:
         made = code.compiled(lines, text.OPERANDS)
     except (Unknown, ImportError, RuntimeError):  # the last of LLVM
         return None
-    is_large = any(p.terms > ALONE for p in turn.products)
+    is_large = not all(is_alone(p.rows, p.columns, p.terms) for p in turn.products)
 
     def run(arrays: Sequence[np.ndarray], strides: Sequence[int], first: int, last: int) -> int:
         places = np.array([*[x.ctypes.data for x in arrays], *strides], np.int64)
