@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import functools
 import math
+import os
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from threadpoolctl import threadpool_info
 
 from minihlo import interp
 
@@ -58,6 +60,13 @@ def peak(run: Callable[[], object]) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def blas() -> str:
+    """What of numpy's BLAS decides how long products take: the kernels it runs, which an environment can prescribe."""
+    kernels = {f"{e['internal_api']} {e.get('architecture', '')}".strip() for e in threadpool_info()}
+    prescribed = os.environ.get("OPENBLAS_CORETYPE")
+    return f"BLAS: {', '.join(sorted(kernels))}{f', as OPENBLAS_CORETYPE={prescribed} says' if prescribed else ''}"
 
 
 def as_codes(x: jax.Array) -> jax.Array:
@@ -153,6 +162,7 @@ def main() -> None:
     row[0], row[4] = f"geometric mean of {len(ratios)}", f"{mean:.2f}"
     table.add_row(*row)
     Console(width=120).print(table)
+    print(blas())
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from minihlo import interp
 
-from .__main__ import peak
+from .__main__ import blas, peak
 from .ordinary import ORDINARY
 from .steps import STEPS, Step
 
@@ -73,6 +73,7 @@ def main() -> None:
     table.add_section()
     table.add_row("geometric mean", "", "", f"{math.exp(statistics.fmean(map(math.log, ratios))):.2f}", "")
     Console(width=100).print(table)
+    print(blas())
 
 
 if __name__ == "__main__":
