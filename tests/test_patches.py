@@ -28,7 +28,7 @@ class _Plain:
         lay_patches(source, out.view(source.dtype).reshape(-1), *rest)
 
 
-def _random(rng: np.random.Generator, least: int) -> Patches:
+def _random(rng: np.random.Generator, least: int, block: int) -> Patches:
     spatial = int(rng.integers(1, 3))
     groups = [(1, 1), (2, 1), (1, 3)][int(rng.integers(3))]
     batch, feature = int(rng.integers(1, 3)) * groups[1], int(rng.integers(1, 4)) * groups[0]
@@ -43,7 +43,8 @@ def _random(rng: np.random.Generator, least: int) -> Patches:
     for d, n in zip(lhs, (batch, feature, *(a.size for a in axes)), strict=True):
         shape[d] = n
     depth = feature // groups[0] * math.prod(a.window for a in axes)
-    return Patches(tuple(shape), lhs, axes, tuple(int(r) for r in rng.integers(0, 2, spatial)), groups, depth, least)
+    reversal = tuple(int(r) for r in rng.integers(0, 2, spatial))
+    return Patches(tuple(shape), lhs, axes, reversal, groups, depth, least, block)
 
 
 def _by_definition(p: Patches, x: np.ndarray) -> np.ndarray:
@@ -67,11 +68,10 @@ def _by_definition(p: Patches, x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("is_large", [False, True])
 def test_windows_lie_as_defined(is_large: bool, tune: Tune) -> None:
     tune(convolution_short=1, convolution_apart=1 << 30)
-    if is_large:  # cut into parts of few windows, by columns or rows
-        tune(convolution_patch_block=8)
     rng, seen = np.random.default_rng(5), set()
     for _ in range(400):
-        p = _random(rng, 1 if is_large else patches.PART)
+        # Those that are large are cut into parts of few windows, by columns or rows.
+        p = _random(rng, *((1, 8) if is_large else (patches.PART, patches.BLOCK)))
         if p.is_known:
             x = rng.integers(1, 1000, p.shape).astype(np.float32)
             identity = np.broadcast_to(np.eye(p.depth, dtype=np.float32), (math.prod(p.groups), p.depth, p.depth))

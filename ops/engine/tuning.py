@@ -518,11 +518,6 @@ class Tuning:
     convolution_plain_block: int = 1 << 16
     #: The same of codes that tiles multiply, ms, with 2**18, 2**20 and 2**21: 1.4, 1.2 and 0.9.
     convolution_code_block: int = 1 << 21
-    #: The same of f32 and f64: windows of so many elements stay in the cache, and are a part of what XLA keeps.
-    convolution_host_block: int = 1 << 16
-    #: The same where compiled code lays them out, without padded copies. 3×3, 32 channels, 8×16×16, a convolution and
-    #: its gradients, with 2**16 and 2**17: 0.79, 0.75 and 0.85 ms, and 0.69, 0.65 and 0.75.
-    convolution_patch_block: int = 1 << 17
     #: Elements that lie so many together in memory, but each in another row of the matrix, are left to numpy: the
     #: gradient of 3×3 kernels of 16 to 3 channels, 4×16×16, takes 0.19 ms by numpy and 0.28 compiled; of 1 to 16
     #: channels, 32×8×8, 0.14 and 0.08.

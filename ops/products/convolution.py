@@ -233,7 +233,7 @@ def _products(
 
     if how == _HOST and outputs > 1:
         for_each(
-            list(even(counts, least_rows(groups, depth, outputs, tuning().convolution_host_block))),
+            list(even(counts, least_rows(groups, depth, outputs))),
             work,
             terms // tuning().product_terms,
         )

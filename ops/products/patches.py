@@ -2,8 +2,8 @@
 
 The rule. The windows of the left operand are the rows of a matrix that the host multiplies by the kernels. They are
 laid out part by part, straight from the operand, so that padding and dilation take no array of their own. A product of
-more than 2**20 terms may be cut, and its matrix may lie by columns, without a change of bits; a smaller one is one
-product of a matrix that lies by rows.
+more than 2**20 terms is cut, and its matrix may lie by columns; a smaller one is one product of a matrix that lies by
+rows. Numpy lays the same parts out where there is no compiled code, so that BLAS makes the same calls.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from ..reductions.axes import Axis
 
 Shape = tuple[int, ...]
 
-#: The terms of the smallest product that the host is given. No tuning: BLAS has another order of addition for smaller
-#: ones. Of larger ones the parts do not matter, if they have several columns: 1,700 matrices in parts had no other bit.
-PART = 1 << 20
+#: The terms of the smallest product that the host is given, and the elements of the windows of a part, which stay in
+#: the cache and are a part of what XLA keeps. No tuning: BLAS has another order of addition for smaller products, and
+#: some (OpenBLAS for Haswell) sum a row in another order where it stands elsewhere among those of a part.
+PART, BLOCK = 1 << 20, 1 << 16
 #: A dimension of the matrix: its size, the step in the operand, and the steps along the two axes of windows.
 _Dimension = tuple[int, int, int, int]
 
@@ -37,6 +38,7 @@ class Patches:
 
     lhs: the operand's dimensions (batch, feature and one or two spatial ones) as places in its shape.
     least: the terms of the smallest product that the host is given.
+    block: the elements of the windows of a part.
     """
 
     shape: Shape
@@ -46,6 +48,7 @@ class Patches:
     groups: tuple[int, int]  #: of features and of batches
     outputs: int  #: of a group
     least: int = PART
+    block: int = BLOCK
 
     @property
     def is_known(self) -> bool:
@@ -162,14 +165,18 @@ class Patches:
             return np.array([*_three(self._outer), *_three(self._inner)], np.int64)
         return np.array([*_three(self._inner), *_three(self._ordered(self._order))], np.int64)
 
-    def _least(self, block: int) -> int:
-        return least_rows(math.prod(self.groups), self.depth, self.outputs, block, self.least)
+    @property
+    def _even(self) -> list[tuple[slice, ...]]:
+        """The parts of the windows, in the order of the matrix."""
+        counts = tuple([self.counts[i] for i in self._order or range(len(self.counts))])
+        least = least_rows(math.prod(self.groups), self.depth, self.outputs, self.least, self.block)
+        return list(even(counts, least))
 
     @functools.cached_property
     def _parts(self) -> list[slice]:
-        """The windows of each part."""
-        count = max(self.rows // self._least(tuning().convolution_patch_block), 1)
-        return [slice(*pair) for pair in itertools.pairwise([self.rows * i // count for i in range(count + 1)])]
+        """The rows of each part."""
+        sizes = [math.prod(p.stop - p.start for p in part) for part in self._even]
+        return [slice(*pair) for pair in itertools.pairwise(itertools.accumulate(sizes, initial=0))]
 
     @functools.cached_property
     def _pace(self) -> Pace:
@@ -178,9 +185,8 @@ class Patches:
     @property
     def blocks(self) -> list[tuple[slice, ...]]:
         """The parts of the windows where numpy lays them out."""
-        order = self._order or range(len(self.counts))
-        parts = even(tuple([self.counts[i] for i in order]), self._least(tuning().convolution_host_block))
-        return [tuple([part[[*order].index(i)] for i in range(len(part))]) for part in parts]
+        order = [*(self._order or range(len(self.counts)))]
+        return [tuple([part[order.index(i)] for i in range(len(part))]) for part in self._even]
 
     def products(
         self, kernels: Kernels, x: np.ndarray, kernel: np.ndarray, multiply: Callable[[Any, Any], np.ndarray]
@@ -217,7 +223,7 @@ def _three(dimensions: Sequence[_Dimension]) -> list[_Dimension]:
     return [(1, 0, 0, 0)] * (3 - len(several)) + several
 
 
-def least_rows(groups: int, depth: int, outputs: int, block: int, least: int = PART) -> int:
+def least_rows(groups: int, depth: int, outputs: int, least: int = PART, block: int = BLOCK) -> int:
     """The windows of a part: as many as a block of elements has, and as make a product that may stand by itself."""
     return max(-(-least // (depth * outputs)), block // (groups * depth), 1)
 
