@@ -42,8 +42,9 @@ _pool: ThreadPoolExecutor | None = None
 def block(size: int, steps: int = 1) -> int:
     """How many elements of an array of `size` are to be worked on at a time, by so many operations."""
     tuned = speed.tuning()
-    most = tuned.block if steps < tuned.block_long else tuned.block_of_long
-    return size if size <= most else min(size >> 2, most)
+    if steps >= tuned.block_long:
+        return min(size, max(tuned.block_of_long, min(size >> 3, tuned.block)))
+    return size if size <= tuned.block else min(size >> 2, tuned.block)
 
 
 def blocks(shape: Sequence[int], limit: int) -> Iterator[tuple[slice, ...]]:
