@@ -33,8 +33,8 @@ class Tuning:
 
     #: The same of groups of so many operations, which hold many arrays: JAX's normal numbers are groups of 125 and 39.
     #: 65,536 of them and as many uniform ones take a tenth longer with 2**15 than with 2**17, in a third of the memory.
-    #: Larger arrays have eight parts, up to `block`: 10**6 uniform numbers take 7.5 ms with 2**15 and 5.4 so, as the calls
-    #: of two threads are long enough that they do not wait for each other.
+    #: Larger arrays have eight parts, up to `block`: 10**6 uniform numbers take 7.5 ms with 2**15 and 5.4 so, as the
+    #: calls of two threads are long enough that they do not wait for each other.
     block_long: int = 32
     block_of_long: int = 1 << 15
 
