@@ -42,9 +42,11 @@ _pool: ThreadPoolExecutor | None = None
 def block(size: int, steps: int = 1) -> int:
     """How many elements of an array of `size` are to be worked on at a time, by so many operations."""
     tuned = speed.tuning()
-    if steps >= tuned.block_long:
-        return min(size, max(tuned.block_of_long, min(size >> 3, tuned.block)))
-    return size if size <= tuned.block else min(size >> 2, tuned.block)
+    is_long = steps >= tuned.block_long
+    if size <= (tuned.block_of_long if is_long else tuned.block):
+        return size
+    most = max(tuned.block_of_long, size >> 3) if is_long else tuned.block
+    return min(size >> 2, most, tuned.block)
 
 
 def blocks(shape: Sequence[int], limit: int) -> Iterator[tuple[slice, ...]]:
