@@ -325,6 +325,27 @@ def test_random_numbers_of_many_keys():
         assert codes(result) == codes(expected)
 
 
+def test_a_state_becomes_what_stays_the_same():
+    """A turn hands on a value that no turn changes in the place of another one, and nothing else uses it."""
+    program = interp.load(
+        """
+        func.func @main(%x: tensor<20xf32>, %y: tensor<20xf32>, %n: tensor<i32>) -> tensor<20xf32> {
+          %zero = stablehlo.constant dense<0> : tensor<i32>
+          %one = stablehlo.constant dense<1> : tensor<i32>
+          %count = stablehlo.constant dense<40> : tensor<i32>
+          %r:3 = stablehlo.while(%a = %x, %i = %zero, %b = %y) : tensor<20xf32>, tensor<i32>, tensor<20xf32>
+            cond { %t = stablehlo.compare LT, %i, %count : (tensor<i32>, tensor<i32>) -> tensor<i1>
+                   stablehlo.return %t : tensor<i1> }
+            do { %j = stablehlo.add %i, %one : tensor<i32>
+                 stablehlo.return %a, %j, %a : tensor<20xf32>, tensor<i32>, tensor<20xf32> }
+          return %r#2 : tensor<20xf32>
+        }
+        """
+    )
+    x = np.arange(20, dtype=np.float32)
+    assert program(x, -x, np.int32(0))[0].tolist() == x.tolist()
+
+
 def test_what_would_take_too_much_memory_stays_a_loop():
     x = np.zeros((1000, 300), np.float32)
     plan = plan_of(lambda x: lax.map(lambda v: jnp.cumsum(jnp.sort(v[:, None] * v, 1), 1).sum(), x), x)

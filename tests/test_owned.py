@@ -235,7 +235,7 @@ def test_a_view_of_what_a_loop_changes_is_dropped_before() -> None:
     assert np.array_equal(np.asarray(program(x, places)[0]), expected)
     assert np.array_equal(x, np.arange(5000))
     (turns,) = [s.text.splitlines() for s in program.plan().sources.values() if s.label == "turns"]
-    sliced, changed = (next(i for i, line in enumerate(turns) if mark in line) for mark in (" = k0(", "] = "))
+    sliced, changed = (next(i for i, line in enumerate(turns) if mark in line) for mark in ("(v0)", "] = "))
     view = turns[sliced].split()[0]
     assert any(line.strip() == f"del {view}" for line in turns[sliced:changed])
 

@@ -20,10 +20,12 @@ from ..program import Operation, Region, Value
 from . import scalars
 from .group import SPREAD
 from .indexing import fitting, own_array
+from .source.compilable import element_text
+from .source.lines import Compiled
 from .uses import captures, uses_of
 from .writer import Writer
 
-_SCATTER, _RESHAPE = "stablehlo.scatter", "stablehlo.reshape"
+_SCATTER, _RESHAPE, _SLICE = "stablehlo.scatter", "stablehlo.reshape", "stablehlo.slice"
 _REPEATS = (_RESHAPE, "stablehlo.broadcast_in_dim", SPREAD)
 
 
@@ -33,18 +35,20 @@ class Elements:
 
     reads: for each slice the reshape that takes its element.
     writes: for each scatter the numbers that are its index, in the order of dimensions, or the vector that it is.
+    updates: for each update of a slice the number that it puts there.
     left_out: the operations that nothing else needs.
     """
 
     reads: dict[Operation, Operation] = dataclasses.field(default_factory=dict)
     writes: dict[Operation, Sequence[Value]] = dataclasses.field(default_factory=dict)
+    updates: dict[Operation, Value] = dataclasses.field(default_factory=dict)
     left_out: set[Operation] = dataclasses.field(default_factory=set)
 
 
 def elements_in(region: Region) -> Elements:
     """The reads and writes of single elements in a region."""
     found = Elements()
-    if not any(o.name == _SCATTER or _is_slice(o) for o in region.operations):
+    if not any(o.name in (_SCATTER, _SLICE) or _starts(o) is not None for o in region.operations):
         return found
     uses, made = uses_of(region), {r: o for o in region.operations for r in o.results}
     for operation in region.operations:
@@ -56,6 +60,12 @@ def elements_in(region: Region) -> Elements:
                     users = {u for r in o.results for u in uses.get(r, [])}
                     if users <= {operation, *found.left_out}:
                         found.left_out.add(o)
+        elif _starts(operation) == 2:
+            source = made.get(operation.operands[1])
+            if source is not None and source.name in _REPEATS and _is_update(operation, source):
+                found.updates[operation] = source.operands[0]
+                if uses.get(source.results[0]) == [operation]:
+                    found.left_out.add(source)
         elif operation.name == _RESHAPE and not operation.results[0].shape:
             source = made.get(operation.operands[0])
             if source is not None and _is_read(source) and uses.get(source.results[0]) == [operation]:
@@ -64,15 +74,25 @@ def elements_in(region: Region) -> Elements:
     return found
 
 
-def _is_slice(operation: Operation) -> bool:
-    """Whether an op takes a window at a computed place."""
+def _starts(operation: Operation) -> int | None:
+    """The first operand that says where a window is: 1 of an op that takes one, 2 of one that changes it; else None."""
     record = lookup(operation.name)
-    return record is not None and record.facts.starts == 1
+    return None if record is None else record.facts.starts
+
+
+def _is_update(operation: Operation, source: Operation) -> bool:
+    """Whether a window is one element, and all of it a number that another op makes an array of."""
+    t, window = operation.operands[0].type, operation.operands[1].type
+    if not isinstance(t, TensorType) or not isinstance(window, TensorType) or not t.shape:
+        return False
+    return t.is_static and window.size == 1 and source.operands[0].shape == () and _is_indexed(t)
 
 
 def _is_read(operation: Operation) -> bool:
     source, t = operation.operands[0].type, operation.results[0].type
-    if not _is_slice(operation) or not isinstance(source, TensorType) or not isinstance(t, TensorType):
+    if not isinstance(source, TensorType) or not isinstance(t, TensorType):
+        return False
+    if _starts(operation) != 1 and operation.name != _SLICE:
         return False
     return source.is_static and t.size == 1 and _is_indexed(t)
 
@@ -124,15 +144,39 @@ def write_read(operation: Operation, reshape: Operation, writer: Writer) -> None
     """Write the number that a reshape takes of a slice."""
     array, *starts = operation.operands
     assert isinstance(array.type, TensorType)
-    places = [
-        "0" if n == 1 else fitting(start, n - 1, writer, operation)  # type: ignore[operator]
-        for start, n in zip(starts, array.type.shape, strict=True)
-    ]
+    if operation.name == _SLICE:
+        places = [str(i) for i in np.ravel(operation.attributes["start_indices"]).tolist()]
+    else:
+        places = _places(array.type, starts, writer, operation)
     held = writer.use(array)
     name = writer.define_plain(reshape.results[0])
+    _read(name, array.type, held, places, writer, operation)
+
+
+def write_update(operation: Operation, number: Value, writer: Writer, is_spare: bool) -> None:
+    """Write the update of one element; `is_spare` says that nothing needs the array afterwards."""
+    array, _, *starts = operation.operands
+    assert isinstance(array.type, TensorType)
+    new, places = writer.use_plain(number), _places(array.type, starts, writer, operation)
+    result = own_array(operation, writer.use(array), writer, is_spare)
+    text = f"{result}[{', '.join(places)}] = {new}"
+    writer.line(text, operation, (), (result, new, *places), compiled=Compiled(((0, text),)))
+
+
+def _places(t: TensorType, starts: Sequence[Value], writer: Writer, operation: Operation) -> list[str]:
+    """The names of the indices of a window of one element."""
+    return [
+        "0" if n == 1 else fitting(start, n - 1, writer, operation)  # type: ignore[operator]
+        for start, n in zip(starts, t.shape, strict=True)
+    ]
+
+
+def _read(name: str, t: TensorType, held: str, places: Sequence[str], writer: Writer, operation: Operation) -> None:
+    """Write the assignment of an element of an array to a name."""
     index = ", ".join(places)
-    text = f"{held}[{index}]" if array.type.element.is_float else f"{held}.item({index})"
-    writer.line(f"{name} = {text}", operation, (name,), (held, *places))
+    text = f"{held}[{index}]" if t.element.is_float else f"{held}.item({index})"
+    compiled = Compiled(((0, f"{name} = {element_text(f'{held}[{index}]', t)}"),))
+    writer.line(f"{name} = {text}", operation, (name,), (held, *places), compiled=compiled)
 
 
 def write_write(
@@ -154,12 +198,12 @@ def write_write(
     with writer.together(), writer.block(f"if {' and '.join(tests) or 'True'}:", operation, names):
         if region.returns[0] is not region.arguments[1]:
             before = writer.define_plain(region.arguments[0])
-            text = f"{result}[{place}]" if array.type.element.is_float else f"{result}.item({place})"
-            writer.line(f"{before} = {text}", operation, (before,), (result, *names))
+            _read(before, array.type, result, names, writer, operation)
             writer.let(region.arguments[1], new, True)
             body(region)
             new = writer.use_plain(region.returns[0])
-        writer.line(f"{result}[{place}] = {new}", operation, (), (result, new, *names))
+        text = f"{result}[{place}] = {new}"
+        writer.line(text, operation, (), (result, new, *names), compiled=Compiled(((0, text),)))
 
 
 def _taken_apart(operation: Operation, index: Value, writer: Writer) -> list[str]:
@@ -167,5 +211,7 @@ def _taken_apart(operation: Operation, index: Value, writer: Writer) -> list[str
     mapped = np.ravel(operation.attributes["scatter_dimension_numbers"]["scatter_dims_to_operand_dims"]).tolist()
     element, vector = index.type.element, writer.use(index)  # type: ignore[union-attr]
     names = [writer.define_plain(Value(TensorType((), element))) for _ in mapped]
-    writer.line(f"{', '.join(names)}, = {vector}.tolist()", operation, names, (vector,))
+    text = f"{', '.join(names)}, = {vector}.tolist()"
+    compiled = tuple((0, f"{name} = int64({vector}[{i}])") for i, name in enumerate(names))
+    writer.line(text, operation, names, (vector,), compiled=Compiled(compiled))
     return [names[mapped.index(d)] for d in range(len(mapped))]

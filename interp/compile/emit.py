@@ -18,14 +18,16 @@ from ...ops.kernel import Kernel, Regions, Run
 from ...ops.policy import Policy
 from ...ops.programs.control import is_known_composite
 from ...ops.registry import facts_of
+from ...ops.require import identity
 from ...ops.types import TensorType
 from ..program import PRINT, Function, Operation, Region, Value
 from ..steps import Steps
 from . import flow, indexing, packing, scalars
 from .bind import Binder, Bound
 from .choose import choose
+from .compiled_loops import turns_of
 from .decision import Chosen, Decision
-from .elements import Elements, elements_in, write_read, write_write
+from .elements import Elements, elements_in, write_read, write_update, write_write
 from .executors.alone import filling
 from .executors.composition import Composition
 from .executors.job import Job
@@ -33,8 +35,9 @@ from .executors.recurrence import RecurrenceRunner, states_of
 from .executors.ways import EXECUTORS
 from .group import GROUP, LOOPS, NUMBER, PACK, RANK, RECURRENCE, ROWS, SCAN, SPREAD, TURNS, UNPACK, UNRANK
 from .processes import one_at_a_time, printer
+from .source import lines
 from .uses import captures, uses_of
-from .writer import Sources, Writer
+from .writer import Call, Sources, Writer
 
 Listener = Callable[[Operation, tuple[Any, ...]], None]
 #: The operations that passes put in.
@@ -98,28 +101,38 @@ class Emitter:
             elif operation in indexed.writes:
                 is_spare = 0 in self._spare.get(operation, ())
                 write_write(operation, indexed.writes[operation], writer, is_spare, lambda r: self._region(r, writer))
+            elif operation in indexed.updates:
+                write_update(operation, indexed.updates[operation], writer, 0 in self._spare.get(operation, ()))
             elif operation.name in _OWN:
                 self._own(operation, writer)
             elif not (operation.results and not operation.regions and operation.results[0] in writer.constants):
                 self._operation(operation, writer)
 
-    def _turns(
-        self, turn: Region, width: int, constants: Mapping[Value, Any], kernel: Run
-    ) -> tuple[Callable[..., tuple[Any, ...]], tuple[Value, ...]]:
-        """The function of many turns of a recurrence, and the values that it takes first."""
-        captured, writer = tuple([v for v in captures(turn) if v not in constants]), Writer(constants)
-        parameters = [writer.define(v) for v in captured]
-        turns = None
+    def _turns(self, operation: Operation, kernel: Run, writer: Writer) -> None:
+        """Write a recurrence, whose turns are a function of their own."""
+        source, turn = operation.origin or operation, operation.regions[0]
+        captured = tuple([v for v in captures(turn) if v not in writer.constants])
+        inner = Writer(writer.constants)
+        parameters = [inner.define(v) for v in captured]
         if self._settings.fuses:
-            self._note_spare(turn, constants, turn.arguments)
-        if (
-            isinstance(kernel, RecurrenceRunner | Composition)
-            and self._settings.speed.compiled
-            and compiled.is_available()
-        ):
-            turns = kernel.compiled
-        lists, returns = flow.write_turns(turn, width, writer, lambda r: self._region(r, writer), turns)
-        return writer.function([*parameters, *lists], returns, "turns", self._sources), captured
+            self._note_spare(turn, inner.constants, turn.arguments)
+        runs, width, code = None, states_of(operation), None
+        if self._settings.speed.compiled and compiled.is_available():
+            runs = kernel.compiled if isinstance(kernel, RecurrenceRunner | Composition) else None
+            code = runs or (turns_of(turn, width) if writer.depth else None)
+        body = flow.Turns(turn, width, lambda r: self._region(r, inner), code, runs is not None)
+        lists, returns = flow.write_turns(body, inner)
+        entry = [inner.use_plain(v) if inner.is_plain(v) else inner.use(v) for v in captured]
+        label = "turns"
+        regions = [(inner.function([*parameters, *lists], returns, label, self._sources), captured)]
+        regions += self._functions_of(operation.regions[1:], "chunks", writer)
+        count, is_whole = operation.attributes["count"], operation.attributes.get("numbers") is None
+
+        def within(call: Call) -> lines.Compiled | None:
+            return None if code is None or not writer.depth or not is_whole else code.within(count, call, entry, writer)
+
+        operands, results = operation.operands, operation.results
+        writer.call(kernel, source, operands, results, regions=regions, always_tuple=True, compiled=within)
 
     def _note_spare(self, region: Region, constants: Mapping[Value, Any], ending: Collection[Value]) -> set[Value]:
         """Find the operands that ops may write over, and give those values: what nothing needs afterwards.
@@ -172,16 +185,13 @@ class Emitter:
         if operation.name in (UNPACK, PACK, NUMBER):
             return packing.write(operation, writer, decision)
         if operation.name == TURNS:
-            return writer.line(f"pass  # {decision}", source)
+            return writer.remark(str(decision), source)
         kernel = self._kernel(operation, decision)
         if operation.name == RECURRENCE:
-            writer.line(f"pass  # {decision}", source)
-            regions = [self._turns(operation.regions[0], states_of(operation), writer.constants, kernel)]
-            regions += self._functions_of(operation.regions[1:], "chunks", writer)
-            operands, results = operation.operands, operation.results
-            return writer.call(kernel, source, operands, results, regions=regions, always_tuple=True)
+            writer.remark(str(decision), source)
+            return self._turns(operation, kernel, writer)
         if operation.name in (LOOPS, ROWS):
-            writer.line(f"pass  # {decision}", source)
+            writer.remark(str(decision), source)
             label = "loops" if operation.name == LOOPS else "row program"
             regions = self._functions_of(operation.regions, label, writer)
             return writer.call(
@@ -229,6 +239,8 @@ class Emitter:
         if settings.speed.scalars:
             if self._plain(operation, kernel, writer):
                 return None
+            if writer.depth and kernel.call is identity and settings.fuses:
+                return flow.assign(operation, writer)
             if flow.is_inline(operation, writer):
                 return flow.write(operation, writer, lambda r: self._region(r, writer), settings.speed.compiled)
             if indexing.write(operation, writer, 0 in spare, not self._changed.isdisjoint(operation.operands[:1])):

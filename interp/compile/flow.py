@@ -8,6 +8,7 @@ Measured against calls of regions: a loop of 10,000 turns of 5 ops on integers 9
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 from ...ops.engine.speed import tuning
@@ -17,9 +18,9 @@ from ...ops.registry import facts_of
 from ...ops.types import TensorType
 from ..program import Operation, Region, Value
 from . import scalars
-from .compiled_loops import CompiledLoop, CompiledTurns, TurnNames, is_number, may_be_compiled
-from .compiled_loops import is_plain as are_numbers
+from .compiled_loops import CompiledLoop, CompiledTurns, TurnNames, code_of, is_held, may_be_compiled
 from .counters import carried_ranges
+from .source.lines import Compiled, Line
 from .uses import captures
 from .writer import Writer
 
@@ -42,7 +43,7 @@ def is_inline(operation: Operation, writer: Writer) -> bool:
 def write(operation: Operation, writer: Writer, body: Body, compiles: bool = False) -> None:
     """Write a loop or branch; `compiles` says that a loop may be compiled."""
     if facts_of(operation.name).regions is Regions.LOOP:
-        _while(operation, writer, body, CompiledLoop() if compiles and may_be_compiled(operation, is_number) else None)
+        _while(operation, writer, body, CompiledLoop() if compiles and may_be_compiled(operation, is_held) else None)
     else:
         _branches(operation, writer, body)
 
@@ -61,15 +62,28 @@ def write_scan(operation: Operation, writer: Writer, kernel: Run) -> None:
     writer.line(text, operation.origin or operation, results, operands)
 
 
-def write_turns(
-    turn: Region, width: int, writer: Writer, body: Body, compiled: CompiledTurns | None = None
-) -> tuple[list[str], list[str]]:
-    """Write turns of a recurrence, whose arguments are `width` states and then rows.
+@dataclasses.dataclass(frozen=True)
+class Turns:
+    """Turns of a recurrence, whose arguments are `width` states and then rows.
+
+    body: writes the ops of a region.
+    compiled: what their code is given to, if there may be some; and whether it runs the turns then.
+    """
+
+    turn: Region
+    width: int
+    body: Body
+    compiled: CompiledTurns | None
+    is_run: bool
+
+
+def write_turns(turns: Turns, writer: Writer) -> tuple[list[str], list[str]]:
+    """Write turns of a recurrence.
 
     The names of the parameters: the states, a list of each row, and the number of turns; and of what is to be returned:
-    the states, and a list for each of the other values that a turn gives. The turns are handed to `compiled`, if there
-    is one that knows all they do, instead.
+    the states, and a list for each of the other values that a turn gives.
     """
+    turn, width = turns.turn, turns.width
     states, rows = turn.arguments[:width], turn.arguments[width:]
     parameters, lists, names = [writer.define(v) for v in states], [writer.fresh() for _ in rows], []
     count, operation = writer.fresh(), turn.operations[0] if turn.operations else None
@@ -77,9 +91,9 @@ def write_turns(
     for value, parameter, is_plain in zip(states, parameters, plain, strict=True):
         names.append(writer.use_plain(value) if is_plain else parameter)
     for value in captures(turn):
-        if is_number(value.type):
-            writer.use_plain(value)  # so that no turn does that
-    place = writer.reserve(operation) if compiled is not None and operation is not None else None
+        if is_held(value.type):  # so that no turn does that
+            (writer.use if value.type.shape else writer.use_plain)(value)  # type: ignore[union-attr]
+    place = writer.reserve(operation) if turns.compiled is not None and operation is not None else None
     results = turn.returns[width:]
     given, append = [writer.fresh() for _ in results], [writer.fresh() for _ in results]
     for name, method in zip(given, append, strict=True):
@@ -93,47 +107,36 @@ def write_turns(
     source = f"zip({', '.join(lists)})" if len(lists) > 1 else "".join(lists) or f"range({count})"
     with writer.together(), writer.block(f"for {', '.join(own) or '_'} in {source}:", operation, (*lists, count)):  # type: ignore[arg-type]
         start = writer.count
-        body(turn)
+        turns.body(turn)
         ends = [writer.use_plain(v) if scalars.form(v.type) is not None else writer.use(v) for v in results]
         last = writer.count
         for name, method in zip(ends, append, strict=True):
             writer.line(f"{method}({name})", operation, (), (name,))
         assigned = writer.count
         _assign(operation, writer, names, turn.returns[:width], plain, True)  # type: ignore[arg-type]
-        if compiled is not None and place is not None:
-            _let_turns_compile(
-                compiled,
-                writer,
-                TurnNames(names, own, ends),
-                (count, lists),
-                (writer.since(start, last), writer.since(assigned)),
-                place,
-            )
+        if place is not None:
+            parts = writer.since(start, last), writer.since(assigned)
+            _let_turns_compile(turns, writer, TurnNames(names, own, ends), (count, lists), parts, place)
         writer.line("pass", operation)
     return [*parameters, *lists, count], [*map(writer.use, states), *given]
 
 
-#: Lines, and the names that they define and use.
-_Lines = tuple[list[tuple[int, str]], set[str], set[str]]
-
-
 def _let_turns_compile(
-    turns: CompiledTurns,
+    turns: Turns,
     writer: Writer,
     names: TurnNames,
     taken: tuple[str, Sequence[str]],
-    parts: tuple[_Lines, _Lines],
+    parts: tuple[list[Line], list[Line]],
     place: int,
 ) -> None:
-    """Let turns be compiled if they have plain numbers only; they take a count and rows, and end with assignments."""
-    (count, lists), lines = taken, [*parts[0][0], *parts[1][0]]
-    defined, used = ({name for part in parts for name in part[i]} for i in (1, 2))
-    own = {*defined, *names.states, *names.own}
-    captured, known = sorted({*used, *names.results} - own), writer.constants_in(lines)
-    types = writer.types_of(captured)
-    if types is not None and _has_only_numbers(lines, {*own, *captured, *known}):
-        turns.set(names, parts[0][0], parts[1][0], types, known)
-        operands, run = (count, *names.states, *lists, *captured), writer.name_of(turns)
+    """Let turns be compiled if that is possible; they take a count and rows, and end with assignments."""
+    count, lists = taken
+    code = code_of(parts, writer, names.states, (*names.states, *names.own), names.results)
+    if code is None or turns.compiled is None:
+        return
+    turns.compiled.set(names, code)
+    if turns.is_run:
+        operands, run = (count, *names.states, *lists, *code.captured), writer.name_of(turns.compiled)
         test = f"{run}.takes({', '.join(lists) or count})"
         writer.fill(place, f"if {test}: return {run}({', '.join(operands)})", (), operands)
 
@@ -145,8 +148,8 @@ def _while(operation: Operation, writer: Writer, body: Body, compiled: CompiledL
     ranges = carried_ranges(operation, writer.constants, writer.range_before)
     _assign(operation, writer, names, operation.operands, plain)
     for value in (v for region in operation.regions for v in captures(region)):
-        if is_number(value.type):
-            writer.use_plain(value)  # so that no turn does that
+        if is_held(value.type):  # so that no turn does that
+            (writer.use if value.type.shape else writer.use_plain)(value)  # type: ignore[union-attr]
     grid = writer.fresh()
     writer.look(f"{grid} = {writer.name_of(current_grid)}()", operation, (grid,))
     for region in (condition, turn):
@@ -180,19 +183,17 @@ def _while(operation: Operation, writer: Writer, body: Body, compiled: CompiledL
 
 
 def _let_compile(loop: CompiledLoop, writer: Writer, names: Sequence[str], start: int, place: int) -> None:
-    """Let a loop, whose turn is written from line `start` on, be compiled if it has plain numbers only."""
-    lines, defined, used = writer.since(start)
-    captured, known = sorted(used - defined - set(names)), writer.constants_in(lines)
-    if names and writer.are_plain(captured) and _has_only_numbers(lines, {*defined, *names, *captured, *known}):
-        loop.set(lines, names, captured, known)
+    """Let a loop, whose turn is written from line `start` on, be compiled if that is possible."""
+    code = code_of((writer.since(start), []), writer, names, names, names)
+    types = writer.types_of(names)
+    if not names or code is None or types is None:
+        return
+    copied = sum(types[name].nbytes for name in names if name in code.written)
+    if writer.depth == 1 or copied <= tuning().loop_copied:
+        loop.set(types, code)
         left = "".join(f"{name}, " for name in names)
-        call = f"{left}= {writer.name_of(loop)}({', '.join((*names, *captured))})"
-        writer.fill(place, call, names, captured)
-
-
-def _has_only_numbers(lines: list[tuple[int, str]], names: set[str]) -> bool:
-    """Whether lines are few enough to be compiled, and there is nothing in them but numbers of these names."""
-    return len(lines) <= tuning().loop_lines and are_numbers(lines, names)
+        call = f"{left}= {writer.name_of(loop)}({', '.join((*names, *code.captured))})"
+        writer.fill(place, call, names, [*code.captured])
 
 
 def _forget(operation: Operation, writer: Writer, turn: Region, names: Sequence[str], plain: Sequence[bool]) -> None:
@@ -221,6 +222,12 @@ def _branches(operation: Operation, writer: Writer, body: Body) -> None:
         writer.let(value, name, is_plain)
 
 
+def assign(operation: Operation, writer: Writer) -> None:
+    """Write an op whose result is its operand."""
+    writer.use(operation.operands[0])
+    _assign(operation, writer, [writer.define(operation.results[0])], operation.operands, [False])
+
+
 def _assign(
     operation: Operation,
     writer: Writer,
@@ -232,7 +239,12 @@ def _assign(
     """`names = values`, all at once; `ends_turn` says that the names have been there since before the turn."""
     sources = [writer.use_plain(v) if is_plain else writer.use(v) for v, is_plain in zip(values, plain, strict=True)]
     moved = [(n, s) for n, s in zip(names, sources, strict=True) if n != s]
+    kinds = [is_plain for n, s, is_plain in zip(names, sources, plain, strict=True) if n != s]
     if moved:
         left, right = (", ".join(column) for column in zip(*moved, strict=True))
         text = f"{left} = {right}"
-        writer.line(text, operation, [n for n, _ in moved], [s for _, s in moved], ends_turn=ends_turn)
+        defines, uses = [n for n, _ in moved], [s for _, s in moved]
+        compiled = Compiled(
+            ((0, text),), moves=tuple(m for m, is_plain in zip(moved, kinds, strict=True) if not is_plain)
+        )
+        writer.line(text, operation, defines, uses, ends_turn=ends_turn, compiled=compiled)

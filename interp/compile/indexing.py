@@ -9,6 +9,7 @@ from ...ops.engine.owned import own
 from ...ops.registry import facts_of
 from ...ops.types import ELEMENT_TYPES, TensorType
 from ..program import Operation, Value
+from .source.lines import Compiled
 from .writer import Writer
 
 
@@ -27,9 +28,11 @@ def own_array(operation: Operation, name: str, writer: Writer, is_spare: bool) -
     (result,) = operation.results
     if not is_spare:
         new = writer.define(result)
-        writer.line(f"{new} = {name}.copy()", operation, (new,), (name,))
+        text = f"{new} = {name}.copy()"
+        writer.line(text, operation, (new,), (name,), compiled=Compiled(((0, text),), writes=(new,)))
         return new
-    writer.line(f"{name} = {writer.name_of(own)}({name})", operation, (name,), (name,))
+    compiled = Compiled(writes=(name,))  # which has arrays of its own, see `source/compilable.py`
+    writer.line(f"{name} = {writer.name_of(own)}({name})", operation, (name,), (name,), compiled=compiled)
     writer.let(result, name, False)
     return name
 
@@ -49,7 +52,7 @@ def write(operation: Operation, writer: Writer, is_spare: bool, is_changed: bool
     assert isinstance(window, TensorType)
     if not (whole.is_static and window.is_static) or not any(writer.is_plain(s) for s in starts):
         return False
-    index = []
+    index, places = [], []
     for start, n, size in zip(starts, whole.shape, window.shape, strict=True):
         assert n is not None
         assert size is not None
@@ -58,13 +61,17 @@ def write(operation: Operation, writer: Writer, is_spare: bool, is_changed: bool
             continue
         at = fitting(start, n - size, writer, operation)
         index.append(f"{at}:{at} + {size}")
+        places.append(at)
     place, source = ", ".join(index), writer.use(operation.operands[0])
     if first == 1:
         result = writer.define(operation.results[0])
         copy = ".copy()" if is_changed else ""
-        writer.line(f"{result} = {source}[{place}]{copy}", operation, (result,), (source,))
+        text = f"{result} = {source}[{place}]"
+        compiled = Compiled(((0, f"{text}.copy()"),), uses=(source, *places))
+        writer.line(f"{text}{copy}", operation, (result,), (source,), compiled=compiled)
         return True
     update = writer.use(operation.operands[1])
     result = own_array(operation, source, writer, is_spare)
-    writer.line(f"{result}[{place}] = {update}", operation, (), (result, update))
+    text = f"{result}[{place}] = {update}"
+    writer.line(text, operation, (), (result, update), compiled=Compiled(((0, text),), uses=(result, update, *places)))
     return True

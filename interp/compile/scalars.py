@@ -270,4 +270,9 @@ def _convert_float(use: Use, source: ElementType, target: ElementType) -> str | 
             return codes[u >> 16 | (u & 0xFFFF != 0)]
 
         return f"{use.name_of(encode)}({x})"
+    if target.is_integer and source.bits >= 32:
+        # Truncated, with NaN as 0 and the rest at the ends of the range, as `engine/cast.py` has it.
+        high = (1 << (target.bits - (target.kind is Kind.SIGNED))) - 1
+        low = -high - 1 if target.kind is Kind.SIGNED else 0
+        return f"int({x}) if {low - 1} < {x} < {high + 1} else {low} if {x} < 0 else {high} if {x} > 0 else 0"
     return None

@@ -10,11 +10,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import keyword
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from ..program import Operation, Value
 from . import scalars
 from .source.inlining import inlined
 from .source.intervals import Range, known_range
-from .source.lines import Line, with_drops
+from .source.lines import Compiled, Line, with_drops
 from .source.ranges import Expression, simplified
 
 
@@ -43,6 +42,14 @@ class Source:
 Sources = dict[str, Source]
 
 
+class Call(NamedTuple):
+    """The names that a call has: of its results, of its operands, and of what its regions take first."""
+
+    results: Sequence[str]
+    operands: Sequence[str]
+    captured: Sequence[str]
+
+
 class Writer:
     """Writes the text of one Python function and collects the objects it names."""
 
@@ -53,6 +60,7 @@ class Writer:
         self._names: dict[Value, str] = {}  # of arrays
         self._plain: dict[Value, str] = {}  # of plain numbers
         self._types: dict[str, Type] = {}  # of plain numbers, those too that are defined no more
+        self._arrays: dict[str, TensorType] = {}  # the types of arrays, those too that are defined no more
         self._ranges: dict[str, Range] = {}  # of plain numbers, where it is not that of their types
         self._lines: list[Line] = []
         self._large: set[str] = set()
@@ -72,9 +80,15 @@ class Writer:
         """A new name for the array of a value."""
         name = self._names[value] = self.fresh()
         self._plain.pop(value, None)
-        if _is_large(value.type):
-            self._large.add(name)
+        self._note_array(name, value.type)
         return name
+
+    def _note_array(self, name: str, t: Type, is_dropped: bool = True) -> None:
+        """Record the type of an array, and that it is dropped when nothing needs it."""
+        if isinstance(t, TensorType) and t.shape:
+            self._arrays[name] = t
+        if is_dropped and _is_large(t):
+            self._large.add(name)
 
     def define_plain(self, value: Value) -> str:
         """A new name for the plain number of a value."""
@@ -86,11 +100,11 @@ class Writer:
     def let(self, value: Value, name: str, is_plain: bool) -> None:
         """Give a value a name that there is."""
         (self._plain if is_plain else self._names)[value] = name
+        (self._names if is_plain else self._plain).pop(value, None)
         if is_plain:
             self._types[name] = value.type
-        (self._names if is_plain else self._plain).pop(value, None)
-        if not is_plain and _is_large(value.type):
-            self._large.add(name)
+        else:
+            self._note_array(name, value.type)
 
     def is_plain(self, value: Value) -> bool:
         """Whether a value is there as a plain number, and no constant."""
@@ -103,9 +117,10 @@ class Writer:
         if value in self._plain and value not in self.constants:
             form, name, plain = scalars.form(value.type), self.fresh(), self._plain[value]
             assert form is not None
-            self.line(f"{name} = {form.boxed(plain, self.name_of)}", None, (name,), (plain,))
+            self._same(name, form.boxed(plain, self.name_of), plain)
         else:
             name = self.name_of(self.constants[value])
+            self._note_array(name, value.type, is_dropped=False)
         self._names[value] = name
         return name
 
@@ -119,9 +134,26 @@ class Writer:
             name = form.literal(self.constants[value], self.name_of)
         else:
             name, array = self.fresh(), self._names[value]
-            self.line(f"{name} = {form.unboxed(array)}", None, (name,), (array,))
+            self._same(name, form.unboxed(array), array)
         self._plain[value], self._types[name] = name, value.type
         return name
+
+    def _same(self, name: str, expression: str, other: str) -> None:
+        """Write that a name is an array of rank 0 of a number, or the other way round: compiled code has numbers."""
+        self.line(f"{name} = {expression}", None, (name,), (other,), compiled=Compiled(((0, f"{name} = {other}"),)))
+
+    def constant(self, value: Any, t: TensorType) -> str:
+        """The name of a number or an array that is no value of this function's."""
+        name = self.name_of(value)
+        if t.shape:
+            self._arrays[name] = t
+        else:
+            self._types[name] = t
+        return name
+
+    def objects_of(self, names: Iterable[str]) -> dict[str, Any]:
+        """Those names that are of objects, with these."""
+        return {name: self._globals[name] for name in names if name in self._globals}
 
     def name_of(self, value: Any) -> str:
         """The name of an object."""
@@ -139,10 +171,15 @@ class Writer:
         uses: Sequence[str] = (),
         over: Sequence[str] = (),
         ends_turn: bool = False,
+        compiled: Compiled | None = None,
     ) -> None:
-        """Write a line, and record the names that it defines and uses."""
+        """Write a line, and record the names that it defines and uses; `compiled` is what compiled code has for it."""
         names = tuple(defines), tuple(uses), tuple(over)
-        self._lines.append(Line(text, operation, self.depth, *names, ends_turn=ends_turn))
+        self._lines.append(Line(text, operation, self.depth, *names, ends_turn=ends_turn, compiled=compiled))
+
+    def remark(self, text: str, operation: Operation) -> None:
+        """Write a line that does nothing but say something."""
+        self.line(f"pass  # {text}", operation, compiled=Compiled())
 
     def look(self, text: str, operation: Operation, defines: Sequence[str] = (), uses: Sequence[str] = ()) -> None:
         """Write a line that only looks whether to go on."""
@@ -163,45 +200,46 @@ class Writer:
         line = self._lines[place]
         line.text, line.defines, line.uses = text, tuple(defines), (*defines, *uses)
 
-    def since(self, start: int, end: int | None = None) -> tuple[list[tuple[int, str]], set[str], set[str]]:
-        """The lines from one on, with their depths from there, and the names that they define and use.
+    def since(self, start: int, end: int | None = None) -> list[Line]:
+        """The lines from one on, with their depths from there.
 
         Those that look for the end of a grid's process are left out: what is compiled is not stopped by them.
         """
         lines = [line for line in self._lines[start:end] if not line.is_look]
-        defined = {name for line in lines for name in line.defines}
-        # A constant's name is the number itself.
-        used = {name for line in lines for name in line.uses if name.isidentifier() and not keyword.iskeyword(name)}
-        return [(line.depth - self.depth, line.text) for line in lines], defined, used
+        return [dataclasses.replace(line, depth=line.depth - self.depth) for line in lines]
 
-    def types_of(self, names: Sequence[str]) -> dict[str, Type] | None:
-        """The types of plain numbers; None where a name is that of something else."""
-        return {name: self._types[name] for name in names} if self.are_plain(names) else None
+    def types_of(self, names: Iterable[str]) -> dict[str, TensorType] | None:
+        """The types of numbers and arrays; None where a name is that of something else."""
+        types = {name: self._types.get(name) or self._arrays.get(name) for name in names}
+        known = {name: t for name, t in types.items() if isinstance(t, TensorType)}
+        return known if len(known) == len(types) else None
 
-    def constants_in(self, lines: Iterable[tuple[int, str]]) -> dict[str, Any]:
+    def arrays_of(self, names: Iterable[str]) -> set[str]:
+        """Those names that are of arrays with elements."""
+        return {name for name in names if name in self._arrays and name not in self._types}
+
+    def constants_in(self, lines: Iterable[Line]) -> dict[str, Any]:
         """The constants that lines name which compiled code knows too: the types of floats."""
-        words = {word for _, text in lines for word in re.findall(r"\bk\d+\b", text)}
+        words = {word for line in lines for word in re.findall(r"\bk\d+\b", line.text)}
         return {w: v for w in words if (v := self._globals.get(w)) is np.float32 or v is np.float64}
-
-    def are_plain(self, names: Iterable[str]) -> bool:
-        """Whether all names are those of plain numbers."""
-        return self._types.keys() >= set(names)
 
     def call(
         self,
         target: Callable[..., Any],
         operation: Operation,
-        operands: Iterable[Value],
+        operands: Sequence[Value],
         results: Sequence[Value],
         *,
         regions: Sequence[tuple[Callable[..., Any], tuple[Value, ...]]] = (),
         always_tuple: bool = False,
         takes_plain: bool = False,
         over: str = "",
+        compiled: Callable[[Call], Compiled | None] = lambda _: None,
     ) -> None:
         """`results = target(regions, operands)`; errors name `operation`.
 
         Scalars that it `takes_plain` are numbers; the first result is the array of the name `over`, if there is one.
+        `compiled` gives what compiled code has for the call.
         """
         arguments = [self._plain[v] if takes_plain and self.is_plain(v) else self.use(v) for v in operands]
         uses = (*arguments, *(self.use(v) for _, captures in regions for v in captures))
@@ -215,7 +253,9 @@ class Writer:
         if names:
             comma = "," if always_tuple and len(names) == 1 else ""
             text = f"{', '.join(names)}{comma} = {text}"
-        self.line(text, operation, names, uses)
+        taken = [v for _, captures in regions for v in captures]
+        call = Call(names, *([self._plain.get(v) or self.use(v) for v in values] for values in (operands, taken)))
+        self.line(text, operation, names, uses, compiled=compiled(call))
 
     def drop_views(self, operation: Operation) -> None:
         """Drop small results as soon as large ones if they may be views of a large operand, which they keep."""
@@ -291,7 +331,7 @@ class Writer:
         names = [name for name in names if name not in self._globals]
         if names:
             self._large.difference_update(names)
-            self.line(f"del {', '.join(names)}", operation)
+            self.line(f"del {', '.join(names)}", operation, compiled=Compiled())
 
     @contextmanager
     def block(self, header: str, operation: Operation, uses: Sequence[str] = ()) -> Iterator[None]:

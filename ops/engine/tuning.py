@@ -249,6 +249,8 @@ class Tuning:
     loop_turns: int = 1 << 24
     #: A loop of more lines is not compiled: 244 lines take the compiler 2 s on a quiet machine and 7 on a busy one.
     loop_lines: int = 300
+    #: A loop within another copies the arrays that it writes to when it begins: of so many bytes at most.
+    loop_copied: int = 1 << 16
     #: Turns of a recurrence that compiled code makes before it comes back: some ms.
     compiled_turns: int = 1 << 20
     #: Loops on vectors of so many elements at most are compiled as a whole, if a turn has no more instructions than so

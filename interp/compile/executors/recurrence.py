@@ -29,7 +29,7 @@ from ....ops.registry import Call
 from ....ops.types import TensorType, Type
 from ...program import Operation, Region, Value
 from .. import scalars
-from ..compiled_loops import CompiledTurns, is_number
+from ..compiled_loops import CompiledTurns, is_held
 from ..vectors.build import Vectors
 from .ahead import AheadRunner
 from .job import Job
@@ -154,9 +154,9 @@ class RecurrenceRunner:
         self._step = min(tuning().list_turns, few)
         self.ahead: AheadRunner | None = None  #: what makes turns together that do not need each other
         self.vectors: VectorTurns | None = None  #: what makes turns on small vectors as compiled code
-        #: The turns as compiled code, of single numbers; it is nothing until it is given their text.
+        #: The turns as compiled code, of numbers and elements of arrays; it is nothing until it is given their text.
         types = (*self._states, *self._rows, *self._results)
-        self.compiled = CompiledTurns(self._states, self._rows, self._results) if all(map(is_number, types)) else None
+        self.compiled = CompiledTurns(self._states, self._rows, self._results) if all(map(is_held, types)) else None
 
     def __call__(self, regions: Sequence[Turns], *values: Any) -> tuple[Any, ...]:
         (whole, results), width = self._whole, len(self._states)

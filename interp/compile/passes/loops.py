@@ -136,6 +136,7 @@ class Loop:
     def name_again(self, batcher: Batcher) -> None:
         """Let what stays the same in all turns be known by the name that it has in a turn."""
         used = {v for o in self.turn.operations for v in (*o.operands, *(c for r in o.regions for c in captures(r)))}
+        used.update(r for a, r in zip(self.turn.arguments, self.turn.returns, strict=True) if a is not r)
         loop = self.operation
         for argument, returned, operand in zip(self.turn.arguments, self.turn.returns, loop.operands, strict=True):
             if argument is returned and operand in self.constants:

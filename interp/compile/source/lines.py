@@ -4,10 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ...program import Operation
 from .ranges import Expression
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """What a line is in compiled code.
+
+    text: lines, each with its depth below that of the line; there may be none.
+    moves: the names that arrays get, each with the one that the array has had before.
+    writes: the names of arrays that are written to.
+    known: objects that have names in the text.
+    own: the names that the text has besides those that the line defines and uses.
+    uses: the names that it uses, where these are not those of the line.
+    turns: how many turns it makes.
+    """
+
+    text: tuple[tuple[int, str], ...] = ()
+    moves: tuple[tuple[str, str], ...] = ()
+    writes: tuple[str, ...] = ()
+    known: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    own: frozenset[str] = frozenset()
+    uses: tuple[str, ...] | None = None
+    turns: int = 1
 
 
 @dataclasses.dataclass(slots=True)
@@ -24,6 +47,7 @@ class Line:
     is_look: bool = False  #: whether it only looks whether to go on
     ends_turn: bool = False  #: whether it gives names of before the turn of a loop the values for the next one
     expression: Expression | None = None  #: of a line that gives a single number
+    compiled: Compiled | None = None  #: what it is in compiled code, where that is something else or names arrays
 
 
 def with_drops(

@@ -1,0 +1,171 @@
+"""Compiled loops that read and write elements of arrays give the bits that numpy gives, turn by turn."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from minihlo import interp
+from minihlo.interp.compile.compiled_loops import CompiledLoop, CompiledTurns
+from minihlo.ops.engine import compiled
+
+from .conftest import Tune
+from .table_loops import Eager, Lazy, random_table_loop
+from .test_compiled_loops import STAND_IN
+from .test_recurrences import codes
+from .thinned import thinned
+
+
+@pytest.fixture(params=["numba", "python"])
+def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tune: Tune) -> str:
+    """Loops are compiled before their first turn, by numba or something that leaves them Python; and come back soon."""
+    if request.param == "python":
+        monkeypatch.setitem(sys.modules, "numba", STAND_IN)
+        monkeypatch.setattr(compiled, "is_available", lambda: True)
+    elif not compiled.is_available():
+        pytest.skip("numba is not installed")
+    tune(loop_seconds=0, vector_steps=0, loop_turns=7, compiled_turns=7, number_elements=1)
+    return request.param
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What was compiled and has run."""
+    found: list[Any] = []
+    for kind in (CompiledLoop, CompiledTurns):
+        call = kind.__call__
+
+        def noted(self: Any, *values: Any, call: Any = call) -> Any:
+            result = call(self, *values)
+            if self._run.value is not None and result is not None:
+                found.append(self)
+            return result
+
+        monkeypatch.setattr(kind, "__call__", noted)
+    return found
+
+
+def _distance(f: Any, a: Any, b: Any, table: Any) -> Any:
+    """How many letters of two texts differ: a loop within a loop, over a table."""
+
+    def column(i: Any, j: Any, t: Any) -> Any:
+        differs = f.where(f.get(a, (i,)) == f.get(b, (j,)), np.int32(0), np.int32(1))
+        left, up = f.get(t, (i + np.int32(1), j)) + np.int32(1), f.get(t, (i, j + np.int32(1))) + np.int32(1)
+        least = f.where(left < up, left, up)
+        both = f.get(t, (i, j)) + differs
+        return f.put(t, (i + np.int32(1), j + np.int32(1)), f.where(both < least, both, least))
+
+    return f.loop(9, lambda i, t: f.loop(9, lambda j, t: column(i, j, t), t), table)
+
+
+def _union(f: Any, pairs: Any, parents: Any) -> Any:
+    """Sets that are joined: `while` loops that read what turns of the outer loop write to."""
+
+    def root(p: Any, x: Any) -> Any:
+        return f.until(lambda x: f.get(p, (x,)) != x, lambda x: f.get(p, (x,)), x)
+
+    def turn(p: Any, pair: Any) -> Any:
+        a, b = root(p, f.get(pair, (np.int32(0),))), root(p, f.get(pair, (np.int32(1),)))
+        return f.put(p, (a,), b), a == b
+
+    return f.scan(turn, parents, pairs)
+
+
+def _changing_places(f: Any, x: Any, y: Any) -> Any:
+    """Two arrays of which each turn writes to one and hands both on the other way round."""
+
+    def turn(i: Any, s: Any) -> Any:
+        a, b = s
+        n = np.int32(40)
+        return f.put(b, (i * np.int32(3) % n,), f.get(a, (i % n,)) * np.float32(0.5) + f.get(b, (i * i % n,))), a
+
+    return f.loop(33, turn, (x, y))
+
+
+def _snapshots(f: Any, places: Any, counts: Any) -> Any:
+    """What is kept of each turn is the whole array, before it is written to."""
+    return f.scan(lambda c, i: (f.put(c, (i,), f.get(c, (i,)) + np.int32(1)), c), counts, places)
+
+
+def _truncated(f: Any, x: Any, counts: Any) -> Any:
+    """Floats as places."""
+
+    def turn(c: Any, v: Any) -> Any:
+        place = f.where(v > 0, f.where(v < 40, v, np.float32(39)), np.float32(0)).astype(np.int32)
+        return f.put(c, (place,), f.get(c, (place,)) + np.int32(1)), place
+
+    return f.scan(turn, counts, x)
+
+
+_LETTERS = np.array([3, 1, 4, 1, 5, 9, 2, 6, 5], np.int32)
+_TABLE = np.add.outer(np.arange(10), np.arange(10)).astype(np.int32)
+_PAIRS = np.random.default_rng(0).integers(0, 50, (60, 2)).astype(np.int32)
+_X = np.random.default_rng(1).standard_normal((2, 40)).astype(np.float32)
+_PLACES = np.random.default_rng(2).integers(0, 40, 70).astype(np.int32)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (_distance, (_LETTERS, _LETTERS[::-1].copy(), _TABLE)),
+        (_union, (_PAIRS, np.arange(50, dtype=np.int32))),
+        (_changing_places, (_X[0], _X[1])),
+        (_snapshots, (_PLACES, np.zeros(40, np.int32))),
+        (_truncated, (_X.reshape(-1) * 30, np.zeros(40, np.int32))),
+    ],
+    ids=lambda v: v.__name__[1:] if callable(v) else "",
+)
+@pytest.mark.usefixtures("at_once")
+def test_loops_over_tables_run_compiled(ran: list[Any], function: Any, arguments: tuple[np.ndarray, ...]) -> None:
+    text = jax.jit(lambda *a: function(Lazy, *a), keep_unused=True).lower(*arguments).as_text()
+    expected = jax.tree.leaves(function(Eager, *arguments))
+    found = interp.load(text)(*arguments)
+    for x, y in zip(found, expected, strict=True):
+        assert codes(x) == codes(np.asarray(y, x.dtype))
+    assert ran
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_is_given_is_not_written_to(ran: list[Any]) -> None:
+    x, places = np.arange(50, dtype=np.int32), _PLACES
+    text = jax.jit(lambda *a: _mixed(Lazy, *a), keep_unused=True).lower(x, places).as_text()
+    program, expected = interp.load(text), _mixed(Eager, x.copy(), places)
+    for _ in range(2):
+        assert program(x, places)[0].tolist() == expected.tolist()
+        assert x.tolist() == [*range(50)]
+    assert ran
+
+
+def _mixed(f: Any, x: Any, places: Any) -> Any:
+    n = np.int32(50)
+    return f.scan(lambda c, i: (f.put(c, (i,), f.get(c, (i * i % n,)) + f.get(c, (i,))), i), x, places)[0]
+
+
+def check(seed: int) -> None:
+    loop = random_table_loop(seed)
+    text = jax.jit(lambda *a: loop.run(Lazy, *a), keep_unused=True).lower(*loop.arrays).as_text()
+    with np.errstate(all="ignore"):
+        expected = jax.tree.leaves(loop.run(Eager, *loop.arrays))
+    program = interp.load(text)
+    for _ in range(2):  # the second time all is compiled
+        found = program(*loop.arrays)
+        for i, (x, y) in enumerate(zip(found, expected, strict=True)):
+            assert codes(x) == codes(np.asarray(y, x.dtype)), f"seed {seed}, result {i}"
+
+
+@pytest.mark.parametrize("start", thinned(range(0, 240, 12), lambda start: start < 24 or start in (84, 108)))
+def test_random_loops_over_tables(at_once: str, start: int) -> None:
+    for seed in range(start, start + (12 if at_once == "python" else 2)):
+        check(seed)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("start", range(1000, 1240, 12))
+def test_many_random_loops_over_tables(start: int) -> None:
+    for seed in range(start, start + 12):
+        check(seed)
