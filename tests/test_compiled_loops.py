@@ -288,3 +288,51 @@ def test_a_long_loop_is_compiled_where_it_can_be(is_there: bool, monkeypatch: py
     counted = counted.replace("%k = stablehlo.constant dense<1>", "%k = stablehlo.constant dense<99>")
     counted = counted.replace("%zero =", "%one = stablehlo.constant dense<1> : tensor<i32>\n      %zero =", 1)
     assert len(loops(planner.plan(interp.load(counted).program))) == is_there
+
+
+@pytest.mark.parametrize(
+    ("between", "expected"),
+    [
+        ("%m = stablehlo.shift_right_arithmetic %w, %k : tensor<i64>", lambda w: np.where(w < 0, -1, 0)),
+        (
+            "%p = stablehlo.multiply %w, %k : tensor<i64>\n%m = stablehlo.shift_right_arithmetic %p, %c33 : tensor<i64>",
+            lambda w: (w * np.int64(6364136223846793005)) >> 33,
+        ),
+        (
+            "%p = stablehlo.multiply %w, %k : tensor<i64>\n%m = stablehlo.remainder %p, %c33 : tensor<i64>",
+            lambda w: np.fmod(w * np.int64(6364136223846793005), 33),
+        ),
+    ],
+)
+@pytest.mark.usefixtures("at_once")
+def test_integers_of_64_bits_within_turns(between: str, expected: Any) -> None:
+    """The compiler's integers of 64 bits do not have room for what is cut to 64 bits afterwards."""
+    program = interp.load(
+        f"""
+        func.func @main(%a: tensor<40xi32>) -> tensor<i32> {{
+          %z = stablehlo.constant dense<0> : tensor<i32>
+          %one = stablehlo.constant dense<1> : tensor<i32>
+          %n = stablehlo.constant dense<40> : tensor<i32>
+          %k = stablehlo.constant dense<6364136223846793005> : tensor<i64>
+          %c33 = stablehlo.constant dense<33> : tensor<i64>
+          %r:2 = stablehlo.while(%i = %z, %s = %one) : tensor<i32>, tensor<i32>
+            cond {{ %t = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+                    stablehlo.return %t : tensor<i1> }}
+            do {{ %slice = stablehlo.dynamic_slice %a, %i, sizes = [1] : (tensor<40xi32>, tensor<i32>) -> tensor<1xi32>
+                 %e = stablehlo.reshape %slice : (tensor<1xi32>) -> tensor<i32>
+                 %x = stablehlo.xor %s, %e : tensor<i32>
+                 %w = stablehlo.convert %x : (tensor<i32>) -> tensor<i64>
+                 {between}
+                 %next = stablehlo.convert %m : (tensor<i64>) -> tensor<i32>
+                 %j = stablehlo.add %i, %one : tensor<i32>
+                 stablehlo.return %j, %next : tensor<i32>, tensor<i32> }}
+          return %r#1 : tensor<i32>
+        }}
+        """
+    )
+    a, state = np.random.default_rng(0).integers(-(2**31), 2**31, 40).astype(np.int32), np.int32(1)
+    with np.errstate(over="ignore"):
+        for e in a:
+            state = np.asarray(expected(np.int64(state ^ e))).astype(np.int32)
+    for _ in range(2):
+        assert program(a)[0] == state

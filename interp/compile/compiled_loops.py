@@ -86,6 +86,8 @@ def code_of(
     texts = [text for part in parts if (text := compiled_text(part, arrays)) is not None]
     if captured is None or not all(map(is_held, captured.values())) or len(texts) < len(parts):
         return None
+    if not writer.are_short(own):
+        return None
     known = writer.constants_in(lines)
     for c in inner:
         known.update(c.known)

@@ -218,6 +218,11 @@ class Writer:
         """Those names that are of arrays with elements."""
         return {name for name in names if name in self._arrays and name not in self._types}
 
+    def are_short(self, names: Iterable[str]) -> bool:
+        """Whether all numbers of these names that are integers fit 32 bits, signed or not."""
+        whole = [n for n in names if (t := self._types.get(n)) is not None and not t.element.is_float]  # type: ignore[union-attr]
+        return all(-(1 << 31) <= low and high < 1 << 32 for low, high in map(self.range, whole))
+
     def constants_in(self, lines: Iterable[Line]) -> dict[str, Any]:
         """The constants that lines name which compiled code knows too: the types of floats."""
         words = {word for line in lines for word in re.findall(r"\bk\d+\b", line.text)}

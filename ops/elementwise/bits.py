@@ -114,9 +114,9 @@ def shift_right_logical(call: Call) -> Run:
     is_elementwise=True,
     facts=Facts(
         scalar=Scalar(
-            "({0} >> {1} if 0 <= {1} < {bits} else {0} >> {bits})",
+            "({0} >> {1} if 0 <= {1} < {bits} else {0} >> {bits} - 1)",
             True,
-            unsigned="(({0} ^ {half}) - {half} >> ({1} if {1} < {bits} else {bits}))",
+            unsigned="(({0} ^ {half}) - {half} >> ({1} if {1} < {bits} else {bits} - 1))",
         ),
         compiled_words=(opcodes.SHIFT_ARITHMETIC, opcodes.SHIFT_ARITHMETIC),
     ),
