@@ -21,6 +21,7 @@ from minihlo.ops.policy import Policy
 from minihlo.ops.types import type_of_dtype
 
 from .conftest import Tune, tuned
+from .test_random_loops import check as check_loop
 
 F32, BF16, F16 = np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)
 FNUZ, FN = np.dtype(ml_dtypes.float8_e4m3fnuz), np.dtype(ml_dtypes.float8_e4m3fn)
@@ -265,3 +266,8 @@ def test_a_number_for_each_row_that_is_needed_along_the_row() -> None:
         return along[0] * along[0], x - along[1], (x / along[1]).sum(-1)
 
     check(f, numbers(F32, (13, 70)))
+
+
+def test_a_table_with_a_table_in_it() -> None:
+    """A step of a program that is a lookup table is computed by steps of which one is a lookup table."""
+    check_loop(6740)

@@ -10,14 +10,14 @@ import numpy as np
 from ...ops.engine.amortised import Amortised
 from ...ops.engine.cast import by_blocks, through_bf16
 from ...ops.engine.speed import tuning
-from ...ops.kernel import Kernel
+from ...ops.kernel import Kernel, Run
 from ...ops.policy import Policy
 from ...ops.random_stream import RandomStream
 from ...ops.registry import Call, UnsupportedOpError, lookup
 from ...ops.types import TensorType, Type
 from ..program import Operation
 from .executors.ranks import RankedReduction
-from .group import UNRANK, Attributes, Function, Ranked, Reduction, Step
+from .group import UNRANK, Attributes, Function, Lookup, Ranked, Reduction, Step
 from .leaf import Compute
 from .reductions import folding_of
 
@@ -60,11 +60,16 @@ class Kernels:
             self._ranked[ranked] = RankedReduction(compute, leaf, folding, ranked.start.array)
         return self._ranked[ranked]
 
+    def _evaluated_step(self, step: Step | Lookup) -> Run:
+        if isinstance(step, Lookup):
+            compute = self.evaluated(step.function)
+            return lambda *values: compute(*values)[0]
+        assert isinstance(step, Step)
+        return self.of_step(step, (None,)).call
+
     def evaluated(self, function: Function) -> Compute:
         """A function that calls the kernels of its steps one after the other, where no op is asked for by an error."""
-        steps = [s for s in function.steps if isinstance(s, Step)]
-        assert len(steps) == len(function.steps)
-        calls = [(self.of_step(step, (None,)).call, step.operands) for step in steps]
+        calls = [(self._evaluated_step(step), step.operands) for step in function.steps]
         constants = [constant.array for constant in function.constants]
 
         def compute(*leaves: np.ndarray) -> tuple[np.ndarray, ...]:
