@@ -295,7 +295,8 @@ def test_a_long_loop_is_compiled_where_it_can_be(is_there: bool, monkeypatch: py
     [
         ("%m = stablehlo.shift_right_arithmetic %w, %k : tensor<i64>", lambda w: np.where(w < 0, -1, 0)),
         (
-            "%p = stablehlo.multiply %w, %k : tensor<i64>\n%m = stablehlo.shift_right_arithmetic %p, %c33 : tensor<i64>",
+            "%p = stablehlo.multiply %w, %k : tensor<i64>\n"
+            "%m = stablehlo.shift_right_arithmetic %p, %c33 : tensor<i64>",
             lambda w: (w * np.int64(6364136223846793005)) >> 33,
         ),
         (
