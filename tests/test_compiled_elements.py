@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp.compile.compiled_loops import CompiledLoop, CompiledTurns
+from minihlo.interp.compile.compiled_loops.loops import CompiledLoop, CompiledTurns
 from minihlo.ops.engine import compiled
 
 from .conftest import Tune

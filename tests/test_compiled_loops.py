@@ -14,7 +14,8 @@ from jax import lax
 
 from minihlo import interp
 from minihlo.interp import machine
-from minihlo.interp.compile import compiled_loops, planner
+from minihlo.interp.compile import planner
+from minihlo.interp.compile.compiled_loops import loops as compiled_loops
 from minihlo.interp.compile.executors.composition import Composition
 from minihlo.interp.compile.executors.recurrence import RecurrenceRunner
 from minihlo.interp.compile.explain import listing

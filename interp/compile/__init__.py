@@ -58,7 +58,7 @@ one of a region of single numbers, `expand.py` of operations that only jaxlib's 
 dynamic shapes, `processes.py` of what prints or communicates.
 
 The text of functions: `writer.py` (lines and names), `flow.py` (loops and branches as Python's), `scalars.py` (single
-numbers as Python's), `elements.py` and `indexing.py` (indexing as Python's), `compiled_loops.py` (loops that numba
-compiles), and `source/`: `lines.py`, `compilable.py` (what of them can be compiled), `inlining.py`, `ranges.py` and
-`intervals.py` (shorter lines and expressions).
+numbers as Python's), `elements.py` and `indexing.py` (indexing as Python's), `source/`: `lines.py`, `inlining.py`,
+`ranges.py` and `intervals.py` (shorter lines and expressions), `compilable.py` (what of them can be compiled), and
+`compiled_loops/` (loops that numba compiles): `loops.py`, `code.py` and `types.py`.
 """

@@ -25,7 +25,7 @@ from ..steps import Steps
 from . import flow, indexing, packing, scalars
 from .bind import Binder, Bound
 from .choose import choose
-from .compiled_loops import turns_of
+from .compiled_loops.loops import turns_of
 from .decision import Chosen, Decision
 from .elements import Elements, elements_in, write_read, write_update, write_write
 from .executors.alone import filling

@@ -18,7 +18,9 @@ from ...ops.registry import facts_of
 from ...ops.types import TensorType
 from ..program import Operation, Region, Value
 from . import scalars
-from .compiled_loops import CompiledLoop, CompiledTurns, TurnNames, code_of, is_held, may_be_compiled
+from .compiled_loops.code import code_of
+from .compiled_loops.loops import CompiledLoop, CompiledTurns, TurnNames
+from .compiled_loops.types import is_held, may_be_compiled
 from .counters import carried_ranges
 from .source.lines import Compiled, Line
 from .uses import captures

@@ -221,7 +221,7 @@ class Writer:
     def are_short(self, names: Iterable[str]) -> bool:
         """Whether all numbers of these names that are integers fit 32 bits, signed or not."""
         whole = [n for n in names if (t := self._types.get(n)) is not None and not t.element.is_float]  # type: ignore[union-attr]
-        return all(-(1 << 31) <= low and high < 1 << 32 for low, high in map(self.range, whole))
+        return all(low >= -(1 << 31) and high < 1 << 32 for low, high in map(self.range, whole))
 
     def constants_in(self, lines: Iterable[Line]) -> dict[str, Any]:
         """The constants that lines name which compiled code knows too: the types of floats."""

@@ -5,7 +5,7 @@ handed in as rows. One function makes many turns over lists of rows, without any
 is, forgets where it came from, the turns are cut into chunks that run side by side, each from the state that the chunk
 before ended with in the last pass. When no chunk's start changes any more, each has run from the very bits that the
 one before gives, so the results are those of the turns one after the other. Chunks that do not settle are given up.
-Turns of single numbers are compiled once they have taken long (`compiled_loops.py`), and make no chunks then.
+Turns of single numbers are compiled once they have taken long (`compiled_loops/`), and make no chunks then.
 
 Measured, ms: 10**6 turns of 0.9 * c + v in f32 1,380 as a loop, 240 over rows and 34 in chunks; of c + v, whose
 chunks do not settle, 240, and 5 as numpy's running sum.
@@ -29,7 +29,8 @@ from ....ops.registry import Call
 from ....ops.types import TensorType, Type
 from ...program import Operation, Region, Value
 from .. import scalars
-from ..compiled_loops import CompiledTurns, is_held
+from ..compiled_loops.loops import CompiledTurns
+from ..compiled_loops.types import is_held
 from ..vectors.build import Vectors
 from .ahead import AheadRunner
 from .job import Job

@@ -2,7 +2,7 @@
 
 In the body of such a loop every tensor of a few elements is replaced by its elements, and every operation on it by
 operations on these. An operation that only moves elements then costs nothing. Python computes with a number in a tenth
-of the time of a call of numpy, and a loop of numbers alone is compiled (`compiled_loops.py`). Operations without an
+of the time of a call of numpy, and a loop of numbers alone is compiled (`compiled_loops/`). Operations without an
 expression of single numbers, such as products of matrices, take and return arrays as before. A loop is rewritten if
 the estimates in `tuning.py` say that it gets faster. Sums are formed in the order that `reduce` promises.
 

@@ -25,7 +25,7 @@ from ....ops.policy import Policy
 from ....ops.registry import facts_of, lookup
 from ....ops.types import TensorType
 from ...program import Operation, Region, Value
-from ..compiled_loops import is_whole, may_be_compiled
+from ..compiled_loops.types import is_whole, may_be_compiled
 from ..executors.recurrence import chunks
 from ..group import RECURRENCE, TURNS
 from ..numbers.work import is_small

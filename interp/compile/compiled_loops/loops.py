@@ -1,103 +1,29 @@
-"""Compiles loops over single numbers by numba, where it is installed, once they have run for a while as Python.
-
-The rule. The text of a loop in which there is nothing but booleans, integers of at most 32 bits, floats of 32 or 64 and
-elements of arrays of these, and no kernel, is a function of 64-bit integers and floats too: sums and products of
-integers that overflow there are right in their lower bits, which are all that is kept, and floats are rounded op by op,
-as numpy does. Loops within it are compiled with it. It is compiled when it has taken a twentieth of a second in all. A
-compiled loop comes back now and then, so that Ctrl-C and the processes of a grid can stop it. It writes to copies of
-its arrays, whose names are looked at before (`source/compilable.py`). Which of two NaN a sum gives is up to the
-compiler: where a NaN comes out, the turns are made again as Python.
-
-Measured: 10,000 turns of 5 ops on integers 4.6 ms as Python, 0.03 ms compiled; 10**5 turns of 0.9 * c + v in f32 24 ms
-over rows as Python, 2.7 in chunks, 0.4 compiled. 10,000 turns that read and write places of a table of 1,024 integers
-5.3 ms and 0.06; the distance of two texts of 100 letters, turn by turn, 1.8 ms with a loop of columns compiled, and
-0.10 with that of rows.
-"""
+"""Loops that run compiled once they have taken long, and turns of recurrences; the package has the rule."""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import keyword
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...ops.engine import compiled
-from ...ops.engine.amortised import Amortised
-from ...ops.engine.speed import tuning
-from ...ops.grid.parallel import current_grid
-from ...ops.types import Kind, QuantizedType, TensorType, Type
-from ..program import Operation, Region
-from .source.compilable import compiled_text, element_text, have_one_name, keep_places, used_by, written_arrays
-from .source.lines import Compiled, Line
-from .writer import Call, Writer
+from ....ops.engine.amortised import Amortised
+from ....ops.engine.speed import tuning
+from ....ops.grid.parallel import current_grid
+from ....ops.types import TensorType
+from ...program import Region
+from ..source.compilable import element_text
+from ..source.lines import Compiled
+from ..writer import Call, Writer
+from .code import Code
+from .types import argument, array, compiled_function, is_held
 
-#: The names that may stand in a loop beside values and keywords.
-_KNOWN = {"abs", "min", "max", "range", "copy", "bool", "int", "int64"}
 #: The names of a loop's own that are given others where it stands within another loop; `@` is before that one's.
 _OWN_NAMES = re.compile(r"(?<![@\w])(?:[A-Za-z]+\d[\w]*|i|empty|int64)\b")
 _SHARED = {"int64"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Code:
-    """Turns that can be compiled.
-
-    parts: their lines, each with its depth.
-    captured: the names of numbers and arrays that turns only use, with their types.
-    objects: those of them that are constants, with these.
-    known: the objects that have names beside them.
-    written: the names of arrays to which turns write.
-    keeps_places: whether arrays that are carried keep their names.
-    turns: how many turns a turn makes with those within it.
-    """
-
-    parts: Sequence[Sequence[tuple[int, str]]]
-    captured: Mapping[str, TensorType]
-    objects: Mapping[str, Any]
-    known: Mapping[str, Any]
-    written: AbstractSet[str]
-    keeps_places: bool
-    turns: int
-
-
-def code_of(
-    parts: Sequence[Sequence[Line]],
-    writer: Writer,
-    carried: Sequence[str],
-    given: Sequence[str],
-    results: Sequence[str],
-) -> Code | None:
-    """The code of turns whose lines come in some parts; None where it cannot be compiled.
-
-    `carried` are the names of states, `given` all names that turns are given, and `results` those that they give.
-    """
-    lines = [line for part in parts for line in part]
-    inner = [line.compiled for line in lines if line.compiled is not None]
-    own = {name for line in lines for name in line.defines}.union(given, *(c.own for c in inner))
-    # A constant's name is the number itself.
-    used = {name for line in lines for name in used_by(line) if name.isidentifier() and not keyword.iskeyword(name)}
-    captured, arrays = writer.types_of(sorted(used.union(results) - own)), writer.arrays_of({*own, *used})
-    texts = [text for part in parts if (text := compiled_text(part, arrays)) is not None]
-    if captured is None or not all(map(is_held, captured.values())) or len(texts) < len(parts):
-        return None
-    if not writer.are_short(own):
-        return None
-    known = writer.constants_in(lines)
-    for c in inner:
-        known.update(c.known)
-    if sum(map(len, texts)) > tuning().loop_lines or not _is_plain(texts, {*own, *captured, *known}):
-        return None
-    written = written_arrays(lines)
-    if not written <= own.difference(given).union(carried) or not have_one_name(lines, written, carried):
-        return None
-    turns = max(sum(c.turns for c in inner if c.turns > 1), 1)
-    return Code(texts, captured, writer.objects_of(captured), known, written, keep_places(lines, carried), turns)
 
 
 class CompiledLoop:
@@ -163,9 +89,9 @@ class CompiledLoop:
         """The compiled loop; None where there is no compiler for it after all."""
         code = self._code
         assert code is not None
-        carried = [_argument(t, not new) for t, new in zip(self._carried, self._copied, strict=True)]
+        carried = [argument(t, not new) for t, new in zip(self._carried, self._copied, strict=True)]
         try:
-            return _compile(self._text or "", code.known, [*carried, *map(_argument, code.captured.values())])
+            return compiled_function(self._text or "", code.known, [*carried, *map(argument, code.captured.values())])
         except Exception:  # of a numba that does not fit this Python or numpy: it raises what it likes
             self._text = None
             return None
@@ -293,12 +219,12 @@ class CompiledTurns:
     def _compiled(self) -> Any:
         code = self._code
         assert code is not None
-        states = [_argument(t, not new) for t, new in zip(self._states, self._copied, strict=True)]
-        rows = [_array(t, len(t.shape or ()) + 1, True) for t in self._rows]
-        outs = [_array(t, len(t.shape or ()) + 1, False) for t in self._results]
+        states = [argument(t, not new) for t, new in zip(self._states, self._copied, strict=True)]
+        rows = [array(t, len(t.shape or ()) + 1, True) for t in self._rows]
+        outs = [array(t, len(t.shape or ()) + 1, False) for t in self._results]
         try:
-            return _compile(
-                self._text or "", code.known, [*states, *rows, *outs, *map(_argument, code.captured.values())]
+            return compiled_function(
+                self._text or "", code.known, [*states, *rows, *outs, *map(argument, code.captured.values())]
             )
         except Exception:  # as above
             self._text = None
@@ -335,88 +261,6 @@ def _indented(lines: Sequence[tuple[int, str]], depth: int, failed: str) -> list
             inside = "    " * (d + depth + 1)
             text += [f"{inside}left -= 1", f"{inside}if left < 0: return {failed}"]
     return text
-
-
-def _scalar_of(t: TensorType) -> type:
-    if t.element.kind is Kind.BOOL:
-        return bool
-    return t.element.dtype.type if t.element.is_float else int
-
-
-#: A type for numba: of a number Python's or numpy's; of an array the dtype, the rank, and whether it is only read.
-_Argument = type | tuple[np.dtype, int, bool]
-
-
-def _argument(t: TensorType, is_read: bool = True) -> _Argument:
-    return _array(t, len(t.shape), is_read) if t.shape else _scalar_of(t)
-
-
-def _array(t: TensorType, rank: int, is_read: bool) -> _Argument:
-    return t.element.dtype, rank, is_read
-
-
-def _compile(text: str, known: Mapping[str, Any], arguments: Sequence[_Argument]) -> Any:
-    """The function `loop` of a text, for a number of turns and then numbers and arrays. Raises what numba raises."""
-    numba = importlib.import_module("numba")
-    scope: dict[str, Any] = {**known, "int64": numba.int64}
-    exec(compile(text, "<minihlo loop>", "exec"), scope)
-    types = [_numba_type(numba, a) for a in arguments]
-    return numba.njit([(numba.int64, *types)], nogil=True, error_model="numpy")(scope["loop"])
-
-
-def _numba_type(numba: Any, kind: _Argument) -> Any:
-    if isinstance(kind, tuple):
-        dtype, rank, is_read = kind
-        return numba.types.Array(numba.from_dtype(dtype), rank, "C", readonly=is_read)
-    if kind is bool:
-        return numba.boolean
-    return {np.float32: numba.float32, np.float64: numba.float64}.get(kind) or numba.int64  # type: ignore[call-overload]
-
-
-def may_be_compiled(operation: Operation, holds: Callable[[Type], bool]) -> bool:
-    """Whether a while loop has numbers only of which something holds, as far as its types say, and there is a compiler.
-
-    See `is_whole` and `is_number`.
-    """
-    if not compiled.is_available() or not all(holds(v.type) for v in operation.operands):
-        return False
-    return all(_is_region_of(region, holds) for region in operation.regions)
-
-
-def _is_region_of(region: Region, holds: Callable[[Type], bool]) -> bool:
-    return all(
-        all(holds(v.type) for v in (*operation.operands, *operation.results))
-        and all(_is_region_of(r, holds) for r in operation.regions)
-        for operation in region.operations
-    )
-
-
-def is_whole(t: Type) -> bool:
-    """Whether a value is a single boolean, or an integer of at most 32 bits."""
-    if not isinstance(t, TensorType) or t.shape != () or isinstance(t.element, QuantizedType):
-        return False
-    return t.element.kind is Kind.BOOL or (t.element.is_integer and t.element.bits <= 32)
-
-
-def is_number(t: Type) -> bool:
-    """Whether a value is one that compiled loops know: a single boolean, an integer or a float."""
-    return is_whole(t) or (isinstance(t, TensorType) and t.shape == () and t.element.name in ("f32", "f64"))
-
-
-def is_held(t: Type) -> bool:
-    """Whether a value is a number that compiled loops know, or an array of some whose elements they read and write."""
-    if not isinstance(t, TensorType) or not t.is_static or isinstance(t.element, QuantizedType):
-        return False
-    if not t.shape:
-        return is_number(t)
-    is_known = t.element.kind is Kind.BOOL or (t.element.is_integer and 8 <= t.element.bits <= 32)
-    return is_known or t.element.name in ("f32", "f64")
-
-
-def _is_plain(parts: Iterable[Sequence[tuple[int, str]]], names: AbstractSet[str]) -> bool:
-    """Whether there is nothing in lines but these names, and what every Python has."""
-    words = {word for lines in parts for _, text in lines for word in re.findall(r"[A-Za-z_]\w*", text)}
-    return all(word in names or word in _KNOWN or keyword.iskeyword(word) for word in words)
 
 
 def _leaving(text: str, result: str) -> str:
