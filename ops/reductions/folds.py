@@ -9,7 +9,7 @@ from .fold import Fold
 from .host_folds import fold_of_op
 
 #: From this number of elements on, a body of several ops combines neighbours in pairs, and the pairs in pairs; last,
-#: the initial value with the result (`Body.pairs`). Not in `tuning.py`: it decides how floats are rounded. Times in
+#: the initial value with the result (`Body.pairs`). Not in `tuning`: it decides how floats are rounded. Times in
 #: order and in pairs, ms: Welford's mean and variance of 200 numbers 0.25 and 0.12, of 10**5 53 and 1.5; `logaddexp` of
 #: 200 4.1 and 0.3.
 PAIRS_FROM = 32

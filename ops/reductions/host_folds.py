@@ -20,7 +20,7 @@ from ..types import ElementType, Kind, TensorType
 from .fold import Fold, Step
 
 #: Up to `_FEW` accumulators and few steps a running sum of numpy is quicker. More are summed `_COLUMNS` at a time,
-#: which fit the first-level cache as f32. Not in `tuning.py`: numpy would sum a part of a single column in pairs, with
+#: which fit the first-level cache as f32. Not in `tuning`: numpy would sum a part of a single column in pairs, with
 #: other bits.
 _FEW, _COLUMNS = 8, 128
 #: Types whose differences numpy rounds in every step of a reduction; those of f16 it rounds once, at the end.

@@ -36,7 +36,7 @@ Values = Sequence[np.ndarray]
 
 #: Windows of more elements than the first number are combined from what they share, if all windows together have at
 #: least the second number times as many elements as the operand. Others are folded from the left, all at the same time.
-#: These are not in `tuning.py`: they decide the order of rounding, and so the results.
+#: These are not in `tuning`: they decide the order of rounding, and so the results.
 _LARGE, _OVERLAP = 128, 4
 
 

@@ -4,7 +4,7 @@ In the body of such a loop every tensor of a few elements is replaced by its ele
 operations on these. An operation that only moves elements then costs nothing. Python computes with a number in a tenth
 of the time of a call of numpy, and a loop of numbers alone is compiled (`compiled_loops/`). Operations without an
 expression of single numbers, such as products of matrices, take and return arrays as before. A loop is rewritten if
-the estimates in `tuning.py` say that it gets faster. Sums are formed in the order that `reduce` promises.
+the estimates in `tuning` say that it gets faster. Sums are formed in the order that `reduce` promises.
 
 Measured with numpy alone, ms, as arrays and as numbers: 200 steps of the Lorenz system 1.9 and 0.2; 200 turns of
 Metropolis' algorithm with two draws each 8.1 and 3.4.

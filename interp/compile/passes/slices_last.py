@@ -3,7 +3,7 @@
 The rule. Elementwise operations that are the same but for the slices of one tensor that they read become one operation
 on that tensor, and slices of its result. Gates of a recurrent cell are an example: three slices of one product go
 through `1 / (1 + exp(-x))`, which takes four calls then in the place of twelve. A call of numpy on few elements takes
-as long as one on hundreds, so some elements may be computed that nothing needs: how many is in `tuning.py`.
+as long as one on hundreds, so some elements may be computed that nothing needs: how many is in `tuning`.
 """
 
 from __future__ import annotations

@@ -268,7 +268,7 @@ def _settles(state: Value) -> bool:
 
 
 def _worth(within: Sequence[Operation]) -> float:
-    """How much more chunks gain than with a turn of sums of single numbers, by the estimates of `tuning.py`."""
+    """How much more chunks gain than with a turn of sums of single numbers, by the estimates of `tuning`."""
     now, rows, chunked = tuning(), 0.0, 0.0
     for operation in within:
         t, record = operation.results[0].type, lookup(operation.name)
