@@ -19,8 +19,25 @@ from ..types import TensorType
 
 Arrays = tuple[np.ndarray, ...]
 
-#: Makes results of operands, by the call's attributes. What is shorter than the results, `info` and others end.
+#: Makes results of a use and its operands. What is shorter than the results, `info` and others end.
 Routine = Callable[..., Arrays]
+
+
+class _Use:
+    """A use of a routine: its call, what it is asked for, and the kernels of other ops that it is made of."""
+
+    def __init__(self, call: Call, attributes: dict[str, Any]) -> None:
+        self.call, self.attributes = call, attributes
+        self._kernels: dict[tuple[Any, ...], Run] = {}
+
+    def kernel(self, name: str, *shapes: tuple[int, ...], **attributes: Any) -> Run:
+        """The kernel of an op on operands of shapes, with a result of the last shape."""
+        key = name, *shapes
+        if key not in self._kernels:
+            record, types = lookup(name), tuple([TensorType(s, self.call.tensor().element) for s in shapes])
+            assert record is not None
+            self._kernels[key] = record.function(self.call.like(name, types, types[-1:], **attributes))
+        return self._kernels[key]
 
 
 def _routine(real: str, complex_: str | None = None, operands: int = 1) -> Callable[[Routine], Routine]:
@@ -39,13 +56,13 @@ def _binder(function: Routine, operands: int) -> Callable[[Call], Run]:
     def bind(call: Call) -> Run:
         require(len(call.operands) == operands, f"expected {operands} operands, got {len(call.operands)}")
         given = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
-        attributes = dict(given) if isinstance(given, dict) else {}
+        use = _Use(call, dict(given) if isinstance(given, dict) else {})
         for i in range(operands):
             require(call.tensor(i).shape != () or i > 0, f"the operand is {call.tensor(i)} (expected matrices)")
 
         @on_one_thread
         def kernel(*values: np.ndarray) -> Any:
-            outputs = [np.asarray(x) for x in function(call, attributes, *values)]
+            outputs = [np.asarray(x) for x in function(use, *values)]
             for i in range(len(outputs), len(call.results)):
                 outputs.append(_rest(call.result(i), outputs))
             results = tuple(x.astype(call.result(i).element.dtype, copy=False) for i, x in enumerate(outputs))
@@ -79,7 +96,7 @@ def _transposed(a: np.ndarray) -> np.ndarray:
 
 
 @_routine("getrf")
-def _getrf(_: Call, __: dict[str, Any], a: np.ndarray) -> Arrays:
+def _getrf(_: _Use, a: np.ndarray) -> Arrays:
     lu, pivots, _order = xla_targets.lu(a)
     steps = min(a.shape[-2:])
     singular = np.diagonal(lu, axis1=-2, axis2=-1)[..., :steps] == 0
@@ -88,58 +105,53 @@ def _getrf(_: Call, __: dict[str, Any], a: np.ndarray) -> Arrays:
 
 
 @_routine("potrf")
-def _potrf(call: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
-    record, t = lookup("cholesky"), TensorType(a.shape, call.tensor().element)
-    assert record is not None
-    return (record.function(call.like("cholesky", (t,), (t,), lower=_flag(attributes, "uplo", "L")))(a),)
+def _potrf(use: _Use, a: np.ndarray) -> Arrays:
+    return (use.kernel("cholesky", a.shape, lower=_flag(use.attributes, "uplo", "L"))(a),)
 
 
 @_routine("geqrf")
-def _geqrf(_: Call, __: dict[str, Any], a: np.ndarray) -> Arrays:
+def _geqrf(_: _Use, a: np.ndarray) -> Arrays:
     return xla_targets.qr(a)
 
 
 @_routine("geqp3", operands=2)
-def _geqp3(_: Call, __: dict[str, Any], a: np.ndarray, pivots: np.ndarray) -> Arrays:
+def _geqp3(_: _Use, a: np.ndarray, pivots: np.ndarray) -> Arrays:
     return xla_targets.pivoted_qr(a, pivots)
 
 
 @_routine("orgqr", "ungqr", operands=2)
-def _orgqr(_: Call, __: dict[str, Any], a: np.ndarray, taus: np.ndarray) -> Arrays:
+def _orgqr(_: _Use, a: np.ndarray, taus: np.ndarray) -> Arrays:
     return (xla_targets.householder_product(a, taus),)
 
 
 @_routine("ormqr", "unmqr", operands=3)
-def _ormqr(_: Call, attributes: dict[str, Any], a: np.ndarray, taus: np.ndarray, c: np.ndarray) -> Arrays:
+def _ormqr(use: _Use, a: np.ndarray, taus: np.ndarray, c: np.ndarray) -> Arrays:
     m, k = a.shape[-2:]
     square = np.concatenate([a, np.zeros((*a.shape[:-1], m - k), a.dtype)], -1)
     q = xla_targets.wide(xla_targets.householder_product(xla_targets.wide(square), xla_targets.wide(taus)))
-    q = _transposed(q).conj() if attributes.get("transpose") else q
+    q = _transposed(q).conj() if use.attributes.get("transpose") else q
     wide = xla_targets.wide(c)
-    return (np.matmul(q, wide) if attributes.get("left", True) else np.matmul(wide, q),)
+    return (np.matmul(q, wide) if use.attributes.get("left", True) else np.matmul(wide, q),)
 
 
 @_routine("trsm", operands=2)
-def _trsm(call: Call, attributes: dict[str, Any], a: np.ndarray, b: np.ndarray) -> Arrays:
-    record, trans = lookup("triangular_solve"), chr(int(attributes.get("trans_x", ord("N"))))
-    assert record is not None
-    types = tuple(TensorType(x.shape, call.tensor().element) for x in (a, b))
-    solve = call.like(
+def _trsm(use: _Use, a: np.ndarray, b: np.ndarray) -> Arrays:
+    given = use.attributes
+    trans = chr(int(given.get("trans_x", ord("N"))))
+    solve = use.kernel(
         "triangular_solve",
-        types,
-        types[1:],
-        left_side=_flag(attributes, "side", "L"),
-        lower=_flag(attributes, "uplo", "L"),
-        unit_diagonal=_flag(attributes, "diag", "U"),
+        a.shape,
+        b.shape,
+        left_side=_flag(given, "side", "L"),
+        lower=_flag(given, "uplo", "L"),
+        unit_diagonal=_flag(given, "diag", "U"),
         transpose_a={"N": "NO_TRANSPOSE", "T": "TRANSPOSE", "C": "ADJOINT"}.get(trans, trans),
     )
-    return (record.function(solve)(a, b),)
+    return (solve(a, b),)
 
 
 @_routine("gtsv", operands=4)
-def _gtsv(
-    _: Call, __: dict[str, Any], below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np.ndarray
-) -> Arrays:
+def _gtsv(_: _Use, below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np.ndarray) -> Arrays:
     """Tridiagonal systems. The first element of `below` and the last of `above` are not read."""
     x = xla_targets.tridiagonal_solve(below, diagonal, above, b)
     return below, diagonal, above, x, _failed(x.max(-1, initial=0))
@@ -149,24 +161,24 @@ def _gtsv(
 
 
 @_routine("syevd", "heevd")
-def _syevd(_: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
-    return xla_targets.eigh(a, _flag(attributes, "uplo", "L"))
+def _syevd(use: _Use, a: np.ndarray) -> Arrays:
+    return xla_targets.eigh(a, _flag(use.attributes, "uplo", "L"))
 
 
 @_routine("geev")
-def _geev(_: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
-    left, right = _flag(attributes, "compute_left", "V"), _flag(attributes, "compute_right", "V")
+def _geev(use: _Use, a: np.ndarray) -> Arrays:
+    left, right = _flag(use.attributes, "compute_left", "V"), _flag(use.attributes, "compute_right", "V")
     w, *sides = xla_targets.eig(a, left, right)
     vectors = [sides.pop(0) if asked else np.zeros(a.shape, w.dtype) for asked in (left, right)]
     return (w, *vectors) if a.dtype.kind == "c" else (w.real, w.imag, *vectors)
 
 
-def _singular(call: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
+def _singular(use: _Use, a: np.ndarray) -> Arrays:
     """The operand, which LAPACK overwrites, singular values, and both matrices of vectors."""
-    mode = chr(int(attributes.get("mode", ord("A"))))
+    mode = chr(int(use.attributes.get("mode", ord("A"))))
     if mode == "N":
         (s,) = xla_targets.svd(a, compute_uv=False)
-        return a, s, *(_rest(call.result(i), (a,)) for i in (2, 3)), _failed(s)
+        return a, s, *(_rest(use.call.result(i), (a,)) for i in (2, 3)), _failed(s)
     s, u, vt = xla_targets.svd(a, full_matrices=mode == "A")
     return a, s, u, vt, _failed(s)
 
@@ -180,14 +192,14 @@ _routine("gesvd")(_singular)
 
 
 @_routine("gehrd")
-def _gehrd(_: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
-    low, high, size = int(attributes.get("low", 1)), int(attributes.get("high", a.shape[-1])), a.shape[-1]
+def _gehrd(use: _Use, a: np.ndarray) -> Arrays:
+    low, high, size = int(use.attributes.get("low", 1)), int(use.attributes.get("high", a.shape[-1])), a.shape[-1]
     require((low, high) == (1, size), f"rows {low} to {high} of {size} (expected all)")
     return xla_targets.hessenberg(a)
 
 
 @_routine("gees")
-def _gees(_: Call, __: dict[str, Any], a: np.ndarray) -> Arrays:
+def _gees(_: _Use, a: np.ndarray) -> Arrays:
     t, z = xla_targets.schur(a, True)
     diagonal = xla_targets.wide(np.diagonal(t, axis1=-2, axis2=-1))
     counted = np.zeros(a.shape[:-2], np.int32)
@@ -203,5 +215,5 @@ def _gees(_: Call, __: dict[str, Any], a: np.ndarray) -> Arrays:
 
 
 @_routine("sytrd", "hetrd")
-def _sytrd(_: Call, attributes: dict[str, Any], a: np.ndarray) -> Arrays:
-    return xla_targets.tridiagonal(a, _flag(attributes, "uplo", "L"))
+def _sytrd(use: _Use, a: np.ndarray) -> Arrays:
+    return xla_targets.tridiagonal(a, _flag(use.attributes, "uplo", "L"))

@@ -22,14 +22,29 @@ _HOST = Accuracy("computed in f64 by the host's linear algebra and rounded once"
 _ROWS = 32
 
 
+#: The types that the host converts and rounds as they are to be.
+_HOST_TYPES = [ELEMENT_TYPES[name] for name in ("f32", "f64", "complex<f32>", "complex<f64>")]
+
+
 def _wide(element: ElementType) -> ElementType:
     return ELEMENT_TYPES["complex<f64>" if element.is_complex else "f64"]
 
 
-def _rounded(call: Call, x: np.ndarray) -> np.ndarray:
+def _widening(call: Call, element: ElementType) -> Run:
+    """What converts numbers to f64 or complex<f64>."""
+    wide = _wide(element)
+    if element in _HOST_TYPES:
+        return lambda x: x.astype(wide.dtype)
+    return lambda x: cast(x, element, wide, call.policy)
+
+
+def _rounding(call: Call) -> Run:
+    """What rounds results to their type."""
     element = call.result().element
-    policy = call.policy.for_results(element)
-    return cast(x, _wide(element), element, policy, call.random.draws(policy))
+    wide, policy = _wide(element), call.policy.for_results(element)
+    if element in _HOST_TYPES and policy.rounding == "nearest_even" and policy.overflow == "ieee":
+        return lambda x: x.astype(element.dtype, copy=False)
+    return lambda x: cast(x, wide, element, policy, call.random.draws(policy))
 
 
 def _agree(a: Shape, b: Shape) -> bool:
@@ -55,10 +70,11 @@ def cholesky(call: Call) -> Run:
     require(_agree(t.shape[-1:], t.shape[-2:-1]), f"the operand is {t} (expected square matrices)")
     require_shape(call, t.shape)
     upper = not call.attributes.get("lower", False)
+    widened, rounded = _widening(call, t.element), _rounding(call)
 
     @on_one_thread
     def kernel(a: np.ndarray) -> np.ndarray:
-        return _rounded(call, _factor(cast(a, t.element, _wide(t.element), call.policy), upper))
+        return rounded(_factor(widened(a), upper))
 
     return kernel
 
@@ -104,11 +120,11 @@ def triangular_solve(call: Call) -> Run:
     # x op(a) = b is op(a)ᵀ xᵀ = bᵀ; and an upper triangle read backwards is a lower one.
     is_flipped = (transpose != "NO_TRANSPOSE") == on_left
     backwards = lower == is_flipped
-    wide = _wide(a.element)
+    widened, rounded = _widening(call, a.element), _rounding(call)
 
     @on_one_thread
     def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        x, y = (cast(v, a.element, wide, call.policy) for v in (x, y))
+        x, y = widened(x), widened(y)
         if transpose == "ADJOINT":
             x = x.conj()
         if is_flipped:
@@ -120,7 +136,7 @@ def triangular_solve(call: Call) -> Run:
         result = y.copy()
         _substitute(x, result, unit)
         result = result[..., ::-1, :] if backwards else result
-        return _rounded(call, np.ascontiguousarray(result if on_left else result.swapaxes(-2, -1)))
+        return rounded(np.ascontiguousarray(result if on_left else result.swapaxes(-2, -1)))
 
     return kernel
 

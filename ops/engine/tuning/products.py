@@ -61,11 +61,6 @@ class ProductTuning:
     convolution_long: int = 32
     convolution_runs: int = 1 << 15
     convolution_rows: int = 256
-    #: Matrices of so many rows and columns are factored by LAPACK, one by one, where there are no more than so many for
-    #: each of their rows; others step by step, all at once. LU of f32, ms, step by step and so: 32×32 0.55 and
-    #: 0.03, 316×316 15.8 and 0.7, 1000×1000 327 and 18; 64 of 32×32 1.75 and 0.85.
-    lapack_rows: int = 16
-    lapack_few: int = 4
     #: Up to so many tridiagonal systems for each of their rows are solved one by one: a call of LAPACK takes 6 µs,
     #: and a row of all systems together 27.
     tridiagonal_few: int = 4
