@@ -1,6 +1,6 @@
-"""Where the values of a turn lie that are too long for registers, and how their elements are moved.
+"""Memory for the values of a turn that are too long for registers, and the runs in which elements are moved.
 
-All these places are in one piece of memory. What nothing needs any more makes room for others.
+It is one piece of memory. What nothing needs any more makes room for others.
 """
 
 from __future__ import annotations

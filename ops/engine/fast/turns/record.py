@@ -86,6 +86,17 @@ class Write:
 Instruction = Taken | Literal | Compute | Move | Multiply | Read | Write
 
 
+def operands_of(instruction: Instruction) -> tuple[int, ...]:
+    """The values that an instruction takes."""
+    if isinstance(instruction, Compute | Move | Multiply):
+        return instruction.operands
+    if isinstance(instruction, Read):
+        return (instruction.source, *(s.operand for s in instruction.starts))
+    if isinstance(instruction, Write):
+        return (instruction.source, instruction.new, *(s.operand for s in instruction.starts))
+    return ()
+
+
 @dataclasses.dataclass(frozen=True)
 class Vector:
     """The type of a value."""
