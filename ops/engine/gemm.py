@@ -123,6 +123,14 @@ def is_alone(rows: int, columns: int, terms: int) -> bool:
     return terms <= (_ALONE_VECTORS if rows == columns == 1 else ALONE)
 
 
+def as_whole(x: np.ndarray) -> np.ndarray:
+    """An operand of a product with vectors, laid out if it repeats elements: as it lies where it is not repeated.
+
+    BLAS adds in one order if rows lie in memory without gaps, and in another if columns do.
+    """
+    return np.ascontiguousarray(x) if 0 in x.strides else x
+
+
 def _for_vectors(x: np.ndarray) -> np.ndarray:
     """An operand of a product with vectors, as BLAS takes it: its rows or its columns lie in memory without gaps.
 

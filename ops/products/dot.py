@@ -150,6 +150,8 @@ def _contract(
 
     def kernel(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         b, m, k, n, result = known or sizes(lhs.shape, rhs.shape)
+        if host is not None and 1 in (m, n):
+            lhs, rhs = gemm.as_whole(lhs), gemm.as_whole(rhs)
         x, y = lhs.transpose(x_order), rhs.transpose(y_order)
         x = x.reshape(b, k, m).swapaxes(1, 2) if x_swap else x.reshape(b, m, k)
         y = y.reshape(b, n, k).swapaxes(1, 2) if y_swap else y.reshape(b, k, n)
@@ -166,8 +168,11 @@ def _contract(
     x_lay = _lay(shapes[0], x_order, x_swap, (b, m, k))
     y_lay = _lay(shapes[1], y_order, y_swap, (b, k, n))
     multiply, shape = gemm.product_of(b, m, k, n, types[0].dtype), None if result == [b, m, n][b == 1 :] else result
+    has_vectors = 1 in (m, n)
 
     def of_known(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        if has_vectors:
+            lhs, rhs = gemm.as_whole(lhs), gemm.as_whole(rhs)
         sums = multiply(lhs if x_lay is None else x_lay(lhs), rhs if y_lay is None else y_lay(rhs))
         return sums if shape is None else sums.reshape(shape)
 
