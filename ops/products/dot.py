@@ -141,6 +141,7 @@ def _contract(
     policy, random = call.policy, call.random
 
     host = plain_product(*types, policy) if algorithm is None else None
+    x_inner, y_inner = (*x_free, *x_sum), (*y_free, *y_sum)
 
     def sizes(x_shape: tuple[int, ...], y_shape: tuple[int, ...]) -> tuple[int, int, int, int, list[int]]:
         batch = [x_shape[d] for d in x_batch]
@@ -151,7 +152,7 @@ def _contract(
     def kernel(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         b, m, k, n, result = known or sizes(lhs.shape, rhs.shape)
         if host is not None and 1 in (m, n):
-            lhs, rhs = gemm.as_whole(lhs), gemm.as_whole(rhs)
+            lhs, rhs = gemm.as_whole(lhs, x_inner), gemm.as_whole(rhs, y_inner)
         x, y = lhs.transpose(x_order), rhs.transpose(y_order)
         x = x.reshape(b, k, m).swapaxes(1, 2) if x_swap else x.reshape(b, m, k)
         y = y.reshape(b, n, k).swapaxes(1, 2) if y_swap else y.reshape(b, k, n)
@@ -172,7 +173,7 @@ def _contract(
 
     def of_known(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         if has_vectors:
-            lhs, rhs = gemm.as_whole(lhs), gemm.as_whole(rhs)
+            lhs, rhs = gemm.as_whole(lhs, x_inner), gemm.as_whole(rhs, y_inner)
         sums = multiply(lhs if x_lay is None else x_lay(lhs), rhs if y_lay is None else y_lay(rhs))
         return sums if shape is None else sums.reshape(shape)
 
