@@ -129,7 +129,8 @@ def as_whole(x: np.ndarray, dimensions: Sequence[int]) -> np.ndarray:
     BLAS adds in one order if rows lie in memory without gaps, and in another if columns do: it has to be given what it
     is given of an operand that repeats nothing.
     """
-    return np.ascontiguousarray(x) if any(x.strides[d] == 0 for d in dimensions) else x
+    is_repeated = 0 in x.strides and any(x.strides[d] == 0 for d in dimensions)
+    return np.ascontiguousarray(x) if is_repeated else x
 
 
 def _for_vectors(x: np.ndarray) -> np.ndarray:
