@@ -101,14 +101,23 @@ def random_table_loop(seed: int) -> TableLoop:
     shapes, dtypes = [a.shape for a in arrays], [a.dtype for a in arrays]
     kind, count = draw.choice(["loop", "scan", "until", "nested", "nested scan"]), draw.choice([0, 1, 2, 5, 40])
     plan = draw.getrandbits(32)
+    if seed % 5 == 3 and count:
+        kind = "scan of scans"
 
     def turn(np_: Any, i: Any, state: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
         return _turn(np_, random.Random(plan), shapes, dtypes, i, state)
+
+    def inner(np_: Any, state: Any, row: Any) -> Any:
+        """A loop within a turn that keeps something of each of its own."""
+        state, outs = np_.scan(lambda s, i: turn(np_, i + row, s), state, np.arange(3, dtype=np.int32))
+        return state, np_.get(outs, (row % np.int32(3),))
 
     def run(np_: Any, rows: Any, *tables: Any) -> Any:
         state = (*tables, np.int32(1))
         if kind == "loop":
             return np_.loop(count, lambda i, s: turn(np_, i, s)[0], state)
+        if kind == "scan of scans":
+            return np_.scan(lambda s, r: inner(np_, s, r), state, rows[:count])
         if kind in ("scan", "nested scan") and count:
             again = kind == "nested scan"
             return np_.scan(
