@@ -15,7 +15,8 @@ from minihlo.ops.engine import compiled
 from minihlo.ops.engine.fast.turns.memory import LINE, Memory, runs_of, steady, turned_columns
 
 from .conftest import Tune
-from .test_vector_turns import check, made
+from .test_recurrences import codes
+from .test_vector_turns import check, check_with_numpy, made
 
 __all__ = ["made"]
 
@@ -88,7 +89,7 @@ def _swapped(c: Any, v: Any) -> Any:
 
 
 def _sine_after(c: Any, v: Any) -> Any:
-    """The first state is there before a function may stop the turn."""
+    """A function that may stop the turn is all that the second state is, but for an element of the first."""
     a, b = c
     a = a * 0.5 + v
     return (a, jnp.sin(b + v) + a[0]), a
@@ -165,6 +166,50 @@ def test_turns_are_made_by_code(name: str, made: list[tuple[int, int]]) -> None:
     assert made[0][0] > TURNS / 2
 
 
+HALF = np.float32(0.5)
+#: Bodies, the same by numpy, states and rows. States need each other, or they would be loops of their own.
+BY_NUMPY: dict[str, tuple[Callable[..., Any], Callable[..., Any], Any, np.ndarray]] = {
+    "ops on vectors of different lengths": (
+        lambda c, v: ((c[0] * 0.5 + c[1][7], c[1] * v - c[0][3]), c[1]),
+        lambda c, v: ((c[0] * HALF + c[1][7], c[1] * v - c[0][3]), c[1]),
+        (normal(200), normal(300)),
+        normal(TURNS),
+    ),
+    "the state before is needed behind the one after": (
+        lambda c, v: ((c[0] * v + c[1], (c[0] * v + c[1])[::-1] - c[0]), c[1]),
+        lambda c, v: ((c[0] * v + c[1], (c[0] * v + c[1])[::-1] - c[0]), c[1]),
+        (normal(200), normal(200)),
+        normal(TURNS),
+    ),
+    "nothing but what is put around": (
+        lambda c, v: (c * 0.5 + lax.pad(c, v[1], ((-200, 200, 0),)), c),
+        lambda c, v: (c * HALF + v[1], c),
+        normal(200),
+        normal(TURNS, 2),
+    ),
+}
+
+
+@needs_numba
+@pytest.mark.parametrize("name", BY_NUMPY)
+def test_turns_are_those_of_numpy(name: str, made: list[tuple[int, int]]) -> None:
+    check_with_numpy(*BY_NUMPY[name])
+    assert made[0] == (TURNS, 0)
+
+
+@needs_numba
+def test_products_are_never_negative_zero(made: list[tuple[int, int]]) -> None:
+    """What is too small and negative ends as -0 in a BLAS that joins products and sums."""
+    w = np.full((16, 16), 1e-30, np.float32) * np.arange(1, 17, dtype=np.float32)
+    check_with_numpy(
+        lambda c, v: (jnp.minimum(c @ w, c) * v, c @ w),
+        lambda c, v: (np.minimum(c @ w, c) * v, c @ w + np.float32(0)),
+        np.full((16, 16), -1e-30, np.float32),
+        np.ones(TURNS, np.float32),
+    )
+    assert sum(made[0]) == TURNS
+
+
 @needs_numba
 @pytest.mark.parametrize("name", ["the state before", "squares turned", "slices", "sums of rows"])
 def test_rows_backwards(name: str, made: list[tuple[int, int]]) -> None:
@@ -179,6 +224,23 @@ def test_a_turn_that_a_function_stops_begins_anew(made: list[tuple[int, int]]) -
     rows[4] = 1e30  # too large for what reduces angles
     check(lambda c, v: lax.scan(_sine_after, c, v), (normal(200), normal(200)), rows)
     assert made[-1] == (4, TURNS - 4)  # the state stays as large
+
+
+@needs_numba
+def test_a_state_is_the_old_one_where_a_function_stops_the_turn(made: list[tuple[int, int]]) -> None:
+    def body(c: Any, v: Any) -> Any:
+        a, b = c
+        after = a * 0.5 + jnp.where(b > 2, b, v)  # no sine is
+        return (after, jnp.sin(jnp.minimum(a, 1) + v)), after
+
+    a, rows, kept = normal(200), normal(TURNS), []
+    rows[4] = 1e30  # too large for what reduces angles
+    found = check(lambda c, v: lax.scan(body, c, v), (a, np.zeros(200, np.float32)), rows)
+    for row in rows:
+        a = a * HALF + row
+        kept.append(a)
+    assert [codes(found[0]), codes(found[2])] == [codes(a), codes(np.stack(kept))]
+    assert made == [(TURNS - 1, 1)]
 
 
 @needs_numba

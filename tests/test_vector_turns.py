@@ -58,6 +58,15 @@ def check(function: Callable[..., Any], *arguments: Any) -> list[Any]:
     return found
 
 
+def check_with_numpy(body: Callable[..., Any], by_numpy: Callable[..., Any], states: Any, rows: np.ndarray) -> None:
+    """Compare a loop with the same turns made by numpy, one after the other."""
+    found, kept = check(lambda c, v: lax.scan(body, c, v), states, rows), []
+    for row in rows:
+        states, result = by_numpy(states, row)
+        kept.append(result)
+    assert [codes(x) for x in found] == [codes(x) for x in (*jax.tree.leaves(states), np.stack(kept))]
+
+
 def _forward(c: Any, v: Any) -> Any:
     matrix = jnp.asarray(np.abs(np.arange(36, dtype=np.float32).reshape(6, 6) % 7 - 3.2))
     largest = jnp.max(c)
@@ -99,6 +108,17 @@ def test_turns_are_made_by_code(name: str, made: list[tuple[int, int]]) -> None:
     check(lambda c, v: lax.scan(body, c, v), first, rows)
     assert made
     assert all(done > TURNS / 2 for done, _ in made)
+
+
+def test_short_vectors_one_behind_the_other(made: list[tuple[int, int]]) -> None:
+    """The first element of the second one counts too."""
+    check_with_numpy(
+        lambda c, v: (jnp.concatenate([c[3:], v]) * 0.5, c),
+        lambda c, v: (np.concatenate([c[3:], v]) * np.float32(0.5), c),
+        normal(5),
+        normal(TURNS, 3),
+    )
+    assert sum(made[0]) == TURNS
 
 
 def test_turns_with_nan_are_made_again(made: list[tuple[int, int]]) -> None:
