@@ -118,6 +118,22 @@ def test_softmax(ran: list[run.Program], t: ElementType) -> None:
     assert opcodes.PAIR_F32 in {int(line[0]) for made in ran for line in made.code}
 
 
+@pytest.mark.usefixtures("ran")
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
+@pytest.mark.parametrize("by_column", [False, True])
+def test_codes_that_are_repeated_are_looked_up_by_lines(by_column: bool, dtype: type) -> None:
+    """As where the bits of bytes are taken apart: a byte for each row, and a mask for each column."""
+    rng = np.random.default_rng(8)
+    codes = np.broadcast_to(rng.integers(0, 256, (300, 1)).astype(np.uint8), (300, 8))
+    codes.flags.writeable = False
+    tables = rng.integers(0, 256, (8 if by_column else 300, 256)).astype(dtype)
+    made, out = compiled.kernels(codes.size), np.zeros(codes.shape, dtype)
+    assert made is not None
+    made.look_up_lines(codes, tables, by_column, out)
+    lines = np.arange(8) if by_column else np.arange(300)[:, None]
+    assert out.tolist() == tables[lines, codes].tolist()
+
+
 def test_columns_are_looked_up_once_the_other_operands_stay_the_same(
     ran: list[object], monkeypatch: pytest.MonkeyPatch, tune: Tune
 ) -> None:

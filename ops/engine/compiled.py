@@ -128,6 +128,7 @@ class Kernels:
 
     def look_up_lines(self, codes: np.ndarray, tables: np.ndarray, by_column: bool, out: np.ndarray) -> None:
         """`out[i, j] = tables[i, codes[i, j]]`, or `tables[j, codes[i, j]]`; a table has 256 entries."""
+        codes = np.ascontiguousarray(codes)  # which may be repeated
         if self.has_octets and tables.itemsize == 1 and not by_column:
             self._look_up_octets()(codes, tables.reshape(-1), 256, out)
             return
