@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.ops.types import ELEMENT_TYPES
+from minihlo.ops.types import ELEMENT_TYPES, type_of_dtype
+
+from .conftest import Tune
 
 #: More than a block, and not a multiple of one.
 SIZE = 300_001
@@ -184,3 +186,35 @@ def test_select_that_is_read_again() -> None:
 def _pieces(x: np.ndarray, size: int) -> list[bytes]:
     raw = x.tobytes()
     return [raw[i : i + size] for i in range(0, len(raw), size)]
+
+
+@pytest.mark.parametrize("width", [2, 10, 32, 33])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.uint8, np.bool_], ids=lambda t: t.__name__)
+def test_reductions_of_short_rows(dtype: type, width: int, tune: Tune) -> None:
+    """Many of them, which are laid out across: part by part, and the last part is shorter."""
+    tune(across_short_many=4, across_short_part=70)
+    t = type_of_dtype(np.dtype(dtype)).name
+    rng = np.random.default_rng(width)
+    x = (rng.integers(-3, 1, (200, width)) * (rng.random((200, width)) < 0.5)).astype(dtype)
+    if x.dtype.kind == "f":
+        x[x == 0] *= rng.choice([-1, 1], np.count_nonzero(x == 0)).astype(dtype)  # zeros of both signs
+        x[3] = np.copysign(x[3], -1)
+        x[5, 1] = np.nan
+    start = {"f": -np.inf, "b": 0, "u": 0}.get(x.dtype.kind, np.iinfo(np.int32).min)
+    program = interp.load(
+        f"""
+        func.func @main(%x: tensor<200x{width}x{t}>, %start: tensor<{t}>) -> tensor<200x{t}> {{
+          %r = stablehlo.reduce(%x init: %start) applies stablehlo.maximum across dimensions = [1] :
+            (tensor<200x{width}x{t}>, tensor<{t}>) -> tensor<200x{t}>
+          return %r : tensor<200x{t}>
+        }}
+        """
+    )
+    (found,) = program(x, np.array(start, dtype))
+    expected = x.max(1)
+    assert np.array_equal(found, expected, equal_nan=x.dtype.kind == "f")
+    if x.dtype.kind == "f":
+        zeros = found == 0
+        assert zeros.any()
+        has_plus = ((x == 0) & ~np.signbit(x)).any(1)
+        assert (np.signbit(found) == ~has_plus)[zeros].all()

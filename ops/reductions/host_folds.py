@@ -120,10 +120,26 @@ def _whole(ufunc: np.ufunc, element: ElementType) -> Fold:
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         start, x = (v.astype(wide, copy=False) for v in (starts[0], rows[0]))
-        total = ufunc(start, ufunc.reduce(x, axis=0, dtype=wide))
+        total = ufunc(start, _reduced(ufunc, x, wide))
         return (wrap(total, element) if narrow else total,)
 
     return fold
+
+
+def _reduced(ufunc: np.ufunc, x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """`ufunc.reduce(x, axis=0, dtype=dtype)` in any order; of many short rows in memory part by part, across."""
+    steps, columns = x.shape
+    tuned = tuning()
+    if not 1 < steps <= tuned.across_short or columns < tuned.across_short_many or not 0 < x.strides[0] < x.strides[1]:
+        return ufunc.reduce(x, axis=0, dtype=dtype)
+    result, step = np.empty(columns, ufunc.resolve_dtypes((dtype, dtype, None))[-1]), tuned.across_short_part
+
+    def work(first: int) -> None:
+        part = slice(first, first + step)
+        ufunc.reduce(np.ascontiguousarray(x[:, part]), axis=0, dtype=dtype, out=result[part])
+
+    for_each(range(0, columns, step), work, x.size, "short rows")
+    return result
 
 
 def _extreme(largest: bool, exact: Run, element: ElementType) -> Fold:
@@ -136,7 +152,7 @@ def _extreme(largest: bool, exact: Run, element: ElementType) -> Fold:
         if has_host:
             if len(x) <= tuning().extreme_short and x.size <= tuning().reduce_small:
                 x = np.ascontiguousarray(x)
-            result = ufunc(start, ufunc.reduce(x, axis=0))
+            result = ufunc(start, _reduced(ufunc, x, x.dtype))
             # numpy's own reduction does not distinguish zeros, nor NaN.
             doubtful = (result == 0) | (result != result)
             if np.count_nonzero(doubtful):

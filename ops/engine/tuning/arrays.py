@@ -35,6 +35,12 @@ class ArrayTuning:
     #: multiple of 4 KiB apart. As a whole and so, ms: 1000x1000 f32 0.65 and 0.57, f16 0.48 and 0.39, 1024x1024 13.9
     #: and 1.3, 2.5 and 1.2; 4096x512 bytes 9.0 and 1.3.
     across_side: int = 1 << 7
+    #: So are rows of up to so many elements that are reduced, where there are so many of them, so many at a time. The
+    #: least of each row of f32, 10^6 in all, ms, as they are and so: rows of 10 4.4 and 0.54, of 32 1.65 and 0.96, of
+    #: 64 0.99 and 1.17; of booleans in rows of 15 1.4 and 0.30.
+    across_short: int = 32
+    across_short_many: int = 1 << 8
+    across_short_part: int = 1 << 14
     #: LLVM makes code for it, in 40 ms, once so many elements of matrices of so many have been laid so. By numpy and
     #: so, ms: 1000x1000 f32 1.0 and 0.33, 1024x1024 3.3 and 0.49, 4096x512 9.2 and 0.66, 128x130 0.009 and 0.014.
     across_worth: int = 1 << 25
