@@ -19,6 +19,7 @@ from jax import lax
 from minihlo import interp
 from minihlo.interp.compile.explain import listing
 
+from .conftest import Tune
 from .thinned import thinned
 
 F8, BF16 = jnp.float8_e4m3fnuz, jnp.bfloat16
@@ -350,3 +351,20 @@ def test_what_would_take_too_much_memory_stays_a_loop():
     x = np.zeros((1000, 300), np.float32)
     plan = plan_of(lambda x: lax.map(lambda v: jnp.cumsum(jnp.sort(v[:, None] * v, 1), 1).sum(), x), x)
     assert "while True" in plan
+
+
+def test_rows_that_would_take_too_much_memory_stay_in_the_turns(tune: Tune) -> None:
+    """What the inner loop of a turn takes is not computed for all turns of the outer one then."""
+
+    def f(x: jax.Array) -> jax.Array:
+        inner = lambda i, j, x: x.at[(i + j) % 64].set(x[(i * j) % 64] ^ (i + j))  # noqa: E731
+        return lax.fori_loop(0, 70, lambda i, x: lax.fori_loop(0, 90, lambda j, x: inner(i, j, x), x), x)
+
+    expected = x = np.arange(64, dtype=np.int32)
+    expected = expected.copy()
+    for i, j in itertools.product(range(70), range(90)):
+        expected[(i + j) % 64] = expected[i * j % 64] ^ (i + j)
+    for most, stays in ((1 << 20, False), (1 << 13, True)):
+        tune(rows_bytes=most)
+        assert ("while True" in plan_of(f, x)) == stays
+        assert interp.load(jax.jit(f).lower(x).as_text())(x)[0].tolist() == expected.tolist()

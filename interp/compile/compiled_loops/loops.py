@@ -189,6 +189,11 @@ class CompiledTurns:
         """Whether turns run compiled from now on."""
         return self._text is not None and (self._run.value or self._run.get(0)) is not None
 
+    @property
+    def at_a_time(self) -> int:
+        """How many turns are to be made before it comes back."""
+        return max(tuning().compiled_turns // (self._code.turns if self._code is not None else 1), 1)
+
     def spend(self, seconds: float) -> None:
         """Add the time that iterations have taken as Python."""
         self._run.spend(seconds)

@@ -239,7 +239,8 @@ class RecurrenceRunner:
         self, turns: Turns, states: Sequence[Any], rows: Sequence[np.ndarray]
     ) -> tuple[Any, ...] | None:
         """Run compiled turns; None where they have to be made as Python."""
-        width, step, parts = len(self._states), tuning().compiled_turns, list[Sequence[np.ndarray]]()
+        assert self.compiled is not None
+        width, step, parts = len(self._states), self.compiled.at_a_time, list[Sequence[np.ndarray]]()
         for first in range(0, self._count, step):
             last = min(first + step, self._count)
             found = turns(*states, *(np.ascontiguousarray(row[first:last]) for row in rows), np.asarray(last - first))

@@ -120,7 +120,7 @@ def _parted(loop: Loop, states: list[list[int]]) -> list[Operation] | None:
         if failed is None:
             most = max(tuning().between_bytes, loop.count * tuning().between_numbers)
             fits = parts.memory() <= tuning().turns_bytes and parts.between <= most
-            return parts.operations() if fits else None
+            return parts.operations() if fits and parts.rows() <= tuning().rows_bytes else None
         inside.add(failed)
     return None
 
@@ -214,6 +214,13 @@ class _Parts:
     def memory(self) -> int:
         """The bytes of what is computed for all turns at once and kept."""
         return sum(map(self._loop.memory, self._batcher.operations))
+
+    def rows(self) -> int:
+        """The bytes of what is computed for all turns and handed to recurrences."""
+        operations = self._batcher.operations
+        made = {r for o in operations for r in o.results}
+        taken = {v for o in operations if o.name == RECURRENCE for v in o.operands}
+        return sum(map(_nbytes, taken & made))
 
     def _put_recurrence(self, k: int, within: list[Operation], given: list[Value]) -> None:
         """Put in a recurrence; `given` are the values of a turn that are wanted after it."""

@@ -68,6 +68,9 @@ class LoopTuning:
     #: not elementwise: an eighth of the memory of a small machine.
     turns_most: int = 1 << 24
     turns_bytes: int = 1 << 28
+    #: The most bytes of what is computed for all turns of a loop because other loops in it take it row by row. Not
+    #: measured: a limit of memory.
+    rows_bytes: int = 1 << 30
     #: A loop becomes a recurrence over rows from so many turns on, with sums of products from fewer: a training step
     #: of an LSTM of 8 turns takes 1.15 ms so and 1.25 written out, one of a GRU of 12 turns 1.3 ms and 1.5 as a loop.
     #: Operations that cannot be taken out of it are found by so many attempts.
