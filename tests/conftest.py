@@ -4,15 +4,17 @@ import dataclasses
 import gc
 import os
 import sys
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from minihlo.interp.backends import ChildBackend
 from minihlo.interp.cli import main
 from minihlo.interp.conform.result import Report, load
-from minihlo.ops.engine import speed
+from minihlo.ops.engine import compiled, speed
 
 from . import jax_child, processes
 
@@ -58,6 +60,31 @@ def tune() -> Iterator[Tune]:
     yield change
     for token in reversed(tokens):
         speed.leave(token)
+
+
+#: What stands in for numba, and leaves functions as they are.
+STAND_IN = types.SimpleNamespace(
+    boolean=bool,
+    int64=int,
+    float32=np.float32,
+    float64=float,
+    from_dtype=lambda dtype: dtype,
+    types=types.SimpleNamespace(Array=lambda *_, **__: np.ndarray),
+    njit=lambda *_, **__: lambda function: function,
+)
+
+compiled.is_available()  # which is looked up once, before anything stands in for numba
+
+
+@pytest.fixture(params=["numba", "python"])
+def compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What compiles loops: numba, or something that leaves them Python."""
+    if request.param == "python":
+        monkeypatch.setitem(sys.modules, "numba", STAND_IN)
+        monkeypatch.setattr(compiled, "is_available", lambda: True)
+    elif not compiled.is_available():
+        pytest.skip("numba is not installed")
+    return request.param
 
 
 def tuned(switches: speed.Speed) -> speed.Speed:

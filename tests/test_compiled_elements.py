@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import jax
@@ -12,25 +11,18 @@ import pytest
 from minihlo import interp
 from minihlo.interp.compile.compiled_loops.loops import CompiledLoop
 from minihlo.interp.compile.executors.recurrence import RecurrenceRunner
-from minihlo.ops.engine import compiled
 
 from .conftest import Tune
 from .table_loops import Eager, Lazy, random_table_loop
-from .test_compiled_loops import STAND_IN
 from .test_recurrences import codes
 from .thinned import thinned
 
 
-@pytest.fixture(params=["numba", "python"])
-def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tune: Tune) -> str:
-    """Loops are compiled before their first turn, by numba or something that leaves them Python; and come back soon."""
-    if request.param == "python":
-        monkeypatch.setitem(sys.modules, "numba", STAND_IN)
-        monkeypatch.setattr(compiled, "is_available", lambda: True)
-    elif not compiled.is_available():
-        pytest.skip("numba is not installed")
+@pytest.fixture
+def at_once(compiler: str, tune: Tune) -> str:
+    """Loops are compiled before their first turn, and come back soon."""
     tune(loop_seconds=0, vector_steps=0, loop_turns=7, compiled_turns=7, number_elements=1)
-    return request.param
+    return compiler
 
 
 def is_compiled(program: interp.LoadedProgram) -> bool:

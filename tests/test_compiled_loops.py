@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import types
 from typing import Any
 
 import jax
@@ -22,34 +21,18 @@ from minihlo.interp.compile.explain import listing
 from minihlo.ops.engine import compiled, speed
 from minihlo.ops.types import ELEMENT_TYPES
 
-from .conftest import Tune, tuned
+from .conftest import STAND_IN, Tune, tuned
 
 TYPES = ("i32", "ui32", "i8", "ui8", "i16", "i4", "ui4", "i2", "i1", "f32", "f64")
 SPECIAL = (0.0, -0.0, 1.0, -2.5, 1e-45, -3e38, np.inf, -np.inf, np.nan, -np.nan)
-#: What stands in for numba, and leaves functions as they are.
-STAND_IN = types.SimpleNamespace(
-    boolean=bool,
-    int64=int,
-    float32=np.float32,
-    float64=float,
-    from_dtype=lambda dtype: dtype,
-    types=types.SimpleNamespace(Array=lambda *_, **__: np.ndarray),
-    njit=lambda *_, **__: lambda function: function,
-)
-
-compiled.is_available()  # which is looked up once, before anything stands in for numba
 
 
-@pytest.fixture(params=["numba", "python"])
-def at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
-    """Loops are compiled before their first turn, by numba or something that leaves them Python; and come back soon."""
-    if request.param == "python":
-        monkeypatch.setitem(sys.modules, "numba", STAND_IN)
-        monkeypatch.setattr(compiled, "is_available", lambda: True)
-    elif not compiled.is_available():
-        pytest.skip("numba is not installed")
+@pytest.fixture
+def at_once(compiler: str, tune: Tune) -> str:
+    """Loops are compiled before their first turn, and come back soon."""
     tune(loop_seconds=0, vector_steps=0)
     tune(loop_turns=3)
+    return compiler
 
 
 def loops(plan: planner.Plan) -> list[compiled_loops.CompiledLoop]:

@@ -215,3 +215,23 @@ def test_integers_keep_their_own_range_in_a_wider_type():
         c = (c + 2**31) % 2**32 - 2**31
     assert last.item() == c
     assert given.tolist() == expected
+
+
+def test_an_update_of_one_element_is_an_assignment():
+    """At the nearest place that there is; the array of before is still there where something needs it."""
+    x, places = RNG.standard_normal((7, 9)).astype(np.float32), RNG.integers(-9, 15, (40, 2)).astype(np.int32)
+
+    def turn(c: Any, p: Any) -> Any:
+        new = lax.dynamic_update_slice(c, (c[1, 2] * 0.5 + c[4, 0])[None, None], (p[0], p[1]))
+        return new, (c[1, 2], new[1, 2] - c[1, 2])
+
+    f = lambda x, places: lax.scan(turn, x, places)  # noqa: E731
+    source = "".join(s.text for s in interp.load(jax.jit(f).lower(x, places).as_text()).plan().sources.values())
+    assert re.search(r"\n +v\d+\[.* else .*\] = ", source), source
+    last, before, change = outputs(f, x, places)
+    c = x.copy()
+    for k, place in enumerate(places):
+        old, (i, j) = c[1, 2], place + c.shape * (place < 0)  # JAX counts from the end
+        c[np.clip(i, 0, 6), np.clip(j, 0, 8)] = old * np.float32(0.5) + c[4, 0]
+        assert (before[k], change[k]) == (old, c[1, 2] - old)
+    assert last.tolist() == c.tolist()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax.numpy as jnp
 import mpmath
 import numpy as np
@@ -93,3 +95,44 @@ def test_what_lies_near_halfway_is_computed_exactly(units, is_exact):
     function = scalars._rounded_once(wide, Kernel(lambda _: np.asarray(np.float32(-1))), ELEMENT_TYPES["f32"], 1)
     for x in np.float32([1, 1 + 2.0**-22, 1.5, 2 - 2.0**-23]):
         assert (function(x) == -1) == is_exact
+
+
+@pytest.mark.parametrize("source", ["f32", "f64"])
+@pytest.mark.parametrize("target", ["i4", "i8", "ui8", "i16", "ui16", "i32", "ui32", "i64"])
+def test_floats_become_integers_in_loops(target: str, source: str) -> None:
+    """Truncated; what is too large is the nearest end of the range, and NaN is 0."""
+    element = ELEMENT_TYPES[target]
+    low = 0 if target[0] == "u" else -(1 << (element.bits - 1))
+    high = low + (1 << element.bits) - 1
+    ends = [float(v + d) for v in (low, high, high + 1) for d in (-1, -0.5, 0, 0.5, 1)]
+    numbers = [0.0, -0.0, 0.99, -0.99, 7.5, -7.9, 1e-45, 1e30, -1e30, math.inf, -math.inf, math.nan, *ends]
+    x = np.array(numbers, ELEMENT_TYPES[source].dtype)
+    n = len(x)
+    text = f"""
+        func.func @main(%x: tensor<{n}x{source}>, %order: tensor<{n}xi32>) -> tensor<{n}x{target}> {{
+          %zero = stablehlo.constant dense<0> : tensor<i32>
+          %one = stablehlo.constant dense<1> : tensor<i32>
+          %n = stablehlo.constant dense<{n}> : tensor<i32>
+          %empty = stablehlo.constant dense<0> : tensor<{n}x{target}>
+          %r:2 = stablehlo.while(%i = %zero, %a = %empty) : tensor<i32>, tensor<{n}x{target}>
+            cond {{ %t = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+                    stablehlo.return %t : tensor<i1> }}
+            do {{ %s = stablehlo.dynamic_slice %order, %i, sizes = [1] : (tensor<{n}xi32>, tensor<i32>) -> tensor<1xi32>
+                 %p = stablehlo.reshape %s : (tensor<1xi32>) -> tensor<i32>
+                 %e = stablehlo.dynamic_slice %x, %p, sizes = [1] :
+                   (tensor<{n}x{source}>, tensor<i32>) -> tensor<1x{source}>
+                 %f = stablehlo.reshape %e : (tensor<1x{source}>) -> tensor<{source}>
+                 %g = stablehlo.convert %f : (tensor<{source}>) -> tensor<{target}>
+                 %h = stablehlo.reshape %g : (tensor<{target}>) -> tensor<1x{target}>
+                 %b = stablehlo.dynamic_update_slice %a, %h, %p :
+                   (tensor<{n}x{target}>, tensor<1x{target}>, tensor<i32>) -> tensor<{n}x{target}>
+                 %j = stablehlo.add %i, %one : tensor<i32>
+                 stablehlo.return %j, %b : tensor<i32>, tensor<{n}x{target}> }}
+          return %r#1 : tensor<{n}x{target}>
+        }}
+        """
+    order = np.random.default_rng(0).permutation(n).astype(np.int32)
+    # The loop itself, whose turns are not put side by side.
+    (found,) = interp.load(text, without="turns")(x, order)
+    whole = [0 if v != v else high if v == math.inf else low if v == -math.inf else int(v) for v in x.tolist()]
+    assert [int(v) for v in found] == [min(max(v, low), high) for v in whole]

@@ -26,8 +26,7 @@ from minihlo.ops.policy import Policy
 from minihlo.ops.random_stream import RandomStream
 from minihlo.ops.types import ELEMENT_TYPES, TensorType
 
-from .conftest import Tune
-from .test_compiled_loops import STAND_IN
+from .conftest import STAND_IN, Tune
 from .test_recurrences import codes, plan_of, text_of
 
 RNG = np.random.default_rng(31)

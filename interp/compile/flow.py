@@ -9,7 +9,7 @@ Measured against calls of regions: a loop of 10,000 turns of 5 ops on integers 9
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ...ops.engine.speed import tuning
 from ...ops.grid.parallel import current_grid
@@ -92,9 +92,7 @@ def write_turns(turns: Turns, writer: Writer) -> tuple[list[str], list[str]]:
     plain = [scalars.form(v.type) is not None for v in states]
     for value, parameter, is_plain in zip(states, parameters, plain, strict=True):
         names.append(writer.use_plain(value) if is_plain else parameter)
-    for value in captures(turn):
-        if is_held(value.type):  # so that no turn does that
-            (writer.use if value.type.shape else writer.use_plain)(value)  # type: ignore[union-attr]
+    _take(captures(turn), writer)
     place = writer.reserve(operation) if turns.compiled is not None and operation is not None else None
     results = turn.returns[width:]
     given, append = [writer.fresh() for _ in results], [writer.fresh() for _ in results]
@@ -123,6 +121,13 @@ def write_turns(turns: Turns, writer: Writer) -> tuple[list[str], list[str]]:
     return [*parameters, *lists, count], [*map(writer.use, states), *given]
 
 
+def _take(captured: Iterable[Value], writer: Writer) -> None:
+    """Give what turns only use the names that compiled loops know it by, so that no turn does that."""
+    for value in captured:
+        if is_held(value.type):
+            (writer.use if value.type.shape else writer.use_plain)(value)  # type: ignore[union-attr]
+
+
 def _let_turns_compile(
     turns: Turns,
     writer: Writer,
@@ -149,9 +154,7 @@ def _while(operation: Operation, writer: Writer, body: Body, compiled: CompiledL
     names = [writer.fresh() for _ in operation.operands]
     ranges = carried_ranges(operation, writer.constants, writer.range_before)
     _assign(operation, writer, names, operation.operands, plain)
-    for value in (v for region in operation.regions for v in captures(region)):
-        if is_held(value.type):  # so that no turn does that
-            (writer.use if value.type.shape else writer.use_plain)(value)  # type: ignore[union-attr]
+    _take([v for region in operation.regions for v in captures(region)], writer)
     grid = writer.fresh()
     writer.look(f"{grid} = {writer.name_of(current_grid)}()", operation, (grid,))
     for region in (condition, turn):
@@ -240,13 +243,9 @@ def _assign(
 ) -> None:
     """`names = values`, all at once; `ends_turn` says that the names have been there since before the turn."""
     sources = [writer.use_plain(v) if is_plain else writer.use(v) for v, is_plain in zip(values, plain, strict=True)]
-    moved = [(n, s) for n, s in zip(names, sources, strict=True) if n != s]
-    kinds = [is_plain for n, s, is_plain in zip(names, sources, plain, strict=True) if n != s]
+    moved = [move for move in zip(names, sources, plain, strict=True) if move[0] != move[1]]
     if moved:
-        left, right = (", ".join(column) for column in zip(*moved, strict=True))
-        text = f"{left} = {right}"
-        defines, uses = [n for n, _ in moved], [s for _, s in moved]
-        compiled = Compiled(
-            ((0, text),), moves=tuple(m for m, is_plain in zip(moved, kinds, strict=True) if not is_plain)
-        )
+        defines, uses = [n for n, _, _ in moved], [s for _, s, _ in moved]
+        text = f"{', '.join(defines)} = {', '.join(uses)}"
+        compiled = Compiled(((0, text),), moves=tuple((n, s) for n, s, is_plain in moved if not is_plain))
         writer.line(text, operation, defines, uses, ends_turn=ends_turn, compiled=compiled)

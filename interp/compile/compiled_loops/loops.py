@@ -22,8 +22,7 @@ from .code import Code
 from .types import argument, array, compiled_function, is_held
 
 #: The names of a loop's own that are given others where it stands within another loop; `@` is before that one's.
-_OWN_NAMES = re.compile(r"(?<![@\w])(?:[A-Za-z]+\d[\w]*|i|empty|int64)\b")
-_SHARED = {"int64"}
+_OWN_NAMES = re.compile(r"(?<![@\w])(?!int64\b)(?:[A-Za-z]+\d\w*|i|empty)\b")
 
 
 class CompiledLoop:
@@ -171,7 +170,7 @@ class CompiledTurns:
         own = {word for _, text in lines for word in _OWN_NAMES.findall(text)} | known.keys()
 
         def renamed(text: str) -> str:
-            return _OWN_NAMES.sub(lambda m: f"{prefix}_{m[0]}" if m[0] not in _SHARED else m[0], text).replace("@", "")
+            return _OWN_NAMES.sub(lambda m: f"{prefix}_{m[0]}", text).replace("@", "")
 
         arrays = [(new, old) for new, old, t in zip(call.results, operands, self._states, strict=False) if t.shape]
         return Compiled(

@@ -16,7 +16,7 @@ from ...program import Operation, Region
 def may_be_compiled(operation: Operation, holds: Callable[[Type], bool]) -> bool:
     """Whether a while loop has numbers only of which something holds, as far as its types say, and there is a compiler.
 
-    See `is_whole` and `is_number`.
+    See `is_whole` and `is_held`.
     """
     if not compiled.is_available() or not all(holds(v.type) for v in operation.operands):
         return False
