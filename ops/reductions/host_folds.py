@@ -12,6 +12,7 @@ from ..engine import half_extremes
 from ..engine.blocks import apart, blocks, for_each
 from ..engine.cast import wrap
 from ..engine.compiled import Kernels, kernels
+from ..engine.native import ordered_sums
 from ..engine.ranks import minifloat_ranks
 from ..engine.speed import current, tuning
 from ..kernel import Combining
@@ -196,6 +197,11 @@ def _in_order(ufunc: np.ufunc, element: ElementType) -> Fold:
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         total, x = starts[0], rows[0]
         (steps, width), now = x.shape, tuning()
+        add = ordered_sums.adding(steps, element.name, element.name) if ufunc is np.add and width < _FEW else None
+        if add is not None and x.strides[0] == x.itemsize:
+            sums = [add(t, column) for t, column in zip(total, x.T, strict=True)]
+            if None not in sums:
+                return (np.array(sums, element.dtype),)
         is_compiled = ufunc is np.add and x.dtype == np.float32 and width >= _FEW
         compiled = kernels(x.size) if is_compiled else None
         if compiled is not None and x.T.flags.c_contiguous:

@@ -42,9 +42,10 @@ def run(where, code, segments, constants, leaves, along, starts, tables, paramet
 
     `where` is (first block, last, rows, columns, rows of a block, columns of a block, registers, columns of a piece of
     a block, rows that are folded into one row of totals or 0 where each is folded into a number, from how many elements
-    tables are laid out as planes); `code` the program, whose first registers hold `constants`, and `segments` its
-    parts; `along` whether a leaf varies along a row, and `starts` the place in the leaf where each row begins. Leaves,
-    tables and outputs are contiguous arrays, given by their objects (`id`). `room` is for the registers.
+    tables are laid out as planes, the address of a function that adds up long rows or 0); `code` the program, whose
+    first registers hold `constants`, and `segments` its parts; `along` whether a leaf varies along a row, and `starts`
+    the place in the leaf where each row begins. Leaves, tables and outputs are contiguous arrays, given by their
+    objects (`id`). `room` is for the registers.
     """
     first, last, rows, columns, high, wide, inner = where[0], where[1], where[2], where[3], where[4], where[5], where[7]
     # A little longer than a piece, so that the registers' elements do not all fall on the same places of a cache.
@@ -120,13 +121,13 @@ def run(where, code, segments, constants, leaves, along, starts, tables, paramet
                     elif kind < op.SUM_ROW:
                         convert_words(kind, registers, bits, to, a, n)
                     elif kind < op.ADD_BY_ROW:
-                        by_rows(kind, registers, bits, to, a, height, width)
+                        by_rows(kind, registers, bits, to, a, height, width, where[10])
                     elif kind < op.FOLD_ADD:
                         arithmetic_by_row(kind, registers, to, a, b, height, width)
                     elif where[8]:
                         fold_down(kind, registers, a, totals, (row, column), height, where[8], columns, width)
                     elif kind == op.FOLD_ADD:
-                        add_rows(registers, a, totals, row, height, width)
+                        add_rows(registers, a, totals, row, height, width, where[10])
                     else:
                         fold_rows(kind == op.FOLD_MAXIMUM, registers, bits, a, totals, row, height, width)
     return last

@@ -9,6 +9,7 @@ import numpy as np
 
 from . import opcodes as op
 from .instructions import (
+    call,
     inner,
     larger,
     largest_signed,
@@ -47,8 +48,11 @@ def arithmetic_by_row(kind, x, to, a, b, rows, width):
 
 
 @inner
-def add_rows(x, a, totals, first, rows, width):
-    """Each row into its total, from left to right; eight rows side by side, since each sum waits for the one before."""
+def add_rows(x, a, totals, first, rows, width, adding):
+    """Each row into its total, from left to right; eight rows side by side, since each sum waits for the one before.
+
+    Others are added by the function at the address `adding`, see `native.ordered_sums`, if that is not 0.
+    """
     wide_vectors()
     i = 0
     while i + 8 <= rows:
@@ -68,7 +72,11 @@ def add_rows(x, a, totals, first, rows, width):
         totals[first + i], totals[first + i + 1], totals[first + i + 2], totals[first + i + 3] = t0, t1, t2, t3
         totals[first + i + 4], totals[first + i + 5], totals[first + i + 6], totals[first + i + 7] = t4, t5, t6, t7
         i += 8
+    elements, sums = _at(x.ctypes.data) + _at(a) * _at(x.strides[0]), _at(totals.ctypes.data)
     for k in range(i, rows):
+        row, total = elements + _at(4 * k * width), sums + _at(4 * (first + k))
+        if adding and not call(adding, row, total, width):
+            continue
         t = totals[first + k]
         for j in range(width):
             t = t + x[a, _at(k * width) + _at(j)]
@@ -123,7 +131,7 @@ def fold_rows(is_largest, x, bits, a, totals, first, rows, width):
 
 
 @inner
-def by_rows(kind, x, bits, to, a, rows, width):
+def by_rows(kind, x, bits, to, a, rows, width, adding):
     """Pieces of rows into a number for each; or numbers to pieces of rows."""
     wide_vectors()
     if kind == op.START_ROW:
@@ -137,7 +145,7 @@ def by_rows(kind, x, bits, to, a, rows, width):
     elif kind == op.SUM_ROW_BF16 or kind == op.SUM_ROW_F16:
         add_halves(kind == op.SUM_ROW_F16, x, to, a, rows, width)
     elif kind == op.SUM_ROW:
-        add_rows(x, a, x[to], 0, rows, width)
+        add_rows(x, a, x[to], 0, rows, width, adding)
     else:
         fold_rows(kind == op.MAXIMUM_ROW, x, bits, a, x[to], 0, rows, width)
 

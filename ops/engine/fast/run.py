@@ -19,7 +19,7 @@ import numpy as np
 from .. import speed
 from ..blocks import empty, for_each, in_order
 from ..compiled import machine
-from ..native import row_sums
+from ..native import ordered_sums, row_sums
 from . import opcodes as op
 from .joined.runner import Joined
 from .layouts import Layout, Layouts
@@ -190,9 +190,7 @@ class Runner:
             return None
         totals = np.empty(self._rows // self._down * self._columns if self._down else self._rows, np.float32)
         totals[...] = start
-        add = row_sums.adding(self.size, plan.sums) if plan.sums is not None else None
-        if add is not None:
-            self._add_rows(add, plan, laid[0], totals)
+        if plan.sums is not None and self._add_rows(plan, plan.sums, laid[0], totals):
             return totals
         if not is_split:
             self.run_blocks(plan, plan.program, tables, laid, [], totals, instead)
@@ -211,7 +209,7 @@ class Runner:
         if fold is None or self._down:
             high, wide = (1, most) if columns > most else (max(most // columns, 1), columns)
         else:
-            wide = min(columns, most if is_split else tuning.fast_wide)
+            wide = min(columns, most if is_split or rows < tuning.fast_high else tuning.fast_wide)
             high = max(tuning.fast_high, most // wide // tuning.fast_high * tuning.fast_high)
         high = min(high, rows)
         # What is the same in all blocks is loaded once, into registers of its own: of a single block nothing is.
@@ -240,8 +238,14 @@ class Runner:
             return None
         return _SUMMED[kinds[0]]
 
-    def _add_rows(self, add: row_sums.Add, plan: Plan, leaf: np.ndarray, totals: np.ndarray) -> None:
+    def _add_rows(self, plan: Plan, element: str, leaf: np.ndarray, totals: np.ndarray) -> bool:
+        """Add the rows of a leaf of such elements to totals, if there is code that does only that."""
         matrix, (high, wide) = leaf.reshape(self._rows, self._columns), plan.block
+        if self._rows < speed.tuning().fast_high:
+            return self._add_few(element, matrix, totals)
+        add = row_sums.adding(self.size, element)
+        if add is None:
+            return False
         across = -(-self._columns // wide)
 
         def work(where: np.ndarray) -> None:
@@ -252,6 +256,15 @@ class Runner:
             work(plan.parts[0])
         else:
             for_each(plan.parts, work, plan.weight)
+        return True
+
+    def _add_few(self, element: str, matrix: np.ndarray, totals: np.ndarray) -> bool:
+        add = ordered_sums.adding(self._columns, element, "f32")
+        sums = [add(t, row) for t, row in zip(totals, matrix, strict=True)] if add is not None else [None]
+        if None in sums:
+            return False
+        totals[...] = sums
+        return True
 
     def _tables(self, made: Program) -> list[np.ndarray] | None:
         """The entries of the program's tables; None as long as one of them is not worth making."""
@@ -406,7 +419,11 @@ def parts_of(
     weight = size * (now.tuning.fast_exponential if np.isin(made.code[:, 0], list(op.FUNCTIONS)).any() else 1)
     parts = now.tuning.fast_parts * now.workers if weight > now.tuning.fast_alone else 1
     step = max(-(-blocks // together // parts), 1) * together
-    common = (rows, columns, high, wide, made.registers, inner or wide, down, now.tuning.planes_from)
+    adds = rows % now.tuning.fast_high and columns >= now.tuning.ordered_from
+    add = (
+        ordered_sums.address("f32", "f32") if adds and np.isin(made.code[:, 0], (op.FOLD_ADD, op.SUM_ROW)).any() else 0
+    )
+    common = (rows, columns, high, wide, made.registers, inner or wide, down, now.tuning.planes_from, add)
     wheres = [np.array([i, min(i + step, blocks), *common], np.int64) for i in range(0, blocks, step)]
     return wheres, weight if parts > 1 else 0
 

@@ -14,14 +14,14 @@ class Vectors:
     """Vectors of so many elements of one type. An operand is a value, or a number that all its elements are."""
 
     def __init__(self, to: Writer, kind: str, count: int) -> None:
-        self._to, self._count, self._element = to, count, kind
+        self._to, self._count, self.element = to, count, kind
         self._is_float = kind in _SUFFIXES
         self.kind, self.suffix = f"<{count} x {kind}>", f"v{count}{_SUFFIXES.get(kind, kind)}"
 
     def constant(self, *numbers: float) -> str:
         """A vector of these numbers, or of one."""
         numbers = numbers * self._count if len(numbers) == 1 else numbers
-        return f"<{', '.join([f'{self._element} {self._number(v)}' for v in numbers])}>"
+        return f"<{', '.join([f'{self.element} {self._number(v)}' for v in numbers])}>"
 
     def _number(self, v: float) -> str:
         return f"0x{np.float64(v).view(np.uint64):016X}" if self._is_float else str(int(v))
@@ -31,7 +31,7 @@ class Vectors:
 
     def repeated(self, value: str) -> str:
         """A vector of one value."""
-        return self._to.splat(self._element, self._count, value)
+        return self._to.splat(self.element, self._count, value)
 
     def op(self, name: str, x: str | float, y: str | float) -> str:
         return self._to.value(f"{name} {self.kind} {self._operand(x)}, {self._operand(y)}")
@@ -66,7 +66,7 @@ class Vectors:
 
     def reduce(self, name: str, x: str) -> str:
         """All elements of a vector in one."""
-        return self._to.call(self._element, f"vector.reduce.{name}.{self.suffix}", f"{self.kind} {x}")
+        return self._to.call(self.element, f"vector.reduce.{name}.{self.suffix}", f"{self.kind} {x}")
 
     def load(self, place: str, align: int = 0) -> str:
         return self._to.load(self.kind, place, align)

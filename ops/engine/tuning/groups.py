@@ -50,6 +50,10 @@ class GroupTuning:
     #: and 0.32, of fewer steps 4,096 of 128 1.5 and 1.8.
     row_pairs_rows: int = 1 << 6
     row_pairs_steps: int = 1 << 8
+    #: Fewer than eight sums of so many steps are formed by blocks (`native.ordered_sums`), once rows of so many
+    #: elements would have been: LLVM takes 40 ms for the code.
+    ordered_from: int = 1 << 9
+    ordered_worth: int = 1 << 25
     #: A reduction of so many elements is worth fusing: a sum of squares of 10**6 f32 takes 1.1 ms and 2.1 unfused, one
     #: of 2**12 20 µs either way; the same where compiled code runs groups: 512 f32 take 10 µs and 20 unfused. A group
     #: has at most so many ops: a limit of the time of planning. JAX's normal numbers are 165.
