@@ -144,7 +144,7 @@ def test_halves_are_summed_in_f32(source):
 def asked(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> list[str]:
     """Everything is compiled at once; for which sums code was asked."""
     tune(compiled_from=1, compiled_worth=0, fast_few=1, fast_from=1, fuse_many=0, fuse_many_compiled=1, fast_alone=0)
-    tune(ordered_from=128, ordered_worth=0)
+    tune(ordered_from=128, ordered_worth=0, ordered_halves_worth=0)
     of: list[str] = []
     for name in ("adding", "address"):
         real = getattr(ordered_sums, name)

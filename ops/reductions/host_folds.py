@@ -19,6 +19,7 @@ from ..kernel import Combining
 from ..registry import Call, Run, lookup
 from ..types import ElementType, Kind, TensorType
 from .fold import Fold, Step
+from .settled import settling
 
 #: Up to `_FEW` accumulators and few steps a running sum of numpy is quicker. More are summed `_COLUMNS` at a time,
 #: which fit the first-level cache as f32. Not in `tuning`: numpy would sum a part of a single column in pairs, with
@@ -48,7 +49,10 @@ def fold_of_op(call: Call, name: str, element: ElementType) -> Fold | None:
         return _extreme(combining.largest, record.function(call.like(name, (t, t), (t,))), element)
     if element.is_complex and combining.on_floats and combining.ufunc is not np.add:
         return _by_slices(combining.ufunc, element)
-    return _in_order(combining.ufunc, element) if _is_host(call, combining, element) else None
+    if not _is_host(call, combining, element):
+        return None
+    fold = _in_order(combining.ufunc, element)
+    return settling(fold) if element.is_float and combining.ufunc is np.multiply else fold
 
 
 def _is_host(call: Call, combining: Combining, element: ElementType) -> bool:

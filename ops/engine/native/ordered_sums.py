@@ -317,7 +317,10 @@ def _kept(source: str, target: str) -> Amortised[tuple[Callable[..., int] | None
     def make() -> tuple[Callable[..., int] | None]:
         return (code.compiled(text(source, target), 3) if address(source, target) else None,)
 
-    return Amortised(make, lambda: speed.tuning().ordered_worth)
+    def worth() -> int:
+        return speed.tuning().ordered_worth if target in ("f32", "f64") else speed.tuning().ordered_halves_worth
+
+    return Amortised(make, worth)
 
 
 def adding(steps: int, source: str, target: str) -> Add | None:
