@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -39,6 +41,7 @@ def ran(monkeypatch: pytest.MonkeyPatch, tune: Tune) -> list[run.Program]:
         "divide",
         "maximum",
         "minimum",
+        "remainder",
         "select",
         "clamp",
         "EQ",
@@ -68,9 +71,42 @@ def test_all_pairs_of_unlike_numbers(ran: list[object], op: str, t: str) -> None
     assert ran
 
 
+def test_remainders_of_near_and_far_numbers(ran: list[object]) -> None:
+    """Quotients on both sides of where the loop goes another way, whole ones, and next to whole ones."""
+    rng, n = np.random.default_rng(5), 4000
+    y = (rng.standard_normal(n) * np.exp2(rng.integers(-100, 90, n))).astype(np.float32)
+    for bits in (1, 5, 24, 27, 28, 29, 30):
+        quotient = rng.integers(1 << bits - 1, 1 << bits, n).astype(np.float64)
+        x = np.multiply(y, quotient).astype(np.float32)
+        for near in (x, np.nextafter(x, np.float32(np.inf)), np.nextafter(x, np.float32(0))):
+            v = f"tensor<{n}xf32>"
+            body = f"%n = stablehlo.negate %x : {v}\n%r = stablehlo.remainder %n, %y : {v}"
+            plan = planner.plan(interp.load(function(f"%x: {v}, %y: {v}", v, body, "%r")).program, speed=tuned(Speed()))
+            (got,) = machine.run(plan, [near, y])
+            for a, b, r in zip(near[:200].tolist(), y.tolist(), got.tolist(), strict=False):
+                rest = abs(Fraction(a)) % abs(Fraction(b))
+                assert Fraction(r) == (-rest if a > 0 else rest), (a, b)
+    by_infinity = np.where(np.arange(n) % 2, np.inf, -np.inf).astype(np.float32)
+    (got,) = machine.run(plan, [x, by_infinity])
+    assert got.tobytes() == (-x).tobytes()
+    assert ran
+
+
 @pytest.mark.parametrize("t", ["f32", "bf16", "f16"])
 @pytest.mark.parametrize(
-    "op", ["negate", "abs", "sqrt", "floor", "ceil", "round_nearest_even", "sign", "exponential", "rsqrt"]
+    "op",
+    [
+        "negate",
+        "abs",
+        "sqrt",
+        "floor",
+        "ceil",
+        "round_nearest_even",
+        "round_nearest_afz",
+        "sign",
+        "exponential",
+        "rsqrt",
+    ],
 )
 def test_unary_ops(ran: list[object], op: str, t: str) -> None:
     rng, dtype = np.random.default_rng(4), ELEMENT_TYPES[t].dtype
@@ -223,14 +259,16 @@ def random_program(seed: int) -> tuple[str, list[np.ndarray]]:
         elif kind == 2:
             put(f"select {of('i1')[0]}, {x}, {y} : {v('i1')}, {v(t)}", t)
         elif kind == 3:
-            op = rng.choice(["negate", "abs", "sqrt", "floor", "ceil", "round_nearest_even", "sign"])
+            op = rng.choice(
+                ["negate", "abs", "sqrt", "floor", "ceil", "round_nearest_even", "round_nearest_afz", "sign"]
+            )
             put(f"{op} {x} : {v(t)}", t)
         elif kind == 4 and rng.random() < 0.3:
             put(f"not {of('i1')[0]} : {v('i1')}", "i1")
         elif kind == 4 and any(u == "i1" for _, u in values):
             put(f"{rng.choice(['and', 'or', 'xor'])} {of('i1')[0]}, {of('i1')[0]} : {v('i1')}", "i1")
         else:
-            op = rng.choice(["add", "subtract", "multiply", "divide", "maximum", "minimum"])
+            op = rng.choice(["add", "subtract", "multiply", "divide", "maximum", "minimum", "remainder"])
             put(f"{op} {x}, {y} : {v(t)}", t)
     last = values[-2:]
     returned, types = ", ".join(x for x, _ in last), ", ".join(v(t) for _, t in last)

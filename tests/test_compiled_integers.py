@@ -60,11 +60,17 @@ def shifted(by: int, up: Callable[[int], int], out: int) -> int:
     return up(by) if by < 32 else out
 
 
+def truncated(x: int, y: int) -> int:
+    return abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1)
+
+
 #: Of codes of 32 bits and of what they mean.
 OPS: dict[str, Callable[[int, int, int, int], int]] = {
     "add": lambda a, b, x, y: a + b,
     "subtract": lambda a, b, x, y: a - b,
     "multiply": lambda a, b, x, y: a * b,
+    "divide": lambda a, b, x, y: truncated(x, y) if y else -1,
+    "remainder": lambda a, b, x, y: x - truncated(x, y) * y if y else x,
     "maximum": lambda a, b, x, y: max(x, y),
     "minimum": lambda a, b, x, y: min(x, y),
     "and": lambda a, b, x, y: a & b,
@@ -96,6 +102,76 @@ def test_all_pairs_of_unlike_numbers(name: str, element: str, ran: list[Program]
     got = results(f"%x: {t}, %y: {t}", t, body, X.view(dtype), Y.view(dtype))
     for a, b, r in zip(X.tolist(), Y.tolist(), got.view(np.uint32).tolist(), strict=True):
         assert r == OPS[name](a, b, meaning(a, element), meaning(b, element)) % ALL, (name, hex(a), hex(b), hex(r))
+    assert ran
+
+
+@pytest.mark.parametrize("element", ["i32", "ui32"])
+@pytest.mark.parametrize("d", [0, 1, 2, 3, 8, 49, 641, 65536, (1 << 31) - 1, 1 << 31, ALL - 7, ALL - 1])
+@pytest.mark.parametrize("name", ["divide", "remainder"])
+def test_divisions_by_constants(name: str, d: int, element: str, ran: list[Program]) -> None:
+    """In f64, 49 * (1 / 49) is below 1."""
+    rng, dtype, y = np.random.default_rng(3), ELEMENT_TYPES[element].dtype, meaning(d, element)
+    near = np.array([d * k + e for k in (1, 2, 3, ALL // max(d, 1)) for e in (-1, 0, 1)], np.int64) % ALL
+    codes = np.concatenate([np.array(CODES, np.uint32), near.astype(np.uint32), rng.integers(0, ALL, 300, np.uint32)])
+    t = f"tensor<{codes.size}x{element}>"
+    body = f"%d = stablehlo.constant dense<{y}> : {t}\n%n = stablehlo.not %x : {t}\n%r = stablehlo.{name} %n, %d : {t}"
+    got = results(f"%x: {t}", t, body, (~codes).view(dtype))
+    for a, r in zip(codes.tolist(), got.view(np.uint32).tolist(), strict=True):
+        assert r == OPS[name](a, d, meaning(a, element), y) % ALL, (hex(a), hex(r))
+    assert ran
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 49, 64, 641, (1 << 31) - 1, -1, -3, -8])
+def test_floored_divisions(d: int, ran: list[Program]) -> None:
+    codes = np.concatenate([np.array(CODES, np.uint32), np.arange(200, dtype=np.uint32) - np.uint32(100)])
+    x = codes.view(np.int32)
+    quotient, rest = interp.jit(lambda v: ((v ^ 5) // d, (v ^ 5) % d))(x)
+    numbers = [signed(c ^ 5) for c in codes.tolist()]
+    assert np.asarray(quotient).tolist() == [signed(n // d) for n in numbers]
+    assert np.asarray(rest).tolist() == [n % d for n in numbers]
+    assert ran
+
+
+def test_floored_divisions_of_arrays(ran: list[Program]) -> None:
+    """JAX's quotient by zero is made of several operations; other divisors are Python's."""
+    x, y = X.view(np.int32)[Y != 0], Y.view(np.int32)[Y != 0]
+    quotient, rest = interp.jit(lambda v, w: (v // w, v % w))(x, y)
+    pairs = list(zip(x.tolist(), y.tolist(), strict=True))
+    assert np.asarray(quotient).tolist() == [signed(a // b) for a, b in pairs]
+    assert np.asarray(rest).tolist() == [a % b for a, b in pairs]
+    assert ran
+
+
+#: Of a code and of what it means.
+COUNTED: dict[str, Callable[[int, int], int]] = {
+    "count_leading_zeros": lambda a, x: 32 - a.bit_length(),
+    "popcnt": lambda a, x: a.bit_count(),
+    "sign": lambda a, x: (x > 0) - (x < 0),
+}
+
+
+@pytest.mark.parametrize("element", ["i32", "ui32"])
+@pytest.mark.parametrize("name", COUNTED)
+def test_what_is_counted_in_one_number(name: str, element: str, ran: list[Program]) -> None:
+    if name == "sign" and element == "ui32":
+        pytest.skip("StableHLO has no sign of unsigned numbers")
+    codes = np.concatenate([np.array(CODES, np.uint32), np.uint32(1) << np.arange(32, dtype=np.uint32)])
+    t = f"tensor<{codes.size}x{element}>"
+    body = f"%n = stablehlo.not %x : {t}\n%r = stablehlo.{name} %n : {t}"
+    got = results(f"%x: {t}", t, body, (~codes).view(ELEMENT_TYPES[element].dtype))
+    assert [r % ALL for r in got.tolist()] == [COUNTED[name](a, meaning(a, element)) % ALL for a in codes.tolist()]
+    assert ran
+
+
+@pytest.mark.parametrize("direction", COMPARED)
+def test_comparisons_of_truth_values(direction: str, ran: list[Program]) -> None:
+    m, t = f"tensor<{X.size}xi1>", f"tensor<{X.size}xui32>"
+    body = f"""%zero = stablehlo.constant dense<5> : {t}
+    %p = stablehlo.compare LT, %x, %zero : ({t}, {t}) -> {m}
+    %q = stablehlo.compare LT, %y, %zero : ({t}, {t}) -> {m}
+    %r = stablehlo.compare {direction}, %p, %q : ({m}, {m}) -> {m}"""
+    got = results(f"%x: {t}, %y: {t}", m, body, X, Y)
+    assert got.tolist() == [COMPARED[direction](a < 5, b < 5) for a, b in zip(X.tolist(), Y.tolist(), strict=True)]
     assert ran
 
 

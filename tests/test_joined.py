@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not compiled.is_available(), reason="numba is no
 
 #: Two and one operands of floats.
 _PAIRS = ["add", "subtract", "multiply", "divide", "maximum", "minimum"]
-_SINGLE = ["negate", "abs", "sqrt", "floor", "ceil", "round_nearest_even", "sign"]
+_SINGLE = ["negate", "abs", "sqrt", "floor", "ceil", "round_nearest_even", "round_nearest_afz", "sign"]
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_rounding_to_minifloats(made: list[str], t: str) -> None:
 @pytest.mark.parametrize("t", ["i32", "ui32"])
 @pytest.mark.parametrize(
     "op",
-    ["add", "subtract", "multiply", "maximum", "minimum", "and", "or", "xor",
+    ["add", "subtract", "multiply", "divide", "remainder", "maximum", "minimum", "and", "or", "xor",
      "shift_left", "shift_right_logical", "shift_right_arithmetic"],
 )  # fmt: skip
 def test_whole_numbers(made: list[str], op: str, t: str) -> None:
@@ -128,6 +128,19 @@ def test_whole_numbers(made: list[str], op: str, t: str) -> None:
     x, y = (np.ascontiguousarray(a.reshape(-1)).view(ELEMENT_TYPES[t].dtype) for a in np.meshgrid(few, few))
     _check(_after("xor %y, %x", t, x.size, f"{op} %x, %n"), x, y)
     _check(_after("or %y, %y", t, x.size, f"{op} %x, %n"), x, y)
+    assert made
+
+
+@pytest.mark.parametrize("t", ["i32", "ui32"])
+@pytest.mark.parametrize(
+    "line", ["count_leading_zeros %n", "popcnt %n", *(f"{op} %n, %d" for op in ("divide", "remainder"))]
+)
+def test_counts_and_divisions_by_a_constant(made: list[str], line: str, t: str) -> None:
+    few = np.arange(-70, 70, dtype=np.int32)
+    x = np.concatenate([few, few + np.int32(2**31 - 70), few * np.int32(30_000_001)]).view(ELEMENT_TYPES[t].dtype)
+    v = f"tensor<{x.size}x{t}>"
+    lines = f"%d = stablehlo.constant dense<49> : {v}\n%n = stablehlo.xor %x, %d : {v}\n%r = stablehlo.{line} : {v}"
+    _check(function(f"%x: {v}", v, lines, "%r"), x)
     assert made
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,7 +12,9 @@ import pytest
 from jax import lax
 
 from minihlo import interp
-from minihlo.ops.reductions import settled
+from minihlo.ops.reductions.settled import settling
+
+from .conftest import Tune
 
 TYPES = [np.float32, np.float64, ml_dtypes.bfloat16, np.float16]
 STEPS = 6000
@@ -33,22 +34,8 @@ LATER = {
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settled, "_BLOCK", 700)
-
-
-@pytest.fixture
-def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the products were that have been looked at."""
-    real: Callable[..., Any] = settled._product
-    found: list[Any] = []
-
-    def product(*args: Any) -> Any:
-        found.append(real(*args))
-        return found[-1]
-
-    monkeypatch.setattr(settled, "_product", product)
-    return found
+def small_blocks(tune: Tune) -> None:
+    tune(settled_block=700)
 
 
 def _number(name: Any, dtype: Any) -> float:
@@ -75,7 +62,7 @@ def _check(x: np.ndarray, start: float) -> None:
 @pytest.mark.parametrize("later", LATER)
 @pytest.mark.parametrize("scale", [0.5, -0.5, 2.0, 1.0])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_products_have_the_bits_of_one_step_after_the_other(looked_at, dtype, scale, later):
+def test_products_have_the_bits_of_one_step_after_the_other(dtype, scale, later):
     """Of 0.5 to zero, of 2 to infinity; of 1 they do not settle."""
     for columns in ((), (3,)):
         x = np.full((STEPS, *columns), scale).astype(dtype)
@@ -84,17 +71,32 @@ def test_products_have_the_bits_of_one_step_after_the_other(looked_at, dtype, sc
             x[(place, *[1] * len(columns))] = _number(number, dtype)
         for start in (1.0, -3.0, 0.0, -np.inf):
             _check(x, start)
-    assert any(p is not None for p in looked_at)
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_some_columns_settle_and_others_do_not(looked_at, dtype):
+def test_some_columns_settle_and_others_do_not(dtype):
     x = np.ones((STEPS, 4)).astype(dtype)
     x[:1200, 0], x[:900, 1], x[:, 2] = 0.5, 2.0, -1.0
     _check(x, 1.0)
-    assert any(p is None for p in looked_at)
 
 
-def test_short_products_are_not_looked_at(looked_at):
-    _check(np.zeros(4000, np.float32), 1.0)
-    assert not looked_at
+def test_what_is_multiplied_step_by_step():
+    """Of products that settle the first 1,024 factors, of others all; also of those that become NaN, and short ones."""
+    steps: list[int] = []
+
+    def fold(_: Any, starts: Any, rows: Any) -> tuple[np.ndarray]:
+        steps.append(len(rows[0]))
+        return (np.multiply.reduce(np.concatenate((starts[0][None], rows[0])), axis=0),)
+
+    def steps_of(x: np.ndarray) -> list[int]:
+        steps.clear()
+        with np.errstate(all="ignore"):
+            settling(fold)(lambda *_: (), [np.ones(x.shape[1:], x.dtype)], [x])
+        return steps
+
+    x = np.full((STEPS, 2), 0.5, np.float32)
+    assert steps_of(x) == [1024]
+    assert steps_of(np.ones_like(x)) == [1024, STEPS - 1024]
+    assert steps_of(x[:4000]) == [4000]
+    x[5000] = np.inf
+    assert steps_of(x) == [1024, STEPS - 1024]

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.elementwise.whole_division import FLOORED
+from ...ops.engine.fast.divisions import FLOORED
 from ...ops.registry import lookup
 from ...ops.types import ElementType, Kind, TensorType
 from ..program import Operation, Region, Value

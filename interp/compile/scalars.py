@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.elementwise.whole_division import FLOORED
 from ...ops.engine.cast import code_table
+from ...ops.engine.fast.divisions import FLOORED
 from ...ops.kernel import Kernel, Scalar
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, QuantizedType, TensorType, Type

@@ -121,6 +121,7 @@ def divide(x, y, out=None):
             by_positive="({0} % {1} if {0} >= 0 else -(-{0} % {1}))",
             floored="({0} % {1} if {1} else {0})",
         ),
+        compiled=opcodes.REMAINDER,
         many_passes=True,
     ),
 )
@@ -194,7 +195,7 @@ def round_nearest_even(x):
     "float",
     accuracy=EXACT,
     direct=arithmetic.round_nearest_afz,
-    facts=Facts(many_passes=True),
+    facts=Facts(compiled=opcodes.ROUND_AWAY, many_passes=True),
 )
 def round_nearest_afz(x):
     """The nearest integer, ties away from zero."""

@@ -129,7 +129,14 @@ def shift_right_arithmetic(call: Call) -> Run:
     return _shift(call, _signed, np.right_shift)
 
 
-@op("popcnt", "integer", values="numbers", operands=1, is_elementwise=True)
+@op(
+    "popcnt",
+    "integer",
+    values="numbers",
+    operands=1,
+    is_elementwise=True,
+    facts=Facts(compiled_words=(opcodes.BITS_SET, opcodes.BITS_SET)),
+)
 def popcnt(call: Call) -> Run:
     """How many bits are set; where the type cannot hold that many, modulo its range.
 
@@ -146,7 +153,7 @@ def popcnt(call: Call) -> Run:
     values="numbers",
     operands=1,
     is_elementwise=True,
-    facts=Facts(many_passes=True),
+    facts=Facts(compiled_words=(opcodes.LEADING_ZEROS, opcodes.LEADING_ZEROS), many_passes=True),
 )
 def count_leading_zeros(call: Call) -> Run:
     """How many bits are zero above the highest one set; where the type cannot hold that many, modulo its range.

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..engine.cast import wrap
+from ..engine.fast.divisions import FLOORED
 from ..kernel import NOTHING, Facts, Kernel, OnF32
 from ..minifloat.number import Number
 from ..registry import EXACT, Accuracy, Call, Op, Run, element_types, full_name, register
 from ..types import ElementType, Kind
 from .float_kernels import Function, float_kernel
 from .half_words import Words, is_of_words
-from .whole_division import FLOORED
 from .ziv import Wide
 
 Host = Callable[..., Any]

@@ -10,10 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-#: The attribute of `divide` and `remainder` of integers that asks for the floored quotient, or the remainder with the
-#: sign of the divisor. A pass sets it (`interp/compile/passes/floored.py`); it is within our dialect.
-FLOORED = "minihlo.floored"
-
 
 def divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The truncated quotient; by zero all bits set (as XLA), and of the smallest by -1 the smallest."""

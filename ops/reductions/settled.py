@@ -9,9 +9,6 @@ import numpy as np
 from ..engine.speed import tuning
 from .fold import Fold, Step
 
-#: Numbers whose bits are looked at at a time.
-_BLOCK = 1 << 17
-
 
 def settling(fold: Fold) -> Fold:
     """A fold of products, step by step, that ends once all are zero or infinite; of long columns, if these are few.
@@ -45,8 +42,9 @@ def _product(total: np.ndarray, column: np.ndarray) -> np.ndarray | None:
     magnitude = np.array((1 << sign) - 1, _bits(total).dtype)
     infinity = _bits(np.abs(total) if total else np.array(np.inf, total.dtype))
     is_negative = np.signbit(total)
-    for first in range(0, len(column), _BLOCK):
-        bits = _bits(column[first : first + _BLOCK])
+    step = tuning().settled_block
+    for first in range(0, len(column), step):
+        bits = _bits(column[first : first + step])
         sizes = bits & magnitude
         if sizes.max() > infinity or (sizes.min() == 0 if total else sizes.max() == infinity):
             return None

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.elementwise.whole_division import FLOORED
+from ....ops.engine.fast.divisions import FLOORED
 from ....ops.types import Kind, TensorType
 from ...program import Operation, Region, Value
 from .fusible import Uniform

@@ -171,6 +171,28 @@ def _extreme(name: str) -> Any:
 largest_signed, smallest_signed, largest_word = map(_extreme, ("llvm.smax", "llvm.smin", "llvm.umax"))
 
 
+def _counted(name: str, *flags: bool) -> Any:
+    """What LLVM counts in a word."""
+
+    @_intrinsic
+    def count(_context: Any, _x: Any) -> Any:
+        word = _types.uint32
+
+        def generate(_: Any, builder: Any, __: Any, args: Any) -> Any:
+            t, truth = _ir.IntType(32), _ir.IntType(1)
+            kind = _ir.FunctionType(t, [t, *[truth] * len(flags)])
+            what = builder.module.declare_intrinsic(name, [t], kind)
+            return builder.call(what, [args[0], *[_ir.Constant(truth, flag) for flag in flags]])
+
+        return word(word), generate
+
+    return count
+
+
+#: Of a word the zeros above the highest bit that is set, of 0 all 32; and the bits that are set.
+leading_zeros, bits_set = _counted("llvm.ctlz", False), _counted("llvm.ctpop")
+
+
 @_intrinsic
 def rotate(_context: Any, _x: Any, _by: Any) -> Any:
     """A word rotated to the left."""

@@ -240,6 +240,12 @@ def unary(kind, x, bits, to, a, n):
     elif kind == op.ROUND:
         for j in range(n):
             x[to, j] = np.rint(x[a, j])
+    elif kind == op.ROUND_AWAY:
+        for j in range(n):
+            size = _u32(bits[a, j] & _u32(_REST)).view(_f32)
+            whole = np.floor(size)
+            near = choose(size - whole >= _f32(0.5), whole + _f32(1), whole)
+            bits[to, j] = _f32(near).view(_u32) | _u32(bits[a, j] & _u32(_SIGN))
     else:
         for j in range(n):
             one = _u32(_u32(bits[a, j] & _u32(_SIGN)) | _u32(0x3F800000)).view(_f32)

@@ -30,6 +30,7 @@ from .loops import (
 )
 from .octets import KNOWN, PLANES, lay_planes
 from .registers import GAP
+from .remainders import remainders
 from .row_loops import add_rows, arithmetic_by_row, by_rows, fold_down, fold_rows
 
 __all__ = ["knows_arrays", "run", "signature"]
@@ -95,6 +96,8 @@ def run(where, code, segments, constants, leaves, along, starts, tables, paramet
                         else:
                             for i in range(height):
                                 store(kind, bits, a, _u64(i * width), out, _u64((row + i) * columns + column), width)
+                    elif kind == op.REMAINDER:
+                        remainders(registers, bits, to, a, b, n)
                     elif kind < op.NEGATE:
                         arithmetic(kind, registers, to, a, b, n)
                     elif kind < op.EQ:

@@ -15,6 +15,7 @@ from ...types import ELEMENT_TYPES, ElementType, Kind
 from ..cast import code_table
 from ..compiled import compiled_function
 from . import opcodes as op
+from .divisions import FLOORED, divided
 from .encoding import encoding, fitting
 from .lines import Lines
 from .recipes import Entries, Fold, Lookup, Program, Recipe, Step
@@ -180,6 +181,8 @@ class _Maker:
         if name == "compare" and element in _FLOATS and step.attributes.get("compare_type") != "TOTALORDER":
             kind, is_turned = _COMPARED[step.attributes["comparison_direction"]]
             return self._lines.emit(kind, values[::-1] if is_turned else values)
+        if name == "compare" and element.kind is Kind.BOOL:
+            return self._booleans_compared(step.attributes["comparison_direction"], values)
         if element.kind is Kind.BOOL and step.compiled in _LOGICAL:
             return self._lines.emit(step.compiled, values)
         if name == "compare" and element in (*_WORDS, *_BYTES):
@@ -189,13 +192,25 @@ class _Maker:
             return self._lines.emit(op.NOT, [compared]) if direction in ("NE", "LE", "GE") else compared
         raise Unknown
 
+    def _booleans_compared(self, direction: str, values: Sequence[int]) -> int:
+        """Truth values compared as 0 and 1."""
+        if direction in ("EQ", "NE"):
+            differ = self._lines.emit(op.XOR, values)
+            return differ if direction == "NE" else self._lines.emit(op.NOT, [differ])
+        low, high = values if direction in ("LT", "GE") else values[::-1]
+        is_less = self._lines.emit(op.AND, [self._lines.emit(op.NOT, [low]), high])
+        return is_less if direction in ("LT", "GT") else self._lines.emit(op.NOT, [is_less])
+
     def _on_words(self, name: str, step: Step, values: Sequence[int]) -> int:
         """An op on whole numbers of 32 bits."""
         at = int(step.elements[-1].kind is not Kind.SIGNED)
-        if name == "clamp":
-            low, x, high = values
+        if name in ("clamp", "sign"):  # a sign is the number, but between -1 and 1
+            ends = [self._lines.constant(0xFFFFFFFF), *values, self._lines.constant(1)]
+            low, x, high = values if name == "clamp" else ends
             larger = self._lines.emit(op.MAXIMUM_SIGNED + at, [x, low])
             return self._lines.emit(op.MINIMUM_SIGNED + at, [larger, high])
+        if name in ("divide", "remainder"):
+            return divided(self._lines, name == "remainder", not at, FLOORED in step.attributes, values)
         if step.words is None:
             raise Unknown
         rotated = self._rotated(values) if step.words[at] == op.OR else None

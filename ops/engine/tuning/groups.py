@@ -45,9 +45,10 @@ class GroupTuning:
     fold_single: int = 16
     fold_steps: int = 1 << 8
     #: Products of so many numbers are looked at after the first ones: where these are zero or infinite, 10**6 f32 take
-    #: 0.2 ms and 1.2 step by step; if they are not, looking takes 5 µs.
+    #: 0.2 ms and 1.2 step by step; if they are not, looking takes 5 µs. The others' bits are looked at in such blocks.
     settled_from: int = 1 << 12
     settled_after: int = 1 << 10
+    settled_block: int = 1 << 17
     #: Rows in which one code stays the same are summed two at a time where so many have the same code, there are eight
     #: times as many in all, and so many steps. Sums of exp(x - largest) with the largest before, ms on one thread, one
     #: row at a time and so: 1000 rows of 1000 1.87 and 1.31, 512 of 2,048 1.95 and 1.33; of fewer rows 256 of 256 0.19

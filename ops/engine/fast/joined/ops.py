@@ -99,6 +99,14 @@ def _rounded(name: str) -> Made:
     return lambda to, v, _: _word(to, to.floats.call(name, _number(to, v[0])))
 
 
+def _rounded_away(to: Lanes, v: Sequence[str], _: Sequence[int]) -> str:
+    size = _number(to, to.words.op("and", v[0], _REST))
+    whole = to.floats.call("floor", size)
+    is_far = to.floats.compare("oge", to.floats.op("fsub", size, whole), 0.5)
+    near = to.floats.choose(is_far, to.floats.op("fadd", whole, 1.0), whole)
+    return to.words.op("or", _word(to, near), to.words.op("and", v[0], 1 << 31))
+
+
 def _sign(to: Lanes, v: Sequence[str], _: Sequence[int]) -> str:
     one = to.words.op("or", to.words.op("and", v[0], 1 << 31), 0x3F800000)
     return to.words.choose(to.floats.compare("one", _number(to, v[0]), 0), one, v[0])
@@ -198,6 +206,35 @@ def _rotated(to: Lanes, v: Sequence[str], how: Sequence[int]) -> str:
     return to.words.call("fshl", v[0], v[0], how[0])
 
 
+def _quotient(to: Lanes, v: Sequence[str], signed: str) -> str:
+    """See `integers.quotient`."""
+    by_zero = to.words.compare("eq", v[1], 0)
+    x, y = (to.doubles.convert(f"{signed}tofp", to.words, word) for word in (v[0], to.words.choose(by_zero, 1, v[1])))
+    whole = to.longs.convert("fptosi", to.doubles, to.doubles.op("fdiv", x, y))
+    return to.words.choose(by_zero, -1, to.words.convert("trunc", to.longs, whole))
+
+
+def _remaining(signed: str) -> Made:
+    def made(to: Lanes, v: Sequence[str], _: Sequence[int]) -> str:
+        rest = to.words.op("sub", v[0], to.words.op("mul", _quotient(to, v, signed), v[1]))
+        return to.words.choose(to.words.compare("eq", v[1], 0), v[0], rest)
+
+    return made
+
+
+def _floored(signed: str) -> Made:
+    """See `integers.whole_numbers`."""
+
+    def made(to: Lanes, v: Sequence[str], _: Sequence[int]) -> str:
+        x, y = (to.doubles.convert(f"{signed}tofp", to.words, word) for word in v)
+        whole = to.doubles.op("fmul", to.doubles.op("fadd", x, 0.5), to.doubles.op("fdiv", 1.0, y))
+        return to.words.convert(
+            "trunc", to.longs, to.longs.convert("fptosi", to.doubles, to.doubles.call("floor", whole))
+        )
+
+    return made
+
+
 def _extreme_word(name: str) -> Made:
     return lambda to, v, _: to.words.call(name, v[0], v[1])
 
@@ -209,6 +246,10 @@ def _of_words(name: str) -> Made:
 def _to_words(name: str) -> Made:
     """Truncated, as near as the type allows, and 0 of NaN."""
     return lambda to, v, _: to.words.call(f"{name}.sat.{to.words.suffix}", _number(to, v[0]), of=to.floats)
+
+
+def _leading_zeros(to: Lanes, v: Sequence[str], _: Sequence[int]) -> str:
+    return to.to.call(to.words.kind, f"ctlz.{to.words.suffix}", f"{to.words.kind} {v[0]}", "i1 false")
 
 
 def _sign_byte(to: Lanes, v: Sequence[str], _: Sequence[int]) -> str:
@@ -230,6 +271,7 @@ MADE: dict[int, Made] = {
     op.FLOOR: _rounded("floor"),
     op.CEIL: _rounded("ceil"),
     op.ROUND: _rounded("rint"),
+    op.ROUND_AWAY: _rounded_away,
     op.SIGN: _sign,
     op.EQ: _compared("oeq"),
     op.NE: _compared("une"),
@@ -251,6 +293,12 @@ MADE: dict[int, Made] = {
     op.SHIFT_LOGICAL: _shifted("lshr"),
     op.SHIFT_ARITHMETIC: _shifted("ashr"),
     op.ROTATE: _rotated,
+    op.DIVIDE_SIGNED: lambda to, v, _: _quotient(to, v, "si"),
+    op.DIVIDE_UNSIGNED: lambda to, v, _: _quotient(to, v, "ui"),
+    op.REMAINDER_SIGNED: _remaining("si"),
+    op.REMAINDER_UNSIGNED: _remaining("ui"),
+    op.FLOOR_SIGNED: _floored("si"),
+    op.FLOOR_UNSIGNED: _floored("ui"),
     op.MAXIMUM_SIGNED: _extreme_word("smax"),
     op.MAXIMUM_UNSIGNED: _extreme_word("umax"),
     op.MINIMUM_SIGNED: _extreme_word("smin"),
@@ -263,4 +311,6 @@ MADE: dict[int, Made] = {
     op.TO_SIGNED: _to_words("fptosi"),
     op.TO_UNSIGNED: _to_words("fptoui"),
     op.SIGN_BYTE: _sign_byte,
+    op.LEADING_ZEROS: _leading_zeros,
+    op.BITS_SET: lambda to, v, _: to.words.call("ctpop", v[0]),
 }

@@ -19,7 +19,7 @@ _COMPARISONS = range(op.EQ, op.LE + 1)
 #: What gives no NaN that signals, whatever it takes.
 _QUIETING = {
     *range(op.ADD, op.MAXIMUM),
-    *(op.SQRT, op.FLOOR, op.CEIL, op.ROUND, op.TO_BF16, op.OF_SIGNED, op.OF_UNSIGNED),
+    *(op.SQRT, op.FLOOR, op.CEIL, op.ROUND, op.ROUND_AWAY, op.TO_BF16, op.OF_SIGNED, op.OF_UNSIGNED),
     *op.FUNCTIONS,
 }
 #: What gives one only if it takes one.
