@@ -379,18 +379,22 @@ def test_jax_at_updates() -> None:
 
 
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
-@pytest.mark.parametrize("element", ["f32", "f64"])
-def test_the_extremes_of_floats_tell_zeros_apart_and_keep_nan(name, element):
+@pytest.mark.parametrize("with_nan", [True, False])
+@pytest.mark.parametrize("element", [name for name, t in ELEMENT_TYPES.items() if t.is_float])
+def test_the_extremes_of_floats_tell_zeros_apart_and_keep_nan(element, with_nan, name):
     """Against a loop on numbers: +0 is above -0, and NaN stays NaN."""
-    dtype = np.float32 if element == "f32" else np.float64
-    rng = np.random.default_rng(3)
-    numbers = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-45], dtype)
+    t, rng = ELEMENT_TYPES[element], np.random.default_rng(3)
+    if t.is_minifloat:
+        numbers = np.arange(1 << t.bits, dtype=np.uint8).view(t.dtype)
+    else:
+        numbers = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, np.finfo(np.float16).tiny, -3e4]).astype(t.dtype)
+    numbers = numbers if with_nan else numbers[~np.isnan(numbers.astype(np.float64))]
     start, updates = rng.choice(numbers, 60), rng.choice(numbers, 150)
     places = rng.integers(-2, 63, (150, 1)).astype(np.int32)
-    expected = start.tolist()
-    for (place,), update in zip(places.tolist(), updates.tolist(), strict=True):
+    expected = start.astype(np.float64).tolist()
+    for (place,), y in zip(places.tolist(), updates.astype(np.float64).tolist(), strict=True):
         if 0 <= place < 60:
-            x, y = expected[place], update
+            x = expected[place]
             if x != x or y != y:
                 expected[place] = np.nan
             elif x == y == 0:
@@ -409,7 +413,7 @@ def test_the_extremes_of_floats_tell_zeros_apart_and_keep_nan(name, element):
         : (tensor<60x{element}>, tensor<150x1xi32>, tensor<150x{element}>) -> tensor<60x{element}>
       return %r : tensor<60x{element}>
     }}"""
-    found = np.ravel(load(text)(start, places, updates))
-    wanted = np.array(expected, dtype)
+    found = np.ravel(load(text)(start, places, updates)).astype(np.float64)
+    wanted = np.array(expected)
     assert np.array_equal(found, wanted, equal_nan=True)
     assert np.array_equal(np.signbit(found[wanted == 0]), np.signbit(wanted[wanted == 0]))

@@ -9,7 +9,7 @@ import numpy as np
 from ..minifloat.codec import decode
 from ..minifloat.formats import Nan
 from ..types import ElementType, Kind
-from .cast import codes_of
+from .cast import array_of, codes_of
 
 
 def total_keys(x: np.ndarray, element: ElementType) -> np.ndarray:
@@ -20,6 +20,21 @@ def total_keys(x: np.ndarray, element: ElementType) -> np.ndarray:
         return key_table(element, True).take(codes_of(x, element.format))
     codes = x.view(f"i{element.dtype.itemsize}")
     return codes ^ ((codes >> (element.bits - 1)) & _largest(codes))
+
+
+def of_total_keys(keys: np.ndarray, element: ElementType) -> np.ndarray:
+    """The floats that have these keys in the total order, none of which is NaN."""
+    if element.is_minifloat:
+        return array_of(_codes_of_keys(element).take(keys + 128), element.format)
+    return (keys ^ ((keys >> (element.bits - 1)) & _largest(keys))).view(element.dtype)
+
+
+def is_nan(x: np.ndarray, element: ElementType) -> np.ndarray:
+    """Which floats are NaN."""
+    if element.is_minifloat:
+        return _nan_table(element).take(codes_of(x, element.format))
+    codes = x.view(f"i{element.dtype.itemsize}")
+    return (codes & _largest(codes)) > np.array(np.inf, element.dtype).view(codes.dtype)
 
 
 def value_keys(x: np.ndarray, element: ElementType) -> np.ndarray:
@@ -44,6 +59,24 @@ def _integers(x: np.ndarray, element: ElementType) -> np.ndarray:
     if element.bits >= 8:
         return x
     return x.astype(np.int8 if element.kind is Kind.SIGNED else np.uint8)
+
+
+@functools.cache
+def _nan_table(element: ElementType) -> np.ndarray:
+    """Of every byte whether it is NaN."""
+    table = decode(np.arange(256) & ((1 << element.format.bits) - 1), element.format).is_nan
+    table.setflags(write=False)
+    return table
+
+
+@functools.cache
+def _codes_of_keys(element: ElementType) -> np.ndarray:
+    """The code that has each key from -128 on in the total order, where it is no NaN."""
+    codes, table = np.arange(1 << element.format.bits), np.zeros(1 << 9, np.uint8)
+    codes = codes[~_nan_table(element)[codes]]
+    table[key_table(element, True)[codes] + 128] = codes
+    table.setflags(write=False)
+    return table
 
 
 @functools.cache

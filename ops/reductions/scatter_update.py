@@ -13,6 +13,8 @@ from ..registry import Body, Call
 from ..types import ElementType, Kind
 from .folds import fold_of
 from .host_folds import combining_of
+from .scatter_extremes import scatter_extremes
+from .scatter_repeats import scatter_repeats
 
 Arrays = tuple[np.ndarray, ...]
 Step = Callable[..., Arrays]
@@ -28,9 +30,9 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
     if body.passed_on == tuple(range(len(elements), 2 * len(elements))):  # the updates as they are
         return overwrite
     step = body.vectorised
-    ufunc, extreme = _in_place(call, body, elements), _extreme_of(body, elements)
+    ufunc, extreme = _in_place(call, body, elements), scatter_extremes(body, elements)
     fold = fold_of(call, body)
-    reads_updates = body.reads is None or max(body.reads, default=0) >= len(elements)
+    repeated = scatter_repeats(call, body, elements, fold)
 
     def apply(region: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
         if not updates[0].size:
@@ -41,17 +43,18 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
         if ufunc is not None and _row_by_row(ufunc, rows[0], targets, updates[0]):
             return
         if extreme is not None and rows[0].ndim == 1:
-            chosen = _extremes(extreme, rows[0], targets, updates[0])
+            chosen = extreme(rows[0], targets, updates[0])
             if not chosen.any():
                 return
             targets, updates = targets[chosen], (updates[0][chosen],)
         if step is not None and _is_unique(targets, len(rows[0])):
             _update_once(step, rows, targets, updates)
             return
-        if not reads_updates:
-            updates = tuple([u[:1] for u in updates])
+        if repeated is not None:
+            repeated(region, rows, targets, updates)
+            return
         updates = tuple([np.ascontiguousarray(u) for u in updates])  # else each `take` would copy them all
-        groups, counts, places = (_grouped if reads_updates else _counted)(targets, len(rows[0]))
+        groups, counts, places = _grouped(targets, len(rows[0]))
         done, active, falling = 0, len(groups), -counts
         states = [r.take(groups, axis=0) for r in rows]
         # The next update of every row that has one.
@@ -118,28 +121,6 @@ def _in_place(call: Call, body: Body, elements: Sequence[ElementType]) -> np.ufu
     return ufunc if is_host and combining.on_floats else None
 
 
-def _extreme_of(body: Body, elements: Sequence[ElementType]) -> np.ufunc | None:
-    """numpy's maximum or minimum, where the body is that of f32 or f64; it may differ in zeros and NaN."""
-    combining = combining_of(body.sole_op)
-    is_host = len(elements) == 1 and elements[0].is_float and elements[0].bits >= 32
-    return combining.ufunc if is_host and combining is not None and combining.largest is not None else None
-
-
-def _extremes(ufunc: np.ufunc, row: np.ndarray, targets: np.ndarray, updates: np.ndarray) -> np.ndarray:
-    """Apply updates in place by numpy's maximum or minimum, where its result is certain.
-
-    numpy does not distinguish the two zeros, or NaN. Elements whose result is a zero or NaN are left unchanged.
-
-    Returns:
-        Which updates have not been applied.
-    """
-    before = row.copy()
-    ufunc.at(row, targets, updates)
-    doubtful = (row == 0) | (row != row)
-    np.copyto(row, before, where=doubtful)
-    return doubtful[targets]
-
-
 def _is_unique(targets: np.ndarray, size: int) -> bool:
     if len(targets) == 1:
         return True
@@ -155,17 +136,6 @@ def _is_unique(targets: np.ndarray, size: int) -> bool:
 #: The targets, those with the most updates first; how many each has; and a function that gives the indices of updates,
 #: by places among these targets and by how many updates of a target come before.
 _Groups = tuple[np.ndarray, np.ndarray, Callable[[Any, Any], np.ndarray]]
-
-
-def _counted(targets: np.ndarray, size: int) -> _Groups:
-    """Count the updates of each target; they do not matter, so that the first one stands for all."""
-    if size > 16 * len(targets) + 4096:
-        groups, counts, _ = _grouped(targets, size)
-    else:
-        counts = np.bincount(targets)
-        groups = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
-        counts = counts[groups]
-    return groups, counts, lambda _, before: np.zeros(np.size(before), np.intp)
 
 
 def _grouped(targets: np.ndarray, size: int) -> _Groups:
