@@ -55,6 +55,25 @@ def test_blocks_make_no_difference(tune: Tune) -> None:
             assert convolve(c, x, y, "i32").tolist() == by_formula(c, x.astype(object), y.astype(object)).tolist(), c
 
 
+def test_one_output_feature_place_by_place(tune: Tune) -> None:
+    """Integers modulo the range of the result, and f32 whose sums are exact."""
+    rng = np.random.default_rng(SEED)
+    tune(taps_from=0, taps_block=7)
+    count = 0
+    while count < 60:
+        c = random_convolution(rng)
+        if c.rhs[0] != 1 or c.attributes.get("feature_group_count", 1) * c.attributes.get("batch_group_count", 1) != 1:
+            continue
+        count += 1
+        x, y = integers(rng, c)
+        expected = by_formula(c, x.astype(object), y.astype(object))
+        for element in ("i32", "i16", "ui8", "f32", "f64", "bf16"):
+            dtype = ELEMENT_TYPES[element].dtype
+            got = convolve(c, x.astype(dtype), y.astype(dtype), element)
+            wanted = expected.astype(np.int64).astype(dtype)
+            assert got.tobytes() == wanted.tobytes(), (element, c)
+
+
 def batch_first(c: Convolution) -> Shape:
     """Results of batch, spatial, feature: with some other orders the reference interpreter aborts."""
     return (0, len(c.lhs) - 1, *range(1, len(c.lhs) - 1))

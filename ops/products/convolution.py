@@ -22,6 +22,7 @@ from ..reductions.window import integers_or, require_positive
 from ..registry import BY_POLICY, Call, OpError, Run, op
 from ..require import require, require_dimensions, require_shape
 from ..types import ELEMENT_TYPES
+from . import taps
 from .accumulated import check_accumulator
 from .exact_matmul import may_be_plain, prepared
 from .matmul import matmul, plain_product
@@ -130,6 +131,7 @@ def _convolution(call: Call, has_padding: bool) -> Run:
 
     is_plain = lhs.element.is_minifloat and lhs.element.format.has_zero and may_be_plain(call)
     host = plain_product(lhs.element, rhs.element, result.element, call.policy)
+    is_by_taps = features == batches == 1 and taps.suits(lhs.element, rhs.element, result.element, host is not None)
 
     @functools.lru_cache(tuning().shapes)
     def patches_of(lhs: Shape, rhs: Shape, padding: Shape) -> Patches | None:
@@ -160,8 +162,24 @@ def _convolution(call: Call, has_padding: bool) -> Run:
         products = products.transpose(1, 0, rank, *range(2, rank))
         return products.reshape(len(products), outputs, *products.shape[3:]).transpose(back)
 
+    def by_taps(lhs: np.ndarray, rhs: np.ndarray, pads: np.ndarray | None) -> np.ndarray | None:
+        """A convolution of one output feature, if it is neither empty nor of many places."""
+        if not is_by_taps or rhs.shape[numbers.rhs[0]] != 1 or not 0 < rhs.size <= tuning().taps_most:
+            return None
+        x, y = lhs.transpose(numbers.lhs), rhs.transpose(numbers.rhs)
+        axes = plan(x.shape, y.shape, padding if pads is None else tuple(pads.reshape(-1).tolist()))
+        count = len(x) * math.prod(a.count for a in axes)
+        if count < tuning().taps_from * rhs.size:
+            return None
+        dtype = result.element.dtype
+        x = _by_group(x.astype(dtype, copy=False), (1, 1))
+        view = _view(x, dtype.type(0), axes, window.reversal, False)[0]
+        y = y.astype(dtype, copy=False)[0].transpose(*range(1, rank - 1), 0)
+        return laid_back(taps.sums(view, y)[None, ..., None], 1)
+
     def kernel(lhs: np.ndarray, rhs: np.ndarray, pads: np.ndarray | None = None) -> np.ndarray:
-        laid = by_patches(lhs, rhs, pads)
+        laid = by_taps(lhs, rhs, pads)
+        laid = by_patches(lhs, rhs, pads) if laid is None else laid
         if laid is not None:
             return laid
         depth = math.prod([rhs.shape[d] for d in numbers.rhs[1:]])

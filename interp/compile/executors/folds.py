@@ -46,8 +46,10 @@ def looked_up(job: Job) -> Compute:
 def _by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: Folding) -> Run:
     folded = folding.dimensions
     kept = [d for d in range(len(shape)) if d not in folded]
-    # The dimensions to fold come first, so that a step is a slice; unless steps have no order and lie together.
+    # The dimensions to fold come first, so that a step is a slice; unless steps have no order and lie together, or
+    # slices are short and leaves are repeated in both directions, which numpy does slice by slice.
     is_last = folding.largest is not None and [*kept, *folded] == list(range(len(shape)))
+    is_last = is_last or _is_crosswise(leaves, shape, kept, folded)
     order = [*kept, *folded] if is_last else [*folded, *kept]
     place = {d: i for i, d in enumerate(order)}
     leaves = [Leaf(x.type, tuple(None if a is None else place[a] for a in x.axes)) for x in leaves]
@@ -83,7 +85,7 @@ def _by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: F
                 rows = np.broadcast_to(rows, whole)
             width = len(total)
             flat = rows.reshape(width, -1).T if is_last else rows.reshape(-1, width)
-            if ufunc is not None and width >= _WIDE and rows.flags.c_contiguous and _is_new(rows, laid):
+            if ufunc is not None and not is_last and width >= _WIDE and rows.flags.c_contiguous and _is_new(rows, laid):
                 # They are ours: the total is added to the first of them, so that nothing is brought together.
                 ufunc(total, flat[0], out=flat[0])
                 return ufunc.reduce(flat, axis=0)
@@ -113,6 +115,16 @@ def _by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: F
         return result
 
     return kernel
+
+
+def _is_crosswise(leaves: Sequence[Leaf], shape: Shape, kept: Sequence[int], folded: Sequence[int]) -> bool:
+    """Whether few numbers are kept of many, and some leaves vary along what is kept alone, others along what is not."""
+    few, many = (math.prod(shape[d] for d in dimensions) for dimensions in (kept, folded))
+    if few > tuning().across_short or many < tuning().across_short_many:
+        return False
+    spreads = [leaf.spread(len(shape)) for leaf in leaves]
+    alone = {tuple(any(spread[d] > 1 for d in dimensions) for dimensions in (kept, folded)) for spread in spreads}
+    return {(True, False), (False, True)} <= alone
 
 
 def _is_new(rows: np.ndarray, leaves: Sequence[np.ndarray]) -> bool:

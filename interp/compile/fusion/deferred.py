@@ -17,7 +17,7 @@ from ....ops.types import Kind, TensorType
 from ...program import Operation, Region, Value
 from ..group import FUNCTION_COST, LOOKUP_COST, is_slow
 from ..leaf import MOST_BITS, Axes, Shape, width
-from ..passes.fusible import Root, Uniform, bits_of, element_of, elements_of, identity
+from ..passes.fusible import Root, Uniform, bits_of, element_of, elements_of, identity, shape_of
 from ..uses import uses_of
 
 
@@ -140,6 +140,13 @@ class Deferred:
                     if not self.is_table(node):
                         stack.append(v)
         return members
+
+    def repeats(self, value: Value) -> bool:
+        """Whether a value is computed from tensors that are repeated, none of which is as large as it."""
+        operands = {v for m in self.members(value) for v in self.pending[m].operation.operands}
+        size = math.prod(self.pending[value].shape)
+        sources = [self.source(v) for v in operands - self.members(value) if self.number(v) is None]
+        return all(math.prod(shape_of(v)) < size for v in sources)
 
     def is_like(self, value: Value, node: Node) -> bool:
         """Whether a value is to come from the same table as another one."""

@@ -151,7 +151,9 @@ class _Fuser:
             return False
         reduction = reduction_of(operation)
         least = min(tuning().fuse_many, tuning().fuse_many_compiled) if deferred.is_compiled else tuning().fuse_many
-        if reduction is None or reduction.element.bits < 16 or math.prod(node.shape) < least:
+        if reduction is None or math.prod(node.shape) < least:
+            return False
+        if reduction.element.bits < 16 and not deferred.repeats(value):
             return False
         folding = folding_of(reduction, node.shape, self._policy)
         if folding is None:
