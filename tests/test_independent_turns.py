@@ -368,3 +368,20 @@ def test_rows_that_would_take_too_much_memory_stay_in_the_turns(tune: Tune) -> N
         tune(rows_bytes=most)
         assert ("while True" in plan_of(f, x)) == stays
         assert interp.load(jax.jit(f).lower(x).as_text())(x)[0].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("reversed_first", [False, True])
+def test_complex_numbers(reversed_first: bool) -> None:
+    """All turns at once, also of what lies backwards in memory, round as each turn by itself does."""
+    x = (RNG.standard_normal(300) + 1j * RNG.standard_normal(300)).astype(np.complex64)
+
+    def body(y):
+        return y * y * (0.3 - 2j) - y / (1 + y.real)
+
+    def function(v):
+        return lax.map(body, v[::-1] if reversed_first else v)
+
+    single = interp.jit(body)
+    turns = [single(y) for y in (x[::-1] if reversed_first else x)]
+    assert np.asarray(interp.jit(function)(x)).tobytes() == np.stack(turns).tobytes()
+    assert "side by side" in plan_of(function, x)

@@ -15,6 +15,11 @@ from .float_remainder import float_remainder
 from .half_words import negated
 
 
+def _forward(x: np.ndarray) -> np.ndarray:
+    """Complex numbers that lie forward in memory: numpy rounds products of such that lie backwards in other ways."""
+    return x.copy() if min(x.strides, default=0) < 0 else x
+
+
 @elementwise(
     "add",
     "bool integer float complex",
@@ -78,6 +83,8 @@ def subtract(x, y, out=None):
 )
 def multiply(x, y, out=None):
     """Product; of booleans, and."""
+    if x.dtype.kind == "c":
+        return np.multiply(_forward(x), _forward(y), out)
     return np.multiply(x, y, out)
 
 
@@ -156,6 +163,7 @@ def negate(x):
 def sign(x):
     """-1, 0 (with its sign) or 1, NaN of NaN; of a complex number, the number over its absolute value."""
     if np.iscomplexobj(x):
+        x = _forward(x)
         size = np.abs(x)
         return np.where(np.isnan(x), complex(np.nan, np.nan), np.where(size == 0, 0, x / np.where(size == 0, 1, size)))
     result = np.sign(x)

@@ -27,16 +27,10 @@ _SLICE = "stablehlo.dynamic_slice"
 
 
 class Batcher:
-    """Makes the operations of `count` turns, one after the other; they are collected in `operations`.
+    """Makes the operations of `count` turns, one after the other; they are collected in `operations`."""
 
-    is_in_order: what has a row for each turn lies forward in memory, so that complex products are single ones' bits.
-    """
-
-    def __init__(
-        self, count: int, constants: dict[Value, Any], policy: Policy, location: Location, is_in_order: bool = False
-    ) -> None:
+    def __init__(self, count: int, constants: dict[Value, Any], policy: Policy, location: Location) -> None:
         self.count, self._constants, self._policy, self._location = count, constants, policy, location
-        self._is_in_order = is_in_order
         self.operations: list[Operation] = []
         self._stacked: dict[Value, Value] = {}
         self._repeated: dict[tuple[Value, Shape], Value] = {}
@@ -142,20 +136,14 @@ class Batcher:
         types = [v.type for v in (*operation.operands, *operation.results)]
         elements = [t.element for t in types if isinstance(t, TensorType)]
         is_near = record.accuracy.is_near or not record.takes(v.type for v in operation.operands)
-        if any(e.is_complex for e in elements) and (is_near or not all(map(self._lies_in_order, operation.operands))):
-            return False  # numpy rounds what lies backwards in other ways
-        if len(operation.results) != 1 or (is_near and any(e.name == "f64" for e in elements)):
-            return False  # the host's functions of f64 can depend on what stands beside an element
+        if len(operation.results) != 1 or (is_near and any(e.is_complex or e.name == "f64" for e in elements)):
+            return (
+                False  # the host's functions of f64 and of complex numbers can depend on what stands beside an element
+            )
         shape = shape_of(operation.results[0])
         operands = [self.laid(v, shape) for v in operation.operands]
         self._put_for(operation, operands, operation.attributes)
         return True
-
-    def _lies_in_order(self, value: Value) -> bool:
-        """Whether all elements of a value are known to lie forward in memory."""
-        if not self._is_in_order or value in self._stacked or not shape_of(value):
-            return self._is_in_order
-        return value in self._constants and min(np.asarray(self._constants[value]).strides) >= 0
 
     def _by_rule(self, operation: Operation, record: Op) -> bool:
         rule = record.facts.batch
@@ -322,7 +310,7 @@ class Batcher:
 
         `stacked` are the arguments that are, and `wanted` the values that are to be returned so in any case.
         """
-        inner = Batcher(self.count, self._constants, self._policy, self._location, self._is_in_order)
+        inner = Batcher(self.count, self._constants, self._policy, self._location)
         inner._stacked = dict(self._stacked)
         arguments = []
         for value, is_stacked in zip(region.arguments, stacked, strict=True):

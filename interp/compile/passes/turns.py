@@ -235,7 +235,7 @@ class _Parts:
         settles = all(map(_settles, states)) and all(map(_is_elementwise, within))
         number = chunks(loop.count)[0]
         if settles and number > 1 and loop.count * _worth(within) >= tuning().chunked_turns:
-            many = self._batched(number, turn, is_in_order=True)
+            many = self._batched(number, turn)
             regions = (turn,) if many is None else (turn, many)
         found = None if settles or len(states) != 1 else read_ahead(turn, loop.count, loop.constants, self._batched)
         if found is not None:
@@ -253,10 +253,10 @@ class _Parts:
         for value, all_turns in zip(given, stacked, strict=True):
             batcher.stack(value, all_turns)
 
-    def _batched(self, count: int, region: Region, is_in_order: bool = False) -> Region | None:
+    def _batched(self, count: int, region: Region) -> Region | None:
         """A region of a turn for so many turns."""
         loop = self._loop
-        return Batcher(count, loop.constants, loop.policy, loop.operation.location, is_in_order).region(region)
+        return Batcher(count, loop.constants, loop.policy, loop.operation.location).region(region)
 
 
 def _kept(between: Sequence[Operation], within: Sequence[Sequence[Operation]]) -> list[Value]:
