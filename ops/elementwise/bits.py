@@ -135,7 +135,7 @@ def shift_right_arithmetic(call: Call) -> Run:
     values="numbers",
     operands=1,
     is_elementwise=True,
-    facts=Facts(compiled_words=(opcodes.BITS_SET, opcodes.BITS_SET)),
+    facts=Facts(compiled_words=(opcodes.BITS_SET, opcodes.BITS_SET), many_passes=True),
 )
 def popcnt(call: Call) -> Run:
     """How many bits are set; where the type cannot hold that many, modulo its range.
