@@ -80,7 +80,7 @@ SHAPES = ((1, 3), (2, 5), (40, 1), (40, 6), (700, 3), (3, 700), (9, 70))
     ("keeps", "kind", "dtype"),
     thinned(
         itertools.product(
-            (first_largest, last_smallest, without_nan), KINDS, (np.float32, BF16, np.float16, F8, np.int16)
+            (first_largest, last_smallest, without_nan), KINDS, (np.float32, BF16, np.float16, F8, np.int16, np.bool_)
         ),
         lambda keeps, kind, dtype: dtype is np.float32 or (keeps is first_largest and kind in ("ties", "NaN")),
     ),
@@ -138,11 +138,11 @@ def test_argmax_is_numpys() -> None:
             assert np.array_equal(interp.jit(lambda x, a=axis: jnp.argmin(x, a))(x), np.argmin(x, axis))
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int8, np.float32, BF16, np.float16, F8])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int8, np.float32, BF16, np.float16, F8, np.bool_])
 @pytest.mark.parametrize("step", [1, -1])
-def test_the_first_of_few(dtype: Any, step: int) -> None:
-    """Short rows with many equal numbers; the smallest index is the last one where indices fall along the row."""
-    for shape in ((5, 400), (32, 90)):
+def test_the_first_of_equal_numbers(dtype: Any, step: int) -> None:
+    """Columns with many equal numbers; the smallest index is the last one where indices fall along the column."""
+    for shape in ((5, 400), (32, 90), (700, 1), (700, 3), (200, 90)):
         x = RNG.integers(0, 4, shape).astype(dtype)
         x[:, ::7] = x[0, ::7]
         x[:, 1::9] = numbers("zeros", np.float32, x[:, 1::9].shape)
@@ -156,6 +156,21 @@ def test_the_first_of_few(dtype: Any, step: int) -> None:
         result = interp.jit(lambda *r, i=inits, k=keeps: lax.reduce(r, i, body_of(k), (0,)))(x, index, third)
         for got, wanted in zip(result, plain(keeps, inits, (x, index, third)), strict=True):
             assert same(np.asarray(got), wanted)
+
+
+@pytest.mark.parametrize("kind", ["ties", "zeros", "NaN", "all equal", "all equal but one"])
+@pytest.mark.parametrize("dtype", [np.int8, np.float32, F8, np.bool_])
+def test_argmax_along_and_across(kind: str, dtype: Any) -> None:
+    """Of rows and of columns, few and many: numpy's first place of the extreme of f32, NaN before all numbers."""
+    for shape in ((4, 600), (600, 4), (90, 150), (1, 300), (300, 1)):
+        x = numbers(kind, dtype, shape) if kind in KINDS else np.ones(shape, dtype)
+        if kind == "all equal but one":
+            x[-1, -1] = 0
+        for axis in (0, 1):
+            got = [interp.jit(lambda x, f=f, a=axis: f(x, a))(x) for f in (jnp.argmax, jnp.argmin)]
+            wide = x.astype(np.float32)
+            assert np.array_equal(got[0], wide.argmax(axis))
+            assert np.array_equal(got[1], wide.argmin(axis))
 
 
 def test_what_decides_among_equal_keys() -> None:
