@@ -21,7 +21,7 @@ oldest: .venv-oldest/test.stamp
 
 # With the extra `fast`: compiled kernels against numpy's ways, on all that the exhaustive tests try too.
 fast: .venv-fast/test.stamp
-	.venv-fast/bin/python -m pytest -n $(JOBS) -m "not stress" tests/test_compiled.py tests/test_compiled_cache.py tests/test_compiled_elements.py tests/test_compiled_functions.py tests/test_compiled_groups.py tests/test_compiled_integers.py tests/test_compiled_loops.py tests/test_compiled_rows.py tests/test_accumulators_compiled.py tests/test_half.py tests/test_patches.py tests/test_joined.py tests/test_row_programs.py tests/test_speed.py tests/test_long_turns.py tests/test_ordered_sums.py tests/test_squares.py tests/test_strided_leaves.py tests/test_integer_products.py tests/test_vector_turns.py
+	.venv-fast/bin/python -m pytest -n $(JOBS) -m "not stress" tests/test_compiled.py tests/test_compiled_cache.py tests/test_compiled_elements.py tests/test_compiled_functions.py tests/test_compiled_groups.py tests/test_compiled_integers.py tests/test_compiled_loops.py tests/test_compiled_rows.py tests/test_compiled_scatters.py tests/test_accumulators_compiled.py tests/test_half.py tests/test_patches.py tests/test_joined.py tests/test_row_programs.py tests/test_speed.py tests/test_long_turns.py tests/test_ordered_sums.py tests/test_squares.py tests/test_strided_leaves.py tests/test_integer_products.py tests/test_vector_turns.py
 
 # What is uploaded: built, checked, and its tests run on what it installs.
 dist: .venv-dist/dist.stamp $(VENV)/test.stamp

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from minihlo import interp
 from minihlo.interp.compile.compiled_loops.loops import CompiledLoop
@@ -110,6 +112,29 @@ def test_loops_over_tables_run_compiled(function: Any, arguments: tuple[np.ndarr
     for x, y in zip(program(*arguments), expected, strict=True):
         assert codes(x) == codes(np.asarray(y, x.dtype))
     assert is_compiled(program)
+
+
+def test_rows_of_a_table_are_read_in_compiled_code(compiler: str, tune: Tune) -> None:  # noqa: ARG001
+    """Each turn reads a row, goes on by its largest number, and writes to the row; a truth value is a number."""
+    tune(loop_seconds=0, vector_steps=0, compiled_turns=7)
+    table = np.random.default_rng(3).standard_normal((7, 5)).astype(np.float32)
+
+    def turn(c: Any, i: Any) -> Any:
+        table, at = c
+        best = jnp.argmax(table[at]).astype(jnp.int32)
+        new = table[at, best] * np.float32(0.5) + (at == 3).astype(jnp.float32)
+        return (table.at[at, best].set(new), (at * 3 + best + i) % 7), best
+
+    program = interp.load(jax.jit(lambda t, i: lax.scan(turn, (t, 2), i)).lower(table, np.arange(90)).as_text())
+    (got, last, best), expected, at = program(table, np.arange(90, dtype=np.int32)), table.copy(), 2
+    assert is_compiled(program)
+    for i in range(90):
+        k = int(expected[at].argmax())
+        assert best[i] == k
+        expected[at, k] = expected[at, k] * np.float32(0.5) + np.float32(at == 3)
+        at = (at * 3 + k + i) % 7
+    assert got.tobytes() == expected.tobytes()
+    assert last == at
 
 
 @pytest.mark.usefixtures("at_once")

@@ -37,7 +37,8 @@ def integers(name: str) -> list[int]:
 def looking_at_codes() -> Iterator[None]:
     """Small products choose their way by the numbers at hand, as large ones do."""
     now = speed.current()
-    with speed.entered(dataclasses.replace(now, tuning=dataclasses.replace(now.tuning, exact_few=0))):
+    tuning = dataclasses.replace(now.tuning, exact_few=0, exact_few_plain=0)
+    with speed.entered(dataclasses.replace(now, tuning=tuning)):
         yield
 
 

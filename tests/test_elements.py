@@ -235,3 +235,45 @@ def test_an_update_of_one_element_is_an_assignment():
         c[np.clip(i, 0, 6), np.clip(j, 0, 8)] = old * np.float32(0.5) + c[4, 0]
         assert (before[k], change[k]) == (old, c[1, 2] - old)
     assert last.tolist() == c.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float8_e4m3fn", "int32", "int64", "uint8", "bool"])
+@pytest.mark.parametrize("window", [(1, 4), (3, 1), (2, 2), (1, 1)])
+def test_slices_of_a_few_elements_are_read_number_by_number(dtype, window):
+    """Rows, columns and blocks at computed places, clamped to the array, which each turn writes to as well."""
+    x, places = array(dtype, (6, 40)), RNG.integers(-3, 44, (50, 2)).astype(np.int32)
+
+    def turn(c: Any, p: Any) -> Any:
+        read = lax.dynamic_slice(c, (p[0], p[1]), window, allow_negative_indices=False)
+        largest = read.reshape(-1)[0]
+        for v in read.reshape(-1)[1:]:
+            largest = jnp.where(v > largest, v, largest)
+        return c.at[p[0] % 6, p[1] % 40].set(largest), read[0, 0]
+
+    last, first = outputs(lambda x, p: lax.scan(turn, x, p), x, places)
+    c = x.copy()
+    for k, (i, j) in enumerate(places):
+        row, column = np.clip(i, 0, 6 - window[0]), np.clip(j, 0, 40 - window[1])
+        read = c[row : row + window[0], column : column + window[1]].reshape(-1)
+        largest = read[0]
+        for v in read[1:]:
+            largest = v if v > largest else largest
+        assert first[k].tobytes() == read[0].tobytes()
+        c[i % 6, j % 40] = largest
+    assert last.tobytes() == c.tobytes()
+
+
+def test_static_slices_with_steps_are_read_number_by_number():
+    x = RNG.standard_normal((50, 9)).astype(np.float32)
+
+    def turn(c: Any, i: Any) -> Any:
+        a, b, d = c[3:50:20, 2]
+        return c.at[i, 2].set(a * b - d), a
+
+    last, given = outputs(lambda x: lax.scan(turn, x, jnp.arange(40, dtype=jnp.int32)), x)
+    c = x.copy()
+    for i in range(40):
+        a, b, d = c[3:50:20, 2].copy()
+        assert given[i] == a
+        c[i, 2] = a * b - d
+    assert last.tobytes() == c.tobytes()

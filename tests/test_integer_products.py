@@ -69,7 +69,7 @@ def by_tiles(tune: Tune) -> tiles.Tiles:
     """The tiles, which are for small products too."""
     if not compiled.is_available():
         pytest.skip("numba is not installed")
-    tune(tile_from=0, compiled_worth=0, compiled_from=1, exact_few=0)
+    tune(tile_from=0, compiled_worth=0, compiled_from=1, exact_few=0, exact_few_plain=0)
     if (absent := _absent()) is not None:
         pytest.skip(absent)
     found = compiled.tiles(1)
@@ -83,7 +83,7 @@ def by_words(tune: Tune) -> words.Words:
     pytest.importorskip("llvmlite")
     if not words.is_there():
         pytest.skip("the processor has no sums of 16-bit products")
-    tune(word_from=0, word_worth=0, word_lists=4, tile_from=1 << 60, exact_few=0)
+    tune(word_from=0, word_worth=0, word_lists=4, tile_from=1 << 60, exact_few=0, exact_few_plain=0)
     found = words.words(1)
     assert found is not None
     return found

@@ -1,4 +1,4 @@
-"""Products of f32 and f64 of known sizes choose their way once; their bits are those of `np.matmul`, from +0."""
+"""Products of known sizes choose their way once; those of f32 and f64 have the bits of `np.matmul`, from +0."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from minihlo.ops.types import ELEMENT_TYPES
+
 from .run_op import run, tensor
 from .test_dot import numbers
 
 #: Rows, length and columns: products that BLAS takes whole, on one thread, in parts; with vectors; of few terms.
 SIZES = [(16, 64, 256), (33, 65, 190), (260, 270, 300), (7, 9, 5), (1, 40, 30), (30, 40, 1), (1, 12, 1), (2, 5, 2)]
+
+
+DTYPES = {
+    name: ELEMENT_TYPES[name].dtype
+    for name in ("bf16", "f16", "f32", "f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f4E2M1FN", "f6E2M3FN")
+}
 
 
 def bits(x: np.ndarray) -> np.ndarray:
@@ -80,6 +88,45 @@ def test_dimensions(
     actual = run("dot_general", x, y, result=tensor("f32", *free), dot_dimension_numbers=numbers(*dims))
     expected = np.matmul(*matrices(x, y)).reshape(free)
     np.testing.assert_array_equal(bits(actual), bits(expected))
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize(
+    "types", [("bf16", "bf16", "bf16"), ("f16", "f16", "f32"), ("f16", "f16", "f16"), ("bf16", "f32", "f16")], ids=str
+)
+def test_bits_of_halves(sizes: tuple[int, int, int], types: tuple[str, str, str]) -> None:
+    """Products of f16 and bf16 are those of their numbers in f32, rounded once."""
+    (m, k, n), rng = sizes, np.random.default_rng(5)
+    x, y = (rng.normal(size=s).astype(DTYPES[t]) for s, t in zip([(m, k), (k, n)], types, strict=False))
+    x[-1], y[:, -1] = x[-1] * 200, y[:, -1] * 200  # some sums overflow f16
+    result = tensor(types[2], m, n)
+    for (a, x_sum), (b, y_sum) in itertools.product([(x, 1), (x.T, 0)], [(y, 0), (y.T, 1)]):
+        dims = numbers((), (), (x_sum,), (y_sum,))
+        actual = run("dot_general", a, b, result=result, dot_dimension_numbers=dims)
+        wide = [v.astype(np.float32) for v in (a, b)]
+        sums = run("dot_general", *wide, result=tensor("f32", m, n), dot_dimension_numbers=dims)
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(bits(actual), bits(sums.astype(DTYPES[types[2]])))
+
+
+@pytest.mark.parametrize(
+    "types", [("f8E4M3FN", "f8E5M2"), ("f8E4M3FNUZ", "f8E4M3FNUZ"), ("f4E2M1FN", "f6E2M3FN")], ids=str
+)
+def test_exact_products_of_known_sizes(types: tuple[str, str]) -> None:
+    """One rounding of the sums of all products, which f64 holds; NaN and infinities where operands have them."""
+    rng = np.random.default_rng(6)
+    for m, k, n in [(3, 4, 5), (8, 64, 40), (40, 200, 70)]:
+        x, y = (rng.normal(size=s).astype(DTYPES[t]) for s, t in zip([(m, k), (k, n)], types, strict=True))
+        for is_special in (False, True):
+            if is_special and "f4" not in types[0]:
+                x[1, 2], y[0, 3] = np.nan, np.inf
+            for (a, x_sum), (b, y_sum) in itertools.product([(x, 1), (x.T, 0)], [(y, 0), (y.T, 1)]):
+                dims = numbers((), (), (x_sum,), (y_sum,))
+                actual = run("dot_general", a, b, result=tensor("f32", m, n), dot_dimension_numbers=dims)
+                with np.errstate(invalid="ignore"):
+                    expected = (x.astype(np.float64) @ y.astype(np.float64) + 0).astype(np.float32)
+                np.testing.assert_array_equal(actual, expected)
+                assert not np.signbit(actual[expected == 0]).any()
 
 
 def test_a_matrix_by_itself() -> None:

@@ -53,7 +53,14 @@ def nested(x: Any) -> Any:
     return lax.fori_loop(0, 3, lambda i, c: lax.fori_loop(0, 3, lambda j, d: d * 5 + (i * j).astype(jnp.uint32), c), x)
 
 
+def stages(x: Any) -> Any:
+    """Products of a few elements, of which each turn writes a column."""
+    weights = (jnp.arange(72, dtype=jnp.uint32) * 40503).reshape(6, 12)
+    return lax.fori_loop(0, 6, lambda i, c: c.at[:, 2 * i].set(c @ weights[i] + jnp.asarray(x)[:, i]), jnp.asarray(x))
+
+
 CASES = {
+    "stages": stages,
     "rounds": rounds(5),
     "swapped": swapped,
     "branching": branching,

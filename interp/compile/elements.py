@@ -1,8 +1,8 @@
 """Writes slices and scatters of single elements, in loops, as Python's own indexing.
 
-The rule. In loops and branches a slice of one element that is only reshaped to a number is that number. A scatter of
-one number to a place that is given by numbers is an assignment, if the place is within the array. What makes a vector
-of these numbers is not computed then.
+The rule. In loops and branches a slice of one element that is only reshaped to a number is that number; a slice of a
+few elements that is only taken apart is these numbers. A scatter of one number to a place that is given by numbers is
+an assignment, if the place is within the array. What makes a vector of these numbers is not computed then.
 
 Measured with numpy alone, 64 turns of `a[i, j] = sin(a[i, j]) + a[j, i]`: 1.6 ms by kernels, 0.1 so.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from itertools import starmap
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from ...ops.registry import lookup
 from ...ops.types import Kind, TensorType, Type
 from ..program import Operation, Region, Value
 from . import scalars
-from .group import SPREAD
+from .group import PACK, SPREAD, UNPACK
 from .indexing import fitting, own_array
 from .source.compilable import element_text
 from .source.lines import Compiled
@@ -33,7 +34,7 @@ _REPEATS = (_RESHAPE, "stablehlo.broadcast_in_dim", SPREAD)
 class Elements:
     """What of a region is indexing of single elements.
 
-    reads: for each slice the reshape that takes its element.
+    reads: for each slice the reshape that takes its element, or what takes it apart.
     writes: for each scatter the numbers that are its index, in the order of dimensions, or the vector that it is.
     updates: for each update of a slice the number that it puts there.
     left_out: the operations that nothing else needs.
@@ -66,7 +67,7 @@ def elements_in(region: Region) -> Elements:
                 found.updates[operation] = source.operands[0]
                 if uses.get(source.results[0]) == [operation]:
                     found.left_out.add(source)
-        elif operation.name == _RESHAPE and not operation.results[0].shape:
+        elif operation.name == UNPACK or (operation.name == _RESHAPE and not operation.results[0].shape):
             source = made.get(operation.operands[0])
             if source is not None and _is_read(source) and uses.get(source.results[0]) == [operation]:
                 found.reads[source] = operation  # it is read there: the array may be written over before the reshape
@@ -89,12 +90,13 @@ def _is_update(operation: Operation, source: Operation) -> bool:
 
 
 def _is_read(operation: Operation) -> bool:
+    """Whether an operation is a slice whose elements can be read one by one; what uses it says how many it has."""
     source, t = operation.operands[0].type, operation.results[0].type
     if not isinstance(source, TensorType) or not isinstance(t, TensorType):
         return False
     if _starts(operation) != 1 and operation.name != _SLICE:
         return False
-    return source.is_static and t.size == 1 and _is_indexed(t)
+    return source.is_static and bool(source.shape) and _is_indexed(t)
 
 
 def _is_indexed(t: Type) -> bool:
@@ -124,6 +126,9 @@ def _index_of(
         return None, ()
     between, parts = list[Operation](), [indices]
     source = made.get(indices)
+    if source is not None and source.name == PACK:
+        index = [source.operands[mapped.index(d)] for d in range(rank)]
+        return (index, [source]) if all(map(scalars.form, (v.type for v in index))) else ([indices], ())
     if rank > 1 and source is not None and source.name == "stablehlo.concatenate" and len(source.operands) == rank:
         between, parts = [source], list(source.operands)
     elif rank > 1:
@@ -140,34 +145,61 @@ def _index_of(
     return index, between
 
 
-def write_read(operation: Operation, reshape: Operation, writer: Writer) -> None:
-    """Write the number that a reshape takes of a slice."""
+def write_read(operation: Operation, taking: Operation, writer: Writer) -> None:
+    """Write the numbers that `taking` takes of a slice."""
     array, *starts = operation.operands
-    assert isinstance(array.type, TensorType)
+    t, window = array.type, operation.results[0].type
+    assert isinstance(t, TensorType)
+    assert isinstance(window, TensorType)
+    sizes = [n or 0 for n in window.shape]
+    steps = [1] * len(sizes)
     if operation.name == _SLICE:
         places = [str(i) for i in np.ravel(operation.attributes["start_indices"]).tolist()]
+        steps = np.ravel(operation.attributes["strides"]).tolist()
     else:
-        places = _places(array.type, starts, writer, operation)
+        places = _places(t, sizes, starts, writer, operation)
     held = writer.use(array)
-    name = writer.define_plain(reshape.results[0])
-    _read(name, array.type, held, places, writer, operation)
+    names = [writer.define_plain(v) for v in taking.results]
+    if len(names) == 1:
+        return _read(names[0], t, held, places, writer, operation)
+    index = ", ".join(starmap(_range, zip(places, sizes, steps, strict=True)))
+    taken = "ravel()" if t.element.is_float else "ravel().tolist()"
+    each = [
+        ", ".join(f"{at} + {i * step}" for at, i, step in zip(places, where, steps, strict=True))
+        for where in np.ndindex(*sizes)
+    ]
+    texts = [f"{name} = {element_text(f'{held}[{at}]', t)}" for name, at in zip(names, each, strict=True)]
+    uses = (held, *(p for p in places if not p.isdecimal()))
+    compiled = Compiled(tuple((0, text) for text in texts))
+    return writer.line(f"{', '.join(names)}, = {held}[{index}].{taken}", operation, names, uses, compiled=compiled)
+
+
+def _range(start: str, size: int, step: int) -> str:
+    """The index of so many elements of a dimension."""
+    if start.isdecimal():
+        first = int(start)
+        return f"{first}:{first + (size - 1) * step + 1}" + (f":{step}" if step > 1 else "")
+    return f"{start}:{start} + {size}"
 
 
 def write_update(operation: Operation, number: Value, writer: Writer, is_spare: bool) -> None:
     """Write the update of one element; `is_spare` says that nothing needs the array afterwards."""
     array, _, *starts = operation.operands
     assert isinstance(array.type, TensorType)
-    new, places = writer.use_plain(number), _places(array.type, starts, writer, operation)
+    new = writer.use_plain(number)
+    places = _places(array.type, [1] * len(array.type.shape), starts, writer, operation)
     result = own_array(operation, writer.use(array), writer, is_spare)
     text = f"{result}[{', '.join(places)}] = {new}"
     writer.line(text, operation, (), (result, new, *places), compiled=Compiled(((0, text),)))
 
 
-def _places(t: TensorType, starts: Sequence[Value], writer: Writer, operation: Operation) -> list[str]:
-    """The names of the indices of a window of one element."""
+def _places(
+    t: TensorType, sizes: Sequence[int], starts: Sequence[Value], writer: Writer, operation: Operation
+) -> list[str]:
+    """The names of the indices of the first element of a window."""
     return [
-        "0" if n == 1 else fitting(start, n - 1, writer, operation)  # type: ignore[operator]
-        for start, n in zip(starts, t.shape, strict=True)
+        "0" if n == size else fitting(start, n - size, writer, operation)  # type: ignore[operator]
+        for start, n, size in zip(starts, t.shape, sizes, strict=True)
     ]
 
 

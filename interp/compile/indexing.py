@@ -14,7 +14,9 @@ from .writer import Writer
 
 
 def fitting(start: Value, most: int, writer: Writer, operation: Operation) -> str:
-    """The name of a start: one that does not fit is moved to the nearest that does."""
+    """The name of a start: one that does not fit is moved to the nearest that does. A constant is a literal."""
+    if start in writer.constants:
+        return str(min(max(int(writer.constants[start]), 0), most))
     name = writer.use_plain(start)
     text = f"{name} if 0 <= {name} <= {most} else 0 if {name} < 0 else {most}"
     return writer.number(text, ELEMENT_TYPES["i64"], operation, (name,))
@@ -50,7 +52,9 @@ def write(operation: Operation, writer: Writer, is_spare: bool, is_changed: bool
     whole, window = operation.operands[0].type, (operation.results[0] if first == 1 else operation.operands[1]).type
     assert isinstance(whole, TensorType)
     assert isinstance(window, TensorType)
-    if not (whole.is_static and window.is_static) or not any(writer.is_plain(s) for s in starts):
+    if not (whole.is_static and window.is_static) or not starts:
+        return False
+    if not any(writer.is_plain(s) for s in starts) and any(s not in writer.constants for s in starts):
         return False
     index, places = [], []
     for start, n, size in zip(starts, whole.shape, window.shape, strict=True):
@@ -61,7 +65,7 @@ def write(operation: Operation, writer: Writer, is_spare: bool, is_changed: bool
             continue
         at = fitting(start, n - size, writer, operation)
         index.append(f"{at}:{at} + {size}")
-        places.append(at)
+        places += [] if at.isdecimal() else [at]
     place, source = ", ".join(index), writer.use(operation.operands[0])
     if first == 1:
         result = writer.define(operation.results[0])

@@ -253,6 +253,8 @@ def _convert_byte(use: Use, source: ElementType, target: ElementType) -> str | N
         return f"{use.name_of([bool(r) for r in results])}[{index}]"
     if target.is_minifloat:
         return f"{use.name_of(b''.join(r.tobytes() for r in results))}[{index}]"
+    if source.kind is Kind.BOOL and target.is_float:
+        return f"{use.name_of(tuple(r[()] for r in results))}[+{x}]"  # which compiled code knows too
     return f"{use.name_of([r[()] if target.is_float else int(r) for r in results])}[{index}]"
 
 

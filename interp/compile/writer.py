@@ -224,9 +224,9 @@ class Writer:
         return all(low >= -(1 << 31) and high < 1 << 32 for low, high in map(self.range, whole))
 
     def constants_in(self, lines: Iterable[Line]) -> dict[str, Any]:
-        """The constants that lines name which compiled code knows too: the types of floats."""
+        """The constants that lines name which compiled code knows too: types of floats, and tuples of such floats."""
         words = {word for line in lines for word in re.findall(r"\bk\d+\b", line.text)}
-        return {w: v for w in words if (v := self._globals.get(w)) is np.float32 or v is np.float64}
+        return {w: v for w in words if _is_known(v := self._globals.get(w))}
 
     def call(
         self,
@@ -389,6 +389,13 @@ class Writer:
             return name
         self._globals["partial"] = functools.partial
         return f"partial({', '.join([name, *map(self.use, captures)])})"
+
+
+def _is_known(value: Any) -> bool:
+    """Whether compiled code knows a constant that is no number."""
+    if isinstance(value, tuple):
+        return all(type(v) in (np.float32, np.float64) for v in value)
+    return value is np.float32 or value is np.float64
 
 
 def _is_large(t: Type) -> bool:

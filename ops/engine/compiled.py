@@ -109,6 +109,19 @@ class Kernels:
             except Exception:  # of a numba that lacks something: it raises what it likes
                 return None
 
+    @functools.cached_property
+    def scatters(self) -> tuple[Callable[..., None], Callable[..., bool]] | None:
+        """`add_halves` and `put_extremes` of `fast.scatters`; None where they cannot be compiled."""
+        with _lock:
+            try:
+                name = f"{__package__}.fast.scatters"
+                numba, module = importlib.import_module("numba"), importlib.import_module(name)
+                mark, (adds, extremes) = f"scatters-{_digest(str(module.__file__))}", module.signatures()
+                make = functools.partial(compiled_cache.compiled, numba, nogil=True, error_model="numpy")
+                return make(module.add_halves, adds, f"add-{mark}"), make(module.put_extremes, extremes, f"put-{mark}")
+            except Exception:  # of a numba that lacks something: it raises what it likes
+                return None
+
     def look_up(self, codes: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
         """`out = table[codes]` of arrays with one axis; the table has an entry for every code."""
         if self.has_octets and table.itemsize == codes.itemsize == 1:

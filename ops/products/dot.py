@@ -13,10 +13,11 @@ from ..engine import gemm
 from ..engine.blas_calls import Product
 from ..kernel import Facts, Kernel, Shapes
 from ..registry import BY_POLICY, Call, OpError, Run, op
-from ..types import TensorType
+from ..types import ElementType, TensorType
 from .accumulated import check_accumulator
 from .dot_algorithm import Algorithm
-from .matmul import is_in_order, matmul, plain_product
+from .exact_matmul import Few, few_of
+from .matmul import half_of, halves, is_in_order, matmul, plain_product, takes_halves
 
 _SIDES = ("lhs", "rhs")
 
@@ -161,7 +162,29 @@ def _contract(
 
     shapes = [t.shape for t in operands if t.is_static]
     known = sizes(*shapes) if len(shapes) == 2 else None  # type: ignore[arg-type]
-    if host is None or known is None or 0 in known[:4]:
+    if known is None or 0 in known[:4]:
+        return kernel
+    if host is None and algorithm is None and takes_halves(*types, policy) and _is_small(known):
+        b, m, k, n, result = known
+        return _of_halves(
+            gemm.product_of(b, m, k, n, np.dtype(np.float32)),
+            _lay(shapes[0], x_order, x_swap, (b, m, k)),
+            _lay(shapes[1], y_order, y_swap, (b, k, n)),
+            types[2],
+            result,
+        )
+    few = few_of(*types, policy, known[2]) if algorithm is None and _is_small(known) else None
+    if few is not None and math.prod(known[:4]) <= few.most:
+        b, m, k, n, result = known
+        return _of_few(
+            few,
+            gemm.product_of(b, m, k, n, np.dtype(few.dtype)),
+            _lay(shapes[0], x_order, x_swap, (b, m, k)),
+            _lay(shapes[1], y_order, y_swap, (b, k, n)),
+            result,
+            kernel,
+        )
+    if host is None:
         return kernel
     if is_in_order(known[2]):
         return Kernel(kernel, products=lambda: _products(known, shapes, (x_order, x_swap), (y_order, y_swap)))
@@ -192,6 +215,46 @@ def _contract(
         return of_known(lhs, rhs)  # numpy goes other ways there
 
     return Kernel(of_vector, multiplied=laid)
+
+
+def _is_small(sizes: tuple[int, int, int, int, list[int]]) -> bool:
+    """Whether a product in f32 that `gemm.product_of` forms is one call of BLAS of matrices, in no parts."""
+    b, m, k, n, _ = sizes
+    return not is_in_order(k) and 1 not in (m, n) and b * m * k * n <= gemm.PART
+
+
+def _of_halves(
+    multiply: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    x_lay: Callable[[np.ndarray], np.ndarray] | None,
+    y_lay: Callable[[np.ndarray], np.ndarray] | None,
+    result_type: ElementType,
+    shape: list[int],
+) -> Run:
+    """The product of f16 or bf16 of known sizes: 8×64×64 takes 4 µs so, and 15 by `matmul`."""
+
+    def kernel(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        x, y = lhs if x_lay is None else x_lay(lhs), rhs if y_lay is None else y_lay(rhs)
+        return half_of(multiply(halves(x), halves(y)), result_type).reshape(shape)
+
+    return kernel
+
+
+def _of_few(
+    few: Few,
+    multiply: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    x_lay: Callable[[np.ndarray], np.ndarray] | None,
+    y_lay: Callable[[np.ndarray], np.ndarray] | None,
+    shape: list[int],
+    otherwise: Run,
+) -> Run:
+    """The exact product of minifloats of known sizes: 8×64×64 takes 12 µs so, and 20 by `matmul`."""
+
+    def kernel(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        x, y = lhs if x_lay is None else x_lay(lhs), rhs if y_lay is None else y_lay(rhs)
+        result = few.rounded(multiply(few.lhs(x), few.rhs(y)))
+        return otherwise(lhs, rhs) if result is None else result.reshape(shape)
+
+    return kernel
 
 
 def _products(

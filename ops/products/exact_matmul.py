@@ -10,6 +10,7 @@ those products are added in integers of as many words as it takes. Where the pro
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 
@@ -18,11 +19,12 @@ import numpy as np
 from ..accumulators.exact_sum import ExactSums
 from ..engine.blocks import empty
 from ..engine.cast import array_of, cast, codes_of
+from ..engine.compiled import is_available
 from ..engine.gemm import product
 from ..engine.lookup import Table
-from ..engine.speed import tuning
+from ..engine.speed import current, tuning
 from ..minifloat.codec import decode, round_number
-from ..minifloat.formats import Format
+from ..minifloat.formats import Format, Nan
 from ..policy import Policy
 from ..random_stream import RandomStream
 from ..registry import Call
@@ -30,6 +32,7 @@ from ..types import ELEMENT_TYPES, ElementType
 from . import by_integers
 from .operand import Operand, all_values, as_laid, reach_of
 
+_PLAIN = Policy()
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
 
 #: Norms bound the sums of rows that are no longer than this, so that they are known to 1/64, and of operands whose
@@ -56,10 +59,11 @@ def exact_matmul(
     NaN where a product is NaN or both infinities occur. A zero sum is +0, as a sum that starts from +0 is; rounding
     down it is -0 unless every product is +0 (IEEE 754 section 6.3).
     """
-    if lhs.size * rhs.shape[-1] <= tuning().exact_few and policy.rounding not in ("down", "stochastic"):
-        sums = _few_sums(lhs, rhs, lhs_type.format, rhs_type.format)
-        if sums is not None:
-            return cast(sums, _F64, result_type, policy)
+    few = few_of(lhs_type, rhs_type, result_type, policy, lhs.shape[-1])
+    if few is not None and lhs.size * rhs.shape[-1] <= few.most:
+        result = few.rounded(product(few.lhs(lhs), few.rhs(rhs)))
+        if result is not None:
+            return result
     x, y = Operand.of(lhs, lhs_type.format), Operand.of(rhs, rhs_type.format)
     depth = 3 if _bound(x, y) <= 1 << 53 else 4 + _bound(x, y).bit_length() // 16
     return tiled(
@@ -67,12 +71,54 @@ def exact_matmul(
     )
 
 
-def _few_sums(lhs: np.ndarray, rhs: np.ndarray, x_format: Format, y_format: Format) -> np.ndarray | None:
-    """The sums of a small product in f64, without a look at the operands' codes; None where they may not be exact."""
-    if lhs.shape[-1] * reach_of(x_format) * reach_of(y_format) > 1 << 53:
+@dataclasses.dataclass(frozen=True)
+class Few:
+    """A product in f32 or f64 in which all sums are exact, whatever the operands' codes are."""
+
+    lhs_format: Format
+    rhs_format: Format
+    result_type: ElementType
+    policy: Policy
+    dtype: type
+    has_special: bool  #: whether the formats have infinities or NaN
+
+    @property
+    def most(self) -> int:
+        """The terms up to which products go this way: more, where units of the processor for integers do not help."""
+        has_units = self.dtype is np.float64 and current().compiled and is_available()
+        return tuning().exact_few if has_units else tuning().exact_few_plain
+
+    def lhs(self, x: np.ndarray) -> np.ndarray:
+        """The numbers of an operand."""
+        return all_values(codes_of(x, self.lhs_format), self.lhs_format, self.dtype)
+
+    def rhs(self, y: np.ndarray) -> np.ndarray:
+        """The numbers of the other one."""
+        return all_values(codes_of(y, self.rhs_format), self.rhs_format, self.dtype)
+
+    def rounded(self, sums: np.ndarray) -> np.ndarray | None:
+        """The sums in the type of the result; None where some are not finite."""
+        # No sum of finite ones overflows.
+        if self.has_special and not np.isfinite(np.add.reduce(sums, None)):
+            return None
+        if self.result_type.bits >= 32 and self.policy == _PLAIN:
+            return sums.astype(self.result_type.dtype, copy=False)
+        return cast(sums, _F32 if self.dtype is np.float32 else _F64, self.result_type, self.policy)
+
+
+@functools.lru_cache(1024)
+def few_of(
+    lhs_type: ElementType, rhs_type: ElementType, result_type: ElementType, policy: Policy, length: int
+) -> Few | None:
+    """The `Few` of minifloats for sums of so many products; None where they may not be exact, or of other types."""
+    if not (lhs_type.is_minifloat and rhs_type.is_minifloat and result_type.is_float and policy.sums_exactly):
         return None
-    sums = product(all_values(codes_of(lhs, x_format), x_format), all_values(codes_of(rhs, y_format), y_format))
-    return sums if np.isfinite(sums).all() else None
+    x, y = lhs_type.format, rhs_type.format
+    bound = length * reach_of(x) * reach_of(y)
+    if policy.rounding in ("down", "stochastic") or bound > 1 << 53:
+        return None
+    has_special = any(f.has_infinity or f.nan is not Nan.NONE for f in (x, y))
+    return Few(x, y, result_type, policy, np.float32 if bound <= 1 << 24 else np.float64, has_special)
 
 
 def may_be_plain(call: Call) -> bool:

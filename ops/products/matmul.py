@@ -104,6 +104,28 @@ def plain_product(
     return lambda x, y: _in_order(x, y) if is_in_order(x.shape[-1]) else gemm.product(x, y)
 
 
+def takes_halves(lhs_type: ElementType, rhs_type: ElementType, result_type: ElementType, policy: Policy) -> bool:
+    """Whether products are those of `host_matmul` in f32, rounded to nearest even, and some type is f16 or bf16."""
+    types = lhs_type, rhs_type, result_type
+    is_half = all(t.is_float and 16 <= t.bits <= 32 for t in types) and any(t.bits == 16 for t in types)
+    return is_half and policy == _PLAIN
+
+
+def halves(x: np.ndarray) -> np.ndarray:
+    """A matrix of f16, bf16 or f32 as f32, as it lies in memory."""
+    return as_laid(half.widen, x) if x.itemsize == 2 else x
+
+
+def half_of(sums: np.ndarray, result_type: ElementType) -> np.ndarray:
+    """Sums in f32 rounded to f16, bf16 or f32."""
+    if result_type.bits == 32:
+        return sums
+    if result_type.name == "bf16":
+        return half.narrow(sums, result_type.dtype)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return half.narrow(sums, result_type.dtype)
+
+
 def is_in_order(length: int) -> bool:
     """Whether `plain_product` rounds each product of so many, and each sum of them: one by one, from +0."""
     return length <= _SHORT

@@ -74,9 +74,9 @@ class Operand:
         return as_laid(_values(self.format, first, count).at, self.codes).astype(dtype, copy=False)
 
 
-def all_values(codes: np.ndarray, fmt: Format) -> np.ndarray:
-    """The numbers of a format as f64, with infinities and NaN, as they lie in memory."""
-    return as_laid(_all_values(fmt).at, codes)
+def all_values(codes: np.ndarray, fmt: Format, dtype: type) -> np.ndarray:
+    """The numbers of a format as f64 or f32, with infinities and NaN, as they lie in memory."""
+    return as_laid(_all_values(fmt, dtype).at, codes)
 
 
 @functools.cache
@@ -99,10 +99,10 @@ def _facts(fmt: Format) -> tuple[list[int], list[int]]:
 
 
 @functools.cache
-def _all_values(fmt: Format) -> Table:
+def _all_values(fmt: Format, dtype: type) -> Table:
     x = decode(np.arange(256) & ((1 << fmt.bits) - 1), fmt)
     sizes = np.where(x.is_nan, np.nan, np.where(x.is_infinite, np.inf, np.ldexp(x.significand, x.exponent)))
-    return Table(np.where(x.sign, -sizes, sizes))
+    return Table(np.where(x.sign, -sizes, sizes).astype(dtype))
 
 
 @functools.lru_cache(64)

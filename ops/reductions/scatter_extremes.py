@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..engine.compiled import kernels
 from ..engine.keys import is_nan, of_total_keys, total_keys
 from ..registry import Body
 from ..types import ElementType
@@ -21,6 +22,13 @@ class ScatterExtremes:
 
     def __init__(self, ufunc: np.ufunc, element: ElementType) -> None:
         self._ufunc, self._element = ufunc, element
+
+    def compiled(self, rows: np.ndarray, targets: np.ndarray, updates: np.ndarray) -> bool:
+        """Do so for rows of f32 by compiled code; False, and nothing, where there is none, or any number is NaN."""
+        if self._element.name != "f32" or (code := kernels(updates.size)) is None or code.scatters is None:
+            return False
+        words = [x.view(np.int32).reshape(len(x), -1) for x in (rows, np.ascontiguousarray(updates))]
+        return code.scatters[1](words[0], np.ascontiguousarray(targets), words[1], self._ufunc is np.maximum)
 
     def __call__(self, row: np.ndarray, targets: np.ndarray, updates: np.ndarray) -> np.ndarray:
         """Apply updates to elements, in place.

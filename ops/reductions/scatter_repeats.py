@@ -38,16 +38,13 @@ class ScatterRepeats:
         for r, state in zip(rows, states, strict=True):
             r[groups] = state
 
-    def _results(self, states: Sequence[np.ndarray], first: Sequence[np.ndarray]) -> Arrays:
-        return self._body(*states, *(u.repeat(len(states[0]), axis=0) for u in first))
-
     def _by_table(
         self, element: ElementType, state: np.ndarray, counts: np.ndarray, first: Sequence[np.ndarray]
     ) -> None:
         """Powers of two of the body: each number takes those that its count is the sum of."""
         codes = state.view(f"u{state.itemsize}")
         every = np.arange(1 << element.bits, dtype=codes.dtype).view(element.dtype)
-        (made,) = self._results([every], [u.reshape(-1)[:1] for u in first])
+        (made,) = self._body(every, *(u.reshape(-1)[:1].repeat(len(every)) for u in first))
         table, left = made.view(codes.dtype), counts.reshape(-1, *[1] * (state.ndim - 1))
         while left.any():
             np.copyto(codes, table.take(codes), where=left & 1 == 1)
@@ -58,17 +55,19 @@ class ScatterRepeats:
     ) -> None:
         """One turn after the other of all that have one left; the last few, which have many left, by themselves."""
         done, active, falling = 0, len(counts), -counts
+        updates = [u.repeat(active, axis=0) for u in first]
         while active and int(counts[0]) - done <= tuning().scatter_steps * active:
             now = [s[:active] for s in states]
-            results = self._results(now, first)
-            if all(map(_are_same, now, results)):
+            results = self._body(*now, *(u[:active] for u in updates))
+            if not done & (done + 1) and all(map(_are_same, now, results)):  # looked at after 1, 2, 4 turns and so on
                 return
             if len(states) > 1:  # they may be views of each other
                 results = tuple(map(np.array, results))
             for state, result in zip(now, results, strict=True):
                 state[...] = result
             done += 1
-            active = int(np.searchsorted(falling, -done))
+            if counts[active - 1] <= done:
+                active = int(np.searchsorted(falling, -done))
         for i, count in enumerate(counts[:active].tolist()):
             self._fold_one(region, [s[i : i + 1] for s in states], count - done, first)
 

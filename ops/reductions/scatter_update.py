@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.compiled import kernels
+from ..engine.keys import is_nan
 from ..engine.speed import tuning
 from ..registry import Body, Call
 from ..types import ElementType, Kind
@@ -36,6 +37,10 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
 
     def apply(region: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
         if not updates[0].size:
+            return
+        if ufunc is np.add and _add_halves(elements[0], rows[0], targets, updates[0]):
+            return
+        if extreme is not None and extreme.compiled(rows[0], targets, updates[0]):
             return
         if ufunc is not None and rows[0].ndim == 1:
             ufunc.at(rows[0], targets, updates[0])
@@ -77,6 +82,22 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
                 r[row : row + 1] = result
 
     return apply
+
+
+def _add_halves(element: ElementType, rows: np.ndarray, targets: np.ndarray, updates: np.ndarray) -> bool:
+    """Add f16 or bf16 in place by compiled code; False where there is none, or a sum is NaN: its bits are numpy's."""
+    if element.bits != 16 or (compiled := kernels(updates.size)) is None or compiled.scatters is None:
+        return False
+    before, count = rows.copy(), len(rows)
+    with np.errstate(invalid="ignore"):
+        codes = [
+            np.ascontiguousarray(x).view(np.uint16).reshape(n, -1) for x, n in ((rows, count), (updates, len(updates)))
+        ]
+        compiled.scatters[0](codes[0], np.ascontiguousarray(targets), codes[1], element.name == "f16")
+    if is_nan(rows, element).any():
+        rows[...] = before
+        return False
+    return True
 
 
 def _row_by_row(ufunc: np.ufunc, rows: np.ndarray, targets: np.ndarray, updates: np.ndarray) -> bool:

@@ -39,10 +39,17 @@ class Window:
 
     text: an expression of the indices that gives the number of the place, -1 where the window is out of bounds.
     targets: for each update and each place, the position of the element that it changes.
+    sizes: how many places there are in each dimension of the indices.
     """
 
     text: str
     targets: Sequence[Sequence[int]]
+    sizes: Sequence[int]
+
+    def place(self, indices: Sequence[int]) -> int:
+        """The number of the place of some indices, -1 where the window is out of bounds."""
+        is_inside = all(0 <= i < n for i, n in zip(indices, self.sizes, strict=True))
+        return int(np.ravel_multi_index(tuple(indices), tuple(self.sizes))) if is_inside else -1
 
 
 def element_window(operation: Operation) -> Window | None:
@@ -77,6 +84,5 @@ def element_window(operation: Operation) -> Window | None:
         return None
     tests = " and ".join(f"0 <= {x} < {n}" for x, n in zip(terms, sizes, strict=True))
     strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
-    return Window(
-        " + ".join(f"{x} * {k}" for x, k in zip(terms, strides, strict=True)) + f" if {tests} else -1", columns
-    )
+    text = " + ".join(f"{x} * {k}" for x, k in zip(terms, strides, strict=True))
+    return Window(f"{text} if {tests} else -1", columns, sizes)

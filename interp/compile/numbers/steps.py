@@ -75,7 +75,15 @@ def window(numbers: Numbers, operation: Operation, first: int) -> None:
     if not used:
         numbers.assign(result, elements if first == 1 else numbers.of(operation.operands[1]))
         return None
-    place = numbers.expression(text, [numbers.of(starts[d])[0] for d in used], _I32)
+    at = [numbers.of(starts[d])[0] for d in used]
+    if all(v in numbers.work.constants for v in at):
+        first_place = _known_place(shape_of(source), shape, used, [int(numbers.work.constants[v]) for v in at])
+        places = [first_place + o for o in offsets]
+        if first == 1:
+            return numbers.assign(result, tuple([elements[i] for i in places]))
+        known = dict(zip(places, numbers.of(operation.operands[1]), strict=True))
+        return numbers.assign(result, tuple([known.get(i, x) for i, x in enumerate(elements)]))
+    place = numbers.expression(text, at, _I32)
     t, many = TensorType((), element_of(result)), ", ".join(f"{{{i + 1}}}" for i in range(len(elements)))
     if first == 1:
         numbers.assign(
@@ -89,6 +97,14 @@ def window(numbers: Numbers, operation: Operation, first: int) -> None:
             updated[i] = numbers.expression(text, (new, place, updated[i]), t)
     numbers.assign(result, tuple(updated))
     return numbers.spend(2 + len(offsets) * len(updated))
+
+
+def _known_place(shape: Sequence[int], window: Sequence[int], used: Sequence[int], starts: Sequence[int]) -> int:
+    """The position of a window in the flattened tensor, whose starts in some dimensions are constants."""
+    at = [0] * len(shape)
+    for d, start in zip(used, starts, strict=True):
+        at[d] = min(max(start, 0), shape[d] - window[d])
+    return int(np.ravel_multi_index(at, shape))
 
 
 def reduced(numbers: Numbers, operation: Operation) -> bool:
@@ -145,6 +161,14 @@ def scattered(numbers: Numbers, operation: Operation) -> bool:
     if window is None or not _is_simple(numbers, body):
         return False
     elements, indices, new = list(numbers.of(source)), *map(numbers.of, operation.operands[1:])
+    numbers.work.saved += tuning().array_scatter_cost
+    if all(v in numbers.work.constants for v in indices):
+        known = window.place([int(numbers.work.constants[v]) for v in indices])
+        for update, targets in zip(new, window.targets, strict=True):
+            if known >= 0:
+                (elements[targets[known]],) = _applied(numbers, body, (elements[targets[known]], update))
+        numbers.assign(operation.results[0], tuple(elements))
+        return True
     place = numbers.expression(window.text, indices, _I32)
     for update, targets in zip(new, window.targets, strict=True):
         for at, target in enumerate(targets):
@@ -153,7 +177,6 @@ def scattered(numbers: Numbers, operation: Operation) -> bool:
             elements[target] = numbers.expression(f"{{0}} if {{1}} == {at} else {{2}}", operands, combined.type)
     numbers.assign(operation.results[0], tuple(elements))
     numbers.spend(2 + sum(map(len, window.targets)))
-    numbers.work.saved += tuning().array_scatter_cost
     return True
 
 

@@ -25,6 +25,7 @@ class Numbers:
         self.operations: list[Operation] = []
         self._numbers: dict[Value, tuple[Value, ...]] = {}  # values of which each element is a number
         self._arrays: set[Value] = set()  # those of them that exist as arrays too
+        self._sources: dict[tuple[Value, ...], Value] = {}  # the arrays of which numbers are all elements, in order
         self._made: dict[Any, Value] = {}  # the results of operations on numbers, so that each is computed once
         self._own: set[Value] = set()  # values of the region that were not rewritten
         self._free: set[int] = set()  # the ids of operations that may be removed if unused
@@ -51,6 +52,7 @@ class Numbers:
                 constants[element] = array[i, ...]
         else:
             self._put(UNPACK, (value,), elements, {"type": value.type})
+            self._sources[elements] = value
         self._arrays.add(value)
         return elements
 
@@ -65,7 +67,11 @@ class Numbers:
                 return
             if numbers is not None:
                 self._arrays.add(value)
-                self._put(PACK, numbers, (value,), {"type": value.type})
+                source = self._sources.get(numbers)
+                if source is None:
+                    self._put(PACK, numbers, (value,), {"type": value.type})
+                else:  # it has been taken apart only to be put together again
+                    self._put("stablehlo.reshape", (source,), (value,), {})
                 return
             part = part.outer
 
@@ -104,6 +110,10 @@ class Numbers:
         key = like.name, element, Attributes(like.attributes), operands  # only its result has a conversion's type
         if key not in self._made:
             result = self._made[key] = Value(TensorType((), element))
+            known = self.work.folded(like, operands, element)
+            if known is not None:
+                self.work.constants[result] = known
+                return result
             self._append(Operation(like.name, operands, (result,), like.attributes, (), like.location))
         return self._made[key]
 
@@ -116,7 +126,7 @@ class Numbers:
     def _put(
         self, name: str, operands: Iterable[Value], results: tuple[Value, ...], attributes: dict[str, Any]
     ) -> None:
-        """Add an operation that this pass introduces: `UNPACK`, `PACK` or `NUMBER`."""
+        """Add an operation that this pass introduces: `UNPACK`, `PACK`, `NUMBER` or a reshape."""
         source = self.work.source
         self._append(Operation(name, tuple(operands), results, attributes, (), source.location, source))
         if name != NUMBER and self.outer is not None:

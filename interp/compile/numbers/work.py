@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ....ops.engine.speed import tuning
 from ....ops.policy import Policy
 from ....ops.registry import OpError
-from ....ops.types import QuantizedType, TensorType, Type
+from ....ops.types import ElementType, QuantizedType, TensorType, Type
 from ...program import Operation, Value
 from .. import scalars
 from ..group import Attributes
@@ -73,6 +75,15 @@ class Work:
         if key not in self._expressions:
             self._expressions[key] = self._has(operation.name, attributes, elements)
         return self._expressions[key]
+
+    def folded(self, operation: Operation, operands: Sequence[Value], element: ElementType) -> np.ndarray | None:
+        """What an elementwise operation gives for single numbers that are constants; None where one is not."""
+        if self.policy.rounding == "stochastic" or any(v not in self.constants for v in operands):
+            return None
+        types = (*(v.type for v in operands), TensorType((), element))
+        kernel = self._kernel_of(operation.name, Attributes(operation.attributes), types)
+        with np.errstate(all="ignore"):
+            return np.asarray(kernel(*(self.constants[v] for v in operands)))
 
     def products(self, operation: Operation) -> Sequence[Sequence[tuple[int, int]]] | None:
         """`Kernel.products` of an operation."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,9 +27,10 @@ SCATTER = "stablehlo.scatter"
 KernelOf = Callable[[str, Attributes, tuple[Type, ...]], Kernel]
 
 
-def has_products(turn: Region) -> bool:
-    """Whether a turn has sums of products: nothing is fused over them."""
-    return any(facts_of(o.name).terms is not None for o in turn.operations)
+def has_products(turn: Region, least: int = 0) -> bool:
+    """Whether a turn has sums of products of arrays of more than so many elements: nothing is fused over them."""
+    products = (o for o in turn.operations if facts_of(o.name).terms is not None)
+    return any(math.prod(n or 0 for n in v.shape or ()) > least for o in products for v in (*o.operands, *o.results))
 
 
 @dataclasses.dataclass(frozen=True)

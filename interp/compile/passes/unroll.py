@@ -53,7 +53,7 @@ class _Unroller:
         loop = Loop(operation, self._constants, self._policy, self._kernel_of)
         if not loop.read() or not loop.states or loop.count > tuning().unroll_turns:
             return 0
-        if has_products(turn) and loop.count >= tuning().recurrence_products:
+        if loop.count >= tuning().recurrence_products and has_products(turn, tuning().number_elements):
             return 0
         grown = loop.count * size
         if grown > min(tuning().unroll_ops, self._room) or scan_of(operation, self._constants) is not None:

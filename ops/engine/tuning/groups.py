@@ -87,7 +87,7 @@ class GroupTuning:
     #: A loop of up to so many turns is written out if that makes no more ops than this, and all loops of a function
     #: together than that. Not measured: limits of the size of plans. JAX's random bits are 5 turns of 50 ops.
     unroll_turns: int = 8
-    unroll_ops: int = 320
+    unroll_ops: int = 400
     unroll_total: int = 2000
     #: Tensors that the tables of rows and columns are looked for among. Not measured: a limit of the time of planning.
     rows_leaves: int = 16

@@ -71,8 +71,10 @@ class ProductTuning:
     #: and a row of all systems together 27.
     tridiagonal_few: int = 4
     #: An exact product of no more terms is formed in f64 at once, where a format's numbers allow it, whatever those at
-    #: hand are: 32**3 of f8E4M3FN takes 18 µs so, and 38 otherwise.
-    exact_few: int = 1 << 18
+    #: hand are: 32×64×192 of f8E4M3FN takes 44 µs so, and 92 otherwise; 64×256×64 87 and 68, but 100 and 121 where no
+    #: unit of the processor for integers is in use, and 256×64×256 250 and 301.
+    exact_few: int = 1 << 19
+    exact_few_plain: int = 1 << 22
     #: The norms of operands of an exact product are computed where sums have at most so many bits: 256x256x64 in f64,
     #: and so in f32, takes 0.22 and 0.13 ms. Where f64 is needed all the same, they cost 2 % of the product.
     exact_near_f32: int = 30
