@@ -85,6 +85,25 @@ def _window(c: Any, v: Any) -> Any:
     return lax.dynamic_update_slice(c, part[::-1] + v[0], (index - 4,)) * 0.9 + v, part
 
 
+def _cells(weights: Any) -> Callable[[Any, Any], Any]:
+    """Gates, as recurrent networks have them, in the type of the weights."""
+
+    def turn(c: Any, v: Any) -> Any:
+        update, reset, new = jnp.split(jnp.concatenate([c, v], -1) @ weights, 3, -1)
+        return jax.nn.sigmoid(update) * c + jax.nn.sigmoid(reset) * jnp.tanh(new) - jnp.exp(-jnp.abs(new)), c
+
+    return turn
+
+
+def _summed_in_f32(c: Any, v: Any) -> Any:
+    wide = lax.dot(c, WEIGHTS[0], preferred_element_type=jnp.float32)
+    return jnp.tanh(wide[:, :7] + v).astype(jnp.bfloat16), wide
+
+
+HALVES = jnp.bfloat16, jnp.float16
+WEIGHTS = [(normal(7, 12) * 0.4).astype(dtype) for dtype in HALVES]
+
+
 BODIES: dict[str, tuple[Callable[..., Any], Any, Any]] = {
     "forward": (_forward, normal(6), normal(TURNS, 6)),
     "best path": (_best, normal(5), normal(TURNS, 5)),
@@ -98,6 +117,10 @@ BODIES: dict[str, tuple[Callable[..., Any], Any, Any]] = {
     ),
     "matrices": (lambda c, v: (c @ v / jnp.max(jnp.abs(c)), c), np.eye(6, dtype=np.float32), normal(TURNS, 6, 6)),
     "whole numbers": (lambda c, v: ((c * 7 + v) % 8 + (c >> 3), c > v), np.arange(5), RNG.integers(0, 99, (TURNS, 5))),
+    "cells of bf16": (_cells(WEIGHTS[0]), normal(3, 4).astype(HALVES[0]), normal(TURNS, 3, 3).astype(HALVES[0])),
+    "cells of f16": (_cells(WEIGHTS[1]), normal(3, 4).astype(HALVES[1]), normal(TURNS, 3, 3).astype(HALVES[1])),
+    "a row of bf16": (_cells(WEIGHTS[0]), normal(1, 4).astype(HALVES[0]), normal(TURNS, 1, 3).astype(HALVES[0])),
+    "bf16 summed in f32": (_summed_in_f32, normal(3, 7).astype(HALVES[0]), normal(TURNS, 3, 7)),
     "bf16": (lambda c, v: (c * v + c, c), jnp.ones(4, jnp.bfloat16), normal(TURNS, 4).astype(jnp.bfloat16)),
 }
 
@@ -108,6 +131,25 @@ def test_turns_are_made_by_code(name: str, made: list[tuple[int, int]]) -> None:
     check(lambda c, v: lax.scan(body, c, v), first, rows)
     assert made
     assert all(done > TURNS / 2 for done, _ in made)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=["bf16", "f16"])
+@pytest.mark.parametrize("name", ["tanh", "sigmoid", "exp", "log", "expm1", "log1p", "sin", "cos"])
+def test_functions_of_every_number_of_16_bits(name: str, dtype: Any, made: list[tuple[int, int]]) -> None:
+    """The function of f32, rounded once more, is not that of f16 of a few numbers."""
+    function = jax.nn.sigmoid if name == "sigmoid" else getattr(jnp, name)
+    every = np.arange(1 << 16).astype(np.uint16)
+    sizes = every & 0x7FFF
+    every = every[sizes <= np.array(np.inf, dtype).view(np.uint16)].view(dtype)  # without NaN
+    numbers = np.append(every, every[: -len(every) % 256]).reshape(-1, 256)
+
+    def turn(c: Any, v: Any) -> Any:
+        result = function(v + c)  # c is zero
+        return jnp.where(result > 1, c, -c), result
+
+    check(lambda c, v: lax.scan(turn, c, v), np.zeros(256, dtype), numbers)
+    assert made
+    assert sum(done for done, _ in made) > 0
 
 
 def test_short_vectors_one_behind_the_other(made: list[tuple[int, int]]) -> None:

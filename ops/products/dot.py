@@ -164,15 +164,18 @@ def _contract(
     known = sizes(*shapes) if len(shapes) == 2 else None  # type: ignore[arg-type]
     if known is None or 0 in known[:4]:
         return kernel
+    is_there = x_order == tuple(range(len(x_order))) and y_order == tuple(range(len(y_order)))
     if host is None and algorithm is None and takes_halves(*types, policy) and _is_small(known):
         b, m, k, n, result = known
-        return _of_halves(
+        run = _of_halves(
             gemm.product_of(b, m, k, n, np.dtype(np.float32)),
             _lay(shapes[0], x_order, x_swap, (b, m, k)),
             _lay(shapes[1], y_order, y_swap, (b, k, n)),
             types[2],
             result,
+            (x_inner, y_inner) if 1 in (m, n) else None,
         )
+        return Kernel(run, multiplied=Product(m, k, n, x_swap, y_swap) if b == 1 and is_there else None)
     few = few_of(*types, policy, known[2]) if algorithm is None and _is_small(known) else None
     if few is not None and math.prod(known[:4]) <= few.most:
         b, m, k, n, result = known
@@ -200,8 +203,7 @@ def _contract(
         sums = multiply(lhs if x_lay is None else x_lay(lhs), rhs if y_lay is None else y_lay(rhs))
         return sums if shape is None else sums.reshape(shape)
 
-    is_there = b == 1 and x_order == tuple(range(len(x_order))) and y_order == tuple(range(len(y_order)))
-    is_one = is_there and types[0].name == "f32" and m * k * n <= gemm.PART
+    is_one = b == 1 and is_there and types[0].name == "f32" and m * k * n <= gemm.PART
     laid = Product(m, k, n, x_swap, y_swap) if is_one else None
     if x_batch or [len(s) for s in shapes] not in ([1, 2], [2, 1]) or 1 in shapes[0] or 1 in shapes[1]:
         return Kernel(of_known, multiplied=laid)
@@ -218,9 +220,9 @@ def _contract(
 
 
 def _is_small(sizes: tuple[int, int, int, int, list[int]]) -> bool:
-    """Whether a product in f32 that `gemm.product_of` forms is one call of BLAS of matrices, in no parts."""
+    """Whether a product that `gemm.product_of` forms is one call of BLAS, in no parts."""
     b, m, k, n, _ = sizes
-    return not is_in_order(k) and 1 not in (m, n) and b * m * k * n <= gemm.PART
+    return not is_in_order(k) and b * m * k * n <= gemm.PART
 
 
 def _of_halves(
@@ -229,10 +231,16 @@ def _of_halves(
     y_lay: Callable[[np.ndarray], np.ndarray] | None,
     result_type: ElementType,
     shape: list[int],
+    inner: tuple[tuple[int, ...], tuple[int, ...]] | None,
 ) -> Run:
-    """The product of f16 or bf16 of known sizes: 8×64×64 takes 4 µs so, and 15 by `matmul`."""
+    """The product of f16 or bf16 of known sizes: 8×64×64 takes 6 µs so, and 15 by `matmul`.
+
+    `inner`: the dimensions of the matrices, of a product with vectors.
+    """
 
     def kernel(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        if inner is not None:
+            lhs, rhs = gemm.as_whole(lhs, inner[0]), gemm.as_whole(rhs, inner[1])
         x, y = lhs if x_lay is None else x_lay(lhs), rhs if y_lay is None else y_lay(rhs)
         return half_of(multiply(halves(x), halves(y)), result_type).reshape(shape)
 

@@ -71,7 +71,8 @@ class Numbers:
                 if source is None:
                     self._put(PACK, numbers, (value,), {"type": value.type})
                 else:  # it has been taken apart only to be put together again
-                    self._put("stablehlo.reshape", (source,), (value,), {})
+                    location = self.work.source.location
+                    self._append(Operation("stablehlo.reshape", (source,), (value,), {}, (), location))
                 return
             part = part.outer
 
@@ -126,7 +127,7 @@ class Numbers:
     def _put(
         self, name: str, operands: Iterable[Value], results: tuple[Value, ...], attributes: dict[str, Any]
     ) -> None:
-        """Add an operation that this pass introduces: `UNPACK`, `PACK`, `NUMBER` or a reshape."""
+        """Add an operation that this pass introduces: `UNPACK`, `PACK` or `NUMBER`."""
         source = self.work.source
         self._append(Operation(name, tuple(operands), results, attributes, (), source.location, source))
         if name != NUMBER and self.outer is not None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.fast import programs
+from ....ops.engine.fast.opcodes import FUNCTIONS
 from ....ops.engine.fast.recipes import Program, Recipe, Step
 from ....ops.engine.fast.registers import LOADS
 from ....ops.engine.fast.turns.record import (
@@ -44,7 +45,9 @@ from ..passes.loops import KernelOf
 
 #: What a sum of products is made of.
 _PRODUCT = "stablehlo.multiply", "stablehlo.add"
-_PLACES, _F32 = ELEMENT_TYPES["i64"], ELEMENT_TYPES["f32"]
+_CONVERT, _COMPARE, _SELECT = "stablehlo.convert", "stablehlo.compare", "stablehlo.select"
+_EQUAL, _HALVES = Attributes({"comparison_direction": "EQ", "compare_type": "FLOAT"}), ("f16", "bf16")
+_PLACES, _F32, _BOOL = (ELEMENT_TYPES[name] for name in ("i64", "f32", "i1"))
 
 
 class Lies(enum.Enum):
@@ -230,11 +233,37 @@ class _Builder:
             self._programs[key] = self._program(*key)
         made = self._programs[key]
         if made is None:
-            raise Unfit
+            return self._through_f32(name, attributes, operands, elements, shape)
         count = math.prod(shape)
         spread = [self._spread(v, count) for v in operands]
         is_known = all(self._lies[v] is not Lies.UNKNOWN for v in spread)
         return self._put(Compute(tuple(spread), made), elements[-1], shape, None if is_known else Lies.UNKNOWN)
+
+    def _through_f32(
+        self,
+        name: str,
+        attributes: Attributes,
+        operands: Sequence[int],
+        elements: tuple[ElementType, ...],
+        shape: Shape,
+    ) -> int:
+        """A function of one number of f16 or bf16 as that of f32, rounded again; the few that show it are put in."""
+        element = elements[-1]
+        if elements != (element, element) or element.name not in _HALVES or self._policy != Policy():
+            raise Unfit
+        own, of_f32 = (self._kernel(name, attributes, (TensorType((1 << 16,), e),) * 2) for e in (element, _F32))
+        shown = _shown(own, of_f32, element) if of_f32.facts.compiled in FUNCTIONS else None
+        if shown is None:
+            raise Unfit
+        (x,), count = operands, math.prod(shape)
+        wide = self._computed(name, attributes, [self._converted(x, element, _F32, shape)], (_F32, _F32), shape)
+        result = self._converted(wide, _F32, element, shape)
+        for number, exact in shown:
+            one, instead = (self._spread(self._literal(v, element, ()), count) for v in (number, exact))
+            is_one = self._computed(_COMPARE, _EQUAL, [x, one], (element, element, _BOOL), shape)
+            chosen = _BOOL, element, element, element
+            result = self._computed(_SELECT, Attributes({}), [is_one, instead, result], chosen, shape)
+        return result
 
     def _program(self, name: str, attributes: Attributes, elements: tuple[ElementType, ...]) -> Program | None:
         """What the machine does for an elementwise op; None where it cannot, or bits of a NaN would be seen."""
@@ -337,11 +366,13 @@ class _Builder:
         kernel = self._kernel(operation.name, Attributes(operation.attributes), types)
         x, y = [self._of(v) for v in operation.operands]
         element, shape = self._type(operation.results[0])
-        if kernel.multiplied is not None and element == _F32:
+        if kernel.multiplied is not None:
             # numpy has another function for a matrix times itself turned round.
             if any(self._lies[v] is not Lies.WHOLE for v in (x, y)) or self._source(x) == self._source(y):
                 raise Unfit
-            return self._put(Multiply((x, y), kernel.multiplied), element, shape)
+            (lhs, x_shape), (rhs, y_shape), _ = every
+            pair = self._converted(x, lhs, _F32, x_shape), self._converted(y, rhs, _F32, y_shape)
+            return self._converted(self._put(Multiply(pair, kernel.multiplied), _F32, shape), _F32, element, shape)
         if kernel.products is None:
             raise Unfit
         pairs = kernel.products()
@@ -353,6 +384,12 @@ class _Builder:
             total = self._computed(_PRODUCT[1], nothing, (total, term), three, shape)
         return total
 
+    def _converted(self, value: int, source: ElementType, target: ElementType, shape: Shape) -> int:
+        """A value of floats as floats of another type."""
+        if source == target:
+            return value
+        return self._computed(_CONVERT, Attributes({}), [value], (source, target), shape)
+
     def _source(self, value: int) -> int:
         """What a value is, or is a part of, perhaps moved: numpy does not copy it."""
         while True:
@@ -363,6 +400,21 @@ class _Builder:
                 value = instruction.source
             else:
                 return value
+
+
+def _shown(of_half: Kernel, of_f32: Kernel, element: ElementType) -> Sequence[tuple[np.ndarray, np.ndarray]] | None:
+    """The numbers of f16 or bf16 of which a function is not that of f32 rounded to the type, and what it is there.
+
+    None where they are many, or where NaN is among them.
+    """
+    x = np.arange(1 << 16).astype(np.uint16).view(element.dtype)
+    with np.errstate(all="ignore"):
+        exact, twice = of_half(x), of_f32(x.astype(np.float32)).astype(element.dtype)
+        nan = exact != exact
+        differ = (exact.view(np.uint16) != twice.view(np.uint16)) & ~nan
+        if not np.array_equal(nan, twice != twice) or np.count_nonzero(differ) > tuning().vector_exceptions:
+            return None
+    return [*zip(x[differ, None], exact[differ, None], strict=True)]
 
 
 def lies_of(found: np.ndarray) -> Lies:

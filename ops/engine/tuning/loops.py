@@ -63,6 +63,9 @@ class LoopTuning:
     vector_seconds: float = 0.03
     #: The turns that code may leave to Python, as it cannot tell how to round, for each that it makes.
     vector_left: float = 1 / 64
+    #: The numbers of f16 or bf16 whose function is put in where that of f32, rounded again, would be another: the
+    #: logistic function of f16 has 7, and bf16 none.
+    vector_exceptions: int = 8
     #: The turns over which a row that was written is handed on, each by a state. Not measured: a limit of states.
     forward_turns: int = 4
     #: The most turns of a loop that run side by side, and the most bytes of what they keep between operations that are
