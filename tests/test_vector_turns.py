@@ -197,21 +197,43 @@ def test_a_product_that_is_not_numpys_is_left_to_numpy(
     assert not made
 
 
-def test_matrices_that_lie_by_columns_are_left_to_numpy(made: list[tuple[int, int]]) -> None:
-    body = lambda m: lambda c, v: (jnp.tanh(c @ m + v), c)  # noqa: E731
-    text = text_of(lambda m, c, v: lax.scan(body(m), c, v), normal(8, 8), normal(8), normal(TURNS, 8))
-    for matrix, is_code in ((normal(8, 8), True), (normal(8, 8).T, False)):
-        made.clear()
-        flat = matrix, normal(8), normal(TURNS, 8)
-        wanted, found = (interp.load(text, without=w)(*flat) for w in (",".join(NAMES), ""))
-        assert list(map(codes, found)) == list(map(codes, wanted))
-        assert bool(sum(map(sum, made))) == is_code
+def test_large_matrices_that_lie_by_columns_are_left_to_numpy(made: list[tuple[int, int]]) -> None:
+    """The small ones are copied first, so that it is all one how they lie."""
+    body = lambda m: lambda c, v: (jnp.tanh(c @ m * 0.1 + v), c[0])  # noqa: E731
+    for rows, size in ((3, 8), (64, 80)):
+        states, given = normal(rows, size), normal(TURNS, rows, size)
+        text = text_of(lambda m, c, v: lax.scan(body(m), c, v), normal(size, size), states, given)
+        for matrix, lies_well in ((normal(size, size), True), (normal(size, size).T, False)):
+            made.clear()
+            flat = matrix, states, given
+            wanted, found = (interp.load(text, without=w)(*flat) for w in (",".join(NAMES), ""))
+            assert list(map(codes, found)) == list(map(codes, wanted))
+            assert bool(sum(map(sum, made))) == (lies_well or rows == 3)
 
 
 def test_states_that_begin_as_one_number_are_made_by_numpy_once(made: list[tuple[int, int]]) -> None:
-    body = lambda c, v: (c - 0.1 * (jnp.dot(c, v) - 1) * v, c)  # noqa: E731
-    check(lambda v: lax.scan(body, jnp.zeros(8, jnp.float32), v), normal(TURNS, 8))
-    assert made == [(TURNS - 1, 1)]
+    """Where BLAS would be given them in another way; small ones are copied first."""
+    for rows, size, expected in ((3, 8, (TURNS, 0)), (64, 80, (TURNS - 1, 1))):
+        made.clear()
+        zeros = jnp.zeros((rows, size), jnp.float32)
+        body = lambda m: lambda c, v: (c @ m * 0.1 + v, c[0])  # noqa: E731
+        check(lambda m, v, b=body, z=zeros: lax.scan(b(m), z, v), normal(size, size), normal(TURNS, rows, size))
+        assert made == [expected]
+
+
+def test_steps_of_gradient_descent_are_made_by_code(made: list[tuple[int, int]]) -> None:
+    """Gradients of weights come out transposed."""
+
+    def loss(w: Any, x: Any, y: Any) -> Any:
+        return jnp.mean((jnp.tanh(x @ w[0]) @ w[1] - y) ** 2)
+
+    def step(w: Any, v: Any) -> Any:
+        value, gradient = jax.value_and_grad(loss)(w, *v)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, w, gradient), value
+
+    weights, rows = (normal(5, 9), normal(9, 2)), (normal(TURNS, 7, 5), normal(TURNS, 7, 2))
+    check(lambda w, v: lax.scan(step, w, v), weights, rows)
+    assert made == [(TURNS, 0)]
 
 
 @pytest.mark.parametrize("length", [5, 8, 16, 33])

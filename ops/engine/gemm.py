@@ -133,6 +133,17 @@ def as_whole(x: np.ndarray, dimensions: Sequence[int]) -> np.ndarray:
     return np.ascontiguousarray(x) if is_repeated else x
 
 
+def laid(x: np.ndarray, is_swapped: bool) -> np.ndarray:
+    """Matrices in row-major order, or in the other one if `is_swapped`; they are copied where they lie otherwise.
+
+    So the bits of a product do not depend on how its operands came to lie. Larger ones than `ALONE` are not copied.
+    """
+    if is_swapped:
+        turned = x.swapaxes(-1, -2)
+        return x if turned.flags.c_contiguous else np.ascontiguousarray(turned).swapaxes(-1, -2)
+    return x if x.flags.c_contiguous else np.ascontiguousarray(x)
+
+
 def _for_vectors(x: np.ndarray) -> np.ndarray:
     """An operand of a product with vectors, as BLAS takes it: its rows or its columns lie in memory without gaps.
 

@@ -157,6 +157,8 @@ def _contract(
         x, y = lhs.transpose(x_order), rhs.transpose(y_order)
         x = x.reshape(b, k, m).swapaxes(1, 2) if x_swap else x.reshape(b, m, k)
         y = y.reshape(b, n, k).swapaxes(1, 2) if y_swap else y.reshape(b, k, n)
+        if m * k * n <= gemm.ALONE and types[0].bits >= 16:
+            x, y = gemm.laid(x, x_swap), gemm.laid(y, y_swap)
         sums = product(x, y, *types, policy, random) if host is None else host(x, y)
         return sums.reshape(result)
 
@@ -174,6 +176,7 @@ def _contract(
             types[2],
             result,
             (x_inner, y_inner) if 1 in (m, n) else None,
+            (x_swap, y_swap) if m * k * n <= gemm.ALONE else None,
         )
         return Kernel(run, multiplied=Product(m, k, n, x_swap, y_swap) if b == 1 and is_there else None)
     few = few_of(*types, policy, known[2]) if algorithm is None and _is_small(known) else None
@@ -197,10 +200,15 @@ def _contract(
     multiply, shape = gemm.product_of(b, m, k, n, types[0].dtype), None if result == [b, m, n][b == 1 :] else result
     has_vectors = 1 in (m, n)
 
+    is_laid = m * k * n <= gemm.ALONE
+
     def of_known(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         if has_vectors:
             lhs, rhs = gemm.as_whole(lhs, x_inner), gemm.as_whole(rhs, y_inner)
-        sums = multiply(lhs if x_lay is None else x_lay(lhs), rhs if y_lay is None else y_lay(rhs))
+        x, y = lhs if x_lay is None else x_lay(lhs), rhs if y_lay is None else y_lay(rhs)
+        if is_laid:
+            x, y = gemm.laid(x, x_swap), gemm.laid(y, y_swap)
+        sums = multiply(x, y)
         return sums if shape is None else sums.reshape(shape)
 
     is_one = b == 1 and is_there and types[0].name == "f32" and m * k * n <= gemm.PART
@@ -212,9 +220,9 @@ def _contract(
     first, second = x_sum == (0,) and len(shapes[0]) == 2, y_sum == (1,)
 
     def of_vector(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        if lhs.flags.forc and rhs.flags.forc:
+        if lhs.flags.c_contiguous and rhs.flags.c_contiguous:
             return gemm.of_vector(lhs.T if first else lhs, rhs.T if second else rhs)
-        return of_known(lhs, rhs)  # numpy goes other ways there
+        return of_known(lhs, rhs)
 
     return Kernel(of_vector, multiplied=laid)
 
@@ -232,16 +240,20 @@ def _of_halves(
     result_type: ElementType,
     shape: list[int],
     inner: tuple[tuple[int, ...], tuple[int, ...]] | None,
+    swapped: tuple[bool, bool] | None,
 ) -> Run:
     """The product of f16 or bf16 of known sizes: 8×64×64 takes 6 µs so, and 15 by `matmul`.
 
-    `inner`: the dimensions of the matrices, of a product with vectors.
+    `inner`: the dimensions of the matrices, of a product with vectors; `swapped`: whether each lies the other way
+    round, where it is laid so.
     """
 
     def kernel(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         if inner is not None:
             lhs, rhs = gemm.as_whole(lhs, inner[0]), gemm.as_whole(rhs, inner[1])
         x, y = lhs if x_lay is None else x_lay(lhs), rhs if y_lay is None else y_lay(rhs)
+        if swapped is not None:
+            x, y = gemm.laid(x, swapped[0]), gemm.laid(y, swapped[1])
         return half_of(multiply(halves(x), halves(y)), result_type).reshape(shape)
 
     return kernel

@@ -19,6 +19,7 @@ import numpy as np
 
 from ....ops.engine.amortised import Amortised
 from ....ops.engine.fast.turns.run import Run, run_of
+from ....ops.engine.gemm import ALONE
 from ....ops.engine.speed import tuning
 from ....ops.grid.parallel import current_grid
 from ....ops.types import TensorType
@@ -36,7 +37,8 @@ class VectorTurns:
         self.shared = len(vectors.shared)
         #: Seconds are spent on it.
         self._code: Amortised[tuple[Run | None]] = Amortised(self._made, lambda: tuning().vector_seconds)
-        self._has_products, self._whole = bool(vectors.turn.products), vectors.whole
+        self._has_products = any(p.terms > ALONE for p in vectors.turn.products)
+        self._whole = vectors.whole
 
     def _made(self) -> tuple[Run | None]:
         return (run_of(self._turn),)

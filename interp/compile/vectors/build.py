@@ -32,6 +32,7 @@ from ....ops.engine.fast.turns.record import (
     Vector,
     Write,
 )
+from ....ops.engine.gemm import ALONE
 from ....ops.engine.speed import tuning
 from ....ops.kernel import Kernel
 from ....ops.policy import Policy
@@ -83,7 +84,7 @@ def vectors_of(
         except Unfit:
             return None
         lies = builder.lies_otherwise(found.turn.states)
-        if lies <= otherwise or not found.turn.products:
+        if lies <= otherwise or not any(p.terms > ALONE for p in found.turn.products):
             return found
         otherwise |= lies  # from the second turn on
     return None
@@ -117,7 +118,7 @@ class _Builder:
         sources = [
             self._instructions[self._source(v)]
             for i in self._instructions
-            if isinstance(i, Multiply)
+            if isinstance(i, Multiply) and i.product.terms > ALONE
             for v in i.operands
         ]
         whole = frozenset([(s.kind, s.place) for s in sources if isinstance(s, Taken)])
@@ -367,8 +368,9 @@ class _Builder:
         x, y = [self._of(v) for v in operation.operands]
         element, shape = self._type(operation.results[0])
         if kernel.multiplied is not None:
-            # numpy has another function for a matrix times itself turned round.
-            if any(self._lies[v] is not Lies.WHOLE for v in (x, y)) or self._source(x) == self._source(y):
+            if kernel.multiplied.terms > ALONE and any(self._lies[v] is not Lies.WHOLE for v in (x, y)):
+                raise Unfit
+            if self._source(x) == self._source(y):  # numpy has another function for a matrix times itself turned round
                 raise Unfit
             (lhs, x_shape), (rhs, y_shape), _ = every
             pair = self._converted(x, lhs, _F32, x_shape), self._converted(y, rhs, _F32, y_shape)
