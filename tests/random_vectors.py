@@ -22,6 +22,7 @@ _WHOLE = (
     jnp.add, jnp.subtract, jnp.multiply, jnp.maximum, jnp.minimum, jnp.bitwise_xor, jnp.bitwise_and, jnp.bitwise_or,
     lax.shift_left, lax.shift_right_logical, lax.shift_right_arithmetic,
 )  # fmt: skip
+_FLOATS = (np.float32,) * 3 + (jnp.bfloat16, np.float16)
 _TYPES = (np.float32,) * 6 + (np.int32, np.uint32, np.bool_, np.int8, np.uint8, jnp.bfloat16, np.float16)
 
 Arguments = tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]
@@ -103,7 +104,7 @@ def _shaped(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _unary(draw: random.Random, _: Sequence[Any], x: Any) -> Any:
-    return draw.choice(_UNARY)(_as_f32(x))
+    return draw.choice(_UNARY)(_typed(x, draw.choice(_FLOATS)))
 
 
 def _binary(draw: random.Random, values: Sequence[Any], x: Any) -> Any:
@@ -148,7 +149,8 @@ def _reduced(draw: random.Random, _: Sequence[Any], x: Any) -> Any:
 
 
 def _product(draw: random.Random, values: Sequence[Any], x: Any) -> Any:
-    x, y = _as_f32(x), _as_f32(draw.choice(values))
+    dtype = draw.choice(_FLOATS)
+    x, y = _typed(x, dtype), _typed(draw.choice(values), dtype)
     if not x.ndim:
         return None
     rows, length = (1, x.size) if x.ndim == 1 else (int(np.prod(x.shape[:-1])), x.shape[-1])
@@ -167,8 +169,7 @@ def _product(draw: random.Random, values: Sequence[Any], x: Any) -> Any:
 def _window(draw: random.Random, values: Sequence[Any], x: Any) -> Any:
     if not x.ndim:
         return None
-    index = jnp.ravel(draw.choice(values))[0]
-    index = _typed(index, np.int32) if _is_float(index) or index.dtype == np.bool_ else index
+    index = _index(draw, values)
     sizes = [draw.randint(1, n) for n in x.shape]
     starts = [index] * x.ndim
     if draw.random() < 0.5:
@@ -176,7 +177,24 @@ def _window(draw: random.Random, values: Sequence[Any], x: Any) -> Any:
     return lax.dynamic_update_slice(x, _typed(_shaped(draw.choice(values), tuple(sizes)), x.dtype), starts)
 
 
+def _index(draw: random.Random, values: Sequence[Any]) -> Any:
+    """A number that says where, in range or not."""
+    index = jnp.ravel(draw.choice(values))[0]
+    return _typed(index, np.int32) if _is_float(index) or index.dtype == np.bool_ else index
+
+
+def _scattered(draw: random.Random, values: Sequence[Any], x: Any) -> Any:
+    """An element or a row that is written, or combined with what is there; nothing where it is out of bounds."""
+    if not x.ndim:
+        return None
+    at = [_index(draw, values) % 16 for _ in range(draw.randint(1, x.ndim))]
+    place = jnp.asarray(x).at[tuple(at)]
+    new = _typed(_shaped(draw.choice(values), x.shape[len(at) :]), x.dtype)
+    ways = [place.set] if x.dtype == np.bool_ else [place.set, place.add, place.max]
+    return draw.choice(ways)(new, mode="drop", wrap_negative_indices=False)
+
+
 _KINDS = (
     _unary, _unary, _binary, _binary, _binary, _compared, _converted, _moved, _moved, _reduced, _reduced, _product,
-    _product, _window,
+    _product, _window, _scattered,
 )  # fmt: skip

@@ -104,6 +104,26 @@ HALVES = jnp.bfloat16, jnp.float16
 WEIGHTS = [(normal(7, 12) * 0.4).astype(dtype) for dtype in HALVES]
 
 
+def _cache(c: Any, v: Any) -> Any:
+    """A row that is written where a number says, outside at times; and the first of the largest of many numbers."""
+    table, at = c
+    table = table.at[at].set(v * 0.5 + table[1], mode="drop", wrap_negative_indices=False)
+    table = table.at[1, at].add(jnp.float32(0.25), mode="drop", wrap_negative_indices=False)
+    best = jnp.argmax(table, axis=1).sum() + jnp.argmin(jnp.concatenate([jnp.round(v), v[::-1]]))
+    return (table, (at * 5 + best.astype(jnp.int32)) % 9 - 2), best
+
+
+def _first_of_many(c: Any, v: Any) -> Any:
+    """What stands beside the first of the largest of many numbers, of which some are equal."""
+
+    def keep(p: Any, q: Any) -> Any:
+        is_ahead = (p[0] >= q[0]) | (p[0] != p[0])
+        return tuple(jnp.where(is_ahead, x, y) for x, y in zip(p, q, strict=True))
+
+    _, beside = lax.reduce((jnp.round(v), c), (np.float32(-9), np.float32(0)), keep, (0,))
+    return jnp.roll(c, 1) * 0.5 + beside + v, beside
+
+
 BODIES: dict[str, tuple[Callable[..., Any], Any, Any]] = {
     "forward": (_forward, normal(6), normal(TURNS, 6)),
     "best path": (_best, normal(5), normal(TURNS, 5)),
@@ -120,6 +140,13 @@ BODIES: dict[str, tuple[Callable[..., Any], Any, Any]] = {
     "cells of bf16": (_cells(WEIGHTS[0]), normal(3, 4).astype(HALVES[0]), normal(TURNS, 3, 3).astype(HALVES[0])),
     "cells of f16": (_cells(WEIGHTS[1]), normal(3, 4).astype(HALVES[1]), normal(TURNS, 3, 3).astype(HALVES[1])),
     "a row of bf16": (_cells(WEIGHTS[0]), normal(1, 4).astype(HALVES[0]), normal(TURNS, 1, 3).astype(HALVES[0])),
+    "the first of many": (_first_of_many, normal(41), normal(TURNS, 41)),
+    "a cache": (_cache, (normal(5, 40), np.int32(3)), normal(TURNS, 40)),
+    "outer products of f16": (
+        lambda c, v: (c * 0.5 + v[:, None] @ v[None, ::-1], c),
+        normal(4, 4).astype(HALVES[1]),
+        normal(TURNS, 4).astype(HALVES[1]),
+    ),
     "bf16 summed in f32": (_summed_in_f32, normal(3, 7).astype(HALVES[0]), normal(TURNS, 3, 7)),
     "bf16": (lambda c, v: (c * v + c, c), jnp.ones(4, jnp.bfloat16), normal(TURNS, 4).astype(jnp.bfloat16)),
 }

@@ -190,10 +190,12 @@ def _contract(
             result,
             kernel,
         )
-    if host is None:
+    if host is None and not (algorithm is None and takes_halves(*types, policy)):
         return kernel
     if is_in_order(known[2]):
         return Kernel(kernel, products=lambda: _products(known, shapes, (x_order, x_swap), (y_order, y_swap)))
+    if host is None:
+        return kernel
     b, m, k, n, result = known
     x_lay = _lay(shapes[0], x_order, x_swap, (b, m, k))
     y_lay = _lay(shapes[1], y_order, y_swap, (b, k, n))

@@ -23,7 +23,8 @@ from ....ops.engine.gemm import ALONE
 from ....ops.engine.speed import tuning
 from ....ops.grid.parallel import current_grid
 from ....ops.types import TensorType
-from ..vectors.build import Lies, Vectors, lies_of
+from ..vectors.build import Vectors
+from ..vectors.lies import Lies, lies_of
 
 #: Makes some turns as Python, from one to another, and puts their rows into the results; takes states and gives them.
 Otherwise = Callable[[Sequence[Any], int, int], Sequence[Any]]

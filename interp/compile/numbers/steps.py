@@ -135,8 +135,8 @@ def reduced(numbers: Numbers, operation: Operation) -> bool:
 def multiplied(numbers: Numbers, operation: Operation) -> bool:
     """Rewrite sums of a few products that are formed in order, from +0. False where they are not."""
     products = numbers.work.products(operation)
-    if products is None:
-        return False
+    if products is None or any(e.is_float and e.bits < 32 for e in elements_of(operation)):
+        return False  # those of f16 and bf16 are formed in f32
     (result,), (xs, ys) = operation.results, map(numbers.of, operation.operands)
     element = element_of(result)
     zero = Value(TensorType((), element))

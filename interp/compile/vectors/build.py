@@ -8,7 +8,6 @@ become elementwise ops in the order that they promise.
 from __future__ import annotations
 
 import dataclasses
-import enum
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,27 +35,25 @@ from ....ops.engine.gemm import ALONE
 from ....ops.engine.speed import tuning
 from ....ops.kernel import Kernel
 from ....ops.policy import Policy
+from ....ops.reductions.body_folds import is_associative
 from ....ops.reductions.folds import PAIRS_FROM
 from ....ops.registry import Call, Op, OpError, lookup
 from ....ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from ...program import BARRIER, Operation, Region, Value
 from ..group import Attributes
 from ..leaf import Shape
+from ..passes.fusible import elements_of
 from ..passes.loops import KernelOf
+from ..selection import is_selection
+from .halves import shown
+from .lies import Lies, lies_of
+from .windows import is_in_order, runs
 
 #: What a sum of products is made of.
 _PRODUCT = "stablehlo.multiply", "stablehlo.add"
-_CONVERT, _COMPARE, _SELECT = "stablehlo.convert", "stablehlo.compare", "stablehlo.select"
+_CONVERT, _COMPARE, _SELECT, _AND = (f"stablehlo.{name}" for name in ("convert", "compare", "select", "and"))
 _EQUAL, _HALVES = Attributes({"comparison_direction": "EQ", "compare_type": "FLOAT"}), ("f16", "bf16")
 _PLACES, _F32, _BOOL = (ELEMENT_TYPES[name] for name in ("i64", "f32", "i1"))
-
-
-class Lies(enum.Enum):
-    """How an array lies in memory when numpy makes the turn: what BLAS is called with depends on it."""
-
-    WHOLE = enum.auto()  #: in row-major order without gaps
-    IN_ORDER = enum.auto()  #: in that order with gaps, or repeated: what numpy computes of such arrays lies whole
-    UNKNOWN = enum.auto()
 
 
 class Unfit(Exception):
@@ -208,6 +205,8 @@ class _Builder:
             return [self._window(operation, facts.starts)]
         if operation.name == "stablehlo.reduce":
             return self._reduced(operation)
+        if operation.name == "stablehlo.scatter":
+            return [self._scattered(operation)]
         if facts.terms is not None:
             return [self._product(operation)]
         raise Unfit
@@ -253,13 +252,13 @@ class _Builder:
         if elements != (element, element) or element.name not in _HALVES or self._policy != Policy():
             raise Unfit
         own, of_f32 = (self._kernel(name, attributes, (TensorType((1 << 16,), e),) * 2) for e in (element, _F32))
-        shown = _shown(own, of_f32, element) if of_f32.facts.compiled in FUNCTIONS else None
-        if shown is None:
+        found = shown(own, of_f32, element) if of_f32.facts.compiled in FUNCTIONS else None
+        if found is None:
             raise Unfit
         (x,), count = operands, math.prod(shape)
         wide = self._computed(name, attributes, [self._converted(x, element, _F32, shape)], (_F32, _F32), shape)
         result = self._converted(wide, _F32, element, shape)
-        for number, exact in shown:
+        for number, exact in found:
             one, instead = (self._spread(self._literal(v, element, ()), count) for v in (number, exact))
             is_one = self._computed(_COMPARE, _EQUAL, [x, one], (element, element, _BOOL), shape)
             chosen = _BOOL, element, element, element
@@ -311,11 +310,8 @@ class _Builder:
                 is_signed = self._vectors[number].element.kind is Kind.SIGNED
                 starts.append(Start(number, whole[d] - sizes[d], strides[d], is_signed))
         offsets = [sum(i * k for i, k in zip(at, strides, strict=True)) for at in np.ndindex(*sizes)]
-        run = next((i for i in range(1, len(offsets)) if offsets[i] != offsets[0] + i), len(offsets))
-        run = math.gcd(run, len(offsets))
-        is_whole = all(offsets[i + j] == offsets[i] + j for i in range(0, len(offsets), run) for j in range(run))
-        run = run if is_whole else 1
-        where = tuple(starts), tuple(offsets[::run]), run
+        where = tuple(starts), *runs(offsets)
+        run = where[-1]
         if first == 1:
             lies = Lies.WHOLE if run == len(offsets) else Lies.IN_ORDER
             lies = lies if self._lies[source] is Lies.WHOLE else Lies.UNKNOWN
@@ -331,18 +327,94 @@ class _Builder:
         wanted = [self._type(v)[0] for v in body.arguments]
         if [self._vectors[v].element for v in operands] != [*wanted[count:], *wanted[:count]]:
             raise Unfit
-        if steps >= PAIRS_FROM and len(body.operations) > 1:
+        in_pairs = steps >= PAIRS_FROM and len(body.operations) > 1
+        if in_pairs and not self._selects(body, wanted[:count]):
             raise Unfit
         order = [*dimensions, *(d for d in range(len(shape)) if d not in dimensions)]
         places = np.arange(math.prod(shape)).reshape(shape).transpose(order).reshape(steps, -1)
         totals = [self._spread(v, places.shape[1]) for v in operands[count:]]
-        for row in places.tolist():
+        if in_pairs:
+            totals = self._in_pairs(body, totals, operands[:count], places)
+        for row in [] if in_pairs else places.tolist():
             totals = self._body(body, [*totals, *(self._lanes(v, row) for v in operands[:count])], len(row))
         every = tuple(range(places.shape[1]))  # the same elements, as a tensor of the result's shape
         return [
             self._put(Move((total,), every), *self._type(result))
             for result, total in zip(operation.results, totals, strict=True)
         ]
+
+    def _selects(self, body: Region, elements: Sequence[ElementType]) -> bool:
+        """Whether a body selects one of its tuples, in any order of the steps the same one."""
+        if not is_selection(body):
+            return False
+        kernels = {
+            o: self._kernel(o.name, Attributes(o.attributes), tuple([TensorType((None,), e) for e in elements_of(o)]))
+            for o in body.operations
+            if not (o.results and o.results[0] in self._constants)
+        }
+
+        def step(*values: np.ndarray) -> tuple[np.ndarray, ...]:
+            made: dict[Value, Any] = dict(zip(body.arguments, values, strict=True))
+            for operation, kernel in kernels.items():
+                operands = [made[v] if v in made else self._constants[v] for v in operation.operands]
+                made[operation.results[0]] = kernel(*np.broadcast_arrays(*operands))
+            return tuple([made[v] for v in body.returns])
+
+        return is_associative(step, elements)
+
+    def _in_pairs(self, body: Region, starts: Sequence[int], operands: Sequence[int], places: np.ndarray) -> list[int]:
+        """The elements at some places of each column, combined in pairs of neighbours, then with the starts."""
+        width = places.shape[1]
+        values = [self._lanes(v, places.reshape(-1).tolist()) for v in operands]
+        height = len(places)
+        while height > 1:
+            half, rows = height // 2, np.arange(height * width).reshape(height, width)
+            taken = [self._lanes(v, rows[i : 2 * half : 2].reshape(-1).tolist()) for i in (0, 1) for v in values]
+            found = self._body(body, taken, half * width)
+            if height % 2:
+                both = [*range(half * width), *(half * width + rows[-1]).tolist()]
+                found = [
+                    self._put(Move((f, v), tuple(both)), self._vectors[v].element, (len(both),))
+                    for f, v in zip(found, values, strict=True)
+                ]
+            values, height = found, half + height % 2
+        return self._body(body, [*starts, *values], width)
+
+    def _scattered(self, operation: Operation) -> int:
+        """A scatter of one window that is whole where it does not move: nothing changes where it is out of bounds."""
+        if len(operation.operands) != 3:
+            raise Unfit
+        source, index, update = (self._of(v) for v in operation.operands)
+        element, shape = self._type(operation.results[0])
+        body, numbers = operation.regions[0], operation.attributes["scatter_dimension_numbers"]
+        mapped = np.ravel(numbers.get("scatter_dims_to_operand_dims", ())).astype(int).tolist()
+        window = [1 if d in mapped else n for d, n in enumerate(shape)]
+        if not mapped or self._vectors[index].count != len(mapped) or self._vectors[update].count != math.prod(window):
+            raise Unfit
+        if {self._type(v)[0] for v in body.arguments} != {element} or self._vectors[update].element != element:
+            raise Unfit
+        if np.ravel(numbers.get("input_batching_dims", ())).size or not is_in_order(numbers, mapped, shape):
+            raise Unfit
+        strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+        kind, starts, inside = self._vectors[index].element, list[Start](), None
+        for i, d in enumerate(mapped):
+            number = self._lanes(index, [i])
+            starts.append(Start(number, shape[d] - 1, strides[d], kind.kind is Kind.SIGNED))
+            for how, limit in (("GE", 0), ("LE", shape[d] - 1)):
+                end = self._literal(np.array(limit, kind.dtype), kind, ())
+                attributes = Attributes({"comparison_direction": how, "compare_type": kind.kind.name})
+                fits = self._computed(_COMPARE, attributes, [number, end], (kind, kind, _BOOL), ())
+                both = (_BOOL,) * 3
+                inside = fits if inside is None else self._computed(_AND, Attributes({}), [inside, fits], both, ())
+        count = math.prod(window)
+        offsets = [sum(i * k for i, k in zip(at, strides, strict=True)) for at in np.ndindex(*window)]
+        where = tuple(starts), *runs(offsets)
+        old = self._put(Read(source, *where), element, (count,))
+        (new,) = self._body(body, [old, update], count) if body.operations else [update]
+        assert inside is not None
+        chosen = [self._spread(inside, count), new, old]
+        new = self._computed(_SELECT, Attributes({}), chosen, (_BOOL, element, element, element), (count,))
+        return self._put(Write(source, new, *where), element, shape, self._lies[source])
 
     def _body(self, body: Region, values: Sequence[int], count: int) -> list[int]:
         """What a body of elementwise ops on single numbers gives of so many at a time."""
@@ -377,14 +449,15 @@ class _Builder:
             return self._converted(self._put(Multiply(pair, kernel.multiplied), _F32, shape), _F32, element, shape)
         if kernel.products is None:
             raise Unfit
-        pairs = kernel.products()
-        total = self._spread(self._literal(np.zeros((), element.dtype), element, ()), len(pairs))
-        nothing, three = Attributes({}), (element, element, element)
+        pairs, kind = kernel.products(), _F32 if element.name in _HALVES else element
+        wide = [self._converted(v, e, kind, s) for v, (e, s) in zip((x, y), every, strict=False)]
+        total = self._spread(self._literal(np.zeros((), kind.dtype), kind, ()), len(pairs))
+        nothing, three = Attributes({}), (kind, kind, kind)
         for k in range(len(pairs[0])):
-            taken = [self._lanes(v, [pair[k][i] for pair in pairs]) for i, v in enumerate((x, y))]
+            taken = [self._lanes(v, [pair[k][i] for pair in pairs]) for i, v in enumerate(wide)]
             term = self._computed(_PRODUCT[0], nothing, taken, three, (len(pairs),))
             total = self._computed(_PRODUCT[1], nothing, (total, term), three, shape)
-        return total
+        return self._converted(total, kind, element, shape)
 
     def _converted(self, value: int, source: ElementType, target: ElementType, shape: Shape) -> int:
         """A value of floats as floats of another type."""
@@ -402,26 +475,3 @@ class _Builder:
                 value = instruction.source
             else:
                 return value
-
-
-def _shown(of_half: Kernel, of_f32: Kernel, element: ElementType) -> Sequence[tuple[np.ndarray, np.ndarray]] | None:
-    """The numbers of f16 or bf16 of which a function is not that of f32 rounded to the type, and what it is there.
-
-    None where they are many, or where NaN is among them.
-    """
-    x = np.arange(1 << 16).astype(np.uint16).view(element.dtype)
-    with np.errstate(all="ignore"):
-        exact, twice = of_half(x), of_f32(x.astype(np.float32)).astype(element.dtype)
-        nan = exact != exact
-        differ = (exact.view(np.uint16) != twice.view(np.uint16)) & ~nan
-        if not np.array_equal(nan, twice != twice) or np.count_nonzero(differ) > tuning().vector_exceptions:
-            return None
-    return [*zip(x[differ, None], exact[differ, None], strict=True)]
-
-
-def lies_of(found: np.ndarray) -> Lies:
-    """How an array lies."""
-    if found.flags.c_contiguous:
-        return Lies.WHOLE
-    strides = [s for s, n in zip(found.strides, found.shape, strict=True) if n > 1 and s]
-    return Lies.IN_ORDER if strides == sorted(strides, reverse=True) and min(strides, default=0) >= 0 else Lies.UNKNOWN
