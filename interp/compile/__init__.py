@@ -39,7 +39,8 @@ What these passes are made of:
   lengths), `passes/forward.py` (rows that an earlier iteration wrote become states).
 - Loops of single numbers: `numbers/values.py` (the elements of values), `numbers/steps.py` and `numbers/parts.py`
   (operations and regions on them), `numbers/positions.py`, `numbers/work.py` (whether they pay), `packing.py`.
-- Loops of small vectors: `vectors/build.py` (a turn as the data that code is made of).
+- Loops of small vectors: `vectors/build.py` (a turn as the data that code is made of), `vectors/lies.py` (how arrays
+  lie), `vectors/windows.py`, `vectors/halves.py` (functions of f16 and bf16).
 - Groups: `group.py` (a group as data), `leaf.py`, `passes/fusible.py`, `fusion/deferred.py` (operations that wait for a
   group), `fusion/grouping.py` (groups in the making), `fusion/row_tables.py`.
 - Row programs: `chains/program.py` (one as data), `chains/chain.py`, `chains/places.py` (what lies along rows),
