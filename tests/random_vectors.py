@@ -104,7 +104,7 @@ def _shaped(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _unary(draw: random.Random, _: Sequence[Any], x: Any) -> Any:
-    return draw.choice(_UNARY)(_typed(x, draw.choice(_FLOATS)))
+    return draw.choice(_UNARY)(jnp.asarray(_typed(x, draw.choice(_FLOATS))))
 
 
 def _binary(draw: random.Random, values: Sequence[Any], x: Any) -> Any:

@@ -3,6 +3,7 @@
 import dataclasses
 import pickle
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -86,3 +87,14 @@ def test_rows_of_one_sign_alone_are_among_those_whose_extremes_are_asked() -> No
         part = RowPart(case, "length-17", arrays(case, "length-17", 0))
         (rows,) = part.arrays
         assert (rows >= 1 << (3 if element.startswith("f4") else 7)).all(axis=1).any()
+
+
+def test_codes_keep_their_type_where_they_are_a_view_of_numbers() -> None:
+    numbers = np.arange(12).astype(ml_dtypes.float8_e4m3fn).reshape(3, 4)
+    codes = numbers.view(np.uint8).T
+    sent = pickle.loads(pickle.dumps(Strided.of(codes)))
+    assert isinstance(sent, Strided)
+    got = sent.array()
+    assert got.dtype == np.uint8
+    assert got.strides == codes.strides
+    np.testing.assert_array_equal(got, codes)

@@ -33,7 +33,8 @@ _LENGTH = struct.Struct("<Q")
 class Strided:
     """An array with its strides, to send to another process. A pickled array loses them."""
 
-    memory: np.ndarray  #: the array that it is a view of
+    memory: np.ndarray  #: the bytes of the array that it is a view of
+    dtype: np.dtype
     shape: tuple[int, ...]
     offset: int
     strides: tuple[int, ...]
@@ -47,11 +48,12 @@ class Strided:
         first, start = (x.__array_interface__["data"][0] for x in (array, base))
         if array.flags.c_contiguous and first == start:
             return array
-        return cls(base, array.shape, first - start, array.strides)
+        # The other array may have elements of another type.
+        return cls(base.reshape(-1).view(np.uint8), array.dtype, array.shape, first - start, array.strides)
 
     def array(self) -> np.ndarray:
         """Return the array as a view of the memory in this process."""
-        return np.ndarray(self.shape, self.memory.dtype, self.memory, self.offset, self.strides)
+        return np.ndarray(self.shape, self.dtype, self.memory, self.offset, self.strides)
 
 
 class ChildBackend:

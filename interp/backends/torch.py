@@ -11,6 +11,7 @@ import numpy as np
 from ...ops.types import ELEMENT_TYPES
 from .base import OPERATIONS, BackendError, Kind, Operate
 from .functions import NUMPY, function
+from .operation import result_shape
 
 if TYPE_CHECKING:
     from .operation import Operation
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 DEVICES = r"(cpu|cuda|mps|xpu)(:\d+)?"
 KIND = Kind("torch:cpu|cuda", DEVICES, modules=("torch",), extra="torch", packages=("torch",), takes=OPERATIONS)
 
+#: Products of float8 matrices have sizes that are multiples of it on GPUs.
+_MULTIPLE = 16
 #: PyTorch has no function that rounds halves away from zero, and its sort has no total order.
 _NAMES = {
     **{name: numpys for name, numpys in NUMPY.items() if "." not in numpys and name != "cbrt"},
@@ -44,7 +47,8 @@ def start(device: str) -> Operate:
     def function_for(operation: Operation) -> Callable[..., Any]:
         to = dtype(operation.result)
         if operation.op == "dot_general" and operation.result != operation.operands[0]:
-            return lambda x, y: torch._scaled_mm(x, y.t().contiguous().t(), one, one, out_dtype=to)  # y by columns
+            # x by rows and y by columns
+            return lambda x, y: torch._scaled_mm(x.contiguous(), y.t().contiguous().t(), one, one, out_dtype=to)
         own = {"convert": lambda x: x.to(to), "clamp": lambda low, x, high: x.clamp(low, high), "dot_general": torch.mm}
         return own.get(operation.op) or function(torch, _NAMES, operation)
 
@@ -55,14 +59,25 @@ def start(device: str) -> Operate:
         return getattr(torch, named)
 
     def operate(operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        shape = result_shape(operation, [a.shape for a in arrays])
+        if operation.op == "dot_general" and operation.result != operation.operands[0] and device != "cpu":
+            arrays = [_filled(a) for a in arrays]
         codes = [torch.from_numpy(a if _is_readable(a) else np.array(a, order="C")) for a in arrays]
         tensors = [x.view(dtype(t)).to(device) for x, t in zip(codes, operation.operands, strict=True)]
-        result = function_for(operation)(*tensors).cpu().contiguous()
+        result = function_for(operation)(*tensors)
+        if operation.op == "dot_general":
+            result = result[: shape[0], : shape[1]]
+        result = result.cpu().contiguous()
         if result.dtype != dtype(operation.result):
             raise BackendError("refused", f"torch gives {result.dtype}")
         return (result if operation.result == "i1" else result.view(dtype(f"ui{8 * result.element_size()}"))).numpy()
 
     return operate
+
+
+def _filled(matrix: np.ndarray) -> np.ndarray:
+    """Return the codes of a matrix with zeros up to sizes that GPUs multiply."""
+    return np.pad(matrix, [(0, -n % _MULTIPLE) for n in matrix.shape])
 
 
 def _is_readable(array: np.ndarray) -> bool:
