@@ -91,9 +91,10 @@ def alone(step: Step, pool: ThreadPoolExecutor, threads: int) -> Callable[[], ob
                 rows = [x[i : i + _ROWS] if is_wide else _wide(x[i : i + _ROWS]) for x in arrays]
                 out[i : i + _ROWS] = compute(*rows)
 
-        for done in [pool.submit(part, k) for k in range(1, threads)] + [part(0)]:
-            if done is not None:
-                done.result()
+        others = [pool.submit(part, k) for k in range(1, threads)]
+        part(0)
+        for other in others:
+            other.result()
         return out
 
     return run
@@ -121,9 +122,8 @@ def main() -> None:
                 run()
             xla, numpy, here = in_turn(runs)
             ratios.append((xla / numpy, xla / here))
-            times = (f"{t * 1e3:.2f}" for t in (xla, numpy, here))
-            first, second, third = times
-            table.add_row(step.name, first, second, f"{xla / numpy:.2f}", third, f"{xla / here:.2f}")
+            ms = [f"{t * 1e3:.2f}" for t in (xla, numpy, here)]
+            table.add_row(step.name, *ms[:2], f"{xla / numpy:.2f}", ms[2], f"{xla / here:.2f}")
     if not ratios:
         parser.error("expected words in the names of programs")
     means = (f"{math.exp(statistics.fmean(map(math.log, column))):.2f}" for column in zip(*ratios, strict=True))

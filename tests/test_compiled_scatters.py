@@ -61,6 +61,15 @@ def test_sums(shape: tuple[int, ...], count: int, dtype: Any, special: float | N
     assert _same(np.asarray(result), _one_by_one(x, targets, updates, lambda a, b: (a + b).astype(dtype)))
 
 
+@pytest.mark.parametrize("dtype", [np.int16, np.uint16, np.int8, np.int32])
+def test_sums_of_integers_of_16_bits_are_none_of_floats(dtype: Any) -> None:
+    rng = np.random.default_rng(3)
+    x, updates = (rng.integers(0, 120, n).astype(dtype) for n in (40, 3000))
+    targets = rng.integers(0, 40, 3000).astype(np.int32)
+    got = interp.jit(lambda x, i, u: x.at[i].add(u))(x, targets, updates)
+    assert np.array_equal(got, _one_by_one(x, targets, updates, lambda a, b: (a + b).astype(dtype)))
+
+
 @pytest.mark.parametrize("kind", ["any", "zeros", "negative", "NaN in x", "NaN in updates"])
 @pytest.mark.parametrize("is_largest", [True, False])
 @pytest.mark.parametrize(("shape", "count"), SHAPES)

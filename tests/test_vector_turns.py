@@ -179,6 +179,20 @@ def test_functions_of_every_number_of_16_bits(name: str, dtype: Any, made: list[
     assert sum(done for done, _ in made) > 0
 
 
+def test_indices_of_few_bits_scatter_into_long_arrays(made: list[tuple[int, int]]) -> None:
+    """The last place is beyond the type of the index."""
+    numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+
+    def turn(c: Any, v: Any) -> Any:
+        table, at = c
+        table = lax.scatter_add(table, at[None], v[0] + table[5], numbers)
+        return (table, at * np.int8(3) + np.int8(7)), table[at.astype(np.int32)]
+
+    states = normal(300), np.array(3, np.int8)
+    check(lambda c, v: lax.scan(turn, c, v), states, normal(TURNS, 2))
+    assert made
+
+
 def test_short_vectors_one_behind_the_other(made: list[tuple[int, int]]) -> None:
     """The first element of the second one counts too."""
     check_with_numpy(

@@ -46,7 +46,7 @@ def start(device: str) -> Operate:
 
     def function_for(operation: Operation) -> Callable[..., Any]:
         to = dtype(operation.result)
-        if operation.op == "dot_general" and operation.result != operation.operands[0]:
+        if _is_scaled(operation):
             # x by rows and y by columns
             return lambda x, y: torch._scaled_mm(x.contiguous(), y.t().contiguous().t(), one, one, out_dtype=to)
         own = {"convert": lambda x: x.to(to), "clamp": lambda low, x, high: x.clamp(low, high), "dot_general": torch.mm}
@@ -60,7 +60,7 @@ def start(device: str) -> Operate:
 
     def operate(operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
         shape = result_shape(operation, [a.shape for a in arrays])
-        if operation.op == "dot_general" and operation.result != operation.operands[0] and device != "cpu":
+        if _is_scaled(operation) and device != "cpu":
             arrays = [_filled(a) for a in arrays]
         codes = [torch.from_numpy(a if _is_readable(a) else np.array(a, order="C")) for a in arrays]
         tensors = [x.view(dtype(t)).to(device) for x, t in zip(codes, operation.operands, strict=True)]
@@ -73,6 +73,11 @@ def start(device: str) -> Operate:
         return (result if operation.result == "i1" else result.view(dtype(f"ui{8 * result.element_size()}"))).numpy()
 
     return operate
+
+
+def _is_scaled(operation: Operation) -> bool:
+    """Return whether an operation is a product that PyTorch has for float8 with scales alone."""
+    return operation.op == "dot_general" and operation.result != operation.operands[0]
 
 
 def _filled(matrix: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from ..engine import half
 from ..engine.cast import cast, code_table, codes_of, through_bf16
 from ..engine.lookup import Table
+from ..engine.speed import tuning
 from ..kernel import Facts, Kernel, OnF32, first_operand
 from ..minifloat.codec import round_number
 from ..minifloat.formats import Format, Nan
@@ -19,8 +20,6 @@ from ..require import identity, require, require_shape
 from ..types import ELEMENT_TYPES, ElementType
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
-#: The elements up to which a conversion is one part, on one thread.
-_FEW = 1 << 12
 _TO_32 = (ELEMENT_TYPES["f16"], ELEMENT_TYPES["bf16"], _F32)
 
 
@@ -62,7 +61,13 @@ def convert(call: Call) -> Run:
             cells = [table.entries[i : i + 1].reshape(()) for i in range(256)]
             return lambda x: cells[x.tobytes()[0]]
         return lambda x: table.at(x.view(np.uint8))
-    if source == _F32 and target.is_minifloat and target.format.precision <= 6 and new.is_static and new.size <= _FEW:
+    if (
+        source == _F32
+        and target.is_minifloat
+        and target.format.precision <= 6
+        and new.is_static
+        and new.size <= tuning().convert_few
+    ):
         return _of_few(target, policy)
     return lambda x: np.asarray(cast(x, source, target, policy))
 

@@ -86,7 +86,7 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
 
 def _add_halves(element: ElementType, rows: np.ndarray, targets: np.ndarray, updates: np.ndarray) -> bool:
     """Add f16 or bf16 in place by compiled code; False where there is none, or a sum is NaN: its bits are numpy's."""
-    if element.bits != 16 or (compiled := kernels(updates.size)) is None or compiled.scatters is None:
+    if element.name not in ("f16", "bf16") or (compiled := kernels(updates.size)) is None or compiled.scatters is None:
         return False
     before, count = rows.copy(), len(rows)
     with np.errstate(invalid="ignore"):

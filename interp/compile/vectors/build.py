@@ -400,7 +400,8 @@ class _Builder:
         for i, d in enumerate(mapped):
             number = self._lanes(index, [i])
             starts.append(Start(number, shape[d] - 1, strides[d], kind.kind is Kind.SIGNED))
-            for how, limit in (("GE", 0), ("LE", shape[d] - 1)):
+            last = min(shape[d] - 1, np.iinfo(kind.dtype).max)
+            for how, limit in (("GE", 0), ("LE", last)):
                 end = self._literal(np.array(limit, kind.dtype), kind, ())
                 attributes = Attributes({"comparison_direction": how, "compare_type": kind.kind.name})
                 fits = self._computed(_COMPARE, attributes, [number, end], (kind, kind, _BOOL), ())

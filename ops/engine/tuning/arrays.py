@@ -156,6 +156,11 @@ class ArrayTuning:
     #: Rows up to which the one element with the largest key of each is taken at once. `jnp.argmax` of rows of 60, µs:
     #: one row 80 and 45, 64 rows 100 and 50. Of more rows it has not been measured.
     choose_together: int = 64
+    #: The share of columns up to which those whose initial value may be chosen are looked at by themselves: the steps
+    #: of `argmax` of 250,000 columns of truth values take 1 ms, and as long again to take half of the columns apart.
+    choose_left: float = 1 / 8
+    #: f32 of up to so many elements are converted to minifloats as one part: 512 take 5 µs so, and 9 by parts.
+    convert_few: int = 1 << 12
     #: Elements of windows laid out at a time.
     window_block: int = 1 << 20
     #: Windows of up to so many elements are folded at once where there are at least so many, in parts of this size.
