@@ -16,8 +16,8 @@ from ..ops.engine.owned import detached
 from ..ops.grid import parallel
 from ..ops.grid.exchange import DeadlockError
 from ..ops.grid.parallel import here
+from ..ops.op import CheckError, OpError
 from ..ops.programs.interpreter import with_streams
-from ..ops.registry import CheckError, OpError
 from .compile.planner import Plan
 from .errors import CheckFailure, Error, ExecutionError, LimitError, ResourceError
 from .program import Operation

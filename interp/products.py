@@ -11,7 +11,7 @@ from ..ops.accumulators import units
 from ..ops.accumulators.operands import tf32
 from ..ops.accumulators.product import product
 from ..ops.accumulators.record import Accumulator
-from ..ops.engine.cast import cast
+from ..ops.cast import cast
 from ..ops.policy import ACCUMULATIONS, Policy
 from ..ops.products.matmul import matmul as host_product
 from ..ops.random_stream import RandomStream

@@ -5,7 +5,7 @@ A step is an op that runs, or a region or function that is entered.
 
 from __future__ import annotations
 
-from ..ops.registry import OpError
+from ..ops.op import OpError
 
 
 class StepsError(OpError):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .registry import Call, OpError
+from .op import Call, OpError
 from .types import ElementType, TensorType
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from minihlo.interp.backends import Minihlo
 from minihlo.interp.parse import parser  # noqa: F401  while the backend starts, and not within the time of a program
 from minihlo.ops.minifloat import codec, formats, number
+from minihlo.ops.op import ops
 from minihlo.ops.policy import Policy
-from minihlo.ops.registry import ops
 
 Arrays = Sequence[np.ndarray]
 _ARRAY = re.compile(r"stablehlo\.constant dense<\"0x[0-9A-F]{8,}\">")

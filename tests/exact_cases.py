@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from minihlo.interp import Policy, load
-from minihlo.ops.registry import full_name
+from minihlo.ops.op import full_name
 
 from . import oracle
 from .oracle import FORMATS, MINIFLOATS, Format

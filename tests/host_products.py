@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from minihlo.ops.engine.blas import one_thread
+from minihlo.ops.blas import one_thread
 
 
 @functools.cache

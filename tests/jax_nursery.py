@@ -16,7 +16,7 @@ import jaxlib.mlir.dialects.stablehlo  # noqa: F401
 
 from minihlo.interp import api  # noqa: F401
 from minihlo.interp.plugin import register  # noqa: F401
-from minihlo.ops import registry
+from minihlo.ops import op as registry
 
 
 def seen(file: int) -> str:

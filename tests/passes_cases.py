@@ -11,9 +11,9 @@ from minihlo.interp.compile.passes.fold_constants import fold_constants
 from minihlo.interp.compile.passes.fuse import fuse
 from minihlo.interp.program import Operation, Region, Value
 from minihlo.ops.engine.speed import Speed
-from minihlo.ops.kernel import Kernel
+from minihlo.ops.op import Call, lookup
 from minihlo.ops.policy import Policy
-from minihlo.ops.registry import Call, lookup
+from minihlo.ops.traits import Kernel
 
 PLAIN, NUMPY = Policy(), Speed(compiled=False)
 

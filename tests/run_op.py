@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from minihlo.ops.op import Call, lookup
 from minihlo.ops.policy import Policy
-from minihlo.ops.registry import Call, lookup
 from minihlo.ops.types import ELEMENT_TYPES, ElementType, TensorType, Type, type_of_dtype
 
 TYPES = tuple(ELEMENT_TYPES.values())

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from minihlo.ops.registry import OpError
+from minihlo.ops.op import OpError
 from minihlo.ops.types import ELEMENT_TYPES, ElementType
 
 from .run_op import INTEGERS, TYPES, bind, codes, from_codes, run, tensor, type_of

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController
 
-from minihlo.ops.engine.blas import one_thread
+from minihlo.ops.blas import one_thread
 from minihlo.ops.engine.gemm import product
 
 _BLAS = ThreadpoolController().select(internal_api="openblas")

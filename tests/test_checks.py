@@ -10,9 +10,9 @@ import pytest
 
 from minihlo.interp.api import load
 from minihlo.interp.errors import CheckFailure, ProgramError
+from minihlo.ops.op import CheckError, OpError
 from minihlo.ops.programs.checks import INFINITELY_FAR, ulp_distance
 from minihlo.ops.programs.custom_call import target
-from minihlo.ops.registry import CheckError, OpError
 from minihlo.ops.types import ELEMENT_TYPES
 
 from .run_op import TYPES, bind, from_codes, tensor, type_of

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from minihlo.interp import load
-from minihlo.ops.registry import Body, Call, OpError, lookup
+from minihlo.ops.op import Body, Call, OpError, lookup
 from minihlo.ops.types import TensorType
 
 from . import oracle

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from minihlo.interp.errors import ExecutionError
-from minihlo.ops.registry import Body, Call, OpError, lookup
+from minihlo.ops.op import Body, Call, OpError, lookup
 
 from .grids import ADD_I64, CHANNEL, groups, program, run
 from .reference import evaluate

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.ops.engine.keys import total_keys, value_keys
-from minihlo.ops.registry import OpError
+from minihlo.ops.op import OpError
+from minihlo.ops.ordering import total_keys, value_keys
 from minihlo.ops.types import ELEMENT_TYPES
 
 from .run_op import INTEGERS, TYPES, bind, codes, from_codes, run, tensor

@@ -14,8 +14,8 @@ import pytest
 from minihlo import interp
 from minihlo.interp import machine
 from minihlo.interp.compile import planner
+from minihlo.ops.cast import cast
 from minihlo.ops.engine import compiled, lookup, speed
-from minihlo.ops.engine.cast import cast
 from minihlo.ops.engine.fast import lookups
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES, ElementType

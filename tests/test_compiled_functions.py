@@ -16,7 +16,7 @@ from minihlo.ops.engine import compiled
 from minihlo.ops.engine.fast import opcodes, run
 from minihlo.ops.engine.native import functions
 from minihlo.ops.engine.speed import Speed
-from minihlo.ops.registry import lookup
+from minihlo.ops.op import lookup
 
 from . import oracle
 from .conftest import Tune, tuned
@@ -74,7 +74,7 @@ def by_numpy(name: str, x: np.ndarray) -> np.ndarray:
 
 def test_these_are_all_functions() -> None:
     records = [lookup(f"stablehlo.{name}") for name in NAMES]
-    assert sorted(r.facts.compiled or 0 for r in records if r is not None) == list(opcodes.FUNCTIONS)
+    assert sorted(r.traits.compiled or 0 for r in records if r is not None) == list(opcodes.FUNCTIONS)
 
 
 @pytest.mark.usefixtures("stops")
@@ -207,7 +207,7 @@ def test_what_llvm_makes_says_what_it_leaves(kind: int) -> None:
     if made == address:
         pytest.skip("the processor lacks the instructions")
     run = ctypes.CFUNCTYPE(ctypes.c_uint32, *[ctypes.c_int64] * 3)(made)
-    name = next(n for n in NAMES if (r := lookup(f"stablehlo.{n}")) is not None and r.facts.compiled == kind)
+    name = next(n for n in NAMES if (r := lookup(f"stablehlo.{n}")) is not None and r.traits.compiled == kind)
     order = np.arange(1 << 23, dtype=np.uint32) * np.uint32(0x9E3779B1) & np.uint32((1 << 23) - 1)
     x = (order + np.uint32(0x3F800000)).view(np.float32)  # all numbers from 1 to 2
     got, few, wide = np.empty_like(x), 1 << 16, 61

@@ -161,7 +161,7 @@ codec.round_number = rounded
 def test_a_fault_in_minihlo_is_found(fault: str) -> None:
     start = (
         "import dataclasses, sys\n"
-        "from minihlo.ops import registry\n"
+        "from minihlo.ops import op as registry\n"
         "from minihlo.ops.minifloat import arithmetic, codec, formats\n"
         "from minihlo.interp.cli import main\n"
         "registry.ops()\n"

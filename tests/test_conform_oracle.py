@@ -20,7 +20,7 @@ from minihlo.interp.oracle.formats import FORMATS, INTEGERS, MINIFLOATS, all_cod
 from minihlo.interp.oracle.functions import FUNCTIONS, decide
 from minihlo.interp.oracle.rounding import Exact, encode
 from minihlo.interp.oracle.sums import exact_sums
-from minihlo.ops.registry import ops
+from minihlo.ops.op import ops
 from minihlo.ops.types import ELEMENT_TYPES
 
 from . import oracle

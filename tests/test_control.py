@@ -10,7 +10,7 @@ import pytest
 
 from minihlo.interp.api import load
 from minihlo.interp.errors import ProgramError
-from minihlo.ops.registry import Body, Call, OpError, lookup
+from minihlo.ops.op import Body, Call, OpError, lookup
 from minihlo.ops.types import TokenType, Type
 
 from .run_op import tensor

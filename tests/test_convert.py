@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from minihlo.ops.op import OpError
 from minihlo.ops.policy import Policy
-from minihlo.ops.registry import OpError
 from minihlo.ops.types import ELEMENT_TYPES, ElementType
 
 from . import oracle

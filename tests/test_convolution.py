@@ -16,10 +16,10 @@ import pytest
 
 from minihlo.interp import load
 from minihlo.interp.errors import ExecutionError
-from minihlo.ops.engine.blas import one_thread
+from minihlo.ops.blas import one_thread
+from minihlo.ops.op import OpError
 from minihlo.ops.policy import Policy
 from minihlo.ops.products.patches import even
-from minihlo.ops.registry import OpError
 from minihlo.ops.types import ELEMENT_TYPES
 
 from . import oracle, reference

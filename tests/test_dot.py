@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from minihlo.ops.op import OpError
 from minihlo.ops.policy import Policy
-from minihlo.ops.registry import OpError
 
 from . import oracle, reference
 from .run_op import INTEGERS, bind, codes, from_codes, run, tensor

@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from minihlo.ops.op import OpError
 from minihlo.ops.policy import Policy
-from minihlo.ops.registry import OpError
 
 from .run_op import bind, tensor
 from .test_dot import KEPT, LARGE_AND_SMALL, LOST, matmul, numbers, random_array

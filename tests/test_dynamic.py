@@ -9,7 +9,7 @@ import pytest
 
 from minihlo import interp
 from minihlo.interp.errors import ExecutionError
-from minihlo.ops.registry import Call, Kernel, OpError, lookup
+from minihlo.ops.op import Call, Kernel, OpError, lookup
 from minihlo.ops.types import TensorType, element_type
 
 from .run_op import TYPES, codes, from_codes

@@ -15,7 +15,7 @@ from minihlo import interp
 from minihlo.interp.compile import specialize
 from minihlo.interp.errors import ExecutionError, InputError, ResourceError
 from minihlo.interp.system import memory
-from minihlo.ops.registry import EXACT, Call, Kernel, Op
+from minihlo.ops.op import EXACT, Call, Kernel, Op
 from minihlo.ops.types import ELEMENT_TYPES, TensorType
 
 from .dynamic_programs import CASES, main, numbers

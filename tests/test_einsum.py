@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from minihlo import interp
+from minihlo.ops.op import OpError
 from minihlo.ops.policy import Policy
-from minihlo.ops.registry import OpError
 from minihlo.ops.types import TensorType
 
 from . import oracle

@@ -9,11 +9,11 @@ ROOT = Path(__file__).parent.parent
 #: A function of one number and one of two, each declared in one place, with expected values in the two oracles.
 DECLARED = """
 import numpy as np
-from minihlo.ops import registry
+from minihlo.ops import op as registry
 from minihlo.ops.elementwise.elementwise import elementwise
 from minihlo.ops.minifloat import arithmetic, functions
 from minihlo.ops.minifloat.number import Number
-from minihlo.ops.registry import CORRECTLY_ROUNDED, ROUNDED_TO_32
+from minihlo.ops.op import CORRECTLY_ROUNDED, ROUNDED_TO_32
 
 registry.ops()
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from minihlo.ops.registry import OpError
+from minihlo.ops.op import OpError
 from minihlo.ops.types import TensorType
 
 from .run_op import bind, run, tensor

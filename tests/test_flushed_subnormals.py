@@ -78,7 +78,7 @@ if when == "before":
     set_bits(bits)
 import numpy as np
 from minihlo import interp
-from minihlo.ops.registry import OpError, ops
+from minihlo.ops.op import OpError, ops
 from minihlo.ops.types import ELEMENT_TYPES
 if when == "after":
     set_bits(bits)

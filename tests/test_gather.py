@@ -9,7 +9,7 @@ import pytest
 
 from minihlo.interp import load
 from minihlo.interp.errors import ExecutionError
-from minihlo.ops.registry import OpError
+from minihlo.ops.op import OpError
 from minihlo.ops.types import ElementType
 
 from .places import Numbers, random_numbers

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from minihlo.ops.registry import OpError
+from minihlo.ops.op import OpError
 from minihlo.ops.types import TensorType, element_type
 
 from . import oracle

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from minihlo.ops.cast import code_table
 from minihlo.ops.engine import amortised, lookup
-from minihlo.ops.engine.cast import code_table
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES
 

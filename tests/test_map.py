@@ -5,7 +5,7 @@ import pytest
 
 from minihlo import interp
 from minihlo.interp.errors import ProgramError
-from minihlo.ops.registry import Body, Call, OpError, lookup
+from minihlo.ops.op import Body, Call, OpError, lookup
 from minihlo.ops.types import TensorType, element_type
 
 from . import oracle

@@ -5,7 +5,7 @@ import pytest
 from minihlo.interp import cli, load
 from minihlo.interp.commands import run
 from minihlo.interp.errors import CheckFailure
-from minihlo.ops.registry import ops
+from minihlo.ops.op import ops
 from tools.mlir_tests import catalog, coverage, numbers, write
 from tools.mlir_tests.chunk import Chunk
 from tools.mlir_tests.elementwise import binary

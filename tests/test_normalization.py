@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from minihlo import interp
+from minihlo.ops.op import Call, OpError, lookup
 from minihlo.ops.policy import Policy
-from minihlo.ops.registry import Call, OpError, lookup
 from minihlo.ops.types import TensorType, element_type
 
 from . import oracle

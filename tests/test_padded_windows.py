@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from minihlo.interp import load
-from minihlo.ops.engine.cast import cast
+from minihlo.ops.cast import cast
 from minihlo.ops.policy import Policy
 from minihlo.ops.reductions import padded_windows
 from minihlo.ops.types import ELEMENT_TYPES

@@ -9,7 +9,7 @@ import pytest
 
 from minihlo.interp.api import load
 from minihlo.interp.errors import CheckFailure, ExecutionError
-from minihlo.ops.registry import Body, Call, Callee, OpError, lookup
+from minihlo.ops.op import Body, Call, Callee, OpError, lookup
 
 from .grids import program
 from .parallel_cases import FOREVER, SAME, TOKEN, T, X, Y, lists, no_process_is_left, recv, reduce, replicas, send

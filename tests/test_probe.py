@@ -28,7 +28,7 @@ from minihlo.interp.probing.operands import values
 from minihlo.ops.accumulators import units
 from minihlo.ops.accumulators.record import EXACT, Accumulator
 from minihlo.ops.accumulators.sums import dots
-from minihlo.ops.engine.cast import cast, codes_of
+from minihlo.ops.cast import cast, codes_of
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES
 

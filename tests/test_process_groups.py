@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from minihlo.interp.api import load
+from minihlo.ops.op import Call, OpError
 from minihlo.ops.processes.process_groups import Groups, expand
-from minihlo.ops.registry import Call, OpError
 
 from .grids import ADD_I64, CHANNEL, groups, program, run
 

@@ -13,8 +13,8 @@ from minihlo.interp.errors import ExecutionError, ProgramError
 from minihlo.interp.parse import parser
 from minihlo.interp.values.printing import format_value
 from minihlo.interp.values.values import parse_value
+from minihlo.ops.op import OpError
 from minihlo.ops.policy import Policy
-from minihlo.ops.registry import OpError
 from minihlo.ops.types import ELEMENT_TYPES, QuantizedType, TensorType, element_type, quantized_type
 
 from .oracle_numbers import INF, NAN

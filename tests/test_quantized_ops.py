@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from minihlo.ops.registry import Call, lookup
+from minihlo.ops.op import Call, lookup
 from minihlo.ops.types import ELEMENT_TYPES, TensorType, element_type
 
 from . import reference

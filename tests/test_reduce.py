@@ -12,8 +12,8 @@ import pytest
 
 from minihlo.interp.api import load
 from minihlo.interp.errors import ProgramError
+from minihlo.ops.op import Body, Call, OpError, lookup
 from minihlo.ops.policy import Policy
-from minihlo.ops.registry import Body, Call, OpError, lookup
 from minihlo.ops.types import ELEMENT_TYPES, ElementType
 
 from . import oracle

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 import pytest
 
+from minihlo.ops.op import OpError
 from minihlo.ops.policy import OVERFLOWS, Policy
-from minihlo.ops.registry import OpError
 from minihlo.ops.types import ELEMENT_TYPES, ElementType
 
 from . import oracle

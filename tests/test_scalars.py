@@ -13,14 +13,14 @@ from jax import lax
 from minihlo import interp
 from minihlo.interp.compile import scalars
 from minihlo.interp.compile.explain import listing
-from minihlo.ops.kernel import Kernel
-from minihlo.ops.registry import ops
+from minihlo.ops.op import ops
+from minihlo.ops.traits import Kernel
 from minihlo.ops.types import ELEMENT_TYPES
 
 from .test_recurrences import text_of
 
 RNG = np.random.default_rng(24)
-NAMES = sorted(o.name for o in ops().values() if o.facts.scalar is not None and o.facts.scalar.wide is not None)
+NAMES = sorted(o.name for o in ops().values() if o.traits.scalar is not None and o.traits.scalar.wide is not None)
 EXACT = {
     "stablehlo.atan2": mpmath.atan2,
     "stablehlo.cosine": mpmath.cos,

@@ -13,8 +13,8 @@ import pytest
 from minihlo import interp
 from minihlo.ops.accumulators import units
 from minihlo.ops.accumulators.sums import dots
+from minihlo.ops.blas import one_thread
 from minihlo.ops.blocks.formats import BLOCK_FORMATS, BlockFormat
-from minihlo.ops.engine.blas import one_thread
 from minihlo.ops.types import ELEMENT_TYPES
 
 from . import oracle

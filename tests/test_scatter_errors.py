@@ -8,7 +8,7 @@ import pytest
 
 from minihlo.interp import load
 from minihlo.interp.errors import ProgramError
-from minihlo.ops.registry import Body, Call, OpError, lookup
+from minihlo.ops.op import Body, Call, OpError, lookup
 
 from .places import Numbers
 from .run_op import tensor

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from minihlo.interp import load
-from minihlo.ops.registry import OpError
+from minihlo.ops.op import OpError
 from minihlo.ops.types import ELEMENT_TYPES
 
 from . import reference

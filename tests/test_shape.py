@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from minihlo.ops.op import OpError
 from minihlo.ops.policy import Policy
-from minihlo.ops.registry import OpError
 from minihlo.ops.types import ElementType, TensorType, TokenType, TupleType
 
 from .run_op import TYPES, bind, codes, from_codes, run, tensor, type_of

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from minihlo.ops.registry import Call, lookup
+from minihlo.ops.op import Call, lookup
 from minihlo.ops.types import TensorType
 
 from .run_op import run, tensor

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from minihlo.ops.registry import OpError
+from minihlo.ops.op import OpError
 from minihlo.ops.types import ElementType
 
 from .run_op import INTEGERS, TYPES, bind, codes, from_codes, run, tensor

@@ -13,7 +13,7 @@ import pytest
 
 from minihlo.interp.api import load
 from minihlo.interp.errors import ProgramError
-from minihlo.ops.registry import Body, Call, OpError, lookup
+from minihlo.ops.op import Body, Call, OpError, lookup
 from minihlo.ops.types import ELEMENT_TYPES
 
 from . import oracle

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from minihlo.ops.registry import SPECIFICATION_VERSION, ops
+from minihlo.ops.op import SPECIFICATION_VERSION, ops
 
 #: The sections on ops that the specification of version 1.20.0 has (its headings of the third level).
 SECTIONS = """

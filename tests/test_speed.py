@@ -12,8 +12,8 @@ import pytest
 from minihlo import interp
 from minihlo.interp import machine
 from minihlo.interp.compile import planner
-from minihlo.ops import registry
-from minihlo.ops.engine import cast
+from minihlo.ops import cast
+from minihlo.ops import op as registry
 from minihlo.ops.engine.amortised import Amortised
 from minihlo.ops.engine.speed import NAMES, NONE, Speed
 from minihlo.ops.policy import Policy

@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from minihlo.ops.engine import amortised, cast
+from minihlo.ops import cast
+from minihlo.ops.engine import amortised
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES
 

@@ -10,9 +10,9 @@ import pytest
 
 from minihlo.interp import load
 from minihlo.ops.engine.blocks import blocks
+from minihlo.ops.op import OpError
 from minihlo.ops.policy import Policy
 from minihlo.ops.reductions.axes import Axis, windows
-from minihlo.ops.registry import OpError
 
 from .conftest import Tune
 from .run_op import TYPES, from_codes, tensor

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.ops.registry import Op, OpError, ops
+from minihlo.ops.op import Op, OpError, ops
 from minihlo.ops.types import ELEMENT_TYPES
 
 from .run_op import bind, tensor

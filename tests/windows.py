@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minihlo.ops.registry import Body, Call, lookup
+from minihlo.ops.op import Body, Call, lookup
 from minihlo.ops.types import ELEMENT_TYPES, TensorType
 
 from .places import dims

@@ -22,7 +22,7 @@ from minihlo.ops.engine import speed
 from minihlo.ops.minifloat.codec import decode, to_fraction
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS, Nan
 from minihlo.ops.minifloat.open_points import ML_DTYPES, ONNX, OPEN_POINTS, XLA
-from minihlo.ops.registry import Op, describe, ops
+from minihlo.ops.op import Op, describe, ops
 
 from .crosscheck import page
 

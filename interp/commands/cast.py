@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...ops.blocks.formats import BLOCK_FORMATS
+from ...ops.cast import codes_of
 from ...ops.draws import Draws
-from ...ops.engine.cast import codes_of
 from ...ops.minifloat.codec import decode, round_number, to_fraction
 from ...ops.minifloat.formats import Format
 from ...ops.minifloat.number import FINITE, NAN, Number

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
-from ...ops.engine.cast import codes_of
+from ...ops.cast import codes_of
 from ...ops.minifloat.codec import decode, to_fraction
 from ...ops.minifloat.formats import FORMATS, Format
 from ...ops.minifloat.number import FINITE

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.op import CheckError
 from ...ops.programs.checks import Condition, check
-from ...ops.registry import CheckError
 from ...ops.types import TensorType, Type
 from ..api import read, read_stream
 from ..comparison.equality import equal_values

@@ -11,8 +11,8 @@ import numpy as np
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
 from ...ops.blocks.stablehlo import quantizer
 from ...ops.minifloat.formats import FORMATS, Format, Nan
-from ...ops.registry import EXACT, SPECIFICATION_VERSION, Op, describe, full_name
-from ...ops.registry import ops as all_ops
+from ...ops.op import EXACT, SPECIFICATION_VERSION, Op, describe, full_name
+from ...ops.op import ops as all_ops
 from ...ops.types import ELEMENT_TYPES, guess
 from ..errors import InputError
 from ..values.printing import code_text, number_text, number_texts

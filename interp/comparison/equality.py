@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...ops.engine.cast import codes_of
+from ...ops.cast import codes_of
 from ...ops.types import type_of_dtype
 from ..oracle.formats import FORMATS
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ops.engine.cast import codes_of
+from ...ops.cast import codes_of
 from ...ops.types import type_of_dtype
 from ..oracle.exact import FUNCTIONS
 from ..oracle.formats import FORMATS

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from ...ops.engine.cast import codes_of
+from ...ops.cast import codes_of
 from ...ops.types import type_of_dtype
 from ..oracle.formats import FORMATS
 from .equality import equal_values

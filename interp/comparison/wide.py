@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...ops.engine.cast import cast
+from ...ops.cast import cast
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, TensorType, Type
 from .. import machine

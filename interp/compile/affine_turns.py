@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.engine.fast.divisions import FLOORED
-from ...ops.registry import lookup
+from ...ops.op import lookup
 from ...ops.types import ElementType, Kind, TensorType
 from ..program import Operation, Region, Value
 from .bit_windows import DROPPED, Pattern, effects
@@ -248,7 +248,7 @@ def _sum_of(
         source = _element(operation.operands[0]).bits
         return found if t.bits <= source else _with(found, Pattern(t.bits, operator.and_, (1 << source) - 1))
     record = lookup(operation.name)
-    of_bits = None if record is None else record.facts.of_bits
+    of_bits = None if record is None else record.traits.of_bits
     if of_bits is not None:
         number = next((n for n in numbers if n is not None), None)
         row = next((rows[v] for v in operation.operands if v in rows), None)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ...ops.engine.speed import Speed
-from ...ops.kernel import Kernel, Regions
+from ...ops.op import Body, Call, Callee, Op, OpError, UnsupportedOpError, lookup
 from ...ops.policy import Policy
 from ...ops.random_stream import RandomStream
-from ...ops.registry import Body, Call, Callee, Op, OpError, UnsupportedOpError, lookup
+from ...ops.traits import Kernel, RegionSemantics
 from ...ops.types import TensorType, Type
 from ..errors import ProgramError, ResourceError, UnsupportedError
 from ..program import CONSTANT, PRINT, Function, Operation, Program, Region, Value
@@ -165,7 +165,7 @@ class Binder:
 
     def _applied(self, region: Region, record: Op) -> Region:
         """A region as it is applied to elements, without calls; one that is control flow stays as it is."""
-        is_flow = record.facts.regions in (Regions.LOOP, Regions.ONE)
+        is_flow = record.traits.regions in (RegionSemantics.LOOP, RegionSemantics.ONE)
         return region if is_flow else inlined(self._program, region, limits=BODY)
 
     def _body(self, region: Region, constants: Mapping[Value, Any]) -> Body:

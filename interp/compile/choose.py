@@ -7,7 +7,7 @@ import math
 from ...ops.engine.blocks import block
 from ...ops.engine.compiled import is_available
 from ...ops.engine.speed import Speed, tuning
-from ...ops.registry import lookup
+from ...ops.op import lookup
 from ...ops.types import QuantizedType, TensorType
 from ..program import Operation
 from .chains.program import RowProgram

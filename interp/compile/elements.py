@@ -15,7 +15,7 @@ from itertools import starmap
 
 import numpy as np
 
-from ...ops.registry import lookup
+from ...ops.op import lookup
 from ...ops.types import Kind, TensorType, Type
 from ..program import Operation, Region, Value
 from . import scalars
@@ -78,7 +78,7 @@ def elements_in(region: Region) -> Elements:
 def _starts(operation: Operation) -> int | None:
     """The first operand that says where a window is: 1 of an op that takes one, 2 of one that changes it; else None."""
     record = lookup(operation.name)
-    return None if record is None else record.facts.starts
+    return None if record is None else record.traits.starts
 
 
 def _is_update(operation: Operation, source: Operation) -> bool:

@@ -14,11 +14,11 @@ from typing import Any
 from ...ops.engine import compiled
 from ...ops.engine.owned import own
 from ...ops.engine.speed import Speed
-from ...ops.kernel import Kernel, Regions, Run
+from ...ops.op import traits_of
 from ...ops.policy import Policy
 from ...ops.programs.control import is_known_composite
-from ...ops.registry import facts_of
 from ...ops.require import identity
+from ...ops.traits import Kernel, RegionSemantics, Run
 from ...ops.types import TensorType
 from ..program import PRINT, Function, Operation, Region, Value
 from ..steps import Steps
@@ -139,13 +139,15 @@ class Emitter:
 
         That is what is made in the region or `ending` with it. With a branch ends what is last used there.
         """
-        inner = [o for o in region.operations if facts_of(o.name).regions in (Regions.LOOP, Regions.ONE)]
+        inner = [
+            o for o in region.operations if traits_of(o.name).regions in (RegionSemantics.LOOP, RegionSemantics.ONE)
+        ]
         changing = [
             o
             for o in region.operations
             if o.name not in _OWN
             and isinstance(b := self._binder.find(o), Bound)
-            and b.record.facts.overwrites is not None
+            and b.record.traits.overwrites is not None
         ]
         found = set[Value]()
         if not changing and not inner:
@@ -164,7 +166,7 @@ class Emitter:
             self._spare[operation] = frozenset(places)
             found.update(operation.operands[i] for i in places)
         for operation in inner:
-            if facts_of(operation.name).regions is Regions.LOOP:
+            if traits_of(operation.name).regions is RegionSemantics.LOOP:
                 condition, turn = operation.regions
                 self._note_spare(condition, constants, ())  # its arguments are those of the turn
                 self._note_spare(turn, constants, turn.arguments)
@@ -245,17 +247,17 @@ class Emitter:
                 return flow.write(operation, writer, lambda r: self._region(r, writer), settings.speed.compiled)
             if indexing.write(operation, writer, 0 in spare, not self._changed.isdisjoint(operation.operands[:1])):
                 return None
-        if bound is not None and bound.record.facts.is_call and not is_known_composite(operation.attributes):
+        if bound is not None and bound.record.traits.is_call and not is_known_composite(operation.attributes):
             (callee,) = bound.call.functions
             writer.call_function(self._functions[callee], operation)
             return self._after(operation, writer)
         regions = self._functions_of(operation.regions, operation.name, writer)
-        takes_plain, over = bound is not None and bound.record.facts.takes_numbers, ""
-        if bound is not None and bound.record.facts.overwrites in spare:
+        takes_plain, over = bound is not None and bound.record.traits.takes_numbers, ""
+        if bound is not None and bound.record.traits.overwrites in spare:
             kernel, over = self._writing_over(bound, operation, writer)
         call, results = filling(kernel, operation), operation.results
         writer.call(call, source, operation.operands, results, regions=regions, takes_plain=takes_plain, over=over)
-        if bound is not None and bound.record.facts.moves:
+        if bound is not None and bound.record.traits.moves:
             writer.drop_views(operation)
         return self._after(operation, writer)
 
@@ -264,7 +266,7 @@ class Emitter:
 
         It is copied if it has other names.
         """
-        place = bound.record.facts.overwrites
+        place = bound.record.traits.overwrites
         assert place is not None
         name = writer.use(operation.operands[place])
         writer.line(f"{name} = {writer.name_of(own)}({name})", operation.origin or operation, (name,), (name,))

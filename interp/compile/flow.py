@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ...ops.engine.speed import tuning
 from ...ops.grid.parallel import current_grid
-from ...ops.kernel import Regions, Run
-from ...ops.registry import facts_of
+from ...ops.op import traits_of
+from ...ops.traits import RegionSemantics, Run
 from ...ops.types import TensorType
 from ..program import Operation, Region, Value
 from . import scalars
@@ -35,7 +35,7 @@ Body = Callable[[Region], None]
 
 def is_inline(operation: Operation, writer: Writer) -> bool:
     """Whether an op is a loop or branch that can be written in place; all sizes are known there."""
-    if facts_of(operation.name).regions not in (Regions.LOOP, Regions.ONE) or writer.depth >= _DEEPEST:
+    if traits_of(operation.name).regions not in (RegionSemantics.LOOP, RegionSemantics.ONE) or writer.depth >= _DEEPEST:
         return False
     regions = operation.regions
     values = [*operation.operands, *operation.results, *(v for r in regions for v in (*r.arguments, *r.returns))]
@@ -44,7 +44,7 @@ def is_inline(operation: Operation, writer: Writer) -> bool:
 
 def write(operation: Operation, writer: Writer, body: Body, compiles: bool = False) -> None:
     """Write a loop or branch; `compiles` says that a loop may be compiled."""
-    if facts_of(operation.name).regions is Regions.LOOP:
+    if traits_of(operation.name).regions is RegionSemantics.LOOP:
         _while(operation, writer, body, CompiledLoop() if compiles and may_be_compiled(operation, is_held) else None)
     else:
         _branches(operation, writer, body)

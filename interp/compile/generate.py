@@ -13,9 +13,9 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 
 from ...ops.engine import half
-from ...ops.kernel import Kernel, Run
-from ...ops.registry import lookup
+from ...ops.op import lookup
 from ...ops.require import identity
+from ...ops.traits import Kernel, Run
 from ...ops.types import ElementType
 from ..program import Operation
 from .group import Function, Lookup, Origin, Step
@@ -74,7 +74,7 @@ def _wide_steps(function: Function, kernels: Sequence[Kernel]) -> set[int]:
     consumed: set[int] = set()
     uses = collections.Counter([v for step in function.steps for v in set(step.operands)] + list(function.outputs))
     held = results.union(range(len(function.leaves), function.first_step))
-    held.update(v for i in steps if not _is_by_order(kernels[i]) for v in function.steps[i].operands)
+    held.update(v for i in steps if not _is_order_based(kernels[i]) for v in function.steps[i].operands)
     for i in sorted(steps, reverse=True):
         step, kernel = function.steps[i], kernels[i]
         assert isinstance(step, Step)
@@ -101,14 +101,14 @@ def _spares_rounding(step: Step, kernel: Kernel, uses: Mapping[int, int], result
     A choice by a test keeps the bits of NaN, which conversions may not.
     """
     halves = [v for v, element in zip(step.operands, step.elements, strict=False) if _is_half(element)]
-    is_right = _is_by_order(kernel) and kernel.facts.by_order and len(halves) > 1 and held.issuperset(halves)
+    is_right = _is_order_based(kernel) and kernel.traits.order_based and len(halves) > 1 and held.issuperset(halves)
     return is_right and any(v in results and uses[v] == 1 for v in halves)
 
 
-def _is_by_order(kernel: Kernel) -> bool:
+def _is_order_based(kernel: Kernel) -> bool:
     """Whether a step of f16 and bf16 on f32 can be made before its operands are rounded: rounding keeps their order."""
-    on_f32, facts = kernel.on_f32, kernel.facts
-    return on_f32 is not None and not on_f32.rounds and (facts.by_order or facts.gives_operand)
+    on_f32, traits = kernel.on_f32, kernel.traits
+    return on_f32 is not None and not on_f32.rounds and (traits.order_based or traits.selects_operand)
 
 
 class _Writer:
@@ -139,7 +139,7 @@ class _Writer:
                 if i not in wide or not _is_half(self._elements[v]):
                     self._needed.add(v)
                 else:
-                    (in_order if _is_by_order(kernel) else self._needed_wide).add(v)
+                    (in_order if _is_order_based(kernel) else self._needed_wide).add(v)
         for i, constant in enumerate(self._function.constants):
             value = len(self._function.leaves) + i
             if value in self._needed_wide or value in in_order:

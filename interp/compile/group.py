@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.registry import lookup
+from ...ops.op import lookup
 from ...ops.types import ElementType, TensorType
 from ..program import Operation
 from .leaf import MOST_BITS, Leaf, Shape, width
@@ -238,7 +238,7 @@ def cost_of(name: str, elements: tuple[ElementType, ...]) -> float:
 @functools.lru_cache(1 << 12)
 def _cost_of(name: str, elements: tuple[ElementType, ...]) -> float:
     record = lookup(name)
-    if record is not None and record.facts.keeps_bits:
+    if record is not None and record.traits.keeps_bits:
         return 0.0
     if any(e.is_float and e.bits <= 16 for e in elements):
         return LOOKUP_COST

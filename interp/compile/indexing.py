@@ -6,7 +6,7 @@ Measured against the ops' kernels: a scan of 1,000 steps over 64 elements 2.4 ti
 from __future__ import annotations
 
 from ...ops.engine.owned import own
-from ...ops.registry import facts_of
+from ...ops.op import traits_of
 from ...ops.types import ELEMENT_TYPES, TensorType
 from ..program import Operation, Value
 from .source.lines import Compiled
@@ -45,7 +45,7 @@ def write(operation: Operation, writer: Writer, is_spare: bool, is_changed: bool
     `is_spare` says that nothing needs the operand afterwards that it changes, and `is_changed` that something else
     changes its operand later: then the window is a copy, so that there is no other name for the operand.
     """
-    first = facts_of(operation.name).starts
+    first = traits_of(operation.name).starts
     if first is None:
         return False
     starts = operation.operands[first:]

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.cast import by_blocks, through_bf16
 from ...ops.engine.amortised import Amortised
-from ...ops.engine.cast import by_blocks, through_bf16
 from ...ops.engine.speed import tuning
-from ...ops.kernel import Kernel, Run
+from ...ops.op import Call, UnsupportedOpError, lookup
 from ...ops.policy import Policy
 from ...ops.random_stream import RandomStream
-from ...ops.registry import Call, UnsupportedOpError, lookup
+from ...ops.traits import Kernel, Run
 from ...ops.types import TensorType, Type
 from ..program import Operation
 from .executors.ranks import RankedReduction

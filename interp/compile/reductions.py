@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ...ops.op import Body, Call
 from ...ops.policy import Policy
 from ...ops.reductions.reduce import Folding, folding
-from ...ops.registry import Body, Call
 from ...ops.types import TensorType
 from ..program import Operation, Region
 from .group import Reduction

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.engine.cast import code_table
+from ...ops.cast import code_table
 from ...ops.engine.fast.divisions import FLOORED
-from ...ops.kernel import Kernel, Scalar
 from ...ops.policy import Policy
+from ...ops.traits import Kernel, Scalar
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, QuantizedType, TensorType, Type
 
 #: Gives an object a name in the source.
@@ -115,7 +115,7 @@ def expression(name: str, use: Use) -> str | None:
         return _convert(use, element, use.result)
     if short == "compare":
         return _compare(use, element)
-    scalar = use.kernel.facts.scalar
+    scalar = use.kernel.traits.scalar
     if scalar is not None and scalar.any_type is not None:
         return scalar.any_type.format(*use.names)
     if element.is_float and element.is_minifloat:

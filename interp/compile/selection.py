@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ops.registry import lookup
+from ...ops.op import lookup
 from ...ops.types import Kind, TensorType
 from ..program import Region, Value
 from .uses import needed
@@ -11,8 +11,8 @@ from .uses import needed
 def is_selection(region: Region) -> bool:
     """Whether each result of a region of elementwise ops is one of its arguments, chosen by how these compare.
 
-    Every op gives one of its operands (`Facts.gives_operand`), or a boolean: of booleans, or of two operands of one
-    type, which it compares. So what is chosen depends on the order of the arguments alone.
+    Every op gives one of its operands (`OpTraits.selects_operand`), or a boolean: of booleans, or of two operands of
+    one type, which it compares. So what is chosen depends on the order of the arguments alone.
     """
     chosen = set(region.arguments)
     for operation in region.operations:
@@ -24,7 +24,7 @@ def is_selection(region: Region) -> bool:
         is_decision = _is_boolean(result) and (
             len(operation.operands) == 2 or all(map(_is_boolean, operation.operands))
         )
-        if not record.facts.gives_operand and not (is_decision and len(types) == 1):
+        if not record.traits.selects_operand and not (is_decision and len(types) == 1):
             return False
         chosen.add(result)
     return chosen.issuperset(region.returns)  # rather than a constant from outside

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...ops.engine.amortised import Recent
-from ...ops.kernel import Kernel, Run
-from ...ops.registry import Call, Op, OpError
+from ...ops.op import Call, Op, OpError
+from ...ops.traits import Kernel, Run
 from ...ops.types import TensorType, Type
 
 Sizes = tuple[tuple[int, ...], ...]
@@ -21,7 +21,7 @@ Sizes = tuple[tuple[int, ...], ...]
 def bind(record: Op, call: Call) -> Kernel:
     """The kernel of a use of an op; its types may leave sizes open. Raises OpError as `record.kernel` does."""
     if record.any_sizes:
-        return Kernel(_guarded(record.function(call), call), facts=record.facts)
+        return Kernel(_guarded(record.function(call), call), traits=record.traits)
     tensors = [i for i, t in enumerate(call.operands) if isinstance(t, TensorType)]
     if _are_static(call.operands):
         return record.kernel(call)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.registry import lookup
+from ...ops.op import lookup
 from ...ops.types import TensorType
 from ..program import Operation, Region, Value
 from .group import Attributes, Constant, Function, Origin, Step

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.kernel import Reach
-from ...ops.registry import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, lookup, ops
+from ...ops.op import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, lookup, ops
+from ...ops.traits import Effects
 from ..backends import BackendError
 from ..errors import Error
 from ..oracle.exact import OPS
@@ -71,7 +71,9 @@ def _tests(where: Path) -> tuple[_Test, ...]:
 
 def _not_alone() -> set[str]:
     """The ops that need other processes or the host, and those that check and give no result, as files name them."""
-    names = (n for n, record in ops().items() if record.values == "checks" or record.facts.reach is not Reach.NOTHING)
+    names = (
+        n for n, record in ops().items() if record.values == "checks" or record.traits.effects is not Effects.NOTHING
+    )
     return {re.sub(r"[.-]", "_", name.removeprefix("stablehlo.")) for name in names}
 
 

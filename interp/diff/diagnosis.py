@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...ops.engine.cast import cast
+from ...ops.cast import cast
+from ...ops.op import lookup
 from ...ops.policy import Policy
-from ...ops.registry import lookup
 from ...ops.types import ELEMENT_TYPES, TensorType, type_of_dtype
 from ..backends.codes import codes
 from ..comparison.diagnosis import Results, by_faults

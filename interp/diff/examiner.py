@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.op import lookup
 from ...ops.policy import Policy
-from ...ops.registry import lookup
 from ...ops.types import TensorType, Type, type_of_dtype
 from .. import machine
 from ..backends import OPERATIONS, Backend, BackendError

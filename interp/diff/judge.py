@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...ops.registry import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, call_attribute, facts_of, lookup
+from ...ops.op import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, call_attribute, lookup, traits_of
 from ...ops.types import TensorType, type_of_dtype
 from ..comparison.functions import near
 from ..comparison.grades import NEAR, OPEN, SAME, WRONG, Graded, Note, graded
@@ -94,7 +94,7 @@ def _kind_of_regions(operation: Operation) -> Kind:
     """The kind of an op with a body; a fold combines elements in an order that the implementation chooses."""
     inside = list(_inside(operation))
     if any(kind_of(o) is not Kind.EXACT for o in inside) or (
-        facts_of(operation.name).folds and any(map(rounds, inside))
+        traits_of(operation.name).folds and any(map(rounds, inside))
     ):
         return Kind.STEPS
     return Kind.EXACT

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.registry import lookup
+from ...ops.op import lookup
 from ...ops.types import QuantizedType, TensorType
 from ..backends import BackendError
 from ..backends import operation as conform

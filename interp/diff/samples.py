@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...ops.engine.cast import array_of, cast, wrap
+from ...ops.cast import array_of, cast, wrap
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 

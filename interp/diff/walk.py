@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ...ops.kernel import Regions
-from ...ops.registry import call_attribute, facts_of
+from ...ops.op import call_attribute, traits_of
+from ...ops.traits import RegionSemantics
 from ..errors import ProgramError
 from ..program import Function, Operation, Region, Value
 from .source import Source, inputs, is_movable
@@ -60,10 +60,10 @@ class Walk:
         attribute = call_attribute(operation.name)
         if attribute is not None:
             return self._call(operation, str(operation.attributes.get(attribute)), values)
-        match facts_of(operation.name).regions:
-            case Regions.LOOP:
+        match traits_of(operation.name).regions:
+            case RegionSemantics.LOOP:
                 return self._while(operation, values)
-            case Regions.ONE:
+            case RegionSemantics.ONE:
                 return self._branch(operation, values)
         return self._step(operation, values)
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
-from ...ops.kernel import Regions
 from ...ops.minifloat.formats import FORMATS
+from ...ops.op import call_attribute, traits_of
 from ...ops.programs.block_targets import DEQUANTIZE, QUANTIZE
 from ...ops.quantization.blockwise import Layout
-from ...ops.registry import call_attribute, facts_of
+from ...ops.traits import RegionSemantics
 from ...ops.types import ELEMENT_TYPES, ElementType, TensorType
 from ..program import CONSTANT, Function, Location, Operation, Program, Region, Value
 from ..values.blocks import block_axes
@@ -60,7 +60,7 @@ def products(program: Program, function: Function) -> list[Operation]:
             callee = program.functions.get(str(operation.attributes.get(attribute))) if attribute else None
             if callee is not None:
                 enter(callee)
-            if facts_of(operation.name).regions is not Regions.ELEMENTS:
+            if traits_of(operation.name).regions is not RegionSemantics.ELEMENTS:
                 for inner in operation.regions:
                     visit(inner)
 
@@ -71,7 +71,7 @@ def products(program: Program, function: Function) -> list[Operation]:
 def _is_product(operation: Operation) -> bool:
     types = [v.type for v in (*operation.operands, *operation.results)]
     return (
-        facts_of(operation.name).terms is not None
+        traits_of(operation.name).terms is not None
         and len(operation.operands) == 2
         and all(isinstance(t, TensorType) and t.is_static and t.element.is_float for t in types)
     )
@@ -108,7 +108,7 @@ def _region(region: Region, choices: Choices) -> Region:
             made.append(dataclasses.replace(operation, operands=tuple(operands), origin=operation))
             continue
         inner = operation.regions
-        if inner and facts_of(operation.name).regions is not Regions.ELEMENTS:
+        if inner and traits_of(operation.name).regions is not RegionSemantics.ELEMENTS:
             made.append(dataclasses.replace(operation, regions=tuple(_region(r, choices) for r in inner)))
         else:
             made.append(operation)

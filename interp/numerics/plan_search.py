@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.engine.blas import one_thread
+from ...ops.blas import one_thread
 from .plan_rewrite import Rounding, bits_of
 
 

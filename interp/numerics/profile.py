@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.kernel import Regions
+from ...ops.op import call_attribute, traits_of
 from ...ops.policy import Policy
 from ...ops.programs.block_targets import QUANTIZE
-from ...ops.registry import call_attribute, facts_of
+from ...ops.traits import RegionSemantics
 from ...ops.types import type_of_dtype
 from ..diff.arguments import fitted
 from ..diff.compare import is_program, source_of
@@ -247,7 +247,7 @@ class _Run:
     def _observe(self, operation: Operation, operands: Sequence[Any], results: Sequence[Any]) -> None:
         if operation not in self._is_counted:
             calls = call_attribute(operation.name) is not None
-            runs = operation.regions and facts_of(operation.name).regions is not Regions.ELEMENTS
+            runs = operation.regions and traits_of(operation.name).regions is not RegionSemantics.ELEMENTS
             self._is_counted[operation] = not (calls or runs)
         if not self._is_counted[operation]:
             return

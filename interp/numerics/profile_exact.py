@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.engine.cast import cast
-from ...ops.kernel import Reach
+from ...ops.cast import cast
+from ...ops.op import EXACT, lookup
 from ...ops.policy import Policy
 from ...ops.programs.block_targets import QUANTIZE
-from ...ops.registry import EXACT, lookup
+from ...ops.traits import Effects
 from ...ops.types import ELEMENT_TYPES, TensorType
 from .. import machine
 from ..comparison.wide import wide_plan, widened
@@ -89,7 +89,7 @@ class Exact:
 def _has_wide(operation: Operation) -> bool:
     """Whether the op is a function of its operands that can be computed in f64."""
     record = lookup(operation.name)
-    if record is None or record.has_effects or record.facts.reach is not Reach.NOTHING:
+    if record is None or record.has_effects or record.traits.effects is not Effects.NOTHING:
         return False
     return not target(operation) and (record.is_pure or bool(operation.regions))
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.kernel import Regions
+from ...ops.op import call_attribute, traits_of
 from ...ops.policy import Policy
-from ...ops.registry import call_attribute, facts_of
+from ...ops.traits import RegionSemantics
 from ...ops.types import TensorType
 from .. import machine
 from ..compile.planner import Plan, plan
@@ -90,7 +90,7 @@ class Observed:
             self.operations.append(operation)
             self.calls[operation] = calls
             inner = operation.regions
-            if inner and facts_of(operation.name).regions is not Regions.ELEMENTS:
+            if inner and traits_of(operation.name).regions is not RegionSemantics.ELEMENTS:
                 inner = tuple(self._visible(r, calls) for r in inner)
             made.append(operation if inner == operation.regions else _with(operation, inner))
         for value, operation in last.items():

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.engine.blas import one_thread
-from ...ops.engine.cast import cast, code_table, codes_of
+from ...ops.blas import one_thread
+from ...ops.cast import cast, code_table, codes_of
 from ...ops.minifloat.formats import FORMATS, Format
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, type_of_dtype

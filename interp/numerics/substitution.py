@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.kernel import Regions
-from ...ops.registry import call_attribute, facts_of
+from ...ops.op import call_attribute, traits_of
+from ...ops.traits import RegionSemantics
 from ..diff.examiner import place_of, types_of
 from ..diff.source import Source, inputs
 from ..diff.walk import Values, Walk
@@ -157,9 +157,9 @@ class _Walk(Walk):
 
 
 def _is_entered(operation: Operation) -> bool:
-    runs = facts_of(operation.name).regions
+    runs = traits_of(operation.name).regions
     return call_attribute(operation.name) is not None or (
-        bool(operation.regions) and runs in (Regions.LOOP, Regions.ONE)
+        bool(operation.regions) and runs in (RegionSemantics.LOOP, RegionSemantics.ONE)
     )
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.kernel import Regions
+from ...ops.op import call_attribute, traits_of
 from ...ops.policy import Policy
-from ...ops.registry import call_attribute, facts_of
+from ...ops.traits import RegionSemantics
 from ...ops.types import TensorType
 from ..backends import OPERATIONS, Backend, BackendError
 from ..conform.result import CRASH, UNSUPPORTED
@@ -146,9 +146,9 @@ class Checked:
 
 def _is_checked(operation: Operation, backend: Backend) -> bool:
     """Whether an op is checked: not what computes nothing, or is made of other ops, or reaches out of the program."""
-    facts = facts_of(operation.name)
+    traits = traits_of(operation.name)
     is_made_of_others = call_attribute(operation.name) is not None or (
-        bool(operation.regions) and facts.regions is not Regions.ELEMENTS
+        bool(operation.regions) and traits.regions is not RegionSemantics.ELEMENTS
     )
     is_random = operation.name in ("stablehlo.custom_call", "stablehlo.rng")
     return (

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...ops.engine.cast import cast
+from ...ops.cast import cast
+from ...ops.op import traits_of
 from ...ops.policy import Policy
-from ...ops.registry import facts_of
 from ...ops.types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType, Type, type_of_dtype
 from .. import machine
 from ..backends import OPERATIONS, BackendError
@@ -193,7 +193,7 @@ class Wide:
 
     def _of(self, operation: Operation) -> Operation | None:
         if operation not in self._widened:
-            keeps = facts_of(operation.name).keeps_bits  # whose results depend on the codes
+            keeps = traits_of(operation.name).keeps_bits  # whose results depend on the codes
             self._widened[operation] = None if keeps else _Widener(self._element).operation(operation)
         return self._widened[operation]
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ...ops.engine.cast import array_of, wrap
+from ...ops.cast import array_of, wrap
 from ...ops.minifloat.codec import decode, exact, round_number, to_fraction
 from ...ops.minifloat.formats import Format, Nan
 from ...ops.minifloat.number import INFINITE, NAN, Number

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...ops.kernel import Regions
-from ...ops.registry import facts_of, lookup
+from ...ops.op import lookup, traits_of
+from ...ops.traits import RegionSemantics
 from ...ops.types import TensorType
 from ..program import CONSTANT, Function, Operation, Program, Region, Value
 from . import cost
@@ -35,15 +35,15 @@ def costs(program: Program, function: Function) -> dict[str, float]:
 
     def of_operation(operation: Operation) -> np.ndarray:
         bodies = [of_region(r) for r in operation.regions]
-        runs = facts_of(operation.name).regions
-        if runs is Regions.LOOP:
+        runs = traits_of(operation.name).regions
+        if runs is RegionSemantics.LOOP:
             turns = cost.turns(operation, constants)
             return sum(bodies, np.zeros(3)) * (turns if math.isfinite(turns) else 1)
-        if runs is Regions.ONE:
+        if runs is RegionSemantics.ONE:
             return max(bodies, key=lambda b: tuple(b), default=np.zeros(3))
         called = [of_function(n) for n in cost.names(operation.attributes.values()) if n in program.functions]
         total = sum(called, np.zeros(3))
-        if runs is Regions.ALL:
+        if runs is RegionSemantics.ALL:
             return sum(bodies, total)
         # A body works on registers: its operations count, for each time it runs, and what it reads and writes does not.
         steps = sum(bodies, np.zeros(3)) * _runs_of_body(operation)
@@ -56,7 +56,7 @@ def costs(program: Program, function: Function) -> dict[str, float]:
 
 def _of_one(operation: Operation) -> np.ndarray:
     """The operations, the transcendentals and the bytes of an op, but for what it calls."""
-    if operation.name == CONSTANT or facts_of(operation.name).is_call:
+    if operation.name == CONSTANT or traits_of(operation.name).is_call:
         return np.zeros(3)  # it reads and writes nothing by itself
     values = (*operation.operands, *operation.results)
     accessed = sum(v.type.nbytes for v in values if isinstance(v.type, TensorType) and v.type.is_static)
@@ -69,7 +69,7 @@ def _of_one(operation: Operation) -> np.ndarray:
 
 def _runs_of_body(operation: Operation) -> float:
     """How often an op runs its body."""
-    body_runs = facts_of(operation.name).body_runs
+    body_runs = traits_of(operation.name).body_runs
     operands, results = ([cost.sizes(v) for v in values] for values in (operation.operands, operation.results))
     if body_runs is not None:
         return body_runs(operands, results, operation.attributes)

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from ...ops.engine.speed import tuning
-from ...ops.kernel import Reach, Regions
-from ...ops.registry import facts_of, lookup
+from ...ops.op import lookup, traits_of
+from ...ops.traits import Effects, RegionSemantics
 from ...ops.types import TensorType
 from ..program import PRINT, Function, Operation, Program, Region, Value
 from .host_callbacks import TARGET
@@ -21,7 +21,9 @@ from .host_callbacks import TARGET
 def calls_python(program: Program, function: Function) -> bool:
     """Whether a function calls Python functions of the user, or reads from or writes to the outside."""
     return any(
-        o.attributes.get("call_target_name") == TARGET or o.name == PRINT or facts_of(o.name).reach is Reach.OUTSIDE
+        o.attributes.get("call_target_name") == TARGET
+        or o.name == PRINT
+        or traits_of(o.name).effects is Effects.OUTSIDE
         for o in _reached_operations(program, function)
     )
 
@@ -62,11 +64,11 @@ def estimate(program: Program, function: Function) -> float:
         return sum(map(of_operation, region.operations))
 
     def of_operation(operation: Operation) -> float:
-        match facts_of(operation.name).regions:
-            case Regions.LOOP:
+        match traits_of(operation.name).regions:
+            case RegionSemantics.LOOP:
                 count = turns(operation, known_values)
                 return count * (op + sum(map(of_region, operation.regions))) if count else op
-            case Regions.ONE | Regions.ALL:
+            case RegionSemantics.ONE | RegionSemantics.ALL:
                 return op + max(map(of_region, operation.regions), default=0.0)
         called = sum(of_function(name) for name in names(operation.attributes.values()) if name in program.functions)
         return called + _of_one(operation)
@@ -101,7 +103,7 @@ def _of_one(operation: Operation) -> float:
     results = sum(map(count, operation.results))
     elements = results + sum(map(count, operation.operands))
     tuned = tuning()
-    products = terms(operation) * (tuned.hard if facts_of(operation.name).copies_windows else 1)
+    products = terms(operation) * (tuned.hard if traits_of(operation.name).copies_windows else 1)
     is_hard = operation.regions or operation.name == "stablehlo.custom_call"
     of_elements = elements * tuned.element_seconds * (tuned.hard if is_hard else 1)
     return tuned.op_seconds + of_elements + products * results * tuned.product_seconds
@@ -109,7 +111,7 @@ def _of_one(operation: Operation) -> float:
 
 def terms(operation: Operation) -> int:
     """The products that are summed for an element of an op's result; 0 for an op that sums none."""
-    count_terms = facts_of(operation.name).terms
+    count_terms = traits_of(operation.name).terms
     return 0 if count_terms is None else count_terms([sizes(v) for v in operation.operands], operation.attributes)
 
 

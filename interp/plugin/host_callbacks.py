@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...ops.op import Call, OpError, Run
 from ...ops.programs.custom_call import bound_target
-from ...ops.registry import Call, OpError, Run
 from ...ops.types import TensorType
 
 TARGET, INSPECT = "minihlo.python_callback", "minihlo.inspect_sharding"

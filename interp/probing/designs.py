@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from ...ops.accumulators.packing import Layout, Packed, Sparse
-from ...ops.engine.cast import cast, codes_of
+from ...ops.cast import cast, codes_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES
 from .dots import Signature

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from ...ops.engine.cast import cast, codes_of
+from ...ops.cast import cast, codes_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, ElementType
 from ..errors import InputError

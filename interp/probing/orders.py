@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ops.engine.cast import cast, codes_of
+from ...ops.cast import cast, codes_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES
 from ..comparison.sums import accumulation

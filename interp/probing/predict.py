@@ -9,7 +9,7 @@ import numpy as np
 from ...ops.accumulators.packing import sums
 from ...ops.accumulators.record import Accumulator
 from ...ops.accumulators.sums import dots as summed
-from ...ops.engine.cast import cast, codes_of
+from ...ops.cast import cast, codes_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES
 from .designs import Dots

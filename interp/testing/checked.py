@@ -15,7 +15,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir.passmanager import PassManager
 
-from ...ops.registry import Call, CheckError, lookup
+from ...ops.op import Call, CheckError, lookup
 from ...ops.types import Kind, TensorType
 from .. import machine
 from ..backends import Backend, BackendError, Minihlo

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sized
 
 from ...ops.minifloat.formats import FORMATS
-from ...ops.registry import ops
+from ...ops.op import ops
 
 _OP = re.compile(r"(?<![\w.#!@])(?:stablehlo|chlo|check|interpreter)\.[\w-]+")
 _NARROW = [name for name, fmt in FORMATS.items() if fmt.bits <= 16]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.registry import Call, CheckError, lookup
+from ...ops.op import Call, CheckError, lookup
 from ...ops.types import ElementType, TensorType
 from ..parse.chunks import Chunk
 from ..program import Operation, Region, Value

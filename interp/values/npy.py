@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.engine.cast import array_of, wrap
+from ...ops.cast import array_of, wrap
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType, type_of_dtype
 from ..errors import InputError, OutputError, ResourceError, shown
 from ..system import memory

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.cast import cast as cast_array
 from ...ops.draws import Draws
-from ...ops.engine.cast import cast as cast_array
 from ...ops.minifloat.codec import decode, to_fraction
 from ...ops.policy import Policy
 from ...ops.random_stream import RandomStream

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.engine.cast import codes_of
+from ...ops.cast import codes_of
 from ...ops.minifloat.codec import decode
 from ...ops.minifloat.formats import Format, Nan
 from ...ops.minifloat.number import FINITE, NAN

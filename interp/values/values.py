@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.engine.cast import cast
+from ...ops.cast import cast
 from ...ops.policy import Policy
 from ...ops.types import ElementType, TensorType, Type, element_type, named_type
 from ..errors import InputError

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.cast import cast
+from ..cast import cast
+from ..op import Call, Run, describe, element_types, lookup, op
 from ..policy import Policy
-from ..registry import Call, Run, describe, element_types, lookup, op
 from ..require import require
 from ..types import ELEMENT_TYPES, ElementType, Kind
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from ..engine.fast import opcodes
 from ..engine.speed import tuning
-from ..kernel import Combining, Facts, Packed, Scalar, first_operand
 from ..minifloat import arithmetic
-from ..registry import CORRECTLY_ROUNDED, EXACT
+from ..op import CORRECTLY_ROUNDED, EXACT
+from ..traits import Combining, OpTraits, Packed, Scalar, first_operand
 from . import whole_division
 from .elementwise import elementwise
 from .float_remainder import float_remainder
@@ -28,7 +28,7 @@ def _forward(x: np.ndarray) -> np.ndarray:
     direct=arithmetic.add,
     boolean=np.logical_or,
     has_out=True,
-    facts=Facts(
+    traits=OpTraits(
         combining=Combining(np.add, np.logical_or, on_floats=True),
         linear=range,
         scalar=Scalar("{0} + {1}", True, "{0} or {1}", "{0} + {1}"),
@@ -50,7 +50,7 @@ def add(x, y, out=None):
     operands=2,
     direct=arithmetic.subtract,
     has_out=True,
-    facts=Facts(
+    traits=OpTraits(
         combining=Combining(np.subtract, any_order=False, on_floats=True),
         linear=range,
         scalar=Scalar("{0} - {1}", True, floating="{0} - {1}"),
@@ -72,7 +72,7 @@ def subtract(x, y, out=None):
     direct=arithmetic.multiply,
     boolean=np.logical_and,
     has_out=True,
-    facts=Facts(
+    traits=OpTraits(
         combining=Combining(np.multiply, np.logical_and, on_floats=True),
         is_bilinear=True,
         scalar=Scalar("{0} * {1}", True, "{0} and {1}", "{0} * {1}"),
@@ -97,7 +97,7 @@ def multiply(x, y, out=None):
     has_out=True,
     integer=whole_division.divide,
     floored=whole_division.floor_divide,
-    facts=Facts(
+    traits=OpTraits(
         scalar=Scalar(
             "(({0} // {1} if ({0} < 0) == ({1} < 0) else -(-{0} // {1})) if {1} else -1)",
             True,
@@ -122,7 +122,7 @@ def divide(x, y, out=None):
     direct=arithmetic.remainder,
     integer=whole_division.remainder,
     floored=whole_division.floor_remainder,
-    facts=Facts(
+    traits=OpTraits(
         scalar=Scalar(
             "(({0} % {1} if ({0} < 0) == ({1} < 0) else {0} % -{1}) if {1} else {0})",
             by_positive="({0} % {1} if {0} >= 0 else -(-{0} % {1}))",
@@ -144,8 +144,8 @@ def remainder(x, y):
     accuracy=EXACT,
     direct=arithmetic.negate,
     words=negated,
-    facts=Facts(
-        scalar=Scalar("-{0}", True, floating="-{0}"), compiled=opcodes.NEGATE, by_order=True, linear=first_operand
+    traits=OpTraits(
+        scalar=Scalar("-{0}", True, floating="-{0}"), compiled=opcodes.NEGATE, order_based=True, linear=first_operand
     ),
 )
 def negate(x):
@@ -158,7 +158,7 @@ def negate(x):
     "signed float complex",
     accuracy=EXACT,
     direct=arithmetic.sign,
-    facts=Facts(scalar=Scalar("({0} > 0) - ({0} < 0)"), compiled=opcodes.SIGN, many_passes=True),
+    traits=OpTraits(scalar=Scalar("({0} > 0) - ({0} < 0)"), compiled=opcodes.SIGN, many_passes=True),
 )
 def sign(x):
     """-1, 0 (with its sign) or 1, NaN of NaN; of a complex number, the number over its absolute value."""
@@ -174,13 +174,13 @@ def sign(x):
     return result
 
 
-@elementwise("floor", "float", accuracy=EXACT, direct=arithmetic.floor, facts=Facts(compiled=opcodes.FLOOR))
+@elementwise("floor", "float", accuracy=EXACT, direct=arithmetic.floor, traits=OpTraits(compiled=opcodes.FLOOR))
 def floor(x):
     """The largest integer not above the operand."""
     return np.floor(x)
 
 
-@elementwise("ceil", "float", accuracy=EXACT, direct=arithmetic.ceil, facts=Facts(compiled=opcodes.CEIL))
+@elementwise("ceil", "float", accuracy=EXACT, direct=arithmetic.ceil, traits=OpTraits(compiled=opcodes.CEIL))
 def ceil(x):
     """The smallest integer not below the operand."""
     return np.ceil(x)
@@ -191,7 +191,7 @@ def ceil(x):
     "float",
     accuracy=EXACT,
     direct=arithmetic.round_nearest_even,
-    facts=Facts(compiled=opcodes.ROUND),
+    traits=OpTraits(compiled=opcodes.ROUND),
 )
 def round_nearest_even(x):
     """The nearest integer, ties to even."""
@@ -203,7 +203,7 @@ def round_nearest_even(x):
     "float",
     accuracy=EXACT,
     direct=arithmetic.round_nearest_afz,
-    facts=Facts(compiled=opcodes.ROUND_AWAY, many_passes=True),
+    traits=OpTraits(compiled=opcodes.ROUND_AWAY, many_passes=True),
 )
 def round_nearest_afz(x):
     """The nearest integer, ties away from zero."""

@@ -8,14 +8,14 @@ from collections.abc import Callable
 import numpy as np
 
 from ..batch import as_it_is
-from ..engine.cast import cast, wrap
+from ..cast import cast, wrap
 from ..engine.fast import opcodes
-from ..kernel import Facts, Kernel, OnF32, Packed, Scalar, first_operand
 from ..minifloat import arithmetic
 from ..minifloat.number import FINITE
+from ..op import EXACT_BUT_COMPLEX, Call, Run, op
 from ..policy import Policy
-from ..registry import EXACT_BUT_COMPLEX, Call, Run, op
 from ..require import identity, require, require_shape
+from ..traits import Kernel, OnF32, OpTraits, Packed, Scalar, first_operand
 from ..types import ELEMENT_TYPES, ElementType, Kind
 from .float_kernels import Function, float_kernel
 
@@ -71,7 +71,7 @@ def _shift(call: Call, read: Callable, shift: np.ufunc) -> Run:
     values="numbers",
     operands=2,
     is_elementwise=True,
-    facts=Facts(
+    traits=OpTraits(
         scalar=Scalar("({0} << {1} if 0 <= {1} < {bits} else 0)", True),
         packed=Packed("{0} << {1}", needs_room=True, most=31),
         compiled_words=(opcodes.SHIFT_LEFT, opcodes.SHIFT_LEFT),
@@ -92,7 +92,7 @@ def shift_left(call: Call) -> Run:
     values="numbers",
     operands=2,
     is_elementwise=True,
-    facts=Facts(
+    traits=OpTraits(
         scalar=Scalar("(({0} & {mask}) >> {1} if 0 <= {1} < {bits} else 0)", True),
         packed=Packed("{0} >> {1}", needs_room=True, most=31),
         compiled_words=(opcodes.SHIFT_LOGICAL, opcodes.SHIFT_LOGICAL),
@@ -112,7 +112,7 @@ def shift_right_logical(call: Call) -> Run:
     values="numbers",
     operands=2,
     is_elementwise=True,
-    facts=Facts(
+    traits=OpTraits(
         scalar=Scalar(
             "({0} >> {1} if 0 <= {1} < {bits} else {0} >> {bits} - 1)",
             True,
@@ -135,7 +135,7 @@ def shift_right_arithmetic(call: Call) -> Run:
     values="numbers",
     operands=1,
     is_elementwise=True,
-    facts=Facts(compiled_words=(opcodes.BITS_SET, opcodes.BITS_SET), many_passes=True),
+    traits=OpTraits(compiled_words=(opcodes.BITS_SET, opcodes.BITS_SET), many_passes=True),
 )
 def popcnt(call: Call) -> Run:
     """How many bits are set; where the type cannot hold that many, modulo its range.
@@ -153,7 +153,7 @@ def popcnt(call: Call) -> Run:
     values="numbers",
     operands=1,
     is_elementwise=True,
-    facts=Facts(compiled_words=(opcodes.LEADING_ZEROS, opcodes.LEADING_ZEROS), many_passes=True),
+    traits=OpTraits(compiled_words=(opcodes.LEADING_ZEROS, opcodes.LEADING_ZEROS), many_passes=True),
 )
 def count_leading_zeros(call: Call) -> Run:
     """How many bits are zero above the highest one set; where the type cannot hold that many, modulo its range.
@@ -193,7 +193,7 @@ def _leading_zeros(x: np.ndarray) -> np.ndarray:
 # -- bit casts ---------------------------------------------------------------------------------------------------------
 
 
-@op("bitcast_convert", operands=1, facts=Facts(is_pure=True, keeps_bits=True, batch=as_it_is))
+@op("bitcast_convert", operands=1, traits=OpTraits(is_pure=True, keeps_bits=True, batch=as_it_is))
 def bitcast_convert(call: Call) -> Run:
     """The same bits read as another type; the last dimension splits or joins elements, the lowest bits first.
 
@@ -256,7 +256,7 @@ def _require_part(call: Call) -> None:
     require_shape(call, t.shape)
 
 
-@op("real", "float complex", operands=1, is_elementwise=True, facts=Facts(linear=first_operand))
+@op("real", "float complex", operands=1, is_elementwise=True, traits=OpTraits(linear=first_operand))
 def real(call: Call) -> Run:
     """The real part; of a real number itself.
 
@@ -266,7 +266,7 @@ def real(call: Call) -> Run:
     return (lambda x: x.real) if call.tensor().element.is_complex else identity
 
 
-@op("imag", "float complex", operands=1, is_elementwise=True, facts=Facts(linear=first_operand))
+@op("imag", "float complex", operands=1, is_elementwise=True, traits=OpTraits(linear=first_operand))
 def imag(call: Call) -> Run:
     """The imaginary part; of a real number 0.
 
@@ -280,7 +280,7 @@ def imag(call: Call) -> Run:
     return lambda x: np.broadcast_to(zero, x.shape)
 
 
-@op("complex", "f32 f64", operands=2, facts=Facts(linear=range))
+@op("complex", "f32 f64", operands=2, traits=OpTraits(linear=range))
 def complex_(call: Call) -> Run:
     """The complex number of two parts.
 
@@ -312,8 +312,8 @@ _IS_FINITE = Function(lambda x: x.kind == FINITE, np.isfinite, 1, is_basic=True,
     accuracy=EXACT_BUT_COMPLEX,
     operands=1,
     is_elementwise=True,
-    facts=Facts(
-        scalar=Scalar(integer="abs({0})", wraps=True, floating="abs({0})"), compiled=opcodes.ABS, by_order=True
+    traits=OpTraits(
+        scalar=Scalar(integer="abs({0})", wraps=True, floating="abs({0})"), compiled=opcodes.ABS, order_based=True
     ),
 )
 def abs_(call: Call) -> Run:

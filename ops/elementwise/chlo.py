@@ -12,19 +12,19 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..engine.cast import array_of, cast, codes_of, wrap
-from ..engine.keys import value_keys
+from ..cast import array_of, cast, codes_of, wrap
 from ..engine.speed import tuning
 from ..engine.transitions import of_all_pairs
-from ..kernel import Facts
 from ..minifloat import arithmetic, functions, hyperbolic
 from ..minifloat.codec import round_number
 from ..minifloat.formats import Format
 from ..minifloat.number import NAN, Number
 from ..movement.shape import constant
+from ..op import CORRECTLY_ROUNDED, ROUNDED_TO_32, Accuracy, Call, Run, op
+from ..ordering import value_keys
 from ..policy import Policy
-from ..registry import CORRECTLY_ROUNDED, ROUNDED_TO_32, Accuracy, Call, Run, op
 from ..require import identity, require, require_element, require_shape
+from ..traits import OpTraits
 from ..types import ELEMENT_TYPES, ElementType, Kind
 from . import half_words
 from .elementwise import elementwise
@@ -138,7 +138,7 @@ _declare_test("is_neg_inf", "Whether the number is -infinity.", lambda x: x.is_i
     values="numbers",
     operands=2,
     is_elementwise=True,
-    facts=Facts(many_passes=True),
+    traits=OpTraits(many_passes=True),
 )
 def next_after(call: Call) -> Run:
     """The neighbour of the first operand on the way to the second, as C's nextafter.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..registry import Call, Op, OpError, Run, full_name, lookup, register
+from ..op import Call, Op, OpError, Run, full_name, lookup, register
 from ..types import TensorType
 
 #: Of each of these there is a broadcast_* op; those of CHLO have their dialect written.

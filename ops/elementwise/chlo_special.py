@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..engine.cast import array_of, codes_of
+from ..cast import array_of, codes_of
 from ..minifloat import special
 from ..minifloat.codec import decode, round_number
 from ..minifloat.number import Number
+from ..op import ROUNDED_TO_32
 from ..policy import Policy
-from ..registry import ROUNDED_TO_32
 from ..types import type_of_dtype
 from .elementwise import elementwise
 

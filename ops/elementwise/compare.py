@@ -10,12 +10,12 @@ from collections.abc import Callable
 import numpy as np
 
 from ..engine.fast import opcodes
-from ..engine.keys import key_table, total_keys
 from ..engine.speed import tuning
-from ..kernel import Facts, Kernel, OnF32, Scalar
 from ..minifloat import arithmetic
 from ..minifloat.number import Number
-from ..registry import Call, OpError, Run, lookup, op
+from ..op import Call, OpError, Run, lookup, op
+from ..ordering import key_table, total_keys
+from ..traits import Kernel, OnF32, OpTraits, Scalar
 from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from .float_kernels import Function, float_kernel
 from .half_words import comparison, is_of_words
@@ -144,10 +144,10 @@ def _lexicographic(host: np.ufunc, strictly: np.ufunc) -> Run:
     "select",
     operands=3,
     is_elementwise=True,
-    facts=Facts(
+    traits=OpTraits(
         scalar=Scalar(any_type="{1} if {0} else {2}"),
         compiled=opcodes.SELECT,
-        gives_operand=True,
+        selects_operand=True,
         takes_numbers=True,
         linear=lambda _: (1, 2),
     ),
@@ -204,7 +204,7 @@ def choose(
     values="numbers",
     operands=3,
     is_elementwise=True,
-    facts=Facts(scalar=Scalar("min(max({1}, {0}), {2})"), gives_operand=True, by_order=True, many_passes=True),
+    traits=OpTraits(scalar=Scalar("min(max({1}, {0}), {2})"), selects_operand=True, order_based=True, many_passes=True),
 )
 def clamp(call: Call) -> Run:
     """The operand, but not below min and then not above max; NaN of any of the three is NaN.

@@ -6,17 +6,17 @@ import functools
 
 import numpy as np
 
+from ..cast import cast, code_table, codes_of, through_bf16
 from ..engine import half
-from ..engine.cast import cast, code_table, codes_of, through_bf16
 from ..engine.lookup import Table
 from ..engine.speed import tuning
-from ..kernel import Facts, Kernel, OnF32, first_operand
 from ..minifloat.codec import round_number
 from ..minifloat.formats import Format, Nan
 from ..minifloat.number import FINITE, INFINITE, Number
+from ..op import CORRECTLY_ROUNDED, Call, Run, op
 from ..policy import Policy
-from ..registry import CORRECTLY_ROUNDED, Call, Run, op
 from ..require import identity, require, require_shape
+from ..traits import Kernel, OnF32, OpTraits, first_operand
 from ..types import ELEMENT_TYPES, ElementType
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
@@ -29,7 +29,7 @@ _TO_32 = (ELEMENT_TYPES["f16"], ELEMENT_TYPES["bf16"], _F32)
     accuracy=CORRECTLY_ROUNDED,
     operands=1,
     is_elementwise=True,
-    facts=Facts(linear=first_operand),
+    traits=OpTraits(linear=first_operand),
 )
 def convert(call: Call) -> Run:
     """The numbers in another element type: integers wrap, floats are rounded once, or truncated to integers.
@@ -123,7 +123,7 @@ def _table(source: ElementType, target: ElementType, policy: Policy) -> Table:
     accuracy=CORRECTLY_ROUNDED,
     operands=1,
     is_elementwise=True,
-    facts=Facts(linear=first_operand),
+    traits=OpTraits(linear=first_operand),
 )
 def reduce_precision(call: Call) -> Run:
     """The nearest number of fewer mantissa bits (ties to even codes), infinite or zero where fewer exponent bits end.

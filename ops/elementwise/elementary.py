@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from ..engine.fast import opcodes
-from ..kernel import Facts, Scalar
 from ..minifloat import functions
-from ..registry import CORRECTLY_ROUNDED, ROUNDED_TO_32
+from ..op import CORRECTLY_ROUNDED, ROUNDED_TO_32
+from ..traits import OpTraits, Scalar
 from .elementwise import elementwise
 
 #: Where e to that power and the same less one are one number of f64.
@@ -21,7 +21,7 @@ _LARGE = 40
     "float complex",
     accuracy=CORRECTLY_ROUNDED,
     direct=functions.sqrt,
-    facts=Facts(scalar=Scalar(wide=math.sqrt), compiled=opcodes.SQRT),
+    traits=OpTraits(scalar=Scalar(wide=math.sqrt), compiled=opcodes.SQRT),
 )
 def sqrt(x):
     """Square root."""
@@ -43,7 +43,7 @@ def _wide_rsqrt(x, out):
     accuracy=ROUNDED_TO_32,
     direct=functions.rsqrt,
     wide=_wide_rsqrt,
-    facts=Facts(scalar=Scalar(wide=_rsqrt), compiled=opcodes.RSQRT),
+    traits=OpTraits(scalar=Scalar(wide=_rsqrt), compiled=opcodes.RSQRT),
 )
 def rsqrt(x):
     """Reciprocal of the square root; of a zero, infinity with its sign."""
@@ -67,7 +67,7 @@ def cbrt(x):
     accuracy=ROUNDED_TO_32,
     direct=functions.exponential,
     wide=np.exp,
-    facts=Facts(scalar=Scalar(wide=math.exp), compiled=opcodes.EXP),
+    traits=OpTraits(scalar=Scalar(wide=math.exp), compiled=opcodes.EXP),
 )
 def exponential(x):
     """e to the power of the operand."""
@@ -83,7 +83,7 @@ def exponential(x):
     accuracy=ROUNDED_TO_32,
     direct=functions.exponential_minus_one,
     wide=np.expm1,
-    facts=Facts(compiled=opcodes.EXPM1, scalar=Scalar(wide=math.expm1)),
+    traits=OpTraits(compiled=opcodes.EXPM1, scalar=Scalar(wide=math.expm1)),
 )
 def exponential_minus_one(x):
     """e to the power of the operand, less one, accurate near zero."""
@@ -100,7 +100,7 @@ def exponential_minus_one(x):
     accuracy=ROUNDED_TO_32,
     direct=functions.log,
     wide=np.log,
-    facts=Facts(compiled=opcodes.LOG, scalar=Scalar(wide=math.log)),
+    traits=OpTraits(compiled=opcodes.LOG, scalar=Scalar(wide=math.log)),
 )
 def log(x):
     """Natural logarithm."""
@@ -114,7 +114,7 @@ def log(x):
     direct=functions.log_plus_one,
     wide=np.log1p,
     expanded="complex",
-    facts=Facts(compiled=opcodes.LOG1P, scalar=Scalar(wide=math.log1p)),
+    traits=OpTraits(compiled=opcodes.LOG1P, scalar=Scalar(wide=math.log1p)),
 )
 def log_plus_one(x):
     """Natural logarithm of one more than the operand, accurate near zero."""
@@ -142,7 +142,7 @@ def _wide_logistic(x, out):
     accuracy=ROUNDED_TO_32,
     direct=functions.logistic,
     wide=_wide_logistic,
-    facts=Facts(compiled=opcodes.LOGISTIC, scalar=Scalar(wide=_logistic)),
+    traits=OpTraits(compiled=opcodes.LOGISTIC, scalar=Scalar(wide=_logistic)),
 )
 def logistic(x):
     """1 / (1 + exp(-x))."""
@@ -163,7 +163,7 @@ def logistic(x):
     accuracy=ROUNDED_TO_32,
     direct=functions.tanh,
     wide=np.tanh,
-    facts=Facts(compiled=opcodes.TANH, scalar=Scalar(wide=math.tanh)),
+    traits=OpTraits(compiled=opcodes.TANH, scalar=Scalar(wide=math.tanh)),
 )
 def tanh(x):
     """Hyperbolic tangent."""
@@ -176,7 +176,7 @@ def tanh(x):
     accuracy=ROUNDED_TO_32,
     direct=functions.tan,
     wide=np.tan,
-    facts=Facts(scalar=Scalar(wide=math.tan)),
+    traits=OpTraits(scalar=Scalar(wide=math.tan)),
 )
 def tan(x):
     """Tangent of an angle in radians."""
@@ -189,7 +189,7 @@ def tan(x):
     accuracy=ROUNDED_TO_32,
     direct=functions.sine,
     wide=np.sin,
-    facts=Facts(compiled=opcodes.SIN, scalar=Scalar(wide=math.sin)),
+    traits=OpTraits(compiled=opcodes.SIN, scalar=Scalar(wide=math.sin)),
 )
 def sine(x):
     """Sine of an angle in radians."""
@@ -202,7 +202,7 @@ def sine(x):
     accuracy=ROUNDED_TO_32,
     direct=functions.cosine,
     wide=np.cos,
-    facts=Facts(compiled=opcodes.COS, scalar=Scalar(wide=math.cos)),
+    traits=OpTraits(compiled=opcodes.COS, scalar=Scalar(wide=math.cos)),
 )
 def cosine(x):
     """Cosine of an angle in radians."""
@@ -216,7 +216,7 @@ def cosine(x):
     operands=2,
     direct=functions.atan2,
     wide=np.arctan2,
-    facts=Facts(scalar=Scalar(wide=math.atan2)),
+    traits=OpTraits(scalar=Scalar(wide=math.atan2)),
 )
 def atan2(y, x):
     """The angle of the point (x, y), in radians, from -pi to pi."""
@@ -259,7 +259,7 @@ def _power_integers(x, y):
     direct=functions.power,
     wide=np.power,
     integer=_power_integers,
-    facts=Facts(scalar=Scalar(wide=math.pow)),
+    traits=OpTraits(scalar=Scalar(wide=math.pow)),
 )
 def power(x, y):
     """The first operand to the power of the second; integers wrap, and negative powers are truncated."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.cast import wrap
+from ..cast import wrap
 from ..engine.fast.divisions import FLOORED
-from ..kernel import NOTHING, Facts, Kernel, OnF32
 from ..minifloat.number import Number
-from ..registry import EXACT, Accuracy, Call, Op, Run, element_types, full_name, register
+from ..op import EXACT, Accuracy, Call, Op, Run, element_types, full_name, register
+from ..traits import NOTHING, Kernel, OnF32, OpTraits
 from ..types import ElementType, Kind
 from .float_kernels import Function, float_kernel
 from .half_words import Words, is_of_words
@@ -35,15 +35,15 @@ def elementwise(
     words: Words | None = None,
     wide: Wide | None = None,
     expanded: str = "",
-    facts: Facts = NOTHING,
+    traits: OpTraits = NOTHING,
 ) -> Callable[[Host], Host]:
     """Declare an op by what it does to numpy's own types; for floats `direct` is the exact definition.
 
     The decorated function serves floats and complex numbers, and integers and booleans where `integer` and `boolean`
     are not given. Integers below eight bits come as bytes and are wrapped after. A host that takes `out` can put the
     results there, which may be an operand, says so by `has_out`. `words` computes on arrays of f16 and bf16 by their
-    codes, `wide` on f64 in place, `floored` on integers where the attribute `FLOORED` is set. `expanded` and `facts`
-    are for `Op.expanded` and `Op.facts`.
+    codes, `wide` on f64 in place, `floored` on integers where the attribute `FLOORED` is set. `expanded` and `traits`
+    are for `Op.expanded` and `Op.traits`.
     """
 
     def declare(host: Host) -> Host:
@@ -77,7 +77,7 @@ def elementwise(
         taken = element_types(types)
         expand = element_types(expanded)
         what = full_name(name), bind, taken, "numbers", accuracy, operands, doc
-        register(Op(*what, is_elementwise=True, is_function=True, expanded=expand, facts=facts))
+        register(Op(*what, is_elementwise=True, is_function=True, expanded=expand, traits=traits))
         return host
 
     return declare

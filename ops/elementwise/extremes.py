@@ -9,9 +9,9 @@ import numpy as np
 
 from ..engine.fast import opcodes
 from ..engine.speed import tuning
-from ..kernel import Combining, Facts, Scalar
 from ..minifloat import arithmetic
-from ..registry import EXACT
+from ..op import EXACT
+from ..traits import Combining, OpTraits, Scalar
 from .elementwise import elementwise
 from .half_words import extreme
 
@@ -86,7 +86,7 @@ _complex_maximum, _complex_minimum = _complex_extreme(True), _complex_extreme(Fa
     boolean=np.logical_or,
     integer=np.maximum,
     words=extreme(np.maximum),
-    facts=Facts(
+    traits=OpTraits(
         combining=Combining(np.maximum, np.logical_or, largest=True),
         scalar=Scalar(
             "{0} if {0} > {1} else {1}",
@@ -96,8 +96,8 @@ _complex_maximum, _complex_minimum = _complex_extreme(True), _complex_extreme(Fa
         compiled=opcodes.MAXIMUM,
         compiled_words=(opcodes.MAXIMUM_SIGNED, opcodes.MAXIMUM_UNSIGNED),
         compiled_fold=opcodes.FOLD_MAXIMUM,
-        gives_operand=True,
-        by_order=True,
+        selects_operand=True,
+        order_based=True,
     ),
 )
 def maximum(x, y):
@@ -114,7 +114,7 @@ def maximum(x, y):
     boolean=np.logical_and,
     integer=np.minimum,
     words=extreme(np.minimum),
-    facts=Facts(
+    traits=OpTraits(
         combining=Combining(np.minimum, np.logical_and, largest=False),
         scalar=Scalar(
             "{0} if {0} < {1} else {1}",
@@ -124,8 +124,8 @@ def maximum(x, y):
         compiled=opcodes.MINIMUM,
         compiled_words=(opcodes.MINIMUM_SIGNED, opcodes.MINIMUM_UNSIGNED),
         compiled_fold=opcodes.FOLD_MINIMUM,
-        gives_operand=True,
-        by_order=True,
+        selects_operand=True,
+        order_based=True,
     ),
 )
 def minimum(x, y):

@@ -19,21 +19,21 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..cast import array_of, cast, codes_of
 from ..engine import half
 from ..engine.amortised import Amortised
 from ..engine.blocks import block, blocks, empty
-from ..engine.cast import array_of, cast, codes_of
 from ..engine.lookup import Table, of_pairs
 from ..engine.speed import tuning
 from ..engine.stochastic import Choices, choices_of
 from ..engine.stochastic_arrays import leading_choices, round_computed, round_tabled
 from ..engine.stochastic_runs import Steps
-from ..kernel import Kernel, Run
 from ..minifloat.codec import decode, round_number
 from ..minifloat.formats import Format, Nan
 from ..minifloat.number import Number
 from ..policy import Policy
 from ..random_stream import RandomStream
+from ..traits import Kernel, Run
 from ..types import ELEMENT_TYPES, ElementType, TensorType
 from .ziv import Wide, ziv
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..engine.speed import tuning
-from ..kernel import Run
+from ..traits import Run
 from ..types import ElementType
 
 #: Makes the kernel of an element type, given the one that computes with floats.

@@ -7,8 +7,8 @@ import operator
 import numpy as np
 
 from ..engine.fast import opcodes
-from ..kernel import Combining, Facts, Packed, Scalar
-from ..registry import EXACT
+from ..op import EXACT
+from ..traits import Combining, OpTraits, Packed, Scalar
 from .elementwise import elementwise
 
 
@@ -18,7 +18,7 @@ from .elementwise import elementwise
     accuracy=EXACT,
     operands=2,
     has_out=True,
-    facts=Facts(
+    traits=OpTraits(
         combining=Combining(np.bitwise_and),
         of_bits=operator.and_,
         scalar=Scalar("{0} & {1}", boolean="{0} and {1}"),
@@ -38,7 +38,7 @@ def and_(x, y, out=None):
     accuracy=EXACT,
     operands=2,
     has_out=True,
-    facts=Facts(
+    traits=OpTraits(
         combining=Combining(np.bitwise_or),
         of_bits=operator.or_,
         scalar=Scalar("{0} | {1}", boolean="{0} or {1}"),
@@ -58,7 +58,7 @@ def or_(x, y, out=None):
     accuracy=EXACT,
     operands=2,
     has_out=True,
-    facts=Facts(
+    traits=OpTraits(
         combining=Combining(np.bitwise_xor),
         of_bits=operator.xor,
         scalar=Scalar("{0} ^ {1}", boolean="{0} != {1}"),
@@ -76,7 +76,7 @@ def xor(x, y, out=None):
     "not",
     "bool integer",
     accuracy=EXACT,
-    facts=Facts(
+    traits=OpTraits(
         scalar=Scalar("~{0}", True, "not {0}"),
         packed=Packed("{0} ^ {M}"),
         compiled=opcodes.NOT,

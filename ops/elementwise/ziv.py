@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ..cast import array_of, cast, codes_of
 from ..engine.blocks import array_to_fill
-from ..engine.cast import array_of, cast, codes_of
 from ..engine.speed import tuning
-from ..kernel import Run
 from ..minifloat.codec import decode, round_number
 from ..minifloat.formats import Format
 from ..minifloat.number import Number
 from ..policy import Policy
+from ..traits import Run
 from ..types import ELEMENT_TYPES
 
 #: Computes f64: takes the operands, which it may write over, and an array for the results, which is the first of them.

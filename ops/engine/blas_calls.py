@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .blas import functions_named, one_thread
+from ..blas import functions_named, one_thread
 
 _BY_ROWS, _BY_COLUMNS, _AS_IT_IS, _TURNED = 101, 102, 111, 112
 #: Operands that are compared with numpy's results before a call is trusted.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from .blas import one_thread
+from ..blas import one_thread
 from .blocks import empty, for_each
 from .speed import tuning
 

@@ -17,8 +17,8 @@ import functools
 import numpy as np
 
 from ..minifloat.codec import decode
+from ..ordering import total_keys
 from ..types import ElementType
-from .keys import total_keys
 from .lookup import Table, all_of
 from .speed import tuning
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..registry import OpError
+from ..op import OpError
 
 if TYPE_CHECKING:
     from .parallel import Process

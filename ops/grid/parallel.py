@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..registry import OpError
+from ..op import OpError
 from .exchange import (
     DeadlockError,
     Pending,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.amortised import Recent
-from ..registry import CORRECTLY_ROUNDED, Call, Run, lookup, op
+from ..op import CORRECTLY_ROUNDED, Call, Run, lookup, op
 from ..require import require, require_dimensions, require_element, require_shape
 from ..types import ELEMENT_TYPES, TensorType
 

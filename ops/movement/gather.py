@@ -12,9 +12,9 @@ import numpy as np
 
 from ..batch import Batch, Batched, shifted
 from ..engine.speed import tuning
-from ..kernel import PURE, PURE_LINEAR
-from ..registry import Call, OpError, Run, op
+from ..op import Call, OpError, Run, op
 from ..require import require, require_dimensions, require_element, require_shape
+from ..traits import PURE, PURE_LINEAR
 
 Shape = tuple[int, ...]
 
@@ -251,7 +251,7 @@ _OF_OPERAND = ("collapsed_slice_dims", "start_index_map", "operand_batching_dims
 _LISTS = (*_OF_OPERAND, "offset_dims", "start_indices_batching_dims")
 
 
-@op("gather", operands=2, facts=dataclasses.replace(PURE_LINEAR, batch=_batched))
+@op("gather", operands=2, traits=dataclasses.replace(PURE_LINEAR, batch=_batched))
 def gather(call: Call) -> Run:
     """Slices of the operand that start at computed indices, or at the nearest ones where they fit.
 
@@ -277,7 +277,7 @@ def dynamic_gather(call: Call) -> Run:
     return _gather(call, _places(numbers), integers(numbers, "offset_dims"), None)
 
 
-@op("torch_index_select", operands=2, facts=PURE, has_section=False)
+@op("torch_index_select", operands=2, traits=PURE, has_section=False)
 def torch_index_select(call: Call) -> Run:
     """The slices of one dimension that the indices name, in their order; an index out of bounds takes the nearest.
 

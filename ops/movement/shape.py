@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 
 from ..batch import after_leading, along, as_it_is, before
+from ..cast import cast
 from ..engine.blocks import repeated
-from ..engine.cast import cast
 from ..engine.speed import tuning
-from ..kernel import PURE, PURE_LINEAR, Facts, Scalar, first_operand
-from ..registry import CORRECTLY_ROUNDED, Call, OpError, Run, op
+from ..op import CORRECTLY_ROUNDED, Call, OpError, Run, op
 from ..require import identity, require, require_dimensions, require_element, require_shape, settled_shape, storage
+from ..traits import PURE, PURE_LINEAR, OpTraits, Scalar, first_operand
 from ..types import ELEMENT_TYPES, ElementType, TokenType, TupleType
 
 #: Of a single number the result is the number.
-_SAME = Facts(scalar=Scalar(any_type="{0}"), is_pure=True, linear=first_operand)
+_SAME = OpTraits(scalar=Scalar(any_type="{0}"), is_pure=True, linear=first_operand)
 
 
 def _broadcast_in_dim(old: Sequence[int], _: Sequence[int], attributes: Mapping[str, Any]) -> tuple[int | None, ...]:
-    """Where the operand's dimensions go; see `Facts.spread`."""
+    """Where the operand's dimensions go; see `OpTraits.spread`."""
     places = np.ravel(attributes["broadcast_dimensions"]).tolist()
     return tuple(None if n == 1 else d for n, d in zip(old, places, strict=True))
 
@@ -38,7 +38,7 @@ def _reshaped(old: Sequence[int], new: Sequence[int], _: Mapping[str, Any]) -> t
     return tuple(places.get(d) for d in range(len(old)))
 
 
-@op("constant", operands=0, facts=PURE)
+@op("constant", operands=0, traits=PURE)
 def constant(call: Call) -> Run:
     """The value of its attribute, as it stands.
 
@@ -51,7 +51,7 @@ def constant(call: Call) -> Run:
     return lambda: value
 
 
-@op("iota", "integer float complex", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=0, facts=PURE)
+@op("iota", "integer float complex", values="numbers", accuracy=CORRECTLY_ROUNDED, operands=0, traits=PURE)
 def iota(call: Call) -> Run:
     """Each element's index along one dimension; integers wrap, floats are rounded once.
 
@@ -81,7 +81,7 @@ def iota(call: Call) -> Run:
     return lambda: value
 
 
-@op("reshape", operands=1, facts=dataclasses.replace(_SAME, spread=_reshaped, moves=True, batch=as_it_is))
+@op("reshape", operands=1, traits=dataclasses.replace(_SAME, spread=_reshaped, moves=True, batch=as_it_is))
 def reshape(call: Call) -> Run:
     """The same elements, in order, in another shape.
 
@@ -99,7 +99,7 @@ def reshape(call: Call) -> Run:
     return lambda x: x.reshape(shape)
 
 
-@op("transpose", operands=1, facts=dataclasses.replace(_SAME, moves=True, batch=after_leading("permutation")))
+@op("transpose", operands=1, traits=dataclasses.replace(_SAME, moves=True, batch=after_leading("permutation")))
 def transpose(call: Call) -> Run:
     """The dimensions in another order.
 
@@ -118,7 +118,9 @@ def transpose(call: Call) -> Run:
 @op(
     "broadcast_in_dim",
     operands=1,
-    facts=dataclasses.replace(_SAME, spread=_broadcast_in_dim, moves=True, batch=after_leading("broadcast_dimensions")),
+    traits=dataclasses.replace(
+        _SAME, spread=_broadcast_in_dim, moves=True, batch=after_leading("broadcast_dimensions")
+    ),
 )
 def broadcast_in_dim(call: Call) -> Run:
     """The operand repeated along new dimensions and along those of size 1.
@@ -130,7 +132,7 @@ def broadcast_in_dim(call: Call) -> Run:
     return _broadcast(call, call.integers("broadcast_dimensions"), "broadcast_dimensions")
 
 
-@op("broadcast", operands=1, facts=dataclasses.replace(PURE_LINEAR, moves=True), has_section=False)
+@op("broadcast", operands=1, traits=dataclasses.replace(PURE_LINEAR, moves=True), has_section=False)
 def broadcast(call: Call) -> Run:
     """The operand repeated along new leading dimensions; an older form of broadcast_in_dim."""
     require_element(call)
@@ -162,7 +164,7 @@ def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Run:
     return kernel
 
 
-@op("concatenate", facts=Facts(is_pure=True, linear=range, moves=True, batch=along("dimension")))
+@op("concatenate", traits=OpTraits(is_pure=True, linear=range, moves=True, batch=along("dimension")))
 def concatenate(call: Call) -> Run:
     """The operands one after another along a dimension.
 
@@ -185,7 +187,7 @@ def concatenate(call: Call) -> Run:
     return identity if len(tensors) == 1 else lambda *arrays: np.concatenate(arrays, dimension)
 
 
-@op("reverse", operands=1, facts=dataclasses.replace(PURE_LINEAR, moves=True, batch=along("dimensions")))
+@op("reverse", operands=1, traits=dataclasses.replace(PURE_LINEAR, moves=True, batch=along("dimensions")))
 def reverse(call: Call) -> Run:
     """The elements in the opposite order along some dimensions.
 
@@ -204,7 +206,7 @@ def reverse(call: Call) -> Run:
 @op(
     "pad",
     operands=2,
-    facts=Facts(
+    traits=OpTraits(
         is_pure=True,
         linear=range,
         moves=True,
@@ -294,7 +296,7 @@ def get_tuple_element(call: Call) -> Run:
     return operator.itemgetter(index)
 
 
-@op("optimization_barrier", any_sizes=True, facts=dataclasses.replace(_SAME, linear=None))
+@op("optimization_barrier", any_sizes=True, traits=dataclasses.replace(_SAME, linear=None))
 def optimization_barrier(call: Call) -> Run:
     """The operands as they are.
 

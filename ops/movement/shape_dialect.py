@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..registry import BY_BODY, Call, Run, op
+from ..op import BY_BODY, Call, Run, op
 from ..require import listed, require
 from ..types import ELEMENT_TYPES, TensorType
 

@@ -7,15 +7,15 @@ import dataclasses
 import numpy as np
 
 from ..batch import Batch, Batched, before
-from ..kernel import PURE_LINEAR, Facts, first_operand
-from ..registry import Call, Run, op
+from ..op import Call, Run, op
 from ..require import identity, require, require_element, require_shape
+from ..traits import PURE_LINEAR, OpTraits, first_operand
 
 
 @op(
     "slice",
     operands=1,
-    facts=dataclasses.replace(PURE_LINEAR, moves=True, batch=before(start_indices=0, limit_indices=None, strides=1)),
+    traits=dataclasses.replace(PURE_LINEAR, moves=True, batch=before(start_indices=0, limit_indices=None, strides=1)),
 )
 def slice_(call: Call) -> Run:
     """The elements between fixed bounds, with a stride, in each dimension.
@@ -71,7 +71,7 @@ def _batched_update(batch: Batch) -> Batched | None:
     return Batched({}, frozenset(range(2, len(batch.operands))), zero_at=2)
 
 
-@op("dynamic_slice", facts=Facts(is_pure=True, linear=first_operand, starts=1, batch=_batched_slice))
+@op("dynamic_slice", traits=OpTraits(is_pure=True, linear=first_operand, starts=1, batch=_batched_slice))
 def dynamic_slice(call: Call) -> Run:
     """A window of fixed size that starts at a computed index, or at the nearest one where it fits.
 
@@ -92,7 +92,7 @@ def dynamic_slice(call: Call) -> Run:
 
 @op(
     "dynamic_update_slice",
-    facts=Facts(is_pure=True, overwrites=0, linear=lambda _: (0, 1), starts=2, batch=_batched_update),
+    traits=OpTraits(is_pure=True, overwrites=0, linear=lambda _: (0, 1), starts=2, batch=_batched_update),
 )
 def dynamic_update_slice(call: Call) -> Run:
     """The operand with a window replaced that starts at a computed index, or at the nearest one where it fits.

@@ -23,11 +23,11 @@ import numpy as np
 
 from ..batch import Batch, Batched
 from ..engine.amortised import Amortised
-from ..engine.keys import total_keys, value_keys
 from ..engine.lookup import Table, all_of
 from ..engine.speed import tuning
-from ..kernel import Facts, Shapes
-from ..registry import BY_BODY, Call, OpError, Run, op
+from ..op import BY_BODY, Call, OpError, Run, op
+from ..ordering import total_keys, value_keys
+from ..traits import OpTraits, Shapes
 from ..types import ElementType, Kind, TensorType
 
 #: Whether the elements at the first positions come before those at the second: positions in the flattened rows.
@@ -47,7 +47,7 @@ def _batched(batch: Batch) -> Batched:
     return Batched({"dimension": dimension + (dimension >= 0)})
 
 
-@op("sort", values="regions", accuracy=BY_BODY, facts=Facts(is_pure=True, body_runs=_comparisons, batch=_batched))
+@op("sort", values="regions", accuracy=BY_BODY, traits=OpTraits(is_pure=True, body_runs=_comparisons, batch=_batched))
 def sort(call: Call) -> Run:
     """The operands put in the order of the comparator along a dimension, all by the same permutation; stable.
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from ..batch import as_it_is
-from ..engine.keys import total_keys
 from ..engine.speed import tuning
-from ..kernel import Facts
-from ..registry import Call, OpError, Run, op
+from ..op import Call, OpError, Run, op
+from ..ordering import total_keys
+from ..traits import OpTraits
 from ..types import ElementType, TensorType
 
 
-@op("chlo.top_k", "bool integer float", values="numbers", operands=1, facts=Facts(is_pure=True, batch=as_it_is))
+@op("chlo.top_k", "bool integer float", values="numbers", operands=1, traits=OpTraits(is_pure=True, batch=as_it_is))
 def top_k(call: Call) -> Run:
     """The k largest elements along the last dimension, and their indices. Equal elements keep their order.
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from ..grid.exchange import Later
 from ..grid.parallel import current
-from ..kernel import Facts, Reach
-from ..registry import BY_BODY, Call, OpError, Run, op
+from ..op import BY_BODY, Call, OpError, Run, op
+from ..traits import Effects, OpTraits
 from ..types import FutureType
 
 
-@op("async_start", values="regions", accuracy=BY_BODY, has_effects=True, facts=Facts(reach=Reach.PROCESSES))
+@op("async_start", values="regions", accuracy=BY_BODY, has_effects=True, traits=OpTraits(effects=Effects.PROCESSES))
 def async_start(call: Call) -> Run:
     """Starts the collective op in its body with the operands of this process, and does not wait.
 
@@ -38,7 +38,7 @@ def async_start(call: Call) -> Run:
     return kernel
 
 
-@op("async_done", operands=1, has_effects=True, facts=Facts(reach=Reach.PROCESSES))
+@op("async_done", operands=1, has_effects=True, traits=OpTraits(effects=Effects.PROCESSES))
 def async_done(call: Call) -> Run:
     """Waits for the op that async_start has started, and returns its results.
 

@@ -11,25 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.cast import cast
+from ..cast import cast
 from ..grid.exchange import Later, Share, described
 from ..grid.parallel import current
-from ..kernel import Facts, Reach
+from ..op import BY_BODY, Body, Call, OpError, Run, lookup, op
 from ..reductions.fold import Step
 from ..reductions.folds import body_elements, fold_of
-from ..registry import BY_BODY, Body, Call, OpError, Run, lookup, op
+from ..traits import Effects, OpTraits
 from ..types import ElementType, TensorType
 from .process_groups import Groups, Pairs
 
-_EXCHANGE = Facts(reach=Reach.PROCESSES)
-_FOLD = Facts(reach=Reach.PROCESSES, folds=True)
+_EXCHANGE = OpTraits(effects=Effects.PROCESSES)
+_FOLD = OpTraits(effects=Effects.PROCESSES, folds=True)
 
 #: The values of each member in, the results of each member out; the functions of the regions and the numbers of the
 #: occasion (see `Share`) go before.
 Combine = Callable[[Any, tuple[int, ...], list[tuple[Any, ...]]], list[tuple[Any, ...]]]
 
 
-@op("all_gather", has_effects=True, facts=_EXCHANGE)
+@op("all_gather", has_effects=True, traits=_EXCHANGE)
 def all_gather(call: Call) -> Run:
     """The operands of all processes of a group, joined along all_gather_dim in the order of the group.
 
@@ -47,7 +47,7 @@ def all_gather(call: Call) -> Run:
     return _meeting(call, groups, combine, dim)
 
 
-@op("all_reduce", values="regions", accuracy=BY_BODY, has_effects=True, facts=_FOLD)
+@op("all_reduce", values="regions", accuracy=BY_BODY, has_effects=True, traits=_FOLD)
 def all_reduce(call: Call) -> Run:
     """The operands of all processes of a group, combined element by element by the body in the order of the group.
 
@@ -70,7 +70,7 @@ def all_reduce(call: Call) -> Run:
     accuracy=BY_BODY,
     has_effects=True,
     has_section=False,
-    facts=_FOLD,
+    traits=_FOLD,
 )
 def cross_replica_sum(call: Call) -> Run:
     """The sum of the operands of all replicas of a group, in the order of the group."""
@@ -89,7 +89,7 @@ def cross_replica_sum(call: Call) -> Run:
     return _meeting(call, groups, combine)
 
 
-@op("reduce_scatter", values="regions", operands=1, accuracy=BY_BODY, has_effects=True, facts=_FOLD)
+@op("reduce_scatter", values="regions", operands=1, accuracy=BY_BODY, has_effects=True, traits=_FOLD)
 def reduce_scatter(call: Call) -> Run:
     """As all_reduce; then each process of a group keeps its part of the result, cut along scatter_dimension.
 
@@ -110,7 +110,7 @@ def reduce_scatter(call: Call) -> Run:
     return _meeting(call, groups, combine, dim)
 
 
-@op("all_to_all", has_effects=True, facts=_EXCHANGE)
+@op("all_to_all", has_effects=True, traits=_EXCHANGE)
 def all_to_all(call: Call) -> Run:
     """Operands cut along split_dimension, the n-th part sent to the group's n-th process, and joined there.
 
@@ -141,7 +141,7 @@ def all_to_all(call: Call) -> Run:
     return _meeting(call, groups, combine, (split, concat, count))
 
 
-@op("collective_broadcast", has_effects=True, facts=_EXCHANGE)
+@op("collective_broadcast", has_effects=True, traits=_EXCHANGE)
 def collective_broadcast(call: Call) -> Run:
     """The operands of the first process of each group, or the one that the last operand names; zeros outside groups.
 
@@ -156,7 +156,7 @@ def collective_broadcast(call: Call) -> Run:
     return _meeting(call, groups, combine, zeros_outside=True)
 
 
-@op("collective_reduce", values="regions", accuracy=BY_BODY, has_effects=True, facts=_FOLD)
+@op("collective_reduce", values="regions", accuracy=BY_BODY, has_effects=True, traits=_FOLD)
 def collective_reduce(call: Call) -> Run:
     """As all_reduce, for the first process of each group or the one that the last operand names; zeros for the others.
 
@@ -178,7 +178,7 @@ def collective_reduce(call: Call) -> Run:
     return _meeting(call, groups, combine, zeros_outside=True)
 
 
-@op("collective_permute", operands=1, has_effects=True, facts=_EXCHANGE)
+@op("collective_permute", operands=1, has_effects=True, traits=_EXCHANGE)
 def collective_permute(call: Call) -> Run:
     """The operand of the process that is paired with this one as its source; zeros where there is none.
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..grid.exchange import ProcessId
 from ..grid.parallel import Process
-from ..registry import Call, OpError
+from ..op import Call, OpError
 
 Rows = tuple[tuple[int, ...], ...]
 Members = tuple[ProcessId, ...]

@@ -16,9 +16,9 @@ import numpy as np
 
 from ..grid.exchange import Share, described
 from ..grid.parallel import Grid, Process, current
-from ..kernel import Facts, Regions, first_operand
+from ..op import BY_BODY, Call, OpError, Run, op
 from ..programs.interpreter import with_streams
-from ..registry import BY_BODY, Call, OpError, Run, op
+from ..traits import OpTraits, RegionSemantics, first_operand
 from ..types import TensorType, TokenType
 
 #: The channel on which the devices of a nested manual_computation gather its results. No op of a program has it.
@@ -137,7 +137,7 @@ def reshard(call: Call) -> Run:
     return _identity(call)
 
 
-@op("sdy.propagation_barrier", operands=1, facts=Facts(linear=first_operand))
+@op("sdy.propagation_barrier", operands=1, traits=OpTraits(linear=first_operand))
 def propagation_barrier(call: Call) -> Run:
     """The operand. Shardings are not propagated across it, in one direction or both."""
     return _identity(call)
@@ -162,7 +162,7 @@ def _identity(call: Call) -> Run:
     values="regions",
     accuracy=BY_BODY,
     has_effects=True,
-    facts=Facts(regions=Regions.ALL),
+    traits=OpTraits(regions=RegionSemantics.ALL),
 )
 def manual_computation(call: Call) -> Run:
     """The body applied to each device's part of the operands; the parts of the results are joined.

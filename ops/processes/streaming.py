@@ -8,15 +8,15 @@ import numpy as np
 
 from ..grid.exchange import described
 from ..grid.parallel import current
-from ..kernel import Facts, Reach
-from ..registry import Call, OpError, Run, op
+from ..op import Call, OpError, Run, op
+from ..traits import Effects, OpTraits
 from ..types import TensorType, TokenType
 from .process_groups import Pairs, channel_of
 
-_OUTSIDE = Facts(reach=Reach.OUTSIDE)
+_OUTSIDE = OpTraits(effects=Effects.OUTSIDE)
 
 
-@op("send", has_effects=True, facts=_OUTSIDE)
+@op("send", has_effects=True, traits=_OUTSIDE)
 def send(call: Call) -> Run:
     """Sends values on a channel and does not wait for the receiver. Returns a token.
 
@@ -44,7 +44,7 @@ def send(call: Call) -> Run:
     return kernel
 
 
-@op("recv", operands=1, has_effects=True, facts=_OUTSIDE)
+@op("recv", operands=1, has_effects=True, traits=_OUTSIDE)
 def recv(call: Call) -> Run:
     """The values that a process has sent on a channel, and a token. Waits for them.
 
@@ -71,7 +71,7 @@ def recv(call: Call) -> Run:
     return kernel
 
 
-@op("infeed", operands=1, has_effects=True, facts=_OUTSIDE)
+@op("infeed", operands=1, has_effects=True, traits=_OUTSIDE)
 def infeed(call: Call) -> Run:
     """The next values of the process's infeed, and a token.
 
@@ -94,7 +94,7 @@ def infeed(call: Call) -> Run:
     return kernel
 
 
-@op("outfeed", has_effects=True, facts=_OUTSIDE)
+@op("outfeed", has_effects=True, traits=_OUTSIDE)
 def outfeed(call: Call) -> Run:
     """Takes values out of the program, where nothing reads them. Returns a token."""
     if not call.operands or not isinstance(call.operands[-1], TokenType) or call.results != (TokenType(),):

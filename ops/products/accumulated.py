@@ -7,10 +7,10 @@ import numpy as np
 from ..accumulators import units
 from ..accumulators.product import is_exact, product
 from ..accumulators.record import Accumulator
-from ..engine.cast import cast, codes_of
+from ..cast import cast, codes_of
+from ..op import Call, UnsupportedOpError
 from ..policy import ACCUMULATIONS, Policy
 from ..random_stream import RandomStream
-from ..registry import Call, UnsupportedOpError
 from ..types import ELEMENT_TYPES, ElementType
 
 _WIDEST = 16  # bits of an operand that an accumulator sums by itself; wider ones are the host's

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from ..cast import cast
 from ..engine import speed
 from ..engine.blocks import blocks, for_each
-from ..engine.cast import cast
 from ..engine.compiled import is_available, kernels
 from ..engine.speed import tuning
-from ..kernel import Facts, Shapes
+from ..op import BY_POLICY, Call, OpError, Run, op
 from ..policy import Policy
 from ..reductions.axes import Axis, windows
 from ..reductions.window import integers_or, require_positive
-from ..registry import BY_POLICY, Call, OpError, Run, op
 from ..require import require, require_dimensions, require_shape
+from ..traits import OpTraits, Shapes
 from ..types import ELEMENT_TYPES
 from . import taps
 from .accumulated import check_accumulator
@@ -313,7 +313,7 @@ def _terms(shapes: Shapes, attributes: Mapping[str, Any]) -> int:
     values="numbers",
     accuracy=BY_POLICY,
     operands=2,
-    facts=Facts(is_pure=True, is_bilinear=True, terms=_terms, copies_windows=True),
+    traits=OpTraits(is_pure=True, is_bilinear=True, terms=_terms, copies_windows=True),
 )
 def convolution(call: Call) -> Run:
     """Dot products of windows of lhs, padded with zeros, with the kernels in rhs, in groups of features or batches.
@@ -337,7 +337,7 @@ def convolution(call: Call) -> Run:
     accuracy=BY_POLICY,
     operands=3,
     any_sizes=True,
-    facts=Facts(terms=_terms, copies_windows=True),
+    traits=OpTraits(terms=_terms, copies_windows=True),
 )
 def dynamic_conv(call: Call) -> Run:
     """A convolution whose padding is an operand.

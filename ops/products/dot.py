@@ -11,8 +11,8 @@ import numpy as np
 from ..batch import Batch, Batched, shifted
 from ..engine import gemm
 from ..engine.blas_calls import Product
-from ..kernel import Facts, Kernel, Shapes
-from ..registry import BY_POLICY, Call, OpError, Run, op
+from ..op import BY_POLICY, Call, OpError, Run, op
+from ..traits import Kernel, OpTraits, Shapes
 from ..types import ElementType, TensorType
 from .accumulated import check_accumulator
 from .dot_algorithm import Algorithm
@@ -71,7 +71,7 @@ _KINDS = ("batching", "contracting")
     values="numbers",
     accuracy=BY_POLICY,
     operands=2,
-    facts=Facts(is_pure=True, is_bilinear=True, terms=_terms, batch=_batched),
+    traits=OpTraits(is_pure=True, is_bilinear=True, terms=_terms, batch=_batched),
 )
 def dot_general(call: Call) -> Run:
     """Sums of products of two tensors over their contracting dimensions, for each index of the others.
@@ -105,7 +105,7 @@ def dot_general(call: Call) -> Run:
     values="numbers",
     accuracy=BY_POLICY,
     operands=2,
-    facts=Facts(is_pure=True, is_bilinear=True, terms=lambda shapes, _: shapes[0][-1]),
+    traits=OpTraits(is_pure=True, is_bilinear=True, terms=lambda shapes, _: shapes[0][-1]),
     has_section=False,
 )
 def dot(call: Call) -> Run:

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from ..accumulators.product import product as accumulated_product
-from ..engine.cast import cast, codes_of, integer_number
+from ..cast import cast, codes_of, integer_number
 from ..minifloat.codec import decode, round_number
 from ..minifloat.formats import Format, Nan
+from ..op import OpError, UnsupportedOpError
 from ..policy import Policy
 from ..random_stream import RandomStream
-from ..registry import OpError, UnsupportedOpError
 from ..types import ELEMENT_TYPES, ElementType, Kind, element_type
 from .accumulated import precision_accumulator
 from .matmul import host_matmul, narrow, product_policy, steps, stepwise_matmul

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..registry import BY_POLICY, Call, OpError, Run, lookup, op
+from ..op import BY_POLICY, Call, OpError, Run, lookup, op
 from ..require import identity, require, require_shape, storage
 from ..types import TensorType
 

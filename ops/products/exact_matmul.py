@@ -17,17 +17,17 @@ from collections.abc import Callable
 import numpy as np
 
 from ..accumulators.exact_sum import ExactSums
+from ..cast import array_of, cast, codes_of
 from ..engine.blocks import empty
-from ..engine.cast import array_of, cast, codes_of
 from ..engine.compiled import is_available
 from ..engine.gemm import product
 from ..engine.lookup import Table
 from ..engine.speed import current, tuning
 from ..minifloat.codec import decode, round_number
 from ..minifloat.formats import Format, Nan
+from ..op import Call
 from ..policy import Policy
 from ..random_stream import RandomStream
-from ..registry import Call
 from ..types import ELEMENT_TYPES, ElementType
 from . import by_integers
 from .operand import Operand, all_values, as_laid, reach_of

@@ -16,7 +16,7 @@ import dataclasses
 import numpy as np
 
 from ..accumulators.exact_sum import ExactSums
-from ..engine.cast import array_of, cast
+from ..cast import array_of, cast
 from ..engine.gemm import product
 from ..minifloat.codec import round_number
 from ..policy import Policy

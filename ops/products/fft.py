@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..registry import Accuracy, Call, OpError, Run, op
+from ..op import Accuracy, Call, OpError, Run, op
 from ..require import require, require_shape
 from ..types import ELEMENT_TYPES, ElementType
 

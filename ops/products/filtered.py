@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
+from ..cast import cast
 from ..engine import gemm
-from ..engine.cast import cast
 from ..policy import Policy
 from ..types import ELEMENT_TYPES, ElementType
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.blas import on_one_thread
+from ..blas import on_one_thread
+from ..op import Call, Run, lookup
 from ..programs import xla_targets
 from ..programs.custom_call import bound_target
-from ..registry import Call, Run, lookup
 from ..require import require
 from ..types import TensorType
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..engine.blas import on_one_thread
-from ..engine.cast import cast
-from ..registry import Accuracy, Call, Run, op
+from ..blas import on_one_thread
+from ..cast import cast
+from ..op import Accuracy, Call, Run, op
 from ..require import require, require_element, require_shape
 from ..types import ELEMENT_TYPES, ElementType
 

@@ -20,12 +20,12 @@ from collections.abc import Callable
 import numpy as np
 
 from ..accumulators.product import is_exact
+from ..cast import cast
 from ..engine import gemm, half
-from ..engine.cast import cast
 from ..engine.speed import tuning
+from ..op import Call, Run, lookup
 from ..policy import Policy
 from ..random_stream import RandomStream
-from ..registry import Call, Run, lookup
 from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from . import by_integers
 from .accumulated import accumulated_matmul, accumulator_of

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..engine.cast import codes_of
+from ..cast import codes_of
 from ..engine.compiled import kernels
 from ..engine.lookup import Table
 from ..engine.speed import tuning

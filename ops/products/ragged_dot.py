@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.cast import cast
-from ..kernel import Facts, Shapes
+from ..cast import cast
+from ..op import BY_POLICY, Call, OpError, Run, op
 from ..policy import Policy
-from ..registry import BY_POLICY, Call, OpError, Run, op
 from ..require import require, require_dimensions, require_shape
+from ..traits import OpTraits, Shapes
 from ..types import ELEMENT_TYPES
 from .accumulated import check_accumulator
 from .matmul import matmul
@@ -25,7 +25,7 @@ def _terms(shapes: Shapes, attributes: Mapping[str, Any]) -> int:
     return math.prod(shapes[0][d] for d in numbers.get("lhs_contracting_dimensions", ()))
 
 
-@op("chlo.ragged_dot", values="numbers", accuracy=BY_POLICY, operands=3, facts=Facts(terms=_terms))
+@op("chlo.ragged_dot", values="numbers", accuracy=BY_POLICY, operands=3, traits=OpTraits(terms=_terms))
 def ragged_dot(call: Call) -> Run:
     """dot_general of groups of consecutive places along one dimension of lhs; the sizes of the groups are an operand.
 

@@ -20,12 +20,12 @@ import numpy as np
 from ..accumulators import units
 from ..accumulators.product import product as accumulated_product
 from ..accumulators.record import Accumulator
+from ..cast import cast
 from ..engine import gemm
-from ..engine.cast import cast
+from ..op import Call, OpError, Run, UnsupportedOpError, lookup
 from ..policy import ACCUMULATIONS, Policy
 from ..programs.control import known_composite
 from ..programs.custom_call import bound_target
-from ..registry import Call, OpError, Run, UnsupportedOpError, lookup
 from ..types import ELEMENT_TYPES, ElementType, TensorType
 from . import filtered
 from .exact_matmul import Operand

@@ -15,10 +15,10 @@ import numpy as np
 from ..blocks.formats import BLOCK_FORMATS, BlockFormat
 from ..blocks.scales import RULES
 from ..draws import Draws
+from ..op import Call, OpError, Run
 from ..policy import Policy
 from ..quantization import blockwise
 from ..random_stream import RandomStream
-from ..registry import Call, OpError, Run
 from ..types import ELEMENT_TYPES, TensorType
 from .control import known_composite
 from .custom_call import bound_target

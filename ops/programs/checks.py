@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.keys import value_keys
-from ..registry import Call, CheckError, OpError, Run, op
+from ..op import Call, CheckError, OpError, Run, op
+from ..ordering import value_keys
 from ..types import type_of_dtype
 
 #: The distance of values of which one is not finite; also what the ops' attributes mean by it.

@@ -6,14 +6,22 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..grid.parallel import current_grid
-from ..kernel import Facts, Regions
-from ..registry import BY_BODY, Call, OpError, Run, op
+from ..op import BY_BODY, Call, OpError, Run, op
+from ..traits import OpTraits, RegionSemantics
 from ..types import TensorType, element_type
 
 Region = Callable[..., tuple[Any, ...]]
 
 
-@op("if", "bool", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True, facts=Facts(regions=Regions.ONE))
+@op(
+    "if",
+    "bool",
+    values="regions",
+    accuracy=BY_BODY,
+    operands=1,
+    any_sizes=True,
+    traits=OpTraits(regions=RegionSemantics.ONE),
+)
 def if_(call: Call) -> Run:
     """The results of the first branch where pred is true, else of the second; the other is not run.
 
@@ -28,7 +36,15 @@ def if_(call: Call) -> Run:
     return lambda regions, pred: (regions[0] if pred else regions[1])()
 
 
-@op("case", "i32", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True, facts=Facts(regions=Regions.ONE))
+@op(
+    "case",
+    "i32",
+    values="regions",
+    accuracy=BY_BODY,
+    operands=1,
+    any_sizes=True,
+    traits=OpTraits(regions=RegionSemantics.ONE),
+)
 def case(call: Call) -> Run:
     """The results of the branch that index names, or of the last if there is no such branch. No other is run.
 
@@ -48,7 +64,7 @@ def case(call: Call) -> Run:
     return kernel
 
 
-@op("while", values="regions", accuracy=BY_BODY, any_sizes=True, facts=Facts(regions=Regions.LOOP))
+@op("while", values="regions", accuracy=BY_BODY, any_sizes=True, traits=OpTraits(regions=RegionSemantics.LOOP))
 def while_(call: Call) -> Run:
     """The body applied to the operands, then to its own results, as long as cond of them is true.
 
@@ -99,10 +115,10 @@ def _called(call: Call, attribute: str) -> Run:
 
 
 #: A call is pure if what it calls is, which is asked op by op.
-_CALL = Facts(is_pure=True, is_call=True)
+_CALL = OpTraits(is_pure=True, is_call=True)
 
 
-@op("func.call", values="regions", accuracy=BY_BODY, has_effects=True, calls=("callee",), any_sizes=True, facts=_CALL)
+@op("func.call", values="regions", accuracy=BY_BODY, has_effects=True, calls=("callee",), any_sizes=True, traits=_CALL)
 def call_(call: Call) -> Run:
     """The results of another function of the program."""
     return _called(call, "callee")
@@ -115,7 +131,7 @@ def call_(call: Call) -> Run:
     has_effects=True,
     calls=("decomposition",),
     any_sizes=True,
-    facts=_CALL,
+    traits=_CALL,
 )
 def composite(call: Call) -> Run:
     """The results of its decomposition, a function of the program, or of what its name is known to mean."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..registry import Accuracy, Call, OpError, Run, UnsupportedOpError, op
+from ..op import Accuracy, Call, OpError, Run, UnsupportedOpError, op
 from ..types import Kind, TensorType, type_of_dtype
 from . import checks
 

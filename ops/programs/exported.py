@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.speed import tuning
-from ..registry import Call, OpError, Run, lookup
+from ..op import Call, OpError, Run, lookup
 from ..require import require
 from ..types import TensorType
 from .custom_call import bound_target

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..grid.parallel import Grid, current
-from ..kernel import Facts, Reach
+from ..op import BY_BODY, Call, CheckError, OpError, Run, op
 from ..random_stream import RandomStream
-from ..registry import BY_BODY, Call, CheckError, OpError, Run, op
+from ..traits import Effects, OpTraits
 from ..types import TensorType
 from . import checks
 
@@ -62,7 +62,7 @@ def with_streams(tasks: list[Callable[[], Any]], random: RandomStream) -> list[C
     return [functools.partial(run, task, seed) for task, seed in zip(tasks, random.spawn(len(tasks)), strict=True)]
 
 
-@op("interpreter.probe", operands=1, has_effects=True, facts=Facts(reach=Reach.OUTSIDE))
+@op("interpreter.probe", operands=1, has_effects=True, traits=OpTraits(effects=Effects.OUTSIDE))
 def probe(call: Call) -> Run:
     """Its operand, which is kept for check.expect_serialized_eq."""
     name = str(call.attribute("probe_id"))

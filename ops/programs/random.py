@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..engine.cast import array_of, cast, codes_of, wrap
+from ..cast import array_of, cast, codes_of, wrap
 from ..engine.speed import tuning
-from ..registry import Accuracy, Call, Run, UnsupportedOpError, op
+from ..op import Accuracy, Call, Run, UnsupportedOpError, op
 from ..require import require
 from ..types import ELEMENT_TYPES, ElementType, Kind
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.blas import look_again, on_one_thread
+from ..blas import look_again, on_one_thread
 from ..engine.speed import tuning
-from ..registry import OpError
+from ..op import OpError
 from .custom_call import target
 
 Arrays = tuple[np.ndarray, ...]

@@ -13,9 +13,9 @@ import numpy as np
 
 from ..blocks.formats import BlockFormat
 from ..blocks.scales import block_scales, decode_f64, quotient, tensor_scale
+from ..cast import array_of, cast, codes_of
 from ..draws import FRACTION_BITS, Draws
 from ..engine.blocks import block, for_each
-from ..engine.cast import array_of, cast, codes_of
 from ..policy import Policy
 from ..types import ELEMENT_TYPES, ElementType
 

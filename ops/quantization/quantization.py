@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.cast import cast, wrap
+from ..cast import cast, wrap
+from ..op import Call, Run, lookup
 from ..policy import Policy
-from ..registry import Call, Run, lookup
 from ..require import identity, require
 from ..types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..engine.amortised import Amortised
 from ..engine.speed import tuning
-from ..registry import CORRECTLY_ROUNDED, Body, Call, Op, Run, for_quantized, lookup, op
+from ..op import CORRECTLY_ROUNDED, Body, Call, Op, Run, for_quantized, lookup, op
 from ..require import identity, require, require_shape
 from ..types import ELEMENT_TYPES, ElementType, FutureType, QuantizedType, TensorType, TupleType, Type
 from .quantization import along, beside, dequantizer, quantized_element, quantizer, storer
@@ -89,7 +89,7 @@ def _check_axis(t: Type) -> None:
 
 
 def _moves_integers(record: Op, call: Call) -> bool:
-    if record.facts.gives_operand:  # between equal types the order of the integers is that of the numbers
+    if record.traits.selects_operand:  # between equal types the order of the integers is that of the numbers
         types = [t for t in (*call.operands, *call.results) if _is_quantized(t)]
         return len({t.element for t in types if isinstance(t, TensorType)}) == 1
     return record.values in ("codes", "checks") and record.name not in _NEARNESS
@@ -147,7 +147,7 @@ def _stored_body(body: Body) -> Body:
     if not any(map(_is_quantized, types)):
         return body
     sole = lookup(body.sole_op) if body.sole_op else None
-    keeps = sole is not None and sole.facts.gives_operand and len(set(types)) == 1
+    keeps = sole is not None and sole.traits.selects_operand and len(set(types)) == 1
     return dataclasses.replace(
         body,
         arguments=tuple(map(_stored, body.arguments)),

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.keys import value_keys
 from ..engine.speed import tuning
+from ..op import Call, Run, lookup
+from ..ordering import value_keys
 from ..programs.custom_call import bound_target
-from ..registry import Call, Run, lookup
 from ..require import require
 from ..types import ElementType, TensorType
 

@@ -12,7 +12,7 @@ from ..engine.speed import tuning
 from ..engine.stochastic import Choices
 from ..engine.stochastic_runs import Steps
 from ..engine.transitions import TransitionTable
-from ..registry import Body, Call, lookup
+from ..op import Body, Call, lookup
 from ..types import ElementType, Kind, TensorType
 from .choosing import choose, key_of
 from .fold import Fold, Step

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from ..cast import cast
 from ..engine.blocks import blocks, for_each
-from ..engine.cast import cast
 from ..engine.speed import tuning
 from ..policy import Policy
 from ..types import ELEMENT_TYPES, ElementType, Kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..registry import Body, Call, OpError
+from ..op import Body, Call, OpError
 from ..types import ElementType, TensorType
 from .body_folds import by_halves, by_key, by_steps, drawn, is_associative, one_by_one, separate
 from .fold import Fold

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..cast import wrap
 from ..engine import half_extremes
 from ..engine.blocks import apart, blocks, for_each
-from ..engine.cast import wrap
 from ..engine.compiled import Kernels, kernels
 from ..engine.native import ordered_sums
 from ..engine.ranks import minifloat_ranks
 from ..engine.speed import current, tuning
-from ..kernel import Combining
-from ..registry import Call, Run, lookup
+from ..op import Call, Run, lookup
+from ..traits import Combining
 from ..types import ElementType, Kind, TensorType
 from .fold import Fold, Step
 from .settled import settling
@@ -30,9 +30,9 @@ _IN_REGISTERS = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def combining_of(name: str | None) -> Combining | None:
-    """The facts of an op that combines two operands; None where there is no such op, or none are declared."""
+    """The traits of an op that combines two operands; None where there is no such op, or none are declared."""
     record = lookup(name) if name else None
-    return None if record is None else record.facts.combining
+    return None if record is None else record.traits.combining
 
 
 def fold_of_op(call: Call, name: str, element: ElementType) -> Fold | None:

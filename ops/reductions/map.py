@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..registry import BY_BODY, Call, Run, op
+from ..op import BY_BODY, Call, Run, op
 from ..require import require, require_shape
 from ..types import TensorType
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..engine.cast import cast
+from ..cast import cast
+from ..op import Accuracy, Body, Call, Run, lookup, op
 from ..policy import Policy
-from ..registry import Accuracy, Body, Call, Run, lookup, op
 from ..require import require, require_dimensions, require_element, require_shape
 from ..types import ELEMENT_TYPES, TensorType
 

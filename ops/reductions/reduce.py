@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from ..batch import Batch, Batched, along
+from ..cast import cast
 from ..engine.blocks import repeated
-from ..engine.cast import cast
 from ..engine.speed import tuning
-from ..kernel import Facts, Shapes
-from ..registry import BY_BODY, Call, OpError, Run, lookup, op
+from ..op import BY_BODY, Call, OpError, Run, lookup, op
+from ..traits import OpTraits, Shapes
 from ..types import ElementType, TensorType
 from .fold import Fold, Step
 from .folds import PAIRS_FROM, body_elements, fold_of, long_fold_of
@@ -41,7 +41,7 @@ def _batched(batch: Batch) -> Batched | None:
     "reduce",
     values="regions",
     accuracy=BY_BODY,
-    facts=Facts(is_pure=True, folds=True, linear=range, body_runs=_additions, batch=_batched),
+    traits=OpTraits(is_pure=True, folds=True, linear=range, body_runs=_additions, batch=_batched),
 )
 def reduce(call: Call) -> Run:
     """The elements along dimensions combined by the body, from the init value, in row-major order.
@@ -140,7 +140,7 @@ class Folding:
     fold: Fold
     largest: bool | None  #: whether it gives the largest or the smallest, None of other ops
     combine: Run  #: the op itself, on arrays
-    facts: Facts  #: of the op
+    traits: OpTraits  #: of the op
 
 
 def folding(call: Call) -> Folding | None:
@@ -152,10 +152,15 @@ def folding(call: Call) -> Folding | None:
     if any(call.tensor(i).element != element for i in range(2)):
         return None
     fold, record = fold_of_op(call, name, element) if name else None, lookup(name)
-    if fold is None or record is None or record.facts.combining is None:
+    if fold is None or record is None or record.traits.combining is None:
         return None
     t = TensorType((None,), element)
     combine = record.function(call.like(name, (t, t), (t,)))
     return Folding(
-        tuple(sorted(call.integers("dimensions"))), element, fold, record.facts.combining.largest, combine, record.facts
+        tuple(sorted(call.integers("dimensions"))),
+        element,
+        fold,
+        record.traits.combining.largest,
+        combine,
+        record.traits,
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..registry import BY_BODY, Call, OpError, Run, op
+from ..op import BY_BODY, Call, OpError, Run, op
 from ..types import TensorType, Type
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from ..batch import Batch, Batched, shifted
-from ..engine.cast import cast
+from ..cast import cast
 from ..engine.speed import tuning
-from ..kernel import Facts
 from ..movement.gather import Places, integers, interleaving, row_major
-from ..registry import BY_BODY, Call, Run, op
+from ..op import BY_BODY, Call, Run, op
 from ..require import require, require_dimensions
+from ..traits import OpTraits
 from .folds import body_elements
 from .scatter_update import Arrays, ScatterUpdate, Step, overwrite, scatter_update
 
@@ -229,7 +229,7 @@ _OF_INPUT = ("inserted_window_dims", "scatter_dims_to_operand_dims", "input_batc
 
 
 #: The operands are inputs, the indices, and as many updates.
-_FACTS = Facts(
+_FACTS = OpTraits(
     is_pure=True,
     overwrites=0,
     batch=_batched,
@@ -239,7 +239,7 @@ _FACTS = Facts(
 )
 
 
-@op("scatter", values="regions", accuracy=BY_BODY, facts=_FACTS)
+@op("scatter", values="regions", accuracy=BY_BODY, traits=_FACTS)
 def scatter(call: Call) -> Run:
     """The operand with updates combined by a body into windows at computed indices. What is out of bounds is skipped.
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..engine.compiled import kernels
-from ..engine.keys import is_nan, of_total_keys, total_keys
-from ..registry import Body
+from ..op import Body
+from ..ordering import is_nan, of_total_keys, total_keys
 from ..types import ElementType
 from .host_folds import combining_of
 

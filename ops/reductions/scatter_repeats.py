@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..engine.speed import tuning
-from ..registry import Body, Call
+from ..op import Body, Call
 from ..types import ElementType, Kind
 from .fold import Fold, Step
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..engine.compiled import kernels
-from ..engine.keys import is_nan
 from ..engine.speed import tuning
-from ..registry import Body, Call
+from ..op import Body, Call
+from ..ordering import is_nan
 from ..types import ElementType, Kind
 from .folds import fold_of
 from .host_folds import combining_of

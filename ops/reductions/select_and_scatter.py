@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from ..cast import cast
 from ..elementwise.compare import choose
 from ..engine.blocks import blocks, for_each
-from ..engine.cast import cast
 from ..engine.speed import tuning
-from ..kernel import Facts
-from ..registry import BY_BODY, Call, Run, op
+from ..op import BY_BODY, Call, Run, op
 from ..require import require, require_shape
+from ..traits import OpTraits
 from ..types import ElementType, Kind, TensorType
 from .axes import Axis, windows
 from .folds import body_elements
@@ -32,7 +32,7 @@ Step = tuple[np.ndarray, np.ndarray]
     values="regions",
     accuracy=BY_BODY,
     operands=3,
-    facts=Facts(is_pure=True, folds=True, body_runs=window_runs),
+    traits=OpTraits(is_pure=True, folds=True, body_runs=window_runs),
 )
 def select_and_scatter(call: Call) -> Run:
     """Each source goes to the element selected in its window of the operand, and is combined there by a body.

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from ..batch import Batch, Batched, before
+from ..cast import cast
 from ..engine.blocks import blocks, for_each
-from ..engine.cast import cast
 from ..engine.lookup import Table
 from ..engine.ranks import minifloat_ranks
 from ..engine.speed import tuning
-from ..kernel import Facts, Shapes
-from ..registry import BY_BODY, Body, Call, Run, lookup, op
+from ..op import BY_BODY, Body, Call, Run, lookup, op
 from ..require import require, require_shape
+from ..traits import OpTraits, Shapes
 from ..types import TensorType
 from .axes import Axis, Shape, laid_out, windows
 from .body_folds import choices_of_body
@@ -72,7 +72,7 @@ def _batched(batch: Batch) -> Batched | None:
     "reduce_window",
     values="regions",
     accuracy=BY_BODY,
-    facts=Facts(is_pure=True, folds=True, linear=range, body_runs=window_runs, batch=_batched),
+    traits=OpTraits(is_pure=True, folds=True, linear=range, body_runs=window_runs, batch=_batched),
 )
 def reduce_window(call: Call) -> Run:
     """Each result is a window of the operand folded by a body: the initial value with the first element, and so on.

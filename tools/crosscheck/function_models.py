@@ -14,9 +14,9 @@ from jaxlib.mlir.dialects import stablehlo
 from jaxlib.mlir.passmanager import PassManager
 
 from minihlo.interp.parse.parser import make_context
+from minihlo.ops.op import Call, lookup
 from minihlo.ops.policy import Policy
 from minihlo.ops.programs.checks import ulp_distance
-from minihlo.ops.registry import Call, lookup
 from minihlo.ops.types import ELEMENT_TYPES, ElementType, TensorType
 
 from .functions import Checked, Function, codes_of_values

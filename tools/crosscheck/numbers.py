@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minihlo.interp.oracle.formats import FORMATS
-from minihlo.ops.engine.cast import cast
+from minihlo.ops.cast import cast
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES, ElementType, Kind
 

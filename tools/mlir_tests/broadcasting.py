@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from minihlo.ops.registry import Op, lookup
+from minihlo.ops.op import Op, lookup
 from tests import oracle, oracle_chlo
 from tests.oracle import FORMATS, Value, decode, encode
 

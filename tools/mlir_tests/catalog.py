@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from minihlo.ops.registry import Op, lookup, ops
+from minihlo.ops.op import Op, lookup, ops
 
 from .chunk import Chunk
 from .numbers import TESTED

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from minihlo.ops.registry import Op
+from minihlo.ops.op import Op
 from tests import oracle
 from tests.oracle import FORMATS, Fraction, decode, encode
 from tests.oracle import Value as Number

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from minihlo.ops.registry import Op
+from minihlo.ops.op import Op
 from tests.oracle import FORMATS, encode
 
 from .catalog import cases, stem

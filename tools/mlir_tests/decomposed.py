@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minihlo.ops.registry import Op
+from minihlo.ops.op import Op
 from tests import oracle
 from tests.oracle import FORMATS, Fraction, Value, encode
 from tests.oracle_batch_norm import BatchNorm

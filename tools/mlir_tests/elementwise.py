@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from minihlo.ops.registry import Op
+from minihlo.ops.op import Op
 from tests import oracle, oracle_chlo
 from tests.oracle import FORMATS, Fraction, Value, decode, encode
 

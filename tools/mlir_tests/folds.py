@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from minihlo.ops.registry import Op
+from minihlo.ops.op import Op
 from tests.oracle import FORMATS, decode
 from tests.windows import Windows
 

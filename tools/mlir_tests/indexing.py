@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minihlo.ops.registry import Op
+from minihlo.ops.op import Op
 from tests.oracle import FORMATS
 from tests.places import Numbers
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from minihlo.ops.registry import Op
+from minihlo.ops.op import Op
 from tests import oracle
 from tests.oracle import FORMATS, Fraction, decode, encode
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minihlo.ops.registry import Op
+from minihlo.ops.op import Op
 from tests import oracle
 from tests.oracle import FORMATS, Fraction, Value, decode, encode
 

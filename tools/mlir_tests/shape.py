@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from minihlo.ops.registry import Op
+from minihlo.ops.op import Op
 
 from .catalog import cases, stem
 from .chunk import Chunk, Value, integer_list

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minihlo.ops.registry import lookup, ops
+from minihlo.ops.op import lookup, ops
 from minihlo.ops.types import ELEMENT_TYPES, ElementType, Kind
 
 from .builder import ALL, FLOATS, I1, Builder, Unfit, rule, size

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.engine.cast import cast, codes_of
+from ....ops.cast import cast, codes_of
 from ....ops.policy import Policy
 from ....ops.types import ElementType, TensorType, type_of_dtype
 from ...oracle.formats import FORMATS

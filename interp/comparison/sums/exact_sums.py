@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ....ops.engine.cast import cast
-from ....ops.engine.keys import value_keys
+from ....ops.cast import cast
+from ....ops.ordering import value_keys
 from ....ops.policy import Policy
 from ....ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
 from ...program import Operation

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ....ops.engine.cast import cast
+from ....ops.cast import cast
 from ....ops.policy import Policy
 from ....ops.types import ElementType, type_of_dtype
 from . import ways

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ....ops.engine.cast import array_of, cast
+from ....ops.cast import array_of, cast
 from ....ops.policy import Policy
 from ....ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
 from ...program import Operation, Value

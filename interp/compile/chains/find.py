@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ....ops.engine.speed import Speed, tuning
+from ....ops.op import lookup
 from ....ops.policy import Policy
-from ....ops.registry import lookup
 from ...program import Operation, Region, Value
 from ..group import GROUP, PACK, RANK, ROWS, SPREAD, UNPACK, UNRANK
 from ..leaf import Leaf, Shape
@@ -172,6 +172,6 @@ def _is_pure(operation: Operation) -> bool:
     if operation.name in (GROUP, RANK, UNRANK, SPREAD, PACK, UNPACK, ROWS):
         return True
     record = lookup(operation.name)
-    if record is None or not record.is_pure or record.facts.is_call or not operation.results:
+    if record is None or not record.is_pure or record.traits.is_call or not operation.results:
         return False
     return all(_is_pure(inner) for region in operation.regions for inner in region.operations)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ....ops.op import lookup
 from ....ops.policy import Policy
-from ....ops.registry import lookup
 from ....ops.types import TensorType
 from ...program import Operation, Region, Value
 from ..group import GROUP, RANK, SPREAD, UNRANK, Reduction
@@ -36,11 +36,11 @@ class Places:
         if reduction is None or self.number(operation.operands[-1]) is None:
             return None
         record = lookup(reduction.name)
-        if record is None or record.facts.compiled_fold is None or record.facts.combining is None:
+        if record is None or record.traits.compiled_fold is None or record.traits.combining is None:
             return None
         if reduction.element.name not in ("f32", "bf16", "f16"):
             return None
-        if reduction.element.bits < 32 and record.facts.combining.largest is None and not self._is_nearest:
+        if reduction.element.bits < 32 and record.traits.combining.largest is None and not self._is_nearest:
             return None  # its steps are rounded in another way
         return _space(shape, reduction.dimensions)
 

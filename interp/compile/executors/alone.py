@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....ops.engine.blocks import empty
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Kernel, Run
+from ....ops.traits import Kernel, Run
 from ....ops.types import TensorType
 from ...program import Operation
 from ..leaf import Leaf, Shape, laid

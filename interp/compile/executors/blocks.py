@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.blocks import Pace, block, blocks, empty, for_each, repeated
-from ....ops.kernel import Run
+from ....ops.traits import Run
 from ..leaf import Leaf, Shape, cut, filled
 from .job import Job
 

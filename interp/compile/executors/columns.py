@@ -22,7 +22,7 @@ from ....ops.engine.blocks import Pace, block, for_each
 from ....ops.engine.compiled import kernels
 from ....ops.engine.lookup import all_of
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Run
+from ....ops.traits import Run
 from ..leaf import Leaf, Shape, alone
 from .job import Job
 

@@ -12,8 +12,8 @@ from ....ops.engine.fast.layouts import Layouts
 from ....ops.engine.fast.recipes import Recipe
 from ....ops.engine.fast.run import Runner, View
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Run
-from ....ops.registry import lookup
+from ....ops.op import lookup
+from ....ops.traits import Run
 from ..group import Group, Reduction
 from ..leaf import Compute, Leaf, Shape
 from .blocks import in_merged, merged_dimensions
@@ -59,7 +59,7 @@ def is_for_machine(group: Group, reduction: Reduction | None) -> bool:
     if reduction is None:
         return True
     record, dimensions = lookup(reduction.name), reduction.dimensions
-    if record is None or record.facts.compiled_fold is None or not dimensions or reduction.element.name != "f32":
+    if record is None or record.traits.compiled_fold is None or not dimensions or reduction.element.name != "f32":
         return False
     if dimensions != tuple(range(dimensions[0], dimensions[-1] + 1)):
         return False
@@ -85,7 +85,7 @@ def lays(leaves: Sequence[Leaf], shape: Shape) -> list[Callable[[np.ndarray], np
 
 def _folds(job: Job, otherwise: Run | None, recipe: Recipe, compute: Compute) -> Run:
     leaves, shape, folding = job.group.leaves, job.group.shape, job.folding
-    fold, dimensions = folding.facts.compiled_fold, folding.dimensions
+    fold, dimensions = folding.traits.compiled_fold, folding.dimensions
     assert otherwise is not None
     assert fold is not None
     first = _columns_from(dimensions, len(shape))

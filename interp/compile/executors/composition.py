@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.compositions import BitSteps, ProductSteps, states
-from ....ops.kernel import Run
+from ....ops.traits import Run
 from ...program import Region
 from ..affine_turns import Affine, Ring, fits
 from .job import Job

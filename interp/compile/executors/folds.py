@@ -11,8 +11,8 @@ import numpy as np
 
 from ....ops.engine.blocks import Pace, apart, block, blocks, for_each
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Run
 from ....ops.reductions.reduce import Folding
+from ....ops.traits import Run
 from ..leaf import Compute, Leaf, Shape, cut
 from .job import Job
 from .tables import by_laid_table
@@ -59,7 +59,7 @@ def _by_folds(compute: Compute, leaves: Sequence[Leaf], shape: Shape, folding: F
     # Short columns are folded many at a time, so that no part of the work is small.
     columns = list(blocks(inner, max(tuning().fold_columns, tuning().fold_part // max(math.prod(outer), 1))))
     fold, dtype = folding.fold, folding.element.dtype
-    combining = folding.facts.combining
+    combining = folding.traits.combining
     in_order = combining is not None and combining.on_floats and dtype in (np.float32, np.float64)
     ufunc = combining.ufunc if combining is not None and in_order else None
     # For each column the parts of the leaves that make the slices to fold, block after block.

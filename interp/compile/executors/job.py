@@ -10,9 +10,9 @@ from ....ops.engine.fast.recipes import Lookup as MachineLookup
 from ....ops.engine.fast.recipes import Recipe
 from ....ops.engine.fast.recipes import Step as MachineStep
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Kernel, Run
 from ....ops.policy import Policy
 from ....ops.reductions.reduce import Folding
+from ....ops.traits import Kernel, Run
 from ...program import Operation
 from ..decision import Chosen, Decision, table_of
 from ..generate import generate
@@ -119,7 +119,7 @@ class Job:
             else:
                 kernel = self.kernels.of_step(step, self.group.shape)
                 what = step.name, step.attributes, operands, name, step.elements, kernel.of_bfloat16 or kernel.of_half
-                steps.append(MachineStep(*what, kernel.facts.compiled, kernel.facts.compiled_words))
+                steps.append(MachineStep(*what, kernel.traits.compiled, kernel.traits.compiled_words))
         outputs = [(names[i], element) for i, element in zip(function.outputs, function.results, strict=True)]
         return Recipe(leaves, constants, steps, outputs, self.policy)
 

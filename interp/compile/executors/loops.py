@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ....ops.grid.parallel import current_grid
-from ....ops.kernel import Run
+from ....ops.traits import Run
 from ....ops.types import TensorType
 from .job import Job
 

@@ -22,10 +22,10 @@ import numpy as np
 
 from ....ops.engine.speed import tuning
 from ....ops.grid.parallel import current_grid
-from ....ops.kernel import Run
+from ....ops.op import Call
 from ....ops.policy import Policy
 from ....ops.reductions.host_folds import running_of
-from ....ops.registry import Call
+from ....ops.traits import Run
 from ....ops.types import TensorType, Type
 from ...program import Operation, Region, Value
 from .. import scalars

@@ -18,8 +18,8 @@ import numpy as np
 from ....ops.engine.amortised import Amortised, Recent
 from ....ops.engine.blocks import LINE, Pace, block, for_each
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Facts, Run
-from ....ops.registry import lookup
+from ....ops.op import lookup
+from ....ops.traits import OpTraits, Run
 from ..group import Group, Reduction
 from ..leaf import alone, width
 from .job import Job
@@ -37,15 +37,15 @@ def varying_leaf(group: Group, reduction: Reduction) -> int | None:
         return None
     at, (other,) = varying
     codes = all(width(leaf.type.element) == 8 for leaf in leaves) and not any(leaf.is_turned for leaf in leaves)
-    is_sum = reduction.element.dtype == np.float32 and _adds(record.facts)
+    is_sum = reduction.element.dtype == np.float32 and _adds(record.traits)
     rows, steps = math.prod(shape[:kept]), math.prod(shape[kept:])
     pays = rows >= 8 * tuning().row_pairs_rows and steps >= tuning().row_pairs_steps
     return at if codes and is_sum and pays and all(n == 1 for n in other[kept:]) else None
 
 
-def _adds(facts: Facts) -> bool:
+def _adds(traits: OpTraits) -> bool:
     """Whether steps are made by a ufunc on floats, and are no choice of one of them."""
-    combining = facts.combining
+    combining = traits.combining
     return combining is not None and combining.on_floats and combining.largest is None and combining.ufunc is not None
 
 
@@ -53,7 +53,7 @@ def by_row_pairs(job: Job, otherwise: Run | None) -> Run:
     """The kernel that looks up two rows at a time; `otherwise` as long as there is no table of the group."""
     group, tables = job.group, job.tables
     reduction: Reduction = job.operation.attributes["reduction"]
-    at, combining = varying_leaf(group, reduction), job.folding.facts.combining
+    at, combining = varying_leaf(group, reduction), job.folding.traits.combining
     assert at is not None
     assert combining is not None
     assert combining.ufunc is not None

@@ -15,9 +15,9 @@ from ....ops.engine.fast.recipes import Lookup as MachineLookup
 from ....ops.engine.fast.recipes import Recipe
 from ....ops.engine.fast.recipes import Step as MachineStep
 from ....ops.engine.fast.row_run import Output, RowRunner
-from ....ops.kernel import Run
+from ....ops.op import traits_of
 from ....ops.policy import Policy
-from ....ops.registry import facts_of
+from ....ops.traits import Run
 from ....ops.types import ELEMENT_TYPES, TensorType
 from ..chains.program import Fold, Rank, RowProgram
 from ..group import UNRANK, Lookup, Ranked, Reduction, Step
@@ -93,7 +93,7 @@ class _Whole:
             operands = [names[i] for i in step.operands]
             elements.append(step.element)
             if isinstance(step, Fold):
-                compiled = facts_of(step.name).compiled_fold
+                compiled = traits_of(step.name).compiled_fold
                 assert compiled is not None
                 start = f"start of {result}"
                 constants[start] = step.start.array, step.element
@@ -113,7 +113,7 @@ class _Whole:
             else:
                 kernel = self._kernels.of_step(step, (None,))
                 what = step.name, step.attributes, operands, result, step.elements, kernel.of_bfloat16 or kernel.of_half
-                steps.append(MachineStep(*what, kernel.facts.compiled, kernel.facts.compiled_words))
+                steps.append(MachineStep(*what, kernel.traits.compiled, kernel.traits.compiled_words))
         outputs = [(names[i], elements[i]) for i in program.outputs]
         rows = frozenset(name for name, is_row in zip(names, program.rows, strict=True) if is_row)
         return Recipe(leaves, constants, steps, outputs, self._policy, rows)

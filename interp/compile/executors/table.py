@@ -9,7 +9,7 @@ import numpy as np
 
 from ....ops.engine.lookup import of_pairs
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Run
+from ....ops.traits import Run
 from ..leaf import Leaf, filled
 from .job import Job
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Packed
-from ....ops.registry import facts_of
+from ....ops.op import traits_of
+from ....ops.traits import Packed
 from ....ops.types import ELEMENT_TYPES
 from ..generate import KernelOf
 from ..group import Function, Group, Lookup, Origin, Step
@@ -56,7 +56,7 @@ def _packed_steps(function: Function) -> dict[int, Packed]:
     for i, step in enumerate(function.steps):
         if isinstance(step, Lookup) or any(e != _U32 for e in step.elements) or not all(t.shape for t in step.types):
             continue
-        packed, last = facts_of(step.name).packed, numbers.get(step.operands[-1])
+        packed, last = traits_of(step.name).packed, numbers.get(step.operands[-1])
         if packed is None or (packed.most is not None and (last is None or int(last.array) > packed.most)):
             continue
         found[function.first_step + i] = packed

@@ -12,7 +12,7 @@ from typing import Any
 from ....ops.engine.blocks import block
 from ....ops.engine.compiled import is_available
 from ....ops.engine.speed import Speed, tuning
-from ....ops.registry import facts_of
+from ....ops.op import traits_of
 from ....ops.types import Kind, TensorType
 from ...program import Operation, Region, Value
 from ..group import FUNCTION_COST, LOOKUP_COST, is_slow
@@ -230,7 +230,7 @@ class Deferred:
                 (n := self.pending.get(v)) is not None and n.spread is not None for v in operation.operands
             )
             return is_repeated and elements[-1].is_float and elements[-1].bits == 16
-        is_long = facts_of(operation.name).many_passes and elements[0].bits >= 32 and size > block(size)
+        is_long = traits_of(operation.name).many_passes and elements[0].bits >= 32 and size > block(size)
         if node.own >= FUNCTION_COST or is_long:
             return True
         # Functions of one number of 16 bits are lookups, and numpy converts at the pace of memory.

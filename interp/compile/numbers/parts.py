@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from ....ops.kernel import Regions
-from ....ops.registry import lookup
+from ....ops.op import lookup
+from ....ops.traits import RegionSemantics
 from ...program import BARRIER, Operation, Region
 from ..group import PACK, UNPACK
 from ..uses import captures
@@ -45,17 +45,17 @@ class Part:
                 return None
             if len(operation.results) == 1 and steps.elementwise(numbers, operation, record):
                 return None
-            if record.facts.moves and steps.moved(numbers, operation, record):
+            if record.traits.moves and steps.moved(numbers, operation, record):
                 return None
-            if record.facts.starts is not None:
-                return steps.window(numbers, operation, record.facts.starts)
+            if record.traits.starts is not None:
+                return steps.window(numbers, operation, record.traits.starts)
             if operation.name == "stablehlo.reduce" and steps.reduced(numbers, operation):
                 return None
             if operation.name == "stablehlo.scatter" and steps.scattered(numbers, operation):
                 return None
-            if record.facts.terms is not None and steps.multiplied(numbers, operation):
+            if record.traits.terms is not None and steps.multiplied(numbers, operation):
                 return None
-        if record is not None and record.facts.regions in (Regions.LOOP, Regions.ONE):
+        if record is not None and record.traits.regions in (RegionSemantics.LOOP, RegionSemantics.ONE):
             return self.control(operation)
         return self._whole(operation)
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....ops.engine.speed import tuning
+from ....ops.op import Call, Op, lookup
 from ....ops.reductions.folds import PAIRS_FROM
-from ....ops.registry import Call, Op, lookup
 from ....ops.types import ELEMENT_TYPES, TensorType
 from ...program import Operation, Region, Value
 from ..passes.fusible import element_of, elements_of, shape_of

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.speed import tuning
+from ....ops.op import OpError
 from ....ops.policy import Policy
-from ....ops.registry import OpError
 from ....ops.types import ElementType, QuantizedType, TensorType, Type
 from ...program import Operation, Value
 from .. import scalars

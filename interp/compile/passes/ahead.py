@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Regions
-from ....ops.registry import Call, facts_of, lookup
+from ....ops.op import Call, lookup, traits_of
+from ....ops.traits import RegionSemantics
 from ....ops.types import ELEMENT_TYPES, QuantizedType, TensorType
 from ...program import CONSTANT, Operation, Region, Value
 from ..executors.ahead import Ahead, Place, Start
@@ -68,7 +68,7 @@ class _Turn:
         last = next((o for o in users if o is not None and o.results == (changed,)), None)
         if last is None or uses.get(changed) != [None]:
             return False
-        if any(facts_of(o.name).regions is not Regions.ELEMENTS for o in self._turn.operations if o.regions):
+        if any(traits_of(o.name).regions is not RegionSemantics.ELEMENTS for o in self._turn.operations if o.regions):
             return False
         for user in users:
             if user is last:
@@ -125,7 +125,7 @@ class _Turn:
         if record is None or len(operation.operands) != 1 or operation.regions:
             return None
         (result,) = operation.results
-        if not record.facts.moves or math.prod(shape_of(result)) > tuning().ahead_window:
+        if not record.traits.moves or math.prod(shape_of(result)) > tuning().ahead_window:
             return None
         # Where each element comes from, the kernel itself says of the positions.
         types = [TensorType(shape_of(v), ELEMENT_TYPES["i64"]) for v in (self._state, result)]

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from ....ops.batch import Batch, Batched, Shape
-from ....ops.kernel import Regions
+from ....ops.op import Op, lookup
 from ....ops.policy import Policy
-from ....ops.registry import Op, lookup
+from ....ops.traits import RegionSemantics
 from ....ops.types import ELEMENT_TYPES, QuantizedType, TensorType
 from ...program import BARRIER, Location, Operation, Region, Value
 from ..uses import captures
@@ -67,9 +67,9 @@ class Batcher:
             for value, result in zip(operation.operands, operation.results, strict=True):
                 self._pass_on(value, result, operation)
             return True
-        if record.facts.regions is Regions.LOOP:
+        if record.traits.regions is RegionSemantics.LOOP:
             return self._loop(operation)
-        if record.facts.regions is Regions.ONE:
+        if record.traits.regions is RegionSemantics.ONE:
             return self._branches(operation)
         if any(v in self._stacked for v in around):
             return False
@@ -146,7 +146,7 @@ class Batcher:
         return True
 
     def _by_rule(self, operation: Operation, record: Op) -> bool:
-        rule = record.facts.batch
+        rule = record.traits.batch
         if rule is None or not record.takes(v.type for v in operation.operands):
             return False
         types, results = (tuple([v.type for v in values]) for values in (operation.operands, operation.results))

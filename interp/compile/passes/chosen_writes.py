@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.kernel import Regions
-from ....ops.registry import facts_of
+from ....ops.op import traits_of
+from ....ops.traits import RegionSemantics
 from ....ops.types import ElementType, Kind, TensorType
 from ...program import Operation, Region, Value
 from ..uses import uses_of
@@ -34,7 +34,7 @@ def chosen_writes(region: Region, constants: dict[Value, Any]) -> Region:
     """
     operations = []
     for operation in region.operations:
-        if facts_of(operation.name).regions in (Regions.LOOP, Regions.ONE):
+        if traits_of(operation.name).regions in (RegionSemantics.LOOP, RegionSemantics.ONE):
             operation = with_regions(operation, [chosen_writes(r, constants) for r in operation.regions])
         operations.append(operation)
     region, makers = with_operations(region, operations), {r: o for o in operations for r in o.results}

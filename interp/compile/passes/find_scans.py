@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.registry import lookup
+from ....ops.op import lookup
 from ....ops.types import Kind, TensorType, Type
 from ...program import BARRIER, Operation, Region, Value
 from ..executors.scan import MOST, Place, Scan, Stack

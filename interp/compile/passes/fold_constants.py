@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Kernel
+from ....ops.op import OpError, lookup
 from ....ops.policy import Policy
-from ....ops.registry import OpError, lookup
+from ....ops.traits import Kernel
 from ....ops.types import TensorType
 from ...program import Operation, Region, Value
 from .rewriting import with_operations, with_regions

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.speed import Speed, tuning
+from ....ops.op import lookup
 from ....ops.policy import Policy
-from ....ops.registry import lookup
 from ....ops.types import ELEMENT_TYPES, TensorType
 from ...program import Operation, Region, Value
 from ..fusion.deferred import Deferred, Node

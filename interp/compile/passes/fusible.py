@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.registry import Op, facts_of
+from ....ops.op import Op, traits_of
 from ....ops.types import ElementType, QuantizedType, TensorType
 from ...program import Operation, Region, Value
 from ..leaf import Axes, Shape, width
@@ -18,7 +18,7 @@ Root = tuple[Value, Axes]
 
 def is_fusible(operation: Operation, record: Op) -> bool:
     """Whether an op gives each element of a tensor of known shape by itself, the same bits wherever it stands."""
-    if not (record.is_elementwise or record.facts.keeps_bits):
+    if not (record.is_elementwise or record.traits.keeps_bits):
         return False
     types = [v.type for v in (*operation.operands, *operation.results)]
     if not operation.operands or len(operation.results) != 1 or not all(_is_plain(t) for t in types):
@@ -28,7 +28,7 @@ def is_fusible(operation: Operation, record: Op) -> bool:
     if not shape or 0 in shape or any(t.shape not in (shape, ()) for t in tensors):
         return False
     elements = [t.element for t in tensors]
-    if record.facts.keeps_bits:
+    if record.traits.keeps_bits:
         return elements[0].bits == elements[1].bits
     if operation.name.endswith(".select") and not tensors[0].shape:
         return False  # it takes the one or the other as a whole
@@ -47,7 +47,7 @@ def _is_plain(t: Any) -> bool:
 
 def spread_of(operation: Operation) -> Axes | None:
     """Where each dimension of the operand goes, of an op that only adds and repeats dimensions; None of others."""
-    spread = facts_of(operation.name).spread
+    spread = traits_of(operation.name).spread
     if spread is None:
         return None
     old, new = operation.operands[0].type, operation.results[0].type
@@ -93,7 +93,7 @@ class Uniform:
 
     def __init__(self, region: Region, constants: Mapping[Value, Any]) -> None:
         self._constants = constants
-        self._spreads = {o.results[0]: o for o in region.operations if facts_of(o.name).spread is not None}
+        self._spreads = {o.results[0]: o for o in region.operations if traits_of(o.name).spread is not None}
         self._numbers: dict[Value, np.ndarray | None] = {}
 
     def number(self, value: Value) -> np.ndarray | None:

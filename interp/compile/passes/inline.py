@@ -13,8 +13,8 @@ import dataclasses
 from collections.abc import Container, Iterator
 
 from ....ops.engine.speed import tuning
+from ....ops.op import call_attribute
 from ....ops.programs.control import is_known_composite
-from ....ops.registry import call_attribute
 from ...program import BARRIER, Function, Operation, Program, Region, Value
 from .rewriting import Values, copied, copy_of, size_of
 

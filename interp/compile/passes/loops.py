@@ -11,9 +11,9 @@ import numpy as np
 
 from ....ops.batch import shifted
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Kernel
+from ....ops.op import OpError, lookup, traits_of
 from ....ops.policy import Policy
-from ....ops.registry import OpError, facts_of, lookup
+from ....ops.traits import Kernel
 from ....ops.types import TensorType, Type
 from ...program import Operation, Region, Value
 from ..group import Attributes
@@ -29,7 +29,7 @@ KernelOf = Callable[[str, Attributes, tuple[Type, ...]], Kernel]
 
 def has_products(turn: Region, least: int = 0) -> bool:
     """Whether a turn has sums of products of arrays of more than so many elements: nothing is fused over them."""
-    products = (o for o in turn.operations if facts_of(o.name).terms is not None)
+    products = (o for o in turn.operations if traits_of(o.name).terms is not None)
     return any(math.prod(n or 0 for n in v.shape or ()) > least for o in products for v in (*o.operands, *o.results))
 
 
@@ -260,7 +260,7 @@ class Loop:
     def memory(operation: Operation) -> int:
         """The bytes of what an operation gives, if that is not computed with what comes after."""
         record = lookup(operation.name)
-        if record is not None and (record.is_elementwise or record.facts.scalar is not None):
+        if record is not None and (record.is_elementwise or record.traits.scalar is not None):
             return 0
         return sum(r.type.nbytes for r in operation.results if isinstance(r.type, TensorType))
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.registry import lookup
+from ....ops.op import lookup
 from ....ops.types import ELEMENT_TYPES, TensorType
 from ...program import Operation, Region, Value
 from ..fusion.grouping import chain
@@ -46,7 +46,7 @@ def narrow(region: Region, constants: Mapping[Value, Any]) -> Region:
         if not is_deferred and clips:
             for value in (*operation.operands, *(v for r in operation.regions for v in captures(r))):
                 clips.pop(value, None)
-        elif record is not None and record.facts.by_order:
+        elif record is not None and record.traits.order_based:
             clips[operation.results[0]] = operation
         elif _is_narrowing(operation):
             new = _narrowed(operation, clips, number)

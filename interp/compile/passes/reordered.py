@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Regions
-from ....ops.registry import lookup
+from ....ops.op import lookup
+from ....ops.traits import RegionSemantics
 from ....ops.types import Kind, QuantizedType, TensorType, Type
 from ...program import CONSTANT, Operation, Region, Value
 from ..uses import uses_of
@@ -48,8 +48,8 @@ class _Broadcasts:
         numbers, operations = dict(numbers), list[Operation]()
         for operation in region.operations:
             record = lookup(operation.name)
-            inner = in_loop or (record is not None and record.facts.regions is Regions.LOOP)
-            if record is not None and record.facts.regions in (Regions.LOOP, Regions.ONE):
+            inner = in_loop or (record is not None and record.traits.regions is RegionSemantics.LOOP)
+            if record is not None and record.traits.regions in (RegionSemantics.LOOP, RegionSemantics.ONE):
                 operation = with_regions(operation, [self.region(r, numbers, inner) for r in operation.regions])
             if operation.name == _BROADCAST and operation.operands[0].shape == ():
                 numbers[operation.results[0]] = operation.operands[0]

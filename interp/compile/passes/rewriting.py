@@ -10,7 +10,7 @@ import dataclasses
 import operator
 from collections.abc import Iterable, Sequence
 
-from ....ops.registry import lookup
+from ....ops.op import lookup
 from ...program import CONSTANT, PRINT, Operation, Region, Value
 
 #: The values of what is copied, in terms of the place it is copied to. Others stay as they are.
@@ -40,7 +40,7 @@ def size_of(region: Region) -> int | None:
     count = 0
     for operation in region.operations:
         record = lookup(operation.name)
-        if operation.name == PRINT or (record is not None and record.has_effects and not record.facts.is_call):
+        if operation.name == PRINT or (record is not None and record.has_effects and not record.traits.is_call):
             return None
         count += 1
         for inner in operation.regions:

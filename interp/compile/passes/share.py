@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Regions
-from ....ops.registry import Op, lookup
+from ....ops.op import Op, lookup
+from ....ops.traits import RegionSemantics
 from ....ops.types import TensorType
 from ...program import BARRIER, CONSTANT, Operation, Region, Value
 from ..group import Attributes
@@ -64,7 +64,7 @@ class _Sharer:
 
     def _take(self, operation: Operation) -> None:
         record = lookup(operation.name)
-        is_left = record is None or not record.is_pure or record.facts.is_call or not operation.results
+        is_left = record is None or not record.is_pure or record.traits.is_call or not operation.results
         if record is None or is_left or operation.name in (CONSTANT, BARRIER) or _runs_regions(record):
             self._put(operation)
             return
@@ -155,7 +155,7 @@ class _Sharer:
             return False
         sole = sole_operation(operation.regions[0])
         inner = None if sole is None else lookup(sole.name)
-        combining = None if inner is None else inner.facts.combining
+        combining = None if inner is None else inner.traits.combining
         return combining is not None and combining.largest is not None
 
     def _whole(self, operands: Sequence[Value]) -> Value:
@@ -194,7 +194,7 @@ class _Sharer:
         lines: list[Hashable] = []
         for operation in region.operations:
             record = lookup(operation.name)
-            if record is None or not record.is_pure or record.facts.is_call or operation.regions:
+            if record is None or not record.is_pure or record.traits.is_call or operation.regions:
                 return id(region)
             operands = tuple([names.get(v, self._key(self._same.get(v, v))) for v in operation.operands])
             types = tuple([r.type for r in operation.results])
@@ -220,4 +220,4 @@ class _Sharer:
 
 def _runs_regions(record: Op) -> bool:
     """Whether an op runs its regions as they are, rather than on the elements of tensors."""
-    return record.facts.regions is not Regions.ELEMENTS
+    return record.traits.regions is not RegionSemantics.ELEMENTS

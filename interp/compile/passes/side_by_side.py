@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Regions
-from ....ops.registry import lookup
+from ....ops.op import lookup
+from ....ops.traits import RegionSemantics
 from ....ops.types import TensorType
 from ...program import Operation, Region, Value
 from ..group import LOOPS
@@ -87,7 +87,7 @@ def is_certain(region: Region) -> bool:
     """Whether its operations have no effects and come to an end, so that it may run where it was not chosen."""
     for operation in region.operations:
         record = lookup(operation.name)
-        if record is None or record.has_effects or record.facts.regions is Regions.LOOP:
+        if record is None or record.has_effects or record.traits.regions is RegionSemantics.LOOP:
             return False
         if not all(map(is_certain, operation.regions)):
             return False

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Regions
-from ....ops.registry import lookup
+from ....ops.op import lookup
+from ....ops.traits import RegionSemantics
 from ....ops.types import TensorType
 from ...program import Operation, Region, Value
 from ..group import Attributes
@@ -33,8 +33,8 @@ def slices_last(region: Region, constants: dict[Value, Any], in_loop: bool = Fal
     operations = []
     for operation in region.operations:
         record = lookup(operation.name)
-        if record is not None and record.facts.regions in (Regions.LOOP, Regions.ONE):
-            inner = in_loop or record.facts.regions is Regions.LOOP
+        if record is not None and record.traits.regions in (RegionSemantics.LOOP, RegionSemantics.ONE):
+            inner = in_loop or record.traits.regions is RegionSemantics.LOOP
             operation = with_regions(operation, [slices_last(r, constants, inner) for r in operation.regions])
         operations.append(operation)
     region = with_operations(region, operations)

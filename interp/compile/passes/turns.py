@@ -21,8 +21,8 @@ from itertools import chain
 from typing import Any
 
 from ....ops.engine.speed import tuning
+from ....ops.op import lookup, traits_of
 from ....ops.policy import Policy
-from ....ops.registry import facts_of, lookup
 from ....ops.types import TensorType
 from ...program import Operation, Region, Value
 from ..compiled_loops.types import is_whole, may_be_compiled
@@ -291,7 +291,7 @@ def _worth(within: Sequence[Operation]) -> float:
 def _is_elementwise(operation: Operation) -> bool:
     """Whether an op lets each element of a state settle by itself. Where they are mixed, last bits go on differing."""
     record = lookup(operation.name)
-    return record is not None and (record.is_elementwise or record.facts.scalar is not None)
+    return record is not None and (record.is_elementwise or record.traits.scalar is not None)
 
 
 def _nbytes(value: Value) -> int:
@@ -300,8 +300,8 @@ def _nbytes(value: Value) -> int:
 
 def _is_part(operation: Operation, states: Sequence[Value]) -> bool:
     """Whether an op takes a part of a state that is so small that keeping the state of all turns costs more."""
-    facts, given = facts_of(operation.name), sum(map(_nbytes, operation.results))
-    if facts.starts != 1 and not facts.moves:
+    traits, given = traits_of(operation.name), sum(map(_nbytes, operation.results))
+    if traits.starts != 1 and not traits.moves:
         return False
     return any(v in states and _nbytes(v) >= tuning().part_of * given for v in operation.operands)
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ....ops.kernel import Regions
-from ....ops.registry import lookup
+from ....ops.op import lookup
+from ....ops.traits import RegionSemantics
 from ....ops.types import TensorType
 from ...program import CONSTANT, Operation, Region, Value
 
@@ -36,9 +36,9 @@ def _may_go(operation: Operation) -> bool:
     if operation.name == CONSTANT:
         return False
     record = lookup(operation.name)
-    if record is None or record.facts.is_call or not operation.results:
+    if record is None or record.traits.is_call or not operation.results:
         return False
-    if not record.is_pure and record.facts.regions is Regions.ELEMENTS:
+    if not record.is_pure and record.traits.regions is RegionSemantics.ELEMENTS:
         return False
     values = (*operation.operands, *operation.results)
     if not all(isinstance(v.type, TensorType) and v.type.is_static for v in values):

@@ -9,8 +9,8 @@ Measured with numpy, 10**4 turns of `(c.at[i].add(c[j]), c[j])` on 1,000 rows of
 
 from __future__ import annotations
 
-from ....ops.kernel import Regions
-from ....ops.registry import facts_of, lookup
+from ....ops.op import lookup, traits_of
+from ....ops.traits import RegionSemantics
 from ...program import Operation, Region, Value
 from ..uses import uses_of
 from .components import used_by
@@ -21,9 +21,9 @@ def writes_last(region: Region, is_in_loop: bool = False) -> Region:
     """The region, in whose loops arrays are read before they are changed; the same object where nothing moves."""
     operations: list[Operation] = []
     for operation in region.operations:
-        kind = facts_of(operation.name).regions
-        if kind in (Regions.LOOP, Regions.ONE):
-            inner = is_in_loop or kind is Regions.LOOP
+        kind = traits_of(operation.name).regions
+        if kind in (RegionSemantics.LOOP, RegionSemantics.ONE):
+            inner = is_in_loop or kind is RegionSemantics.LOOP
             operation = with_regions(operation, [writes_last(r, inner) for r in operation.regions])
         operations.append(operation)
     if is_in_loop:
@@ -44,7 +44,7 @@ class _Order:
     def operations(self) -> list[Operation]:
         """All in their order."""
         operations = self._region.operations
-        writes = [k for k, o in enumerate(operations) if o.results and facts_of(o.name).overwrites == 0]
+        writes = [k for k, o in enumerate(operations) if o.results and traits_of(o.name).overwrites == 0]
         if not writes or any((record := lookup(o.name)) is None or record.has_effects for o in operations):
             return operations
         places, users = {o: k for k, o in enumerate(operations)}, uses_of(self._region)

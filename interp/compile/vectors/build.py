@@ -33,11 +33,11 @@ from ....ops.engine.fast.turns.record import (
 )
 from ....ops.engine.gemm import ALONE
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Kernel
+from ....ops.op import Call, Op, OpError, lookup
 from ....ops.policy import Policy
 from ....ops.reductions.body_folds import is_associative
 from ....ops.reductions.folds import PAIRS_FROM
-from ....ops.registry import Call, Op, OpError, lookup
+from ....ops.traits import Kernel
 from ....ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from ...program import BARRIER, Operation, Region, Value
 from ..group import Attributes
@@ -196,18 +196,18 @@ class _Builder:
         record = lookup(operation.name)
         if record is None or not operation.results:
             raise Unfit
-        facts = record.facts
+        traits = record.traits
         if record.is_elementwise and len(operation.results) == 1:
             return [self._elementwise(operation, [self._of(v) for v in operation.operands])]
-        if facts.moves:
+        if traits.moves:
             return [self._moved(operation, record)]
-        if facts.starts is not None:
-            return [self._window(operation, facts.starts)]
+        if traits.starts is not None:
+            return [self._window(operation, traits.starts)]
         if operation.name == "stablehlo.reduce":
             return self._reduced(operation)
         if operation.name == "stablehlo.scatter":
             return [self._scattered(operation)]
-        if facts.terms is not None:
+        if traits.terms is not None:
             return [self._product(operation)]
         raise Unfit
 
@@ -252,7 +252,7 @@ class _Builder:
         if elements != (element, element) or element.name not in _HALVES or self._policy != Policy():
             raise Unfit
         own, of_f32 = (self._kernel(name, attributes, (TensorType((1 << 16,), e),) * 2) for e in (element, _F32))
-        found = shown(own, of_f32, element) if of_f32.facts.compiled in FUNCTIONS else None
+        found = shown(own, of_f32, element) if of_f32.traits.compiled in FUNCTIONS else None
         if found is None:
             raise Unfit
         (x,), count = operands, math.prod(shape)
@@ -267,11 +267,11 @@ class _Builder:
 
     def _program(self, name: str, attributes: Attributes, elements: tuple[ElementType, ...]) -> Program | None:
         """What the machine does for an elementwise op; None where it cannot, or bits of a NaN would be seen."""
-        facts = self._kernel(name, attributes, tuple([TensorType((), e) for e in elements])).facts
-        if facts.keeps_bits:
+        traits = self._kernel(name, attributes, tuple([TensorType((), e) for e in elements])).traits
+        if traits.keeps_bits:
             return None
         names = [f"v{i}" for i in range(len(elements) - 1)]
-        step = Step(name, attributes, names, "r", elements, None, facts.compiled, facts.compiled_words)
+        step = Step(name, attributes, names, "r", elements, None, traits.compiled, traits.compiled_words)
         recipe = Recipe([*zip(names, elements, strict=False)], {}, [step], [("r", elements[-1])], self._policy)
         made = programs.program(recipe, address_of=lambda kind: kind)
         return None if made is None or made.tables else made

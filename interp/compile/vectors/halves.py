@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....ops.engine.speed import tuning
-from ....ops.kernel import Kernel
+from ....ops.traits import Kernel
 from ....ops.types import ElementType
 
 

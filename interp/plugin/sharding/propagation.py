@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ....ops.op import lookup
 from ....ops.processes.sharded import Axis, Mesh, Sharding
-from ....ops.registry import lookup
 from ....ops.types import TensorType, Type
 from ...parse import sharding
 from ...parse.attributes import Opaque

@@ -13,9 +13,9 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ....ops.kernel import Regions
+from ....ops.op import call_attribute, traits_of
 from ....ops.processes.sharded import Sharding
-from ....ops.registry import call_attribute, facts_of
+from ....ops.traits import RegionSemantics
 from ...errors import ProgramError
 from ...parse import sharding
 from ...parse.attributes import Opaque
@@ -152,12 +152,12 @@ class _Block(Emitter):
         attribute = call_attribute(operation.name)
         if attribute is not None:
             return self._call(operation, attribute)
-        match facts_of(operation.name).regions:
-            case Regions.LOOP:
+        match traits_of(operation.name).regions:
+            case RegionSemantics.LOOP:
                 return self._loop(operation)
-            case Regions.ONE:
+            case RegionSemantics.ONE:
                 return self._branches(operation)
-            case Regions.ALL:
+            case RegionSemantics.ALL:
                 return self._manual(operation)
         if operation.name == BARRIER:
             sums = [self._sums[v] for v in operation.operands]
@@ -248,7 +248,7 @@ class _Block(Emitter):
 
     def _separate(self, operation: Operation, sums: Sequence[Sum], some: Sequence[int]) -> Sequence[int]:
         """Of the operands with several addends those that keep them: one of the factors of a product."""
-        if len(some) < 2 or not facts_of(operation.name).is_bilinear:
+        if len(some) < 2 or not traits_of(operation.name).is_bilinear:
             return some
         # Better not the one that has been one value before it was to be addends.
         return [next((i for i in some if sums[i].addends not in self.wholes), some[0])]
@@ -303,9 +303,9 @@ def _flat(sums: Iterable[Sum]) -> tuple[Value, ...]:
 
 def _together(operation: Operation, some: Sequence[int]) -> Iterable[int]:
     """The operands that an op is linear in together: of a product the one in `some`."""
-    facts = facts_of(operation.name)
-    if facts.is_bilinear:
+    traits = traits_of(operation.name)
+    if traits.is_bilinear:
         return some
-    if facts.linear is None or (operation.regions and not is_sum(operation)):
+    if traits.linear is None or (operation.regions and not is_sum(operation)):
         return ()
-    return tuple(facts.linear(len(operation.operands)))
+    return tuple(traits.linear(len(operation.operands)))

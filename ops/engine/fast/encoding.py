@@ -6,9 +6,9 @@ import functools
 
 import numpy as np
 
+from ...cast import code_table
 from ...policy import Policy
 from ...types import ELEMENT_TYPES, ElementType
-from ..cast import code_table
 
 #: The arguments of `loops.encode`: see there.
 Numbers = tuple[int, ...]

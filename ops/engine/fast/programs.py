@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ...cast import code_table
 from ...types import ELEMENT_TYPES, ElementType, Kind
-from ..cast import code_table
 from ..compiled import compiled_function
 from . import opcodes as op
 from .divisions import FLOORED, divided

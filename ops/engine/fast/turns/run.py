@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ....blas import one_thread
 from ... import blas_calls
-from ...blas import one_thread
 from ...compiled import compiled_function
 from ...gemm import is_alone
 from ...native import code

@@ -16,12 +16,12 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 
 from .call import Body, Call, Callee, CheckError, OpError, UnsupportedOpError
-from .kernel import NOTHING, Facts, Kernel, Run
+from .traits import NOTHING, Kernel, OpTraits, Run
 from .types import ELEMENT_TYPES, ElementType, Kind, QuantizedType, TensorType, TupleType, Type
 
 __all__ = [
     "Accuracy", "Body", "Call", "Callee", "CheckError", "Op", "OpError", "UnsupportedOpError",
-    "call_attribute", "describe", "element_types", "facts_of", "for_quantized", "full_name", "lookup", "op", "ops",
+    "call_attribute", "describe", "element_types", "traits_of", "for_quantized", "full_name", "lookup", "op", "ops",
     "register",
 ]  # fmt: skip
 
@@ -87,12 +87,12 @@ class Op:
     has_section: bool = True
     #: Element types for which the expansion by jaxlib's compiler passes is better than our kernel.
     expanded: frozenset[ElementType] = frozenset()
-    facts: Facts = NOTHING
+    traits: OpTraits = NOTHING
 
     @property
     def is_pure(self) -> bool:
-        """Whether a use depends on its operands alone; see `Facts.is_pure`."""
-        return self.is_elementwise or self.facts.is_pure
+        """Whether a use depends on its operands alone; see `OpTraits.is_pure`."""
+        return self.is_elementwise or self.traits.is_pure
 
     @property
     def specification(self) -> str | None:
@@ -130,12 +130,12 @@ class Op:
             if not self._takes(t.element):
                 raise UnsupportedOpError(f"expected an element type of {describe(self.types)}, got {t.element}")
         if any(isinstance(t.element, QuantizedType) for t in _tensors((*call.operands, *call.results))):
-            return Kernel(_quantized()(self, call), facts=self.facts)
+            return Kernel(_quantized()(self, call), traits=self.traits)
         bound = self.bind(call)
         return (
-            dataclasses.replace(bound, facts=self.facts)
+            dataclasses.replace(bound, traits=self.traits)
             if isinstance(bound, Kernel)
-            else Kernel(bound, facts=self.facts)
+            else Kernel(bound, traits=self.traits)
         )
 
     def function(self, call: Call) -> Run:
@@ -191,7 +191,7 @@ def op(
     calls: tuple[str, ...] = (),
     any_sizes: bool = False,
     has_section: bool = True,
-    facts: Facts = NOTHING,
+    traits: OpTraits = NOTHING,
 ) -> Callable[[Callable[[Call], Run]], Callable[[Call], Run]]:
     """Declare the decorated function as the binder of op `name` (`stablehlo.` is added where no dialect is given).
 
@@ -214,7 +214,7 @@ def op(
             calls=calls,
             any_sizes=any_sizes,
             has_section=has_section,
-            facts=facts,
+            traits=traits,
         )
         register(record)
         return bind
@@ -249,7 +249,7 @@ def _quantized() -> Callable[[Op, Call], Run]:
 
 @functools.cache
 def _load_all() -> None:
-    package = re.sub(r"\.registry$", "", __name__)
+    package = re.sub(r"\.op$", "", __name__)
     for family in pkgutil.iter_modules(importlib.import_module(package).__path__):
         if family.ispkg and family.name not in _NO_FAMILIES:
             name = f"{package}.{family.name}"
@@ -268,13 +268,13 @@ def lookup(name: str) -> Op | None:
     return ops().get(full_name(name))
 
 
-def facts_of(name: str) -> Facts:
+def traits_of(name: str) -> OpTraits:
     """What is known of every use of an op; nothing where there is none of that name."""
     record = lookup(name)
-    return NOTHING if record is None else record.facts
+    return NOTHING if record is None else record.traits
 
 
 def call_attribute(name: str) -> str | None:
     """The attribute that names the called function, if the op is only a call of a function; None otherwise."""
     record = lookup(name)
-    return record.calls[0] if record is not None and record.facts.is_call else None
+    return record.calls[0] if record is not None and record.traits.is_call else None

@@ -81,7 +81,7 @@ class Packed:
     most: int | None = None
 
 
-class Reach(enum.Enum):
+class Effects(enum.Enum):
     """What an op exchanges values with, besides its operands and results."""
 
     NOTHING = enum.auto()
@@ -89,17 +89,17 @@ class Reach(enum.Enum):
     OUTSIDE = enum.auto()  #: the host, or files
 
 
-class Regions(enum.Enum):
+class RegionSemantics(enum.Enum):
     """How an op runs its regions."""
 
-    ELEMENTS = enum.auto()  #: on elements, or on pairs of them, as often as `Facts.body_runs` says
+    ELEMENTS = enum.auto()  #: on elements, or on pairs of them, as often as `OpTraits.body_runs` says
     LOOP = enum.auto()  #: a condition and a body, until the condition is false
     ONE = enum.auto()  #: one of them, once
     ALL = enum.auto()  #: each of them once
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class OpTraits:
     """What is known of every use of an op, so that programs can be rearranged around it. Nothing by default.
 
     combining, scalar, packed: see these.
@@ -108,8 +108,8 @@ class Facts:
         it is rounded after; of a logical op, on words of ones and zeros.
     compiled_words: the machine's ops that do the same on i32 and on ui32.
     compiled_fold: the machine's op that folds f32 by this op.
-    gives_operand: the result is one of the operands as it is, whichever.
-    by_order: the result is one of the operands, or that with another sign; which one depends on signs and on how the
+    selects_operand: the result is one of the operands as it is, whichever.
+    order_based: the result is one of the operands, or that with another sign; which one depends on signs and on how the
         operands compare.
     many_passes: the kernel goes over arrays several times: large ones are taken in parts that fit the cache.
     is_pure: the result depends on the operands alone, and takes a time that the types determine: no loop, no random
@@ -119,8 +119,8 @@ class Facts:
     reach: what it exchanges values with. An op that reaches anything has effects too.
     is_call: the op is a call of the function that its first attribute of `Op.calls` names, and nothing else.
     regions: how its regions are run.
-    body_runs: how often it runs a region of `Regions.ELEMENTS`, by the shapes of its operands and of its results and by
-        its attributes. By default once for each element of the operands or of the results, whichever are more.
+    body_runs: how often it runs a region of `RegionSemantics.ELEMENTS`, by the shapes of its operands and of its results
+        and by its attributes. By default once for each element of the operands or of the results, whichever are more.
     folds: its region combines elements in an order that the implementation may choose.
     terms: how many products are summed for each element of the result, by the shapes of its operands and by its
         attributes. None of an op that sums no products.
@@ -144,15 +144,15 @@ class Facts:
     compiled: int | None = None
     compiled_words: tuple[int, int] | None = None
     compiled_fold: int | None = None
-    gives_operand: bool = False
-    by_order: bool = False
+    selects_operand: bool = False
+    order_based: bool = False
     many_passes: bool = False
     is_pure: bool = False
     overwrites: int | None = None
     takes_numbers: bool = False
-    reach: Reach = Reach.NOTHING
+    effects: Effects = Effects.NOTHING
     is_call: bool = False
-    regions: Regions = Regions.ELEMENTS
+    regions: RegionSemantics = RegionSemantics.ELEMENTS
     body_runs: Callable[[Shapes, Shapes, Mapping[str, Any]], float] | None = None
     folds: bool = False
     terms: Callable[[Shapes, Mapping[str, Any]], int] | None = None
@@ -167,13 +167,13 @@ class Facts:
 
 
 def first_operand(_: int) -> Iterable[int]:
-    """`Facts.linear` of an op that is linear in its first operand."""
+    """`OpTraits.linear` of an op that is linear in its first operand."""
     return (0,)
 
 
-NOTHING, PURE = Facts(), Facts(is_pure=True)
+NOTHING, PURE = OpTraits(), OpTraits(is_pure=True)
 #: Of ops that move elements, or give linear functions of them.
-PURE_LINEAR = Facts(is_pure=True, linear=first_operand)
+PURE_LINEAR = OpTraits(is_pure=True, linear=first_operand)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -212,7 +212,7 @@ class Kernel:
         the result the positions of the operands' elements that are multiplied, in order. None elsewhere.
     multiplied: of a product of two matrices of f32 by the host's BLAS, the call that it makes of operands without gaps;
         None elsewhere.
-    facts: what is known of every use of the op.
+    traits: what is known of every use of the op.
     """
 
     call: Run
@@ -225,7 +225,7 @@ class Kernel:
     choices: Callable[[], Any] | None = None
     products: Callable[[], Sequence[Sequence[tuple[int, int]]]] | None = None
     multiplied: Product | None = None
-    facts: Facts = NOTHING
+    traits: OpTraits = NOTHING
 
     def __call__(self, *values: Any) -> Any:
         return self.call(*values)

@@ -6,10 +6,10 @@ import functools
 
 import numpy as np
 
-from ..minifloat.codec import decode
-from ..minifloat.formats import Nan
-from ..types import ElementType, Kind
 from .cast import array_of, codes_of
+from .minifloat.codec import decode
+from .minifloat.formats import Nan
+from .types import ElementType, Kind
 
 
 def total_keys(x: np.ndarray, element: ElementType) -> np.ndarray:

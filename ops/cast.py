@@ -7,19 +7,19 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..draws import Draws
-from ..minifloat.codec import decode, round_number
-from ..minifloat.formats import FORMATS, Format
-from ..minifloat.number import FINITE, WORK_BITS, Number
-from ..policy import Policy
-from ..types import ELEMENT_TYPES, ElementType, Kind
-from . import half
-from .amortised import Amortised, kept
-from .blocks import block, blocks, empty, for_each
-from .compiled import Kernels, kernels
-from .lookup import Table
-from .speed import tuning
-from .stochastic_arrays import round_array
+from .draws import Draws
+from .engine import half
+from .engine.amortised import Amortised, kept
+from .engine.blocks import block, blocks, empty, for_each
+from .engine.compiled import Kernels, kernels
+from .engine.lookup import Table
+from .engine.speed import tuning
+from .engine.stochastic_arrays import round_array
+from .minifloat.codec import decode, round_number
+from .minifloat.formats import FORMATS, Format
+from .minifloat.number import FINITE, WORK_BITS, Number
+from .policy import Policy
+from .types import ELEMENT_TYPES, ElementType, Kind
 
 _EXACT = Policy()  # of a cast that loses nothing, whatever the policy
 _F32, _F64 = FORMATS["f32"], FORMATS["f64"]
