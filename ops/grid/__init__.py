@@ -1,1 +1,1 @@
-"""A grid of processes, as threads: what they bring to each other and wait for."""
+"""The former place of `ops/processes/exchange.py` and `parallel.py`."""

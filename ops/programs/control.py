@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..grid.parallel import current_grid
 from ..op import BY_BODY, Call, OpError, Run, op
+from ..processes.parallel import current_grid
 from ..traits import OpTraits, RegionSemantics
 from ..types import TensorType, element_type
 
