@@ -1,4 +1,4 @@
-"""Kernels that know the process they run in: printing, calls of listeners, and meshes of collectives."""
+"""What depends on the process: printing, calls of listeners, and meshes of collectives."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...ops.grid.parallel import current
-from ..parse import sharding
-from ..parse.attributes import Opaque
-from ..program import Operation, Program
-from ..values.printing import format_value
+from ..ops.grid.parallel import current
+from .parse import sharding
+from .parse.attributes import Opaque
+from .program import Operation, Program
+from .values.printing import format_value
 
 #: Held while something is printed or a listener is called, so that the output of one process stays in one piece.
 _output_lock = threading.RLock()
@@ -20,21 +20,17 @@ _SDY_MESH = re.compile(r"#sdy\.mesh<\[(.*?)\](?:, device_ids=\[(.*?)\])?>")
 _SDY_AXIS = re.compile(r'"([^"]*)"=(\d+)')
 
 
-def printer(operation: Operation) -> Callable[..., None]:
-    """What `interpreter.print` does: print its operands, with the place and, of several processes, which it is."""
-
-    def show(*values: Any) -> None:
-        process = current()
-        where = f"{operation.location}" + (f" process {process.id}" if process.grid.shape != (1, 1) else "")
-        texts = [f"{where}: {format_value(v, o.type)}" for v, o in zip(values, operation.operands, strict=True)]
-        with _output_lock:
-            print("\n".join(texts), flush=True)
-
-    return show
+def print_operands(operation: Operation, *values: Any) -> None:
+    """Print the operands of `interpreter.print`, with the place and, where there are several processes, the process."""
+    process = current()
+    where = f"{operation.location}" + (f" process {process.id}" if process.grid.shape != (1, 1) else "")
+    texts = [f"{where}: {format_value(v, o.type)}" for v, o in zip(values, operation.operands, strict=True)]
+    with _output_lock:
+        print("\n".join(texts), flush=True)
 
 
 def one_at_a_time(function: Callable[..., None]) -> Callable[..., None]:
-    """A function that only one process is in."""
+    """Return the function as one that only one process runs at a time."""
 
     def run(*arguments: Any) -> None:
         with _output_lock:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 
-from ..errors import ProgramError
-from ..program import Function, Operation
+from .errors import ProgramError
+from .program import Function, Operation
 
 _PASSES = "builtin.module(func.func(chlo-legalize-to-stablehlo,stablehlo-complex-math-expander))"
 
@@ -34,7 +34,7 @@ def _expanded(name: str, operands: tuple[str, ...], results: tuple[str, ...]) ->
     from jaxlib.mlir._mlir_libs import _stablehlo
     from jaxlib.mlir.passmanager import PassManager
 
-    from ..parse import parser
+    from .parse import parser
 
     names = [f"%a{i}" for i in range(len(operands))]
     takes, gives = ", ".join(operands), ", ".join(results)
