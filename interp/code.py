@@ -1,7 +1,7 @@
 """Regions ready to run: lists of steps that work on the slots of a frame.
 
-A frame is a list with a slot for each value of a function, those of its nested regions included: a loop's body reads what
-it captures where it is. A step is a function of the frame, with the operation that it runs as its attribute `operation`.
+A frame is a list with a slot for each value of a function, those of its nested regions included: the body of a loop
+reads the values around it where they are. A step is a function of the frame; its attribute `operation` is what it runs.
 """
 
 from __future__ import annotations
@@ -136,9 +136,7 @@ def call_function(code: Code, operands: Slots, results: Slots) -> Step:
     return step
 
 
-def overwrite(
-    run: Run, in_place: Run, place: int, regions: Sequence[Code], operands: Slots, results: Slots
-) -> Step:
+def overwrite(run: Run, in_place: Run, place: int, regions: Sequence[Code], operands: Slots, results: Slots) -> Step:
     """Return the step of a kernel that may write over the operand at `place`, which nothing needs afterwards.
 
     It does so where no other value, view or caller has the array: Python's count of references says that.
@@ -247,8 +245,6 @@ def loop(condition: Code, body: Code, operands: Slots, state: Slots, dropped: Sl
     return step
 
 
-
-
 def detach(values: list[Any]) -> list[Any]:
     """Return results as arrays that share no memory with others: those that do are copied.
 
@@ -263,7 +259,9 @@ def detach(values: list[Any]) -> list[Any]:
         value = values.pop()
         if isinstance(value, tuple):
             value = tuple(detach(list(value)))
-        elif value is not None and not (sys.getrefcount(value) == _ALONE and is_own(value) and value.flags.c_contiguous):
+        elif value is not None and not (
+            sys.getrefcount(value) == _ALONE and is_own(value) and value.flags.c_contiguous
+        ):
             value = np.array(value, order="C")
         results.append(value)
     return results[::-1]

@@ -26,14 +26,14 @@ from ..ops.random_stream import RandomStream
 from ..ops.traits import RegionSemantics
 from ..ops.types import TensorType, Type
 from . import code
-from .bind import Binder, Bound
+from .bind import Binder
 from .code import Code, Frame, Step
 from .dynamic import are_static
 from .errors import CheckFailure, Error, ExecutionError, InputError, LimitError, ProgramError, ResourceError, shown
 from .passes.cse import eliminate_common_subexpressions
 from .passes.dce import eliminate_dead_code
 from .passes.fold_constants import fold_constants
-from .passes.fuse import fuse
+from .passes.fuse import TABLE, fuse
 from .passes.inline import called_once, inline
 from .passes.rewriting import captures, used_values
 from .printer import one_at_a_time
@@ -249,9 +249,7 @@ class _Assembler:
                 self._template[self._slot(result)] = np.asarray(operation.attributes["value"])
                 continue
             used = used_values(operation)
-            dying = [
-                v for v in used if last_uses[v] is operation and v in ends and v not in self._constants
-            ]
+            dying = [v for v in used if last_uses[v] is operation and v in ends and v not in self._constants]
             source = operation.origin or operation
             for step in self._operation(operation, dying):
                 target.steps.append(code.step_of(step, source))
@@ -283,7 +281,8 @@ class _Assembler:
             if not all(are_static(v.type for v in r.returns) for r in operation.regions):
                 yield code.check_types("the result", results, [r.type for r in operation.results])
         else:
-            regions = [self._nested(r, operation, ()) for r in operation.regions]
+            is_table = operation.name == TABLE  # a kernel by itself
+            regions = [] if is_table else [self._nested(r, operation, ()) for r in operation.regions]
             place = traits.overwrites
             value = None if place is None else operation.operands[place]
             if place is not None and bound.in_place and value in dying and operation.operands.count(value) == 1:
@@ -300,9 +299,9 @@ class _Assembler:
         for region in (condition, body):
             self._slots.update(zip(region.arguments, state, strict=True))
         types = [[v.type for v in values] for values in (operation.operands, operation.results)]
-        is_checked = any(
-            [v.type for v in r.arguments] != types[0] for r in operation.regions
-        ) or not (types[0] == types[1] and [v.type for v in body.returns] in types)
+        is_checked = any([v.type for v in r.arguments] != types[0] for r in operation.regions) or not (
+            types[0] == types[1] and [v.type for v in body.returns] in types
+        )
         codes = []
         for region, ending in ((condition, ()), (body, body.arguments)):
             nested = Code(operation.name)

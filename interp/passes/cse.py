@@ -1,8 +1,8 @@
 """The pass that eliminates common subexpressions.
 
-The rule: an operation that depends on its operands alone is left out where an earlier one has the same name, attributes,
-bodies, operands and result types; constants are the same where their bits are. An `optimization_barrier` gives new
-values, and bodies of reductions and the like stay as they are written.
+The rule: an operation that depends on its operands alone is left out where an earlier one has the same name,
+attributes, bodies, operands and result types; constants are the same where their bits are. An `optimization_barrier`
+gives new values, and bodies of reductions and the like stay as they are written.
 """
 
 from __future__ import annotations

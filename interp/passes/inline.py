@@ -1,7 +1,8 @@
 """The pass that inlines functions, so that their operations can be fused with those around the call.
 
 JAX makes a function of every `jax.nn.silu` and of the body of each loop. A function is inlined if it has no effects,
-does not call itself, and is not long or is called in one place only. The operations of the caller stay the same objects.
+does not call itself, and is not long or is called in one place only. The operations of the caller stay the same
+objects.
 """
 
 from __future__ import annotations

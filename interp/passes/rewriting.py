@@ -83,9 +83,7 @@ def substitute_operands(operation: Operation, values: Mapping[Value, Value]) -> 
     regions = tuple([substitute(r, values) for r in operation.regions])
     if is_same((*operands, *regions), (*operation.operands, *operation.regions)):
         return operation
-    return dataclasses.replace(
-        operation, operands=operands, regions=regions, origin=operation.origin or operation
-    )
+    return dataclasses.replace(operation, operands=operands, regions=regions, origin=operation.origin or operation)
 
 
 def captures(region: Region) -> tuple[Value, ...]:
