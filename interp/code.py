@@ -51,7 +51,7 @@ class Code:
         frame = self.template.copy()
         for slot, value in zip(self.arguments, values, strict=True):
             frame[slot] = value
-        del values
+        values = value = ()  # so that the frame alone has them
         self.run(frame)
         return tuple([frame[i] for i in self.returns])
 
@@ -197,15 +197,19 @@ def check_types(name: str, slots: Slots, types: Sequence[Type]) -> Step:
     return step
 
 
-def branch(regions: Sequence[Code], index: Callable[[Any], int], operand: int, results: Slots) -> Step:
-    """Return the step that runs one of several regions; `index` says which by the value of the operand."""
+def branch(regions: Sequence[tuple[Code, Slots]], index: Callable[[Any], int], operand: int, results: Slots) -> Step:
+    """Return the step that runs one of several regions; `index` says which by the value of the operand.
+
+    Each region comes with the slots of its results that are dropped once the step's results have them.
+    """
 
     def step(frame: Frame) -> None:
-        code = regions[index(frame[operand])]
+        code, dropped = regions[index(frame[operand])]
         code.run(frame)
-        values = [frame[i] for i in code.returns]
-        for slot, value in zip(results, values, strict=True):
-            frame[slot] = value
+        for slot, i in zip(results, code.returns, strict=True):
+            frame[slot] = frame[i]
+        for slot in dropped:
+            frame[slot] = None
 
     return step
 

@@ -18,12 +18,12 @@ import numpy as np
 from ..ops.grid import parallel
 from ..ops.grid.exchange import DeadlockError
 from ..ops.grid.parallel import here
-from ..ops.op import CheckError, OpError, call_attribute, traits_of
+from ..ops.op import CheckError, OpError, call_attribute, lookup, traits_of
 from ..ops.policy import Policy
 from ..ops.programs.control import is_known_composite
 from ..ops.programs.interpreter import with_streams
 from ..ops.random_stream import RandomStream
-from ..ops.traits import RegionSemantics
+from ..ops.traits import RegionSemantics, Run
 from ..ops.types import TensorType, Type
 from . import code
 from .bind import Binder
@@ -243,7 +243,7 @@ class _Assembler:
         last_uses = _last_uses(region)
         ends = {*ending, *(r for o in region.operations for r in o.results)}
         for operation in region.operations:
-            if operation.name == CONSTANT:
+            if operation.name == CONSTANT and self._steps is None and self._listener is None:
                 (result,) = operation.results
                 self._constants.add(result)
                 self._template[self._slot(result)] = np.asarray(operation.attributes["value"])
@@ -276,8 +276,8 @@ class _Assembler:
             yield from self._loop(operation, dying)
         elif traits.regions is RegionSemantics.ONE:
             ending = [v for v in dying if v not in operation.operands]
-            regions = [self._nested(r, operation, ending) for r in operation.regions]
-            yield code.branch(regions, bound.run, operands[0], results)
+            branches = [(self._nested(r, operation, ending), self._large_results(r)) for r in operation.regions]
+            yield code.branch(branches, bound.run, operands[0], results)
             if not all(are_static(v.type for v in r.returns) for r in operation.regions):
                 yield code.check_types("the result", results, [r.type for r in operation.results])
         else:
@@ -290,7 +290,7 @@ class _Assembler:
             elif regions:
                 yield code.call_with_regions(bound.run, regions, operands, results)
             else:
-                yield code.call_kernel(bound.run, operands, results)
+                yield code.call_kernel(_without_view(operation, bound.run), operands, results)
 
     def _loop(self, operation: Operation, dying: Sequence[Value]) -> Iterator[Step]:
         """Yield the steps of a loop, whose state is in the slots of its results."""
@@ -309,13 +309,16 @@ class _Assembler:
                 check = code.check_types("an argument of the region", state, [v.type for v in region.arguments])
                 nested.steps.append(code.step_of(check, operation.origin or operation))
             codes.append(self._region(region, nested, ending))
-        own = {r for o in body.operations for r in o.results}
-        dropped = [self._slot(v) for v in dict.fromkeys(body.returns) if v in own and _is_large(v.type)]
         ended = [self._slot(v) for v in dying if v in operation.operands and not _is_captured(v, operation)]
         operands = self._slots_of(operation.operands)
-        yield code.loop(codes[0], codes[1], operands, state, dropped, ended)
+        yield code.loop(codes[0], codes[1], operands, state, self._large_results(body), ended)
         if is_checked:
             yield code.check_types("the result", state, types[1])
+
+    def _large_results(self, region: Region) -> list[int]:
+        """Return the slots of large values that a region computes and returns."""
+        own = {r for o in region.operations for r in o.results}
+        return [self._slot(v) for v in dict.fromkeys(region.returns) if v in own and _is_large(v.type)]
 
     def _nested(self, region: Region, operation: Operation, ending: Collection[Value]) -> Code:
         return self._region(region, Code(operation.name), ending)
@@ -340,6 +343,20 @@ class _Assembler:
 
     def _slots_of(self, values: Iterable[Value]) -> list[int]:
         return [self._slot(v) for v in values]
+
+
+def _without_view(operation: Operation, run: Run) -> Run:
+    """Return a kernel whose result is no view of an operand, where a small result would keep a large array in memory.
+
+    Such a view would also keep a loop from changing the array in place.
+    """
+    record = lookup(operation.name)
+    is_moving = record is not None and record.is_pure and not record.is_elementwise and len(operation.results) == 1
+    if not is_moving or _is_large(operation.results[0].type):
+        return run
+    if not any(_is_large(v.type) for v in operation.operands):
+        return run
+    return lambda *values: run(*values).copy()
 
 
 def _ignoring_frame(action: Callable[[], None]) -> Step:
