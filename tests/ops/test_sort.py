@@ -42,13 +42,6 @@ def sort(*arrays: np.ndarray, elements: tuple[str, ...], body: str, dimension: i
     return results
 
 
-@pytest.fixture(params=["by pairs", "by guesses"])
-def way(request, tune):
-    """How few elements are sorted."""
-    if request.param == "by guesses":
-        tune(sort_pairs=0)
-
-
 def compared(direction: str, element: str, kind: str = "NOTYPE", of: int = 0) -> str:
     kind = "" if kind == "NOTYPE" else f", {kind}"
     t = f"tensor<{element}>"
@@ -65,7 +58,6 @@ def order_of(keys: list, descends: bool = False) -> list[int]:
 # single comparisons
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("length", [*range(10), 31, 64, 65])
 @pytest.mark.parametrize("direction", ["LT", "GT"])
 def test_stable_at_every_length(length, direction):
@@ -86,7 +78,6 @@ def test_integers(element):
         assert [int(v) for v in actual] == sorted(numbers, reverse=direction == "GT")
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("element", [t for t in TYPES if t.is_float], ids=str)
 def test_floats(element):
     x = from_codes(np.random.default_rng(2).integers(0, 2**64, 200, np.uint64), element)
@@ -100,7 +91,6 @@ def test_floats(element):
         assert codes(actual[0]).tolist() == codes(x[expected]).tolist()
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("name", ["f8E5M2", "f8E4M3FN", "bf16", "f32"])
 def test_total_order(name):
     t = ELEMENT_TYPES[name]
@@ -140,7 +130,6 @@ SQUARES = """%p = stablehlo.multiply %x0, %x0 : tensor<i32>
         %z = stablehlo.compare LT, %p, %q : (tensor<i32>, tensor<i32>) -> tensor<i1>"""
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("length", [2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33, 100])
 def test_by_an_order_that_no_guess_finds(length):
     x = np.random.default_rng(length).integers(-20, 20, (3, length)).astype(np.int32)
@@ -193,7 +182,6 @@ def test_a_comparator_that_uses_a_value_from_outside():
     assert actual[1].tolist() == [order_of([v % 7 for v in row]) for row in x.tolist()]
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     "body",
     [
@@ -217,7 +205,6 @@ def test_any_comparator_gives_a_permutation(body, length):
         assert actual[1].tolist() == place.tolist()
 
 
-@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("name", ["f8E4M3FNUZ", "f8E5M2", "bf16", "f32"])
 @pytest.mark.parametrize("direction", ["LT", "GT"])
 def test_what_cannot_be_compared_comes_last(name, direction):
@@ -322,9 +309,8 @@ def numbers(x: np.ndarray, t) -> list:
     ),
     ids=str,
 )
-def test_many(direction, shape, t, tune):
+def test_many(direction, shape, t):
     """Numbers, zeros of either sign among them, which are equal and stay in order."""
-    tune(sort_at_once=5000)
     x = np.random.default_rng(1).integers(0, 1 << t.bits, shape, np.uint8).view(t.dtype)
     if t.is_float:
         x = np.where(np.isnan(x.astype(np.float32)), np.array(1, t.dtype), x)
