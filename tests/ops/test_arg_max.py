@@ -1,4 +1,4 @@
-"""Reductions whose body chooses by a key: each gives what its body gives step by step, here a function of Python."""
+"""Reductions of several operands, argmax and its like: each gives what its body gives step by step."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -11,8 +11,6 @@ import pytest
 from jax import lax
 
 from minihlo import interp
-from minihlo.ops.reductions import choosing
-from minihlo.ops.types import ELEMENT_TYPES
 
 from ..thinned import thinned
 
@@ -110,34 +108,6 @@ def same(got: np.ndarray, wanted: np.ndarray) -> bool:
     return bool(np.array_equal(nan, wanted != wanted)) and got[~nan].tobytes() == wanted[~nan].tobytes()
 
 
-def test_what_is_no_choice_by_a_key() -> None:
-    """A body that lets the smaller one have a say has no key, nor has one that lets its operands change places."""
-    orders = [np.array([-1.0, -0.0, 0.0, 1.0, 2.0, 4.0, np.nan, -np.nan], np.float32)] * 2
-    elements = [ELEMENT_TYPES["f32"]] * 2
-
-    def largest(p: Any, i: Any, q: Any, j: Any) -> Any:
-        return np.where(p > q, p, q), np.where(p > q, i, j)
-
-    def apart(p: Any, i: Any, q: Any, j: Any) -> Any:
-        return np.where(p > q, p, q), np.where(i > j, i, j)
-
-    def swapped(p: Any, i: Any, q: Any, j: Any) -> Any:
-        return np.where(p > q, p, np.where(p == q, i, q)), np.where(p > q, i, j)
-
-    found = choosing.key_of(largest, elements, orders)
-    assert found == choosing.Key(0, True, False)
-    assert choosing.key_of(apart, elements, orders) is None
-    assert choosing.key_of(swapped, elements, orders) is None
-
-
-def test_argmax_is_numpys() -> None:
-    for shape, axis in (((60,), 0), ((4, 60), 1), ((300, 20), 0), ((7, 5, 9), 1), ((700, 9), 1), ((3, 900), 0)):
-        for kind in ("plain", "ties", "NaN", "zeros"):
-            x = numbers(kind, np.float32, shape)
-            assert np.array_equal(interp.jit(lambda x, a=axis: jnp.argmax(x, a))(x), np.argmax(x, axis))
-            assert np.array_equal(interp.jit(lambda x, a=axis: jnp.argmin(x, a))(x), np.argmin(x, axis))
-
-
 @pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int8, np.float32, BF16, np.float16, F8, np.bool_])
 @pytest.mark.parametrize("step", [1, -1])
 def test_the_first_of_equal_numbers(dtype: Any, step: int) -> None:
@@ -173,24 +143,27 @@ def test_argmax_along_and_across(kind: str, dtype: Any) -> None:
             assert np.array_equal(got[1], wide.argmin(axis))
 
 
-def test_what_decides_among_equal_keys() -> None:
-    elements = [ELEMENT_TYPES["f32"], ELEMENT_TYPES["i32"]]
-    orders = [np.array([-1.0, -0.0, 0.0, 1.0, np.nan], np.float32), np.array([-1, 0, 1], np.int32)]
-
-    def smallest_index(p: Any, i: Any, q: Any, j: Any) -> Any:
-        keep = (p > q) | (p != p)
-        return np.where(keep, p, q), np.where(keep | ((p == q) & (i < j)), i, j)
-
-    def largest_index(p: Any, i: Any, q: Any, j: Any) -> Any:
-        keep = (p > q) | ((p == q) & (i >= j)) | (p != p)
-        return np.where(keep, p, q), np.where(keep, i, j)
-
-    def later(p: Any, i: Any, q: Any, j: Any) -> Any:
-        keep = (p > q) | (p != p)
-        return np.where(keep, p, q), np.where(keep, i, j)
-
-    wanted = {smallest_index: (1, False), largest_index: (1, True), later: (None, False)}
-    for body, place in wanted.items():
-        found = choosing.key_of(body, elements, orders)
-        assert found is not None
-        assert (found.next_place, found.next_largest) == place
+def test_sum_and_largest() -> None:
+    """Sum and largest, along an inner dimension, and of no elements."""
+    text = """func.func @main(%x: tensor<{0}xf32>, %y: tensor<{0}xi32>) -> (tensor<{1}xf32>, tensor<{1}xi32>) {{
+      %zero = stablehlo.constant dense<0.5> : tensor<f32>
+      %least = stablehlo.constant dense<-7> : tensor<i32>
+      %r:2 = stablehlo.reduce(%x init: %zero), (%y init: %least) across dimensions = [1]
+        : (tensor<{0}xf32>, tensor<{0}xi32>, tensor<f32>, tensor<i32>) -> (tensor<{1}xf32>, tensor<{1}xi32>)
+        reducer(%a: tensor<f32>, %b: tensor<f32>) (%c: tensor<i32>, %d: tensor<i32>) {{
+          %s = stablehlo.add %a, %b : tensor<f32>
+          %m = stablehlo.maximum %c, %d : tensor<i32>
+          stablehlo.return %s, %m : tensor<f32>, tensor<i32>
+        }}
+      return %r#0, %r#1 : tensor<{1}xf32>, tensor<{1}xi32>
+    }}"""
+    rng = np.random.default_rng(3)
+    for shape in ((3, 7, 2), (3, 0, 2), (0, 7, 2), (40, 300, 3)):
+        kept = "x".join(map(str, (shape[0], shape[2])))
+        x, y = rng.standard_normal(shape).astype(np.float32), rng.integers(-20, -5, shape, np.int32)
+        got = interp.load(text.format("x".join(map(str, shape)), kept))(x, y)
+        total, largest = np.full((shape[0], shape[2]), 0.5, np.float32), np.full((shape[0], shape[2]), -7, np.int32)
+        for i in range(shape[1]):
+            total, largest = total + x[:, i], np.maximum(largest, y[:, i])
+        np.testing.assert_array_equal(got[0], total)
+        np.testing.assert_array_equal(got[1], largest)
