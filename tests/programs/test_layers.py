@@ -16,7 +16,7 @@ LAYERS = [
     "ops", "interp", "interp.oracle", "ops.minifloat.formats", "ops.types", "ops.accumulators.record",
     "ops.accumulators.chips", "ops.accumulators.units", "ops.policy", "ops.random_stream", "ops.minifloat",
     "ops.blocks", "ops.engine", "ops.accumulators", "ops.batch", "ops.kernel", "ops.call", "ops.registry",
-    "ops.require", "ops.processes.exchange", "ops.processes.parallel", "ops.grid", "ops.quantization", "ops.movement",
+    "ops.require", "ops.processes.exchange", "ops.processes.parallel", "ops.quantization", "ops.movement",
     "ops.elementwise", "ops.programs", "ops.reductions",
     "ops.products", "ops.processes", "interp.errors", "interp.policies", "interp.program", "interp.steps",
     "interp.system", "interp.parse", "interp.values", "interp.compile", "interp.machine", "interp.loaded",

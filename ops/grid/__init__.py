@@ -1,1 +1,0 @@
-"""The former place of `ops/processes/exchange.py` and `parallel.py`."""
