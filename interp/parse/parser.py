@@ -75,15 +75,6 @@ def from_module(module: ir.Module, file: str = "<module>") -> Program:
     return _program(module, Places(file), file)
 
 
-def split(text: str) -> list[tuple[str, int]]:
-    """Return the parts of a text between `// -----`, as MLIR's tools cut it, each with the number of its first line."""
-    parts, line = [], 1
-    for part in re.split("// ------*", text):
-        parts.append((part, line))
-        line += part.count("\n")
-    return parts
-
-
 @host_floats.in_default
 def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
     """Read a list such as `[dense<1.0> : tensor<2xf8E4M3FN>, dense<[1, 2]> : tensor<2xi32>]`.
@@ -159,7 +150,7 @@ def _read_text(text: str, places: Places, file: str, first_line: int) -> ir.Modu
     syntax.check_names(text, file, first_line)
     text = syntax.generic(text)
     context = make_context(text.__contains__)
-    while True:  # each further turn renames one op or type that this jaxlib does not know
+    while True:  # each further attempt renames one op or type that this jaxlib does not know
         try:
             return ir.Module.parse(text, context)
         except ir.MLIRError as e:
