@@ -106,6 +106,16 @@ def split_list(text: str) -> list[str]:
     return [item.strip() for item in items] if text.strip() else []
 
 
+def end_of_item(text: str, start: int) -> int:
+    """Where the item of a list or dictionary that starts here ends."""
+    depth = 0
+    for match in _DELIMITERS.finditer(text, start):
+        depth += bool(match["open"]) - bool(match["close"])
+        if depth < 0 or (depth == 0 and match["stop"] == ","):
+            return match.start()
+    return len(text)
+
+
 def generic(text: str) -> str:
     """Brings the ops of the `check` dialect to generic form."""
     if "check." not in text:
