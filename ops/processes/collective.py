@@ -15,8 +15,7 @@ from ..cast import cast
 from ..grid.exchange import Later, Share, described
 from ..grid.parallel import current
 from ..op import BY_BODY, Body, Call, OpError, Run, lookup, op
-from ..reductions.fold import Step
-from ..reductions.folds import body_elements, fold_of
+from ..reductions.folds import Step, body_elements, fold_of
 from ..traits import Effects, OpTraits
 from ..types import ElementType, TensorType
 from .process_groups import Groups, Pairs
