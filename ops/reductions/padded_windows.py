@@ -109,7 +109,7 @@ def fold_padded(
         before, places = np.zeros((), kind), np.zeros((), kind)
         for line, chosen, stride in zip(lines, windows, strides, strict=True):
             before = before[..., None] + line.place[chosen].astype(kind) * stride
-            places = places[..., None] + np.arange(line.count[chosen[0]]).astype(kind) * (line.places * stride)
+            places = places[..., None] + np.arange(int(line.count[chosen[0]])).astype(kind) * (line.places * stride)
         shape, before, places = before.shape, before.reshape(-1), places.reshape(-1)
         elements, indices = [x[held].reshape(-1) for x in arrays], lead.after(before)
         for index in np.unique(indices):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -10,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..cast import cast
-from ..op import BY_BODY, Call, OpError, Run, lookup, op
+from ..op import BY_BODY, Call, OpError, Run, op
 from ..traits import OpTraits, Shapes
-from ..types import ElementType, TensorType
-from .folds import PAIRS_FROM, Fold, Step, body_elements, fold_of, long_fold_of
-from .host_folds import fold_of_op
+from .folds import PAIRS_FROM, Step, body_elements, fold_of, long_fold_of
 
 
 def _additions(operands: Shapes, results: Shapes, _: Mapping[str, Any]) -> float:
@@ -65,38 +62,3 @@ def reduce(call: Call) -> Run:
         return results[0] if count == 1 else results
 
     return kernel
-
-
-@dataclasses.dataclass(frozen=True)
-class Folding:
-    """A reduction of one tensor by a single op, as those see it who run it together with other ops."""
-
-    dimensions: tuple[int, ...]
-    element: ElementType
-    fold: Fold
-    largest: bool | None  #: whether it gives the largest or the smallest, None of other ops
-    combine: Run  #: the op itself, on arrays
-    traits: OpTraits  #: of the op
-
-
-def folding(call: Call) -> Folding | None:
-    """What a valid reduction is, None where it is not as plain as that."""
-    if len(call.operands) != 2 or call.policy.rounding == "stochastic":
-        return None
-    body, name = call.bodies[0], call.bodies[0].sole_op or ""
-    (element,) = body_elements(body, 1)
-    if any(call.tensor(i).element != element for i in range(2)):
-        return None
-    fold, record = fold_of_op(call, name, element) if name else None, lookup(name)
-    if fold is None or record is None or record.traits.combining is None:
-        return None
-    t = TensorType((None,), element)
-    combine = record.function(call.like(name, (t, t), (t,)))
-    return Folding(
-        tuple(sorted(call.integers("dimensions"))),
-        element,
-        fold,
-        record.traits.combining.largest,
-        combine,
-        record.traits,
-    )
