@@ -16,7 +16,7 @@ import numpy as np
 from ..cast import wrap
 from ..op import Body, Call, OpError, lookup
 from ..tables import Tabulated
-from ..traits import Combining
+from ..traits import Combining, Run
 from ..types import ElementType, Kind, TensorType
 
 #: Takes and returns tuples of arrays: the accumulators and then the elements in, the new accumulators out.
@@ -58,7 +58,7 @@ def fold_of(call: Call, body: Body) -> Fold:
     if body.parts:
         return _separately(call, body, fold_of)
     if len(elements) == 1 and elements[0].is_minifloat and call.tables:
-        return _by_table(step, elements[0])
+        return _by_table(call, body, elements[0])
     return _by_steps(step)
 
 
@@ -110,10 +110,7 @@ def _fold_of_op(call: Call, body: Body, element: ElementType) -> Fold | None:
     """The fold of a body that is an op of numpy, or that gives the larger or the smaller float; None of others."""
     combining, ufunc = combining_of(body), ufunc_of(call, body, element)
     if combining is not None and combining.largest is not None and _is_inexact(element):
-        t = TensorType((None, None), element)
-        record = lookup(body.sole_op or "")
-        assert record is not None
-        exact = record.function(call.like(record.name, (t, t), (t,)))
+        exact = _function_of_op(call, body, element)
         return by_halves(lambda x, y: (exact(x, y),))
     if combining is None or ufunc is None:
         return None
@@ -127,6 +124,13 @@ def _fold_of_op(call: Call, body: Body, element: ElementType) -> Fold | None:
         return (wrap(total, element) if wide != element.dtype else total,)
 
     return fold
+
+
+def _function_of_op(call: Call, body: Body, element: ElementType) -> Run:
+    """The kernel of the single op of a body on arrays."""
+    record, t = lookup(body.sole_op or ""), TensorType((None, None), element)
+    assert record is not None
+    return record.function(call.like(record.name, (t, t), (t,), **body.sole_attributes))
 
 
 def working_type(element: ElementType) -> np.dtype:
@@ -145,9 +149,9 @@ def _in_order(ufunc: np.ufunc, start: np.ndarray, rows: np.ndarray) -> np.ndarra
     return ufunc.reduce(use, axis=0)[:width]
 
 
-def _by_table(step: Step, element: ElementType) -> Fold:
+def _by_table(call: Call, body: Body, element: ElementType) -> Fold:
     """Fold a body of one minifloat by the table of its results for all pairs of codes."""
-    table = pair_table(step, element)
+    table = pair_table(call, body, element)
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         return like([table.fold(starts[0], np.ascontiguousarray(rows[0]))], starts)
@@ -155,11 +159,16 @@ def _by_table(step: Step, element: ElementType) -> Fold:
     return fold
 
 
-def pair_table(step: Step, element: ElementType, swaps: bool = False) -> Tabulated:
+def pair_table(call: Call, body: Body, element: ElementType, swaps: bool = False) -> Tabulated:
     """The next accumulator for each accumulator and element; with `swaps` the body takes the element first."""
+    step, function = body.vectorised, None
+    assert step is not None
     if swaps:
         return Tabulated(lambda total, x: step(x, total)[0], (element, element), element.dtype)
-    return Tabulated(lambda total, x: step(total, x)[0], (element, element), element.dtype)
+    if body.sole_op is not None:  # it has a table already, for all of its uses
+        function = _function_of_op(call, body, element)
+    is_table = isinstance(function, Tabulated)
+    return function if is_table else Tabulated(lambda total, x: step(total, x)[0], (element, element), element.dtype)
 
 
 def _by_steps(step: Step) -> Fold:

@@ -166,7 +166,8 @@ def _prefixes_of(
     ufunc, commutes = ufunc_of(call, body, element), combining is not None and combining.any_order
     if not (element.is_float or commutes) or (element.is_complex and ufunc is not np.add):
         ufunc = None  # numpy's running products of complex numbers are rounded in other ways than those of arrays
-    tables = [pair_table(step, element, swaps) for swaps in (False, True)] if element.is_minifloat else []
+    has_tables = element.is_minifloat and call.tables and not is_drawn
+    tables = [pair_table(call, body, element, swaps) for swaps in (False, True)] if has_tables else []
 
     def running(rows: np.ndarray, init: np.ndarray, forward: bool) -> np.ndarray | None:
         """The accumulators after each row."""
@@ -181,7 +182,7 @@ def _prefixes_of(
         if not (is_drawn or element.is_minifloat):
             return None
         start = np.broadcast_to(init, rows.shape[1:])
-        if call.tables and not is_drawn:
+        if tables:
             return tables[not forward].prefixes(start, rows)
         is_one = rounds_once(call, body) and (forward or commutes)
         with call.random.one_rounding(call.policy) if is_one else contextlib.nullcontext():
