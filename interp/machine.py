@@ -25,12 +25,13 @@ from .steps import StepsError
 from .system import depth, host_floats
 
 
-def run(plan: Plan, values: Sequence[Any]) -> list[Any]:
+def run(plan: Plan, values: Sequence[Any], process: parallel.Process | None = None) -> list[Any]:
     """Run a plan.
 
     Args:
         plan: The plan.
         values: A value for each argument, of its type: an array, a tuple, or None for a token.
+        process: The process that runs it; by default a new one. Stopping the grid of the process ends the run.
 
     Returns:
         A value for each result.
@@ -40,7 +41,7 @@ def run(plan: Plan, values: Sequence[Any]) -> list[Any]:
         ResourceError: The memory does not suffice.
         ExecutionError: An op fails in another way. Each of these has the place of the op.
     """
-    return _run(plan, lambda: detached(plan.entry(*values)))
+    return _run(plan, lambda: detached(plan.entry(*values)), process)
 
 
 def run_grid(
