@@ -157,9 +157,9 @@ def test_an_op_that_is_not_linear_takes_the_sum() -> None:
         partition = Partition(program.functions["main"], program, 2)
         from minihlo.ops.policy import Policy
         plan = planner.plan(partition.program, "main", Policy())
-        rows = partition.run(plan, 1, [[np.float32([1, 2, -3, -1])], [np.float32([1, -2, 1, 1.5])]], None)
-        np.testing.assert_array_equal(rows[0][0], [4, 0])
-        np.testing.assert_array_equal(rows[1][0], [4, 0.5])
+        first, second = partition.run(plan, 1, [[np.float32([1, 2, -3, -1])], [np.float32([1, -2, 1, 1.5])]], None)
+        np.testing.assert_array_equal(first, [4, 0])
+        np.testing.assert_array_equal(second, [4, 0.5])
         """
     )
 
