@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextvars
 import ctypes
 import functools
 import hashlib
@@ -15,8 +16,7 @@ from ...ops.grid import parallel
 from ...ops.policy import Policy
 from ...ops.types import TensorType, TokenType, Type
 from .. import machine, policies
-from ..compile import planner
-from ..compile.planner import Plan
+from ..machine import Plan
 from ..parse import parser
 from ..program import Function, Program
 from . import layouts, xla_options
@@ -42,6 +42,16 @@ _EVALUATION = 2_000
 _DONOR, _ALIAS = "jax.buffer_donor", "tf.aliasing_output"
 
 
+#: Contexts in which numpy does not warn and that no thread is in.
+_contexts: list[contextvars.Context] = []
+
+
+def _make_context() -> contextvars.Context:
+    context = contextvars.Context()
+    context.run(np.seterr, all="ignore")
+    return context
+
+
 class Executable:
     """The object of an executable's handle, loaded or not.
 
@@ -59,7 +69,7 @@ class Executable:
         self.client: Client | None = client
         self.program = program = _parsed(code)
         self.code, self.options = code, options
-        self.function: Function = planner.find_function(program)
+        self.function: Function = machine.find_function(program)
         self.name = str(program.attributes.get("sym_name") or self.function.name)
         self.policy = client.policy
         self._plans: dict[Policy, Plan] = {}
@@ -133,7 +143,7 @@ class Executable:
         """Return the plan under a policy."""
         plan = self._plans.get(policy)
         if plan is None:
-            plan = planner.plan(self.partition.program, self.partition.function.name, policy)
+            plan = machine.plan(self.partition.program, self.partition.function.name, policy)
             while len(self._plans) >= _PLANS:
                 self._plans.pop(next(iter(self._plans)))
             self._plans[policy] = plan
@@ -146,18 +156,20 @@ class Executable:
 
         Raises what `machine.run` does, and PluginError if a result has another type than the program declares.
         """
-        if len(self.devices) == 1:
-            results = machine.run(plan, arguments[0], process)
-        else:
-            results = self.partition.run(plan, self.options.replicas, arguments, process)
+        context = _contexts.pop() if _contexts else _make_context()
+        try:
+            if len(self.devices) == 1:
+                results = context.run(machine.run_without_warnings, plan, arguments[0], process)
+            else:
+                results = context.run(self.partition.run, plan, self.options.replicas, arguments, process)
+        finally:
+            _contexts.append(context)
         for i, spec in enumerate(self.specs):
             result = results[i]
             if result is None:
                 result = results[i] = TOKEN_ARRAY
             if result.shape != spec.shape or (result.dtype is not spec.dtype and result.dtype != spec.dtype):
                 raise PluginError(INTERNAL, f"result {i} has type {result.dtype}{list(result.shape)}")
-            if not result.flags.c_contiguous:
-                results[i] = np.array(result, order="C")
         return results
 
     def describe_results(self) -> str:
