@@ -288,7 +288,8 @@ class _Assembler:
             if place is not None and bound.in_place and value in dying and operation.operands.count(value) == 1:
                 yield code.overwrite(bound.run, bound.in_place, place, regions, operands, results)
             elif regions:
-                yield code.call_with_regions(bound.run, regions, operands, results)
+                has_threads = traits.regions is RegionSemantics.ALL
+                yield code.call_with_regions(bound.run, regions, operands, results, has_threads)
             else:
                 yield code.call_kernel(_without_view(operation, bound.run), operands, results)
 
