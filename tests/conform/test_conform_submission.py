@@ -238,7 +238,7 @@ def test_a_submission_under_the_name_of_a_profile_of_minihlo(run: Run, tmp_path:
     assert "another profile: expected ocp-fp8-1.0 with the hash" in out[0]
 
 
-def test_a_submission_that_does_not_conform_is_verified_as_such(run: Run) -> None:
+def test_verify_a_nonconforming_submission(run: Run) -> None:
     assert run(*on_profile("tests.conform_profile_backends:wrong_addition", "--submit", "@s.zip"))[0] == 1
     status, out, _ = run("verify", "@s.zip")
     assert (status, len(out)) == (1, 1)

@@ -34,7 +34,7 @@ def test_results_are_small_and_of_every_backend() -> None:
     assert sum(p.stat().st_size for p in FILES) < 3_000_000
 
 
-def test_the_failures_of_the_reference_interpreter_come_of_a_few_causes(reference: Report) -> None:
+def test_causes_of_the_reference_interpreter(reference: Report) -> None:
     failing = {c.signature for c in reference.cases if c.verdict in (FAIL, CRASH)}
     found = causes.of_cases(reference.cases)
     assert len(failing) > 120

@@ -66,7 +66,7 @@ func.func @main(%x: tensor<2x3x5xf32>, %y: tensor<7x5xf32>)
 }}"""
 
 
-def test_operands_are_quantized_once_though_they_are_transposed() -> None:
+def test_transposed_operands_are_quantized_once() -> None:
     left = names(shared(QUANTIZED))
     assert left == ["abs", "convert", "convert", "divide", "divide", "dot_general", "negate", "reduce"]
 

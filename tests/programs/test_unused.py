@@ -118,7 +118,7 @@ def test_a_gradient_without_its_value() -> None:
     np.testing.assert_allclose(interp.load(text)(x)[0], 2 * x / np.sum(x * x), rtol=1e-6)
 
 
-def test_small_values_are_held_no_longer_than_they_are_needed() -> None:
+def test_values_are_freed_after_last_use() -> None:
     """Sixty products in a chain, of 9 kB each: two of them are there at a time."""
     t = "tensor<48x48xf32>"
     lines = [
