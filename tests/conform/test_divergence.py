@@ -149,7 +149,7 @@ def test_results_of_other_types() -> None:
     assert [o.verdict for o in report.failures] == [CRASH]
 
 
-def test_an_op_of_a_loop_is_counted_over_its_turns() -> None:
+def test_an_op_of_a_loop_is_counted_over_its_iterations() -> None:
     def f(x: Any) -> Any:
         return jax.lax.fori_loop(0, 5, lambda i, c: c * i, x)
 

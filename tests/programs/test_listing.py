@@ -96,7 +96,7 @@ def test_load_takes_settings_to_go_without() -> None:
     assert [r.tobytes() for r in program(*x)] == [r.tobytes() for r in interp.load(TEXT)(*x)]
 
 
-def test_the_environment_turns_settings_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINIHLO_WITHOUT", "tables")
     assert default_settings() == Settings(tables=False)
     assert not groups(interp.load(TEXT).plan())

@@ -61,7 +61,7 @@ def test_what_backward_passes_have_used_is_not_held() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
 @pytest.mark.parametrize("width", [1, 300])
-def test_sums_over_turns_are_added_in_order(dtype: Any, width: int) -> None:
+def test_sums_over_iterations_are_in_order(dtype: Any, width: int) -> None:
     rows = (RNG.standard_normal((TURNS, width)) * 10.0 ** RNG.integers(0, 9, (TURNS, 1))).astype(dtype)
     with jax.enable_x64(True):
         text = jax.jit(lambda c, x: lax.scan(lambda c, v: (c + v, None), c, x)[0]).lower(rows[0], rows).as_text()
