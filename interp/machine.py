@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.grid import parallel
-from ..ops.grid.exchange import DeadlockError
-from ..ops.grid.parallel import here
 from ..ops.op import CheckError, OpError, call_attribute, lookup, traits_of
 from ..ops.policy import Policy
+from ..ops.processes import parallel
+from ..ops.processes.exchange import DeadlockError
+from ..ops.processes.parallel import here
 from ..ops.programs.control import is_known_composite
 from ..ops.programs.interpreter import with_streams
 from ..ops.random_stream import RandomStream
