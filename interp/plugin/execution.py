@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.grid import parallel
+from ...ops.processes import parallel
 from .. import policies
 from . import budget, work
 from .buffers import Buffer, delete

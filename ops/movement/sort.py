@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from ..op import BY_BODY, Call, OpError, Run, op
 from ..ordering import sort_total, stable_argsort, total_keys, value_keys
-from ..require import storage
 from ..traits import OpTraits, Shapes
 from ..types import ElementType, Kind, TensorType
 
@@ -107,9 +106,9 @@ def _sort_alone(vectorised: Callable[..., Any] | None, rows: np.ndarray, element
     if vectorised is None or element.is_complex:
         return None
     ordered = sort_total(rows, element)
-    left, right = ordered[:, :-1], ordered[:, 1:]
-    differ = left.view(storage(element)) != right.view(storage(element))
-    left, right = left[differ], right[differ]
+    codes = ordered.view(f"u{ordered.itemsize}")
+    differ = codes[:, :-1] != codes[:, 1:]
+    left, right = ordered[:, :-1][differ], ordered[:, 1:][differ]
     ascends = np.all(vectorised(left[:1], right[:1])[0])
     if not np.all(vectorised(*((left, right) if ascends else (right, left)))[0]):
         return None

@@ -28,7 +28,7 @@ _START = """
 run = functools.partial(run_jax, start=_START)
 
 
-def test_two_sigints_stop_the_programs_of_the_main_thread_only() -> None:
+def test_second_sigint_stops_the_main_thread() -> None:
     run("""
         mine = forever(x)
         theirs = started_in_a_thread(lambda: slow(x, 1000))
@@ -43,7 +43,7 @@ def test_two_sigints_stop_the_programs_of_the_main_thread_only() -> None:
     """)
 
 
-def test_stopped_programs_do_not_wait_for_those_of_other_threads() -> None:
+def test_waiting_ends_before_the_thread() -> None:
     run("""
         theirs = started_in_a_thread(lambda: forever(x))
         mine = slow(x, 1000)
