@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..op import BY_BODY, Call, OpError, Run, op
-from ..processes.parallel import current_grid
 from ..traits import OpTraits, RegionSemantics
 from ..types import TensorType, element_type
 
