@@ -20,6 +20,7 @@ from minihlo.interp.passes.fuse import TABLE, fuse
 from minihlo.interp.passes.inline import called_once, inline
 from minihlo.interp.program import CONSTANT, Operation, Region
 from minihlo.ops.op import Call, lookup
+from minihlo.ops.policy import Policy
 
 V, W = "tensor<4x30xf8E4M3FN>", "tensor<4x30xf32>"
 F = "tensor<4xf32>"
@@ -146,6 +147,12 @@ def test_large_results_are_not_folded() -> None:
     t = "tensor<300000xf32>"
     region = body(CONSTANTS.replace(F, t), f"%x: {t}", "%r", t)
     assert fold(region) is region
+
+
+def test_stochastic_rounding_keeps_the_operations() -> None:
+    text = f"func.func @main(%x: {F}) -> {F} {{\n{CONSTANTS}\nreturn %r : {F}\n}}"
+    planned = plan(interp.load(text).program, policy=Policy(rounding="stochastic"))
+    assert names(planned.regions[0][1]) == ["constant", "multiply", "negate", "add"]
 
 
 # -- cse ---------------------------------------------------------------------------------------------------------------
