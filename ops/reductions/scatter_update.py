@@ -41,6 +41,7 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
             for r, result in zip(rows, results, strict=True):
                 r[targets] = result
             return
+        updates = tuple([np.ascontiguousarray(u) for u in updates])  # else each `take` would copy them all
         done, active = 0, len(groups)
         states = [r.take(groups, axis=0) for r in rows]
         # The next update of every row that has one.
