@@ -73,9 +73,7 @@ class Tabulated:
                 index = index << bits | int.from_bytes(x.tobytes(), sys.byteorder)
             return entries[index]
         codes = [x.view(code) for x, code in zip(arrays, self._codes, strict=True)]
-        if size <= BLOCK:
-            return entries.take(_joined(codes, self._bits), mode="wrap")
-        return _look_up_blocks(entries, codes, self._bits)
+        return look_up(entries, codes, self._bits)
 
     def table(self) -> np.ndarray:
         """The results of all cases, made now if need be.
@@ -136,6 +134,17 @@ class Tabulated:
         return totals.view(self._result)
 
 
+def look_up(entries: np.ndarray, codes: Sequence[np.ndarray], bits: Sequence[int] = (MOST_BITS,)) -> np.ndarray:
+    """The entries for arrays of codes that broadcast together; an index is made of so many bits of each."""
+
+    def some(*codes: np.ndarray) -> np.ndarray:
+        return entries.take(_joined(codes, bits), mode="wrap")
+
+    if np.broadcast(*codes).size <= BLOCK:
+        return some(*codes)
+    return in_blocks(some, codes, [code.dtype for code in codes], entries.dtype, BLOCK)
+
+
 def _joined(codes: Sequence[np.ndarray], bits: Sequence[int]) -> np.ndarray:
     """The indices of codes that broadcast together."""
     index = codes[0]
@@ -144,13 +153,18 @@ def _joined(codes: Sequence[np.ndarray], bits: Sequence[int]) -> np.ndarray:
     return index
 
 
-def _look_up_blocks(entries: np.ndarray, codes: Sequence[np.ndarray], bits: Sequence[int]) -> np.ndarray:
-    """The entries of large arrays of codes, in the order in which these are in memory."""
-    flags, roles = ["external_loop", "buffered"], [["readonly"]] * len(codes) + [["writeonly", "allocate"]]
-    types = [*(code.dtype for code in codes), entries.dtype]
-    with np.nditer([*codes, None], flags, roles, types, buffersize=BLOCK) as parts:  # pyright: ignore[reportArgumentType, reportCallIssue]
+def in_blocks(
+    compute: Run, arrays: Sequence[np.ndarray], types: Sequence[np.dtype], result: np.dtype, count: int
+) -> np.ndarray:
+    """`compute` of large arrays that broadcast together, so many elements at a time, converted to some types before.
+
+    The result lies in memory as the arrays do.
+    """
+    roles, flags = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]], ["external_loop", "buffered"]
+    operands, dtypes = (*arrays, None), (*types, result)
+    with np.nditer(operands, flags, roles, dtypes, casting="unsafe", buffersize=count) as parts:  # pyright: ignore[reportArgumentType, reportCallIssue]
         for *some, out in parts:
-            entries.take(_joined(some, bits), None, out, "wrap")
+            out[...] = compute(*some)
         return parts.operands[-1]
 
 
