@@ -17,11 +17,11 @@ test: $(VENV)/test.stamp
 
 # The JAX platform and the programs of every op, on the oldest jaxlib that is supported.
 oldest: .venv-oldest/test.stamp
-	.venv-oldest/bin/python -m pytest -n $(JOBS) tests/test_plugin.py tests/test_plugin_devices.py mlir_tests
+	.venv-oldest/bin/python -m pytest -n $(JOBS) tests/plugin/test_plugin.py tests/plugin/test_plugin_devices.py mlir_tests
 
 # With the extra `fast`: compiled kernels against numpy's ways, on all that the exhaustive tests try too.
 fast: .venv-fast/test.stamp
-	.venv-fast/bin/python -m pytest -n $(JOBS) -m "not stress" tests/test_compiled.py tests/test_compiled_cache.py tests/test_compiled_elements.py tests/test_compiled_functions.py tests/test_compiled_groups.py tests/test_compiled_integers.py tests/test_compiled_loops.py tests/test_compiled_rows.py tests/test_compiled_scatters.py tests/test_accumulators_compiled.py tests/test_half.py tests/test_patches.py tests/test_joined.py tests/test_row_programs.py tests/test_speed.py tests/test_long_turns.py tests/test_ordered_sums.py tests/test_squares.py tests/test_strided_leaves.py tests/test_integer_products.py tests/test_vector_turns.py
+	.venv-fast/bin/python -m pytest -n $(JOBS) -m "not stress" tests/programs/test_compiled.py tests/programs/test_compiled_cache.py tests/programs/test_compiled_elements.py tests/programs/test_compiled_functions.py tests/programs/test_compiled_groups.py tests/programs/test_compiled_integers.py tests/programs/test_compiled_loops.py tests/programs/test_compiled_rows.py tests/programs/test_compiled_scatters.py tests/ops/test_accumulators_compiled.py tests/ops/test_half.py tests/ops/test_patches.py tests/programs/test_joined.py tests/programs/test_row_programs.py tests/programs/test_speed.py tests/programs/test_long_turns.py tests/programs/test_ordered_sums.py tests/programs/test_squares.py tests/programs/test_strided_leaves.py tests/ops/test_integer_products.py tests/programs/test_vector_turns.py
 
 # What is uploaded: built, checked, and its tests run on what it installs.
 dist: .venv-dist/dist.stamp $(VENV)/test.stamp

@@ -51,6 +51,18 @@ def value_keys(x: np.ndarray, element: ElementType) -> np.ndarray:
     return np.where(x != x, _largest(codes), np.where(codes < 0, -magnitude, magnitude))
 
 
+def stable_argsort(keys: np.ndarray) -> np.ndarray:
+    """The positions of each row's keys in ascending order; equal keys keep their order.
+
+    numpy sorts integers of up to 16 bits by counting. Those of 32 bits are joined with their positions, so that any
+    sort is stable: numpy's quickest is ten times as quick as its stable one.
+    """
+    if keys.itemsize != 4:
+        return np.argsort(keys, axis=-1, kind="stable")
+    wide = keys.astype(np.int64) - (1 << 31 if keys.dtype.kind == "u" else 0)
+    return np.sort((wide << 32) | np.arange(keys.shape[-1]), axis=-1) & 0xFFFFFFFF
+
+
 def _largest(x: np.ndarray) -> int:
     return (1 << (8 * x.dtype.itemsize - 1)) - 1
 

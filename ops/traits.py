@@ -174,6 +174,8 @@ def first_operand(_: int) -> Iterable[int]:
 NOTHING, PURE = OpTraits(), OpTraits(is_pure=True)
 #: Of ops that move elements, or give linear functions of them.
 PURE_LINEAR = OpTraits(is_pure=True, linear=first_operand)
+#: Of ops that move the elements of one operand to places that the shapes and attributes determine.
+MOVES = dataclasses.replace(PURE_LINEAR, moves=True)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)

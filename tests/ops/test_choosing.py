@@ -1,0 +1,196 @@
+"""Reductions whose body chooses by a key: each gives what its body gives step by step, here a function of Python."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from jax import lax
+
+from minihlo import interp
+from minihlo.ops.reductions import choosing
+from minihlo.ops.types import ELEMENT_TYPES
+
+from ..thinned import thinned
+
+RNG = np.random.default_rng(11)
+BF16, F8 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
+Tuple = tuple[Any, ...]
+
+
+def first_largest(p: Tuple, q: Tuple) -> Tuple:
+    """As `jnp.argmax` has it: NaN before all numbers, the smaller index of equal ones."""
+    keep = (p[0] > q[0]) | (p[0] != p[0])
+    return keep, keep | ((p[0] == q[0]) & (p[1] < q[1]))
+
+
+def last_smallest(p: Tuple, q: Tuple) -> Tuple:
+    """Of equal numbers the later one, whatever goes with it; NaN before all numbers."""
+    return ((p[0] < q[0]) | (p[0] != p[0]),) * 2
+
+
+def without_nan(p: Tuple, q: Tuple) -> Tuple:
+    """The first of the largest; NaN only where there is nothing else."""
+    return ((p[0] >= q[0]) | (q[0] != q[0]),) * 2
+
+
+def by_the_second(p: Tuple, q: Tuple) -> Tuple:
+    """The key is the second of three operands; of equal ones the larger third."""
+    return ((p[1] > q[1]) | (p[1] != p[1]) | ((p[1] == q[1]) & (p[2] >= q[2])),) * 3
+
+
+def body_of(keeps: Callable[[Tuple, Tuple], Tuple]) -> Callable[[Tuple, Tuple], Tuple]:
+    """The body that keeps operands of the first tuple where the function says so."""
+    return lambda p, q: tuple(jnp.where(k, x, y) for k, x, y in zip(keeps(p, q), p, q, strict=True))
+
+
+def plain(keeps: Callable[[Tuple, Tuple], Tuple], inits: Sequence[Any], rows: Sequence[np.ndarray]) -> Tuple:
+    """Step by step along the first axis, on numpy's numbers."""
+    with np.errstate(all="ignore"):
+        total = tuple(np.full(r.shape[1:], i, r.dtype) for i, r in zip(inits, rows, strict=True))
+        for q in zip(*rows, strict=True):
+            total = tuple(np.where(k, x, y) for k, x, y in zip(keeps(total, q), total, q, strict=True))
+    return total
+
+
+def numbers(kind: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+    x = RNG.standard_normal(shape) * 4
+    if kind == "ties":
+        x = np.round(x)
+    elif kind == "zeros":
+        x = np.where(RNG.random(shape) < 0.5, 0.0, -0.0)
+    elif kind == "NaN":
+        x = np.where(RNG.random(shape) < 0.1, np.nan, x)
+    elif kind == "all NaN":
+        x = np.full(shape, np.nan)
+    elif kind == "infinities":
+        x = np.where(RNG.random(shape) < 0.3, np.inf, -np.inf)
+    with np.errstate(all="ignore"):
+        return x.astype(dtype)
+
+
+KINDS = ("plain", "ties", "zeros", "NaN", "all NaN", "infinities")
+SHAPES = ((1, 3), (2, 5), (40, 1), (40, 6), (700, 3), (3, 700), (9, 70))
+
+
+@pytest.mark.parametrize(
+    ("keeps", "kind", "dtype"),
+    thinned(
+        itertools.product(
+            (first_largest, last_smallest, without_nan), KINDS, (np.float32, BF16, np.float16, F8, np.int16, np.bool_)
+        ),
+        lambda keeps, kind, dtype: dtype is np.float32 or (keeps is first_largest and kind in ("ties", "NaN")),
+    ),
+)
+def test_a_number_with_its_index(keeps: Any, kind: str, dtype: Any) -> None:
+    for shape in SHAPES:
+        x, index = numbers(kind, dtype, shape), np.broadcast_to(np.arange(shape[0], dtype=np.int32)[:, None], shape)
+        inits = np.asarray(0, dtype), np.int32(-1)
+        result = interp.jit(lambda x, i, inits=inits: lax.reduce((x, i), inits, body_of(keeps), (0,)))(x, index)
+        for got, wanted in zip(result, plain(keeps, inits, (x, index)), strict=True):
+            assert same(np.asarray(got), wanted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_key_may_be_any_operand(kind: str) -> None:
+    for shape in SHAPES:
+        rows = RNG.integers(0, 99, shape, np.int32), numbers(kind, BF16, shape), RNG.integers(-3, 3, shape, np.int8)
+        inits = np.int32(7), BF16(-2), np.int8(0)
+        result = interp.jit(lambda *r, i=inits: lax.reduce(r, i, body_of(by_the_second), (0,)))(*rows)
+        for got, wanted in zip(result, plain(by_the_second, inits, rows), strict=True):
+            assert same(np.asarray(got), wanted)
+
+
+def same(got: np.ndarray, wanted: np.ndarray) -> bool:
+    """Equal bits, or NaN in both."""
+    nan = got != got
+    return bool(np.array_equal(nan, wanted != wanted)) and got[~nan].tobytes() == wanted[~nan].tobytes()
+
+
+def test_what_is_no_choice_by_a_key() -> None:
+    """A body that lets the smaller one have a say has no key, nor has one that lets its operands change places."""
+    orders = [np.array([-1.0, -0.0, 0.0, 1.0, 2.0, 4.0, np.nan, -np.nan], np.float32)] * 2
+    elements = [ELEMENT_TYPES["f32"]] * 2
+
+    def largest(p: Any, i: Any, q: Any, j: Any) -> Any:
+        return np.where(p > q, p, q), np.where(p > q, i, j)
+
+    def apart(p: Any, i: Any, q: Any, j: Any) -> Any:
+        return np.where(p > q, p, q), np.where(i > j, i, j)
+
+    def swapped(p: Any, i: Any, q: Any, j: Any) -> Any:
+        return np.where(p > q, p, np.where(p == q, i, q)), np.where(p > q, i, j)
+
+    found = choosing.key_of(largest, elements, orders)
+    assert found == choosing.Key(0, True, False)
+    assert choosing.key_of(apart, elements, orders) is None
+    assert choosing.key_of(swapped, elements, orders) is None
+
+
+def test_argmax_is_numpys() -> None:
+    for shape, axis in (((60,), 0), ((4, 60), 1), ((300, 20), 0), ((7, 5, 9), 1), ((700, 9), 1), ((3, 900), 0)):
+        for kind in ("plain", "ties", "NaN", "zeros"):
+            x = numbers(kind, np.float32, shape)
+            assert np.array_equal(interp.jit(lambda x, a=axis: jnp.argmax(x, a))(x), np.argmax(x, axis))
+            assert np.array_equal(interp.jit(lambda x, a=axis: jnp.argmin(x, a))(x), np.argmin(x, axis))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int8, np.float32, BF16, np.float16, F8, np.bool_])
+@pytest.mark.parametrize("step", [1, -1])
+def test_the_first_of_equal_numbers(dtype: Any, step: int) -> None:
+    """Columns with many equal numbers; the smallest index is the last one where indices fall along the column."""
+    for shape in ((5, 400), (32, 90), (700, 1), (700, 3), (200, 90)):
+        x = RNG.integers(0, 4, shape).astype(dtype)
+        x[:, ::7] = x[0, ::7]
+        x[:, 1::9] = numbers("zeros", np.float32, x[:, 1::9].shape)
+        index = np.broadcast_to(np.arange(shape[0], dtype=np.int32)[::step, None], shape)
+        third = RNG.integers(-9, 9, shape).astype(np.int16)
+        inits = np.asarray(0, dtype), np.int32(99), np.int16(0)
+
+        def keeps(p: Tuple, q: Tuple) -> Tuple:
+            return ((p[0] > q[0]) | (p[0] != p[0]) | ((p[0] == q[0]) & (p[1] < q[1])),) * 3
+
+        result = interp.jit(lambda *r, i=inits, k=keeps: lax.reduce(r, i, body_of(k), (0,)))(x, index, third)
+        for got, wanted in zip(result, plain(keeps, inits, (x, index, third)), strict=True):
+            assert same(np.asarray(got), wanted)
+
+
+@pytest.mark.parametrize("kind", ["ties", "zeros", "NaN", "all equal", "all equal but one"])
+@pytest.mark.parametrize("dtype", [np.int8, np.float32, F8, np.bool_])
+def test_argmax_along_and_across(kind: str, dtype: Any) -> None:
+    """Of rows and of columns, few and many: numpy's first place of the extreme of f32, NaN before all numbers."""
+    for shape in ((4, 600), (600, 4), (90, 150), (1, 300), (300, 1)):
+        x = numbers(kind, dtype, shape) if kind in KINDS else np.ones(shape, dtype)
+        if kind == "all equal but one":
+            x[-1, -1] = 0
+        for axis in (0, 1):
+            got = [interp.jit(lambda x, f=f, a=axis: f(x, a))(x) for f in (jnp.argmax, jnp.argmin)]
+            wide = x.astype(np.float32)
+            assert np.array_equal(got[0], wide.argmax(axis))
+            assert np.array_equal(got[1], wide.argmin(axis))
+
+
+def test_what_decides_among_equal_keys() -> None:
+    elements = [ELEMENT_TYPES["f32"], ELEMENT_TYPES["i32"]]
+    orders = [np.array([-1.0, -0.0, 0.0, 1.0, np.nan], np.float32), np.array([-1, 0, 1], np.int32)]
+
+    def smallest_index(p: Any, i: Any, q: Any, j: Any) -> Any:
+        keep = (p > q) | (p != p)
+        return np.where(keep, p, q), np.where(keep | ((p == q) & (i < j)), i, j)
+
+    def largest_index(p: Any, i: Any, q: Any, j: Any) -> Any:
+        keep = (p > q) | ((p == q) & (i >= j)) | (p != p)
+        return np.where(keep, p, q), np.where(keep, i, j)
+
+    def later(p: Any, i: Any, q: Any, j: Any) -> Any:
+        keep = (p > q) | (p != p)
+        return np.where(keep, p, q), np.where(keep, i, j)
+
+    wanted = {smallest_index: (1, False), largest_index: (1, True), later: (None, False)}
+    for body, place in wanted.items():
+        found = choosing.key_of(body, elements, orders)
+        assert found is not None
+        assert (found.next_place, found.next_largest) == place
