@@ -23,7 +23,7 @@ class RandomStream(threading.local):
         self._seed: int | np.random.SeedSequence = 0
         self._key: np.ndarray | None = None
         self._roundings = 0
-        self._together: Draws | None = None
+        self._shared: Draws | None = None
 
     def restart(self, seed: int | np.random.SeedSequence) -> None:
         """Begin the stream of `seed` anew, as every run of a program does."""
@@ -40,8 +40,8 @@ class RandomStream(threading.local):
         """The draws of the next rounding; None where the policy does not round by them."""
         if policy.rounding != "stochastic":
             return None
-        if self._together is not None:
-            return self._together
+        if self._shared is not None:
+            return self._shared
         if self._key is None:
             seed = self._seed if isinstance(self._seed, np.random.SeedSequence) else np.random.SeedSequence(self._seed)
             self._key = seed.generate_state(2, np.uint64)
@@ -50,12 +50,12 @@ class RandomStream(threading.local):
 
     @contextlib.contextmanager
     def one_rounding(self, policy: Policy) -> Iterator[None]:
-        """Count all roundings of a while as one: results take the places of its draws in turn, as steps of a fold."""
-        self._together = self.draws(policy)
+        """All roundings in the meantime count as one: they take its draws one after the other."""
+        self._shared = self.draws(policy)
         try:
             yield
         finally:
-            self._together = None
+            self._shared = None
 
     def spawn(self, count: int) -> list[np.random.SeedSequence]:
         """The seeds of streams that have nothing to do with this one, nor with those that were spawned before."""
