@@ -10,12 +10,17 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from ...ops.engine.speed import tuning
 from ...ops.op import lookup, traits_of
 from ...ops.traits import Effects, RegionSemantics
 from ...ops.types import TensorType
 from ..program import PRINT, Function, Operation, Program, Region, Value
 from .host_callbacks import TARGET
+
+#: The seconds from which a program runs while its caller goes on; handing it to another thread takes some 0.1 ms.
+LONG = 0.01
+#: The estimate: seconds for an op, for an element of an operand or a result, and for a product that is summed; and how
+#: many times as long the functions of floats take, and products of windows that are copied.
+_OP, _ELEMENT, _PRODUCT, _HARD = 2e-6, 1e-9, 1e-10, 10
 
 
 def calls_python(program: Program, function: Function) -> bool:
@@ -51,7 +56,7 @@ def estimate(program: Program, function: Function) -> float:
     """The seconds that a function is likely to run, roughly. Infinity where a loop says nothing of when it ends."""
     known_values = constants(program, function)
     known: dict[str, float] = {}
-    op = tuning().op_seconds
+    op = _OP
 
     def of_function(name: str) -> float:
         if name not in known:
@@ -102,11 +107,10 @@ def _of_one(operation: Operation) -> float:
         return 0.0
     results = sum(map(count, operation.results))
     elements = results + sum(map(count, operation.operands))
-    tuned = tuning()
-    products = terms(operation) * (tuned.hard if traits_of(operation.name).copies_windows else 1)
+    products = terms(operation) * (_HARD if operation.name == "stablehlo.convolution" else 1)
     is_hard = operation.regions or operation.name == "stablehlo.custom_call"
-    of_elements = elements * tuned.element_seconds * (tuned.hard if is_hard else 1)
-    return tuned.op_seconds + of_elements + products * results * tuned.product_seconds
+    of_elements = elements * _ELEMENT * (_HARD if is_hard else 1)
+    return _OP + of_elements + products * results * _PRODUCT
 
 
 def terms(operation: Operation) -> int:

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.engine.owned import detached
-from ...ops.engine.speed import tuning
 from ...ops.grid import parallel
 from ...ops.policy import Policy
 from ...ops.types import TensorType, TokenType, Type
+from .. import machine as planner
 from .. import policies
-from ..compile import planner
-from ..compile.planner import Plan
+from ..code import detach
+from ..machine import Plan
 from ..parse import parser
 from ..program import Function, Program
 from . import cost, layouts, quick, xla_options
@@ -87,7 +86,7 @@ class Executable:
         #: The seconds it is likely to take.
         self.seconds = cost.estimate(program, self.function)
         #: Whether it is so quick that its caller may wait.
-        self.long_seconds = tuning().long_seconds
+        self.long_seconds = cost.LONG
         self.is_quick = self.seconds < self.long_seconds
         #: Runs it the shortest way, once it is known that it can.
         self.quick: quick.Runner | None = None
@@ -145,7 +144,7 @@ class Executable:
         else:
             return [_unshared(results, arguments[0], self.donated) if self.may_alias else results]
         del result
-        return [[r if r is None or r.flags.c_contiguous else r.copy("C") for r in detached(results)]]
+        return [[r if r is None or r.flags.c_contiguous else r.copy("C") for r in detach(list(results))]]
 
     def describe_results(self) -> str:
         """What takes memory when it runs."""

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy import ndarray
 
-from ...ops.engine import speed as speeds
 from .. import policies
-from ..compile.planner import Plan
+from ..machine import Plan
 from ..system import host_floats
 from . import budget, cost, running
 from .buffers import DTYPES, HERE, Buffer, Kind, add, kind_of
@@ -82,7 +81,7 @@ def is_small(executable: Executable) -> bool:
 
 def runner(executable: Executable, plan: Plan) -> Runner | None:
     """What runs a small program by its plan, which is that of its own policy; None where that cannot be."""
-    if plan.speed is not speeds.DEFAULT or plan.policy.rounding == "stochastic":
+    if plan.policy.rounding == "stochastic":
         return None
     memories = executable.devices[0].memories
     kinds = [
@@ -91,7 +90,7 @@ def runner(executable: Executable, plan: Plan) -> Runner | None:
     ]
     scope = {
         "read": reader(len(executable.function.argument_types)),
-        "run_in_context": running.quiet_context(plan.speed).run,
+        "run_in_context": running.quiet_context().run,
         "entry": plan.entry,
         "is_chosen": policies.is_chosen,
         "are_default": host_floats.are_default,

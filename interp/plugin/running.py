@@ -8,23 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.engine import speed as speeds
 from ...ops.grid import parallel
 from .. import machine
-from ..compile.planner import Plan
+from ..machine import Plan
 from ..system import depth, host_floats
 from .pjrt.interruptible import interruptible
 
-#: Contexts in which numpy does not warn, of the usual speed settings. Entering one takes a tenth of the time of
+#: Contexts in which numpy does not warn, Entering one takes a tenth of the time of
 #: `np.errstate`.
 contexts: list[contextvars.Context] = []
 
 
-def quiet_context(speed: speeds.Speed) -> contextvars.Context:
-    """A new context for plans of these settings."""
+def quiet_context() -> contextvars.Context:
+    """A new context."""
     context = contextvars.Context()
     context.run(np.seterr, all="ignore")
-    context.run(speeds.enter, speed)
     return context
 
 
@@ -46,19 +44,17 @@ def _run_in_default_mode(plan: Plan, values: Sequence[Any], process: parallel.Pr
 def _run(plan: Plan, values: Sequence[Any], process: parallel.Process | None) -> tuple[Any, ...]:
     plan.random.restart(plan.policy.seed)
     before = parallel.enter(process)
-    is_usual = plan.speed is speeds.DEFAULT
     try:
-        context = contexts.pop() if is_usual else quiet_context(plan.speed)
+        context = contexts.pop()
     except IndexError:
-        context = quiet_context(plan.speed)
+        context = quiet_context()
     try:
         if plan.nests:
             with depth.deep_calls():
                 return context.run(plan.entry, *values)
         return context.run(plan.entry, *values)
     except Exception as error:
-        raise machine.as_ours(error, plan) from None
+        raise machine.as_ours(error) from None
     finally:
-        if is_usual:
-            contexts.append(context)
+        contexts.append(context)
         parallel.enter(before)

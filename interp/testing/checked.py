@@ -19,8 +19,8 @@ from ...ops.op import Call, CheckError, lookup
 from ...ops.types import Kind, TensorType
 from .. import machine
 from ..backends import Backend, BackendError, Minihlo
-from ..compile.planner import plan
 from ..errors import CheckFailure, InputError
+from ..machine import plan
 from ..parse import parser
 from ..parse.chunks import Chunk
 from ..parse.reader import one_line

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
 from minihlo import interp
-from minihlo.interp.compile.group import GROUP, RANK, SCAN, SPREAD, UNRANK, Group
-from minihlo.interp.compile.passes.find_scans import find_scans
+from minihlo.interp.compile.group import GROUP, RANK, SPREAD, UNRANK, Group
 from minihlo.interp.compile.passes.fuse import fuse
 from minihlo.interp.compile.passes.inline import inlined
-from minihlo.interp.compile.passes.narrow import narrow
-from minihlo.interp.program import Region, Value
 from minihlo.ops.policy import Policy
 
 from .passes_cases import NUMPY, PLAIN, F, V, folded, fused, names, region_of, steps
-from .test_scans import BODIES, PLACES, scan
 
 # -- inline ------------------------------------------------------------------------------------------------------------
 
@@ -114,77 +106,6 @@ def test_what_is_not_folded(body: str, policy: Policy) -> None:
     actual, constants = folded(region, policy)
     assert actual is region
     assert list(constants) == [region.operations[0].results[0]]
-
-
-# -- narrow ------------------------------------------------------------------------------------------------------------
-
-
-def clipped(low: str = "-2.0", between: str = "") -> Region:
-    body = f"""
-      %low = stablehlo.constant dense<{low}> : tensor<300xf32>
-      %one = stablehlo.constant dense<1.0> : tensor<f32>
-      %high = stablehlo.broadcast_in_dim %one, dims = [] : (tensor<f32>) -> tensor<300xf32>
-      %q = stablehlo.divide %x, %y : tensor<300xf32>
-      %a = stablehlo.maximum %low, %q : tensor<300xf32>
-      %b = stablehlo.minimum %a, %high : tensor<300xf32>
-      {between}
-      %r = stablehlo.convert %b : (tensor<300xf32>) -> tensor<300xf8E4M3FN>"""
-    v = "tensor<300xf32>"
-    return region_of(body, f"%x: {v}, %y: {v}", "%r", "tensor<300xf8E4M3FN>")
-
-
-def test_a_convert_takes_the_clipping_along() -> None:
-    region, constants = folded(clipped())
-    actual = narrow(region, constants)
-    assert actual.operations[:-1] == region.operations[:-1]
-    convert, divide = actual.operations[-1], region.operations[3]
-    assert (convert.name, convert.origin) == ("stablehlo.convert", region.operations[-1])
-    assert (convert.operands, convert.results) == (divide.results, region.operations[-1].results)
-    function = convert.attributes["clipped"]
-    assert [s.name for s in function.steps] == ["stablehlo.maximum", "stablehlo.minimum", "stablehlo.convert"]
-    assert [float(c.array) for c in function.constants] == [-2.0, 1.0]
-    assert [s.operands for s in function.steps] == [(1, 0), (3, 2), (4,)]
-
-
-def test_clipping_by_a_number_that_bfloat16_has_not_stays() -> None:
-    region, constants = folded(clipped("0.1"))
-    convert = narrow(region, constants).operations[-1]
-    assert convert.operands == region.operations[4].results
-    assert [s.name for s in convert.attributes["clipped"].steps] == ["stablehlo.minimum", "stablehlo.convert"]
-
-
-def test_what_is_clipped_in_memory_already_is_not_clipped_again() -> None:
-    region, constants = folded(clipped(between="%t = stablehlo.reverse %b, dims = [0] : tensor<300xf32>"))
-    assert narrow(region, constants) is region
-
-
-# -- find_scans --------------------------------------------------------------------------------------------------------
-
-
-def scan_region(text: str) -> tuple[Region, Mapping[Value, Any]]:
-    result = interp.load(text).program.functions["main"].body
-    assert result is not None
-    return folded(result)
-
-
-def test_a_scan_is_put_before_its_loop() -> None:
-    region, constants = scan_region(scan("f8E5M2", BODIES["decay"], PLACES["first to last"]))
-    actual = find_scans(region, constants)
-    assert names(actual) == [*names(region)[:-1], "scan", "while"]
-    put, loop = actual.operations[-2:]
-    old = region.operations[-1]
-    assert (put.name, loop.origin, loop.results, loop.regions) == (SCAN, old, old.results, old.regions)
-    assert (put.operands, loop.operands) == ((old.operands[3], *old.operands), put.results)
-    record = put.attributes["scan"]
-    assert (record.counter, record.limit, record.state, record.row) == (0, 9, 2, (0, 1, 0))
-    assert [s.name.partition(".")[2] for s in record.step.steps] == ["multiply", "add", "multiply"]
-    assert hash(record) == hash(dataclasses.replace(record))
-
-
-def test_a_loop_that_is_no_scan_is_left_alone() -> None:
-    text = scan("f8E5M2", BODIES["decay"], PLACES["first to last"]).replace("compare LT", "compare LE")
-    region, constants = scan_region(text)
-    assert find_scans(region, constants) is region
 
 
 # -- fuse --------------------------------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from ....ops.grid import parallel
 from ....ops.processes.sharded import Sharding, cut
 from ....ops.types import TensorType, Type
 from ... import machine
-from ...compile.planner import Plan
 from ...errors import ProgramError
+from ...machine import Plan
 from ...parse import sharding
 from ...parse.attributes import Opaque
 from ...program import Function, Operation, Program
