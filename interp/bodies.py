@@ -44,9 +44,10 @@ def vectorize(
     numbers, steps = [constants[v] for v in known], []
     for operation in region.operations:
         if operation.name == CONSTANT:
-            numbers.append(operation.attributes.get("value"))
-            if not isinstance(numbers[-1], np.ndarray):
+            number = operation.attributes.get("value")
+            if not isinstance(number, np.ndarray):
                 return None
+            numbers.append(number)
             names[operation.results[0]] = len(names)
     for operation in region.operations:
         if operation.name == CONSTANT:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.grid.parallel import current_grid
+from ..ops.processes.parallel import current_grid
 from ..ops.traits import Run
 from ..ops.types import Type
 from .dynamic import require_types

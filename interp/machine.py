@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.grid import parallel
-from ..ops.grid.exchange import DeadlockError
-from ..ops.grid.parallel import here
 from ..ops.op import CheckError, OpError, call_attribute, lookup, traits_of
 from ..ops.policy import Policy
+from ..ops.processes import parallel
+from ..ops.processes.exchange import DeadlockError
+from ..ops.processes.parallel import here
 from ..ops.programs.control import is_known_composite
 from ..ops.programs.interpreter import with_streams
 from ..ops.random_stream import RandomStream
@@ -179,14 +179,15 @@ class _Planner:
 
     def _assemble(self, region: Region, target: Code) -> None:
         """Apply the passes to the region of a function, bind it, and put its steps into `target`."""
-        if not self._is_watched:
-            region = fold_constants(region, self._policy, self._binder.kernel)
+        # Stochastic rounding draws bits in the order of the operations: these stay as they are.
+        is_rewritten = not self._is_watched and self._policy.rounding != "stochastic"
+        if is_rewritten:
+            region = fold_constants(region, self._binder.kernel)
             region = eliminate_common_subexpressions(region)
         self._binder.bind(region)
-        if not self._is_watched:
+        if is_rewritten:
             region = eliminate_dead_code(region)
-            # Stochastic rounding draws bits in the order of the operations: these stay as they are.
-            region = fuse(region) if self._settings.tables and self._policy.rounding != "stochastic" else region
+            region = fuse(region) if self._settings.tables else region
             self._binder.bind(region)
         self._regions.append((target.label, region))
         _Assembler(self._binder, self._codes, self._expand, self._listener, self._steps).assemble(region, target)

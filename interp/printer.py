@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..ops.grid.parallel import current
+from ..ops.processes.parallel import current
 from .parse import sharding
 from .parse.attributes import Opaque
 from .program import Operation, Program

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ...ops.op import OpError, lookup
-from ...ops.policy import Policy
 from ...ops.types import TensorType
 from ..program import CONSTANT, Operation, Region, Value
 from .rewriting import with_operations, with_regions
@@ -19,27 +18,25 @@ MOST_BYTES = 1 << 20
 Run = Callable[..., Any]
 
 
-def fold_constants(region: Region, policy: Policy, kernel_of: Callable[[Operation], Run | None]) -> Region:
+def fold_constants(region: Region, kernel_of: Callable[[Operation], Run | None]) -> Region:
     """Return a region in which constants stand in place of the operations on constants.
 
     `kernel_of` gives the kernel of an operation without regions; None where it is not declared for its types. It
     raises an error with the operation's place where the operation is not valid.
     """
-    return _fold(region, policy, kernel_of, {})
+    return _fold(region, kernel_of, {})
 
 
-def _fold(
-    region: Region, policy: Policy, kernel_of: Callable[[Operation], Run | None], constants: dict[Value, Any]
-) -> Region:
+def _fold(region: Region, kernel_of: Callable[[Operation], Run | None], constants: dict[Value, Any]) -> Region:
     operations: list[Operation] = []
     for operation in region.operations:
         if operation.regions:
-            regions = [_fold(r, policy, kernel_of, constants) for r in operation.regions]
+            regions = [_fold(r, kernel_of, constants) for r in operation.regions]
             operations.append(with_regions(operation, regions))
         elif operation.name == CONSTANT:
             constants[operation.results[0]] = operation.attributes.get("value")
             operations.append(operation)
-        elif (values := _evaluate(operation, policy, kernel_of, constants)) is not None:
+        elif (values := _evaluate(operation, kernel_of, constants)) is not None:
             constants.update(zip(operation.results, values, strict=True))
             operations += [_constant(r, v, operation) for r, v in zip(operation.results, values, strict=True)]
         else:
@@ -48,11 +45,11 @@ def _fold(
 
 
 def _evaluate(
-    operation: Operation, policy: Policy, kernel_of: Callable[[Operation], Run | None], constants: dict[Value, Any]
+    operation: Operation, kernel_of: Callable[[Operation], Run | None], constants: dict[Value, Any]
 ) -> tuple[Any, ...] | None:
     """Return the results of an operation on constants; None where it is left to run."""
     record = lookup(operation.name)
-    if record is None or record.has_effects or not operation.results or policy.rounding == "stochastic":
+    if record is None or record.has_effects or not operation.results:
         return None
     operands = [constants.get(v) for v in operation.operands]
     if not all(isinstance(v, np.ndarray) for v in operands):

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.grid import parallel
 from ...ops.policy import Policy
+from ...ops.processes import parallel
 from ...ops.types import TensorType, TokenType, Type
 from .. import machine as planner
 from .. import policies

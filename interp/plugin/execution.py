@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.grid import parallel
+from ...ops.processes import parallel
 from .. import policies
 from . import budget, quick, work
 from .buffers import CODES, Buffer, add, delete, kind_of

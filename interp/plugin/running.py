@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.grid import parallel
+from ...ops.processes import parallel
 from .. import machine
 from ..machine import Plan
 from ..system import depth, host_floats

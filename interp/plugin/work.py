@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...ops.grid import parallel
-from ...ops.grid.exchange import StoppedError
+from ...ops.processes import parallel
+from ...ops.processes.exchange import StoppedError
 from .deferred import Deferred
 from .pjrt import interrupts, shutdown
 from .pjrt.errors import CANCELLED, ErrorObject, FailedError, PluginError

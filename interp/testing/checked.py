@@ -81,7 +81,7 @@ def _natively(program: Program, function: Function, backend: Minihlo) -> list[Mi
         machine.run(bound, [])
     except CheckFailure as failure:
         cause = failure.__cause__
-        check = machine.failed_operation(cause, bound) if isinstance(cause, CheckError) else None
+        check = machine.failed_operation(cause) if isinstance(cause, CheckError) else None
         if check is None:
             raise
         values = values_of(program, function.name, backend)

@@ -130,7 +130,7 @@ def test_while_in_while_with_one_value():
     assert load(text)(number(7))[0] == 1 + 7 * 15
 
 
-def test_a_turn_costs_little():
+def test_an_iteration_costs_little():
     program = load(LOOP)
     program(number(10), number(1))
     begin = time.perf_counter()

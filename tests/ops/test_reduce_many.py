@@ -56,7 +56,7 @@ def test_many_minifloats(along: int, t: ElementType, op: str) -> None:
 
 @pytest.mark.parametrize("t", thinned(MINIFLOATS, lambda t: t.name in TYPICAL), ids=str)
 @pytest.mark.parametrize("op", ["maximum", "minimum"])
-def test_of_several_nan_the_first_is_given_however_many_elements_there_are(op: str, t: ElementType) -> None:
+def test_the_first_of_several_nan(op: str, t: ElementType) -> None:
     x = np.random.default_rng(4).integers(0, 1 << t.bits, (120, 41), np.uint8)
     few = [reduce(x[:, [i]].view(t.dtype), from_codes(1, t), op, (0,), t.name).tobytes() for i in range(41)]
     assert reduce(x.view(t.dtype), from_codes(1, t), op, (0,), t.name).tobytes() == b"".join(few)
@@ -97,7 +97,7 @@ def test_few_long_sums_keep_zeros_infinities_and_nan(t: str, op: str) -> None:
 
 
 @pytest.mark.parametrize("t", ["f32", "f64", "bf16", "f8E5M2"])
-def test_rows_that_share_their_places_in_the_cache_are_summed_in_order(t: str) -> None:
+def test_sums_of_rows_of_1024(t: str) -> None:
     dtype = ELEMENT_TYPES[t].dtype
     x = np.random.default_rng(0).standard_normal((130, 1024)).astype(dtype)
     wanted = np.full(130, 0.5, dtype)

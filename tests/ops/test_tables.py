@@ -27,7 +27,7 @@ def _same(x, y):
     return x.shape == y.shape and x.dtype == y.dtype and np.array_equal(np.asarray(x), np.asarray(y), equal_nan=True)
 
 
-def test_a_table_is_made_once_as_many_elements_were_computed_as_it_has():
+def test_break_even():
     element = ELEMENT_TYPES["f8E4M3FN"]
     sizes = []
 
@@ -47,7 +47,7 @@ def test_a_table_is_made_once_as_many_elements_were_computed_as_it_has():
 
 
 @pytest.mark.parametrize("name", _FORMATS)
-def test_lookups_give_what_the_function_gives_of_arrays_of_any_layout(name):
+def test_lookups_in_any_layout(name):
     element, add, table = _sum(name)
     table.table()
     x, y = _numbers(element, 300, 200), _numbers(element, 300, 200)[::-1]
@@ -84,7 +84,7 @@ def test_folds_go_from_row_to_row(name, columns):
         table.table()
 
 
-def test_all_tables_together_are_bounded_and_the_oldest_is_dropped(monkeypatch):
+def test_memory_bound(monkeypatch):
     monkeypatch.setattr(tables, "MOST_BYTES", 100_000)
     monkeypatch.setattr(tables, "_made", type(tables._made)())
     monkeypatch.setattr(tables, "_bytes", 0)

@@ -57,7 +57,7 @@ def test_machine_code_answers_as_the_python_functions() -> None:
     """)
 
 
-def test_small_programs_give_what_they_should_again_and_again() -> None:
+def test_small_programs_repeated() -> None:
     run_jax("""
         import gc
         from minihlo.interp.plugin import executable; from minihlo.interp.plugin.pjrt import runtime

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from minihlo.interp import load
+from minihlo.interp.errors import ExecutionError, ProgramError
 from minihlo.interp.machine import plan
 from minihlo.interp.settings import Settings
-from minihlo.interp.errors import ExecutionError, ProgramError
 from minihlo.interp.system import depth
 
 from ..processes import run_minihlo

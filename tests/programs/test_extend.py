@@ -84,7 +84,7 @@ assert {peer for lack in known.LACKS if lack.applies(step) for peer in lack.peer
 """)
 
 
-def test_new_functions_are_tested_by_generated_programs_and_the_tester() -> None:
+def test_new_functions_are_tested() -> None:
     run("""
 from minihlo.interp import load
 from minihlo.interp.oracle import exact

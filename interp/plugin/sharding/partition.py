@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.grid import parallel
+from ....ops.processes import parallel
 from ....ops.processes.sharded import Sharding, cut
 from ....ops.types import TensorType, Type
 from ... import machine

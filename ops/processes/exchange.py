@@ -1,4 +1,4 @@
-"""What processes bring to each other and wait for, and the errors that waiting can end in."""
+"""The values that processes contribute to each other and wait for, and the errors that waiting can end in."""
 
 from __future__ import annotations
 
@@ -38,26 +38,35 @@ class StoppedError(BaseException):
 
 
 @dataclasses.dataclass(frozen=True)
-class Share:
-    """What one process brings to a meeting."""
+class Contribution:
+    """The part of one process in a rendezvous.
 
-    name: str  #: of the op
-    signature: tuple[str, ...]  #: what has to be the same for all
+    name: the name of the op.
+    signature: texts that have to be equal for all members.
+    values: the values that it contributes.
+    combine: gives the results of each member. Takes the values of each in the order of the group, and the key of the
+        rendezvous: numbers that no other rendezvous of the run has.
+    """
+
+    name: str
+    signature: tuple[str, ...]
     values: tuple[Any, ...]
-    #: Gives each member its results. Takes the values of each in the order of the group, and numbers that no other
-    #: meeting of the run has.
     combine: Callable[[list[tuple[Any, ...]], tuple[int, ...]], list[tuple[Any, ...]]]
 
 
 @dataclasses.dataclass(eq=False)
 class Pending:
-    """Results that other processes have a part in: there now, or later."""
+    """Results that other processes have a part in: there now, or later.
+
+    needs: the processes that have to act before the results are there, as far as they are known.
+    take: gives the results; called once.
+    """
 
     process: Process
     waits_for: Callable[[], str]
     is_there: Callable[[], bool]
-    needs: Callable[[], Iterable[ProcessId]]  #: who has to act before it is there, as far as that is known
-    take: Callable[[], tuple[Any, ...]]  #: called once
+    needs: Callable[[], Iterable[ProcessId]]
+    take: Callable[[], tuple[Any, ...]]
     _taken: tuple[Any, ...] | None = None
 
     def get(self) -> tuple[Any, ...]:
@@ -69,8 +78,8 @@ class Pending:
 
 
 @dataclasses.dataclass(frozen=True)
-class Later:
-    """What an op gives instead of a result that is to be waited for later."""
+class Future:
+    """The result of an op that has begun and is waited for later."""
 
     pending: Pending
     index: int = 0
@@ -80,25 +89,12 @@ class Later:
         return self.pending.get()[self.index]
 
 
-def described(value: Any) -> str:
+def type_text(value: Any) -> str:
     """The type of a value, as processes compare it."""
     return "token" if value is None else f"{value.dtype} {list(value.shape)}"
 
 
-def disagreement(mine: ProcessId, share: Share, other: ProcessId, theirs: Share) -> str:
-    """The message where two processes meet in different ops, or with different types."""
-    if share.name != theirs.name:
-        return f"process {other} has come to {theirs.name} in its place, on the same channel and with the same group"
-    both = [", ".join(s.signature) for s in (share, theirs)]
-    return f"process {mine} brings {both[0]}, but process {other} brings {both[1]} (expected the same)"
-
-
-def channel_text(channel: int) -> str:
-    """A channel as messages name it; channels of 0 and below are not the program's."""
-    return f"channel {channel}, " if channel > 0 else ""
-
-
-def listed(ids: Iterable[ProcessId]) -> str:
+def ids_text(ids: Iterable[ProcessId]) -> str:
     """Processes as messages list them: the first few, and how many there are."""
     ids = list(ids)
     more = f", … ({len(ids)} in all)" if len(ids) > _MOST_LISTED else ""

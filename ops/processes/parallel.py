@@ -1,8 +1,8 @@
-"""Processes that run side by side: the grid they form, how they meet and send values, and when they cannot go on.
+"""Processes that run side by side: the grid they form, their rendezvous and messages, and when they cannot go on.
 
-Each process is a thread. What one learns of the others comes through `Process.meet` and `Process.receive`, which pair
-the n-th use by one process with the n-th use by another: results do not depend on which of them is quicker. A program
-that runs by itself is the only process of a grid of its own.
+Each process is a thread. Values of others come through `Process.rendezvous` and `Process.receive` alone, which pair the
+n-th use by one process with the n-th use by another: results do not depend on which of them is quicker. A program that
+runs by itself is the only process of a grid of its own.
 
 A grid in which no process can go on is reported as a deadlock; an error in one process ends them all.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import itertools
 import queue
 import threading
 import time
@@ -21,17 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..op import OpError
-from .exchange import (
-    DeadlockError,
-    Pending,
-    ProcessId,
-    Share,
-    StoppedError,
-    channel_text,
-    described,
-    disagreement,
-    listed,
-)
+from .exchange import Contribution, DeadlockError, Pending, ProcessId, StoppedError, ids_text, type_text
 
 #: Each function gives what one infeed op reads.
 Infeed = Sequence[Callable[[], tuple[Any, ...]]]
@@ -39,15 +30,15 @@ Infeed = Sequence[Callable[[], tuple[Any, ...]]]
 #: Grids that are run by processes of a grid, and so on, up to this many: a limit, as each level takes threads.
 _MOST_NESTED = 8
 #: How many seconds Ctrl-C waits for processes that compute. Then they are left to themselves, and end at the next
-#: turn of a loop or the next time they meet.
+#: iteration of a loop or the next rendezvous.
 _GRACE = 2.0
 #: How many seconds to sleep between looks at whether Ctrl-C was pressed, on systems where it does not wake a sleeper.
 _POLL = 0.2
 
 
 @dataclasses.dataclass(eq=False)
-class _Meeting:
-    shares: dict[ProcessId, Share] = dataclasses.field(default_factory=dict)
+class _Rendezvous:
+    contributions: dict[ProcessId, Contribution] = dataclasses.field(default_factory=dict)
     results: dict[ProcessId, tuple[Any, ...]] | None = None
 
 
@@ -58,40 +49,41 @@ class Process:
         self.grid, self.id = grid, id
         self.infeed = collections.deque(infeed)
         self.probes: list[tuple[str, np.ndarray]] = []
-        #: Whether ops that meet others are to give `Later` results instead of waiting.
+        #: Whether ops that exchange values are to give a `Future` instead of waiting.
         self.defers = False
         self._uses: collections.Counter[Hashable] = collections.Counter()
 
-    def meet(self, channel: int, members: tuple[ProcessId, ...], share: Share) -> Pending:
-        """Bring a share to the next meeting of a group on a channel; the results are there when all have come.
+    def rendezvous(self, channel: int, members: tuple[ProcessId, ...], own: Contribution) -> Pending:
+        """Contribute to the next rendezvous of a group on a channel; the results are there when all members have.
 
-        Raises OpError where the shares are of different ops or types.
+        Raises OpError where the contributions are of different ops or types.
         """
-        number = self._use((channel, members))
+        grid, number = self.grid, self._use((channel, members))
         # A channel is a number of 64 bits, with a sign.
-        occasion = (channel % 2**64, number, *(n for member in members for n in member))
-        grid, key = self.grid, (channel, members, number)
+        key = (channel % 2**64, number, *itertools.chain(*members))
         with grid.changed:
-            meeting = grid.meetings.setdefault(key, _Meeting())
-            for other, theirs in meeting.shares.items():
-                if theirs.signature != share.signature:
-                    raise OpError(disagreement(self.id, share, other, theirs))
-            meeting.shares[self.id] = share
-            is_last = len(meeting.shares) == len(members)
+            found = grid.rendezvous.setdefault(key, _Rendezvous())
+            for other, theirs in found.contributions.items():
+                if theirs.signature != own.signature:
+                    raise OpError(_mismatch(self.id, own, other, theirs))
+            found.contributions[self.id] = own
+            is_last = len(found.contributions) == len(members)
             if is_last:
-                del grid.meetings[key]
+                del grid.rendezvous[key]
         if is_last:
-            shares = [meeting.shares[m] for m in members]
-            results = shares[0].combine([s.values for s in shares], occasion)
+            parts = [found.contributions[m] for m in members]
+            results = parts[0].combine([p.values for p in parts], key)
             with grid.changed:
-                meeting.results = dict(zip(members, results, strict=True))
+                found.results = dict(zip(members, results, strict=True))
                 grid.changed.notify_all()
+        # Channels of 0 and below are not the program's.
+        where = f"channel {channel}, " if channel > 0 else ""
         return Pending(
             self,
-            lambda: f"in {share.name} ({channel_text(channel)}group {listed(members)})",
-            lambda: meeting.results is not None,
-            lambda: [m for m in members if m not in meeting.shares],
-            lambda: meeting.results[self.id] if meeting.results is not None else (),
+            lambda: f"in {own.name} ({where}group {ids_text(members)})",
+            lambda: found.results is not None,
+            lambda: [m for m in members if m not in found.contributions],
+            lambda: found.results[self.id] if found.results is not None else (),
         )
 
     def send(self, channel: Hashable, values: tuple[Any, ...]) -> None:
@@ -107,12 +99,12 @@ class Process:
         """
         key = channel, self._use(("receive", channel))
         mail = self.grid.mail
-        wanted = [described(v) for v in like]
+        wanted = [type_text(v) for v in like]
 
         def take() -> tuple[Any, ...]:
             values = mail.pop(key)
-            if [described(v) for v in values] != wanted:
-                given = ", ".join(map(described, values)) or "nothing"
+            if [type_text(v) for v in values] != wanted:
+                given = ", ".join(map(type_text, values)) or "nothing"
                 raise OpError(f"was sent {given} (expected {', '.join(wanted) or 'nothing'})")
             return values
 
@@ -130,8 +122,8 @@ class Process:
             ends = self.grid.ends[channel]
             ends[end].add(self.id)
             if ends["receive"] and max(len(ends["receive"]), len(ends["send"])) > 1:
-                ends_ = " and is ".join(f"{verb} by {listed(sorted(ends[e]))}" for e, verb in _ENDS if ends[e])
-                raise OpError(f"channel {channel} is {ends_} (expected one process at each end)")
+                uses = " and is ".join(f"{verb} by {ids_text(sorted(ends[e]))}" for e, verb in _ENDS if ends[e])
+                raise OpError(f"channel {channel} is {uses} (expected one process at each end)")
 
     def wait(self, pending: Pending) -> None:
         """Sleep until it is there. Raises DeadlockError where it never will be."""
@@ -159,6 +151,14 @@ class Process:
 _ENDS = (("send", "sent to"), ("receive", "received from"))
 
 
+def _mismatch(mine: ProcessId, own: Contribution, other: ProcessId, theirs: Contribution) -> str:
+    """The message where two processes come to a rendezvous with different ops, or with different types."""
+    if own.name != theirs.name:
+        return f"process {other} has come to {theirs.name} in its place, on the same channel and with the same group"
+    brings, others = (", ".join(c.signature) for c in (own, theirs))
+    return f"process {mine} brings {brings}, but process {other} brings {others} (expected the same)"
+
+
 class Grid:
     """`replicas` x `partitions` processes, and what they share. All but `shape` is guarded by `changed`."""
 
@@ -167,7 +167,7 @@ class Grid:
         self.shape = replicas, partitions
         self.processes = {(r, p): Process(self, (r, p), infeed) for r in range(replicas) for p in range(partitions)}
         self.changed = threading.Condition()
-        self.meetings: dict[Hashable, _Meeting] = {}
+        self.rendezvous: dict[Hashable, _Rendezvous] = {}
         self.mail: dict[Hashable, tuple[Any, ...]] = {}
         self.ends: dict[int, dict[str, set[ProcessId]]] = collections.defaultdict(
             lambda: {"send": set(), "receive": set()}
@@ -232,7 +232,7 @@ class Grid:
         return [results[id] for id in self.processes]
 
     def stop(self) -> None:
-        """End all processes: those that wait now, the others when they meet or take the next turn of a loop."""
+        """End all processes: those that wait now, the others at the next rendezvous or iteration of a loop."""
         with self.changed:
             self.is_stopped = True
             self.changed.notify_all()
@@ -261,8 +261,8 @@ class Grid:
         if not needs:
             return f"waits {pending.waits_for()} for what no process sends"
         ended = [p for p in needs if p in self._ended]
-        return f"waits {pending.waits_for()} for {listed(needs)}" + (
-            f", of which {listed(ended)} ended" if ended else ""
+        return f"waits {pending.waits_for()} for {ids_text(needs)}" + (
+            f", of which {ids_text(ended)} ended" if ended else ""
         )
 
     def _end(self, process: Process) -> None:
