@@ -26,8 +26,9 @@ for text in re.split(r"^// -----$", Path(sys.argv[1]).read_text(), flags=re.MULT
 _START = """
 import dataclasses, sys
 import numpy as np
-from minihlo.ops.elementwise import float_kernels; from minihlo.ops import policy, registry
-from minihlo.ops.minifloat import arithmetic, codec, formats; from minihlo.ops.engine import cast
+from minihlo.ops import cast, op as registry, policy, tables
+from minihlo.ops.elementwise import float_kernels
+from minihlo.ops.minifloat import arithmetic, codec, formats
 registry.ops()
 
 def replace(old, new):
@@ -39,17 +40,18 @@ def replace(old, new):
 """
 
 _TABLE = """
-def entries(self, old=float_kernels.Tabulated._entries):
-    found = old(self).copy()
-    if (self._fmt.name, self._arity) == {which}:
+def table(self, old=tables.Tabulated.table):
+    is_new, found = self._entries is None, old(self)
+    if is_new and [element.name for element in self._elements] == {which}:
+        self._entries = found = found.copy()
         found.view(np.uint8)[{entry}] ^= 1
     return found
-float_kernels.Tabulated._entries = entries
+tables.Tabulated.table = table
 """
 
 FAULTS = {
-    "one entry of a table of two": (_TABLE.format(which='("f8E4M3", 2)', entry=0x3A17), "multiply", "f8E4M3_all_pairs"),
-    "one entry of a table of one": (_TABLE.format(which='("f8E5M2FNUZ", 1)', entry=0x5B), "tanh", "f8E5M2FNUZ_all"),
+    "one entry of a table of two": (_TABLE.format(which=["f8E4M3"] * 2, entry=0x3A17), "multiply", "f8E4M3_all_pairs"),
+    "one entry of a table of one": (_TABLE.format(which=["f8E5M2FNUZ"], entry=0x5B), "tanh", "f8E5M2FNUZ_all"),
     "one entry of a table of a conversion": (
         """
 def table(source, target, chosen, old=cast.code_table):
@@ -105,7 +107,7 @@ for cell in registry.lookup("maximum").bind.__closure__:
         "f8E4M3FN",
     ),
     "f64 rounded to f32 first": (
-        "cast._odd_bf16_of_f64 = lambda x: cast._odd_bf16(np.asarray(np.asarray(x).astype(np.float32)))",
+        "cast._odd_f32 = lambda x: np.asarray(x).astype(np.float32)",
         "convert",
         "f64_to_f8E4M3FN",
     ),
