@@ -116,7 +116,7 @@ assert all(oracle.same(fmt, a, b) for a, b in zip(codes.tolist(), oracle.unary_c
 def test_new_functions_are_fused_and_tabled() -> None:
     run("""
 from minihlo.interp import load
-from minihlo.interp.compile import explain
+from minihlo.interp import listing
 
 t = "tensor<100000xf8E4M3FN>"
 program = load(f'''func.func @main(%a: {t}, %b: {t}) -> {t} {{
@@ -124,7 +124,7 @@ program = load(f'''func.func @main(%a: {t}, %b: {t}) -> {t} {{
   %1 = "stablehlo.test_exp2"(%0) : ({t}) -> {t}
   return %1 : {t}
 }}''')
-assert {part.group for part in explain.groups(program.plan()).values()} == {"table 1"}
+assert {part.group for part in listing.groups(program.plan()).values()} == {"table 1"}
 """)
 
 
