@@ -6,6 +6,7 @@ reads the values around it where they are. A step is a function of the frame; it
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -57,14 +58,17 @@ class Code:
 
     def within(self, frame: Frame) -> Callable[..., tuple[Any, ...]]:
         """Return a nested region as a function of its arguments, for the kernel that applies it to elements."""
+        return functools.partial(self._apply, frame)
 
-        def apply(*values: Any) -> tuple[Any, ...]:
-            for slot, value in zip(self.arguments, values, strict=True):
-                frame[slot] = value
-            self.run(frame)
-            return tuple([frame[i] for i in self.returns])
+    def alongside(self, frame: Frame) -> Callable[..., tuple[Any, ...]]:
+        """Return a nested region as a function that several threads may call: each call has a copy of the frame."""
+        return lambda *values: self._apply(frame.copy(), *values)
 
-        return apply
+    def _apply(self, frame: Frame, *values: Any) -> tuple[Any, ...]:
+        for slot, value in zip(self.arguments, values, strict=True):
+            frame[slot] = value
+        self.run(frame)
+        return tuple([frame[i] for i in self.returns])
 
 
 def step_of(step: Step, operation: Operation) -> Step:
@@ -113,11 +117,14 @@ def _call_for_many(run: Run, operands: Slots, results: Slots) -> Step:
     return step
 
 
-def call_with_regions(run: Run, regions: Sequence[Code], operands: Slots, results: Slots) -> Step:
-    """Return the step that calls a kernel which takes functions for its regions."""
+def call_with_regions(
+    run: Run, regions: Sequence[Code], operands: Slots, results: Slots, has_threads: bool = False
+) -> Step:
+    """Return the step that calls a kernel which takes functions for its regions, and may call them in threads."""
 
     def call(frame: Frame) -> Any:
-        return run(tuple([r.within(frame) for r in regions]), *[frame[i] for i in operands])
+        functions = [r.alongside(frame) if has_threads else r.within(frame) for r in regions]
+        return run(tuple(functions), *[frame[i] for i in operands])
 
     return _with_results(call, results)
 

@@ -289,7 +289,8 @@ class _Assembler:
             if place is not None and bound.in_place and value in dying and operation.operands.count(value) == 1:
                 yield code.overwrite(bound.run, bound.in_place, place, regions, operands, results)
             elif regions:
-                yield code.call_with_regions(bound.run, regions, operands, results)
+                has_threads = traits.regions is RegionSemantics.ALL
+                yield code.call_with_regions(bound.run, regions, operands, results, has_threads)
             else:
                 yield code.call_kernel(_without_view(operation, bound.run), operands, results)
 
@@ -387,12 +388,13 @@ def _inner_operations(function: Function) -> Iterator[Operation]:
     return (inner for o in function.body.operations for region in o.regions for inner in region.operations)
 
 
-def run(plan: Plan, values: Sequence[Any]) -> list[Any]:
+def run(plan: Plan, values: Sequence[Any], process: parallel.Process | None = None) -> list[Any]:
     """Run a plan.
 
     Args:
         plan: The plan.
         values: A value for each argument, of its type: an array, a tuple, or None for a token.
+        process: The process that runs it; by default a new one. Stopping its grid ends the run.
 
     Returns:
         A value for each result.
@@ -402,7 +404,13 @@ def run(plan: Plan, values: Sequence[Any]) -> list[Any]:
         ResourceError: The memory does not suffice.
         ExecutionError: An op fails in another way. Each of these has the place of the op.
     """
-    return _run(plan, lambda: code.detach(list(plan.entry(*values))))
+    with np.errstate(all="ignore"):
+        return run_without_warnings(plan, values, process)
+
+
+def run_without_warnings(plan: Plan, values: Sequence[Any], process: parallel.Process | None = None) -> list[Any]:
+    """Run a plan where numpy does not warn, as `run` does: `np.errstate` takes longer than a small program."""
+    return _run(plan, lambda: code.detach(list(plan.entry(*values))), process)
 
 
 def run_grid(
@@ -425,7 +433,8 @@ def run_grid(
         del gathered  # so that each result has one reference
         return [code.detach(values) for values in results]
 
-    return _run(plan, action, process)
+    with np.errstate(all="ignore"):
+        return _run(plan, action, process)
 
 
 def _run(plan: Plan, action: Callable[[], Any], process: parallel.Process | None = None) -> Any:
@@ -438,11 +447,10 @@ def _run(plan: Plan, action: Callable[[], Any], process: parallel.Process | None
         plan.steps.restart()
     before, here.process = here.process, process
     try:
-        with np.errstate(all="ignore"):
-            if plan.nests:
-                with depth.deep_calls():
-                    return action()
-            return action()
+        if plan.nests:
+            with depth.deep_calls():
+                return action()
+        return action()
     except Exception as error:
         ours = as_ours(error)
         if ours is error:

@@ -1,4 +1,4 @@
-"""Ctrl-C and the programs under way on the JAX platform `minihlo`: whose it breaks off, and whose it leaves alone."""
+"""Ctrl-C on the JAX platform `minihlo`: which running programs it stops, and which continue."""
 
 import functools
 
