@@ -195,7 +195,7 @@ class _Planner:
     def _expand(self, function: Function) -> Code:
         """Return the code of the function that an operation expands to."""
         assert function.body is not None
-        target = Code(function.name)
+        target = Code(shown(function.name))
         self._assemble(function.body, target)
         return target
 
@@ -208,7 +208,7 @@ class _Planner:
             if function is None or function.body is None:
                 reason = "there is no such function" if function is None else "it has no body"
                 raise ProgramError(f"{called_by.location}: cannot call @{shown(name)}: {reason}")
-            self._codes[name] = Code(f"@{name}")  # its steps come later, as recursion needs
+            self._codes[name] = Code(f"@{shown(name)}")  # its steps come later, as recursion needs
             self._pending.append(function)
         return self._codes[name]
 

@@ -11,7 +11,7 @@ from .minifloat.codec import decode, round_number
 from .minifloat.formats import Format
 from .minifloat.number import FINITE, WORK_BITS, Number
 from .policy import Policy
-from .tables import all_codes, look_up
+from .tables import all_codes, in_blocks, look_up
 from .types import ELEMENT_TYPES, ElementType, Kind
 
 _BF16, _F32, _F64 = (ELEMENT_TYPES[name] for name in ("bf16", "f32", "f64"))
@@ -72,8 +72,7 @@ def _from_float(
             # bfloat16 has 8 significant bits and f32's range: rounding to odd there loses nothing that a format of up
             # to 6 bits could see, in any rounding mode. Only f8E8M0FNU could distinguish f64's smaller numbers.
             table = code_table(_BF16, target, policy)
-            # The codes are all in the table; of numpy's ways to make sure of it this one is the quickest.
-            return table.take(_odd_bf16(_odd_f32(x) if source.bits == 64 else x), mode="wrap")
+            return in_blocks(lambda some: table.take(_odd_bf16(some), mode="wrap"), [x], fmt.dtype)
     return array_of(round_number(decode(codes_of(x, source.format), source.format), fmt, policy, draws), fmt)
 
 
@@ -109,8 +108,8 @@ def holds(wide: Format, narrow: Format) -> bool:
 
 
 def _odd_bf16(x: np.ndarray) -> np.ndarray:
-    """f32 rounded to odd to bfloat16, as codes. Exact for NaN too: a payload in the low half sets the odd bit."""
-    u = x.view(np.uint32)
+    """f32 or f64 rounded to odd to bfloat16, as codes. A payload of NaN in the low half sets the odd bit."""
+    u = (_odd_f32(x) if x.dtype == np.float64 else x).view(np.uint32)
     odd = np.asarray(u & 0xFFFF)
     odd += 0xFFFF  # carries into bit 16 where there is anything to cut off
     odd |= u
@@ -148,8 +147,7 @@ def wrap(x: np.ndarray, target: ElementType) -> np.ndarray:
 def _truncate(x: np.ndarray, target: ElementType) -> np.ndarray:
     """f32 or f64 as integers: toward zero, NaN as 0, and the nearest integer of the type for those beyond it."""
     x, number = np.asarray(x), x.dtype.type
-    low = -(1 << (target.bits - 1)) if target.kind is Kind.SIGNED else 0
-    high = (1 << (target.bits - int(target.kind is Kind.SIGNED))) - 1
+    low, high = target.range
     end = number(high + 1)
     most = number(high) if int(number(high)) == high else np.nextafter(end, number(0))
     near = np.asarray(x.clip(number(low), most))  # a host's conversion of what its type does not hold is undefined

@@ -17,7 +17,7 @@ from ...ops.types import QuantizedType, TensorType, Type
 from ..errors import ProgramError
 from ..machine import Plan, find_function, plan
 from ..parse import parser
-from ..parse.reader import Places, Reader
+from ..parse.reader import Locator, Reader
 from ..parse.syntax import NEWER
 from ..program import Function, Location, Operation, Region, Value
 from ..system.isolate import quiet_native_stderr
@@ -30,7 +30,7 @@ _MAIN, _ALONE = "main", "one op"
 class _Recorder(Reader):
     """A reader that remembers what each op and each value was read from."""
 
-    def __init__(self, module: ir.Module, places: Places) -> None:
+    def __init__(self, module: ir.Module, places: Locator) -> None:
         super().__init__(module, places)
         self.operations: dict[Operation, ir.Operation] = {}
         self.values: dict[Value, ir.Value] = {}
@@ -49,7 +49,7 @@ class _Recorder(Reader):
 class Source:
     """A program and its MLIR."""
 
-    def __init__(self, module: ir.Module, places: Places, file: str, function: str | None = None) -> None:
+    def __init__(self, module: ir.Module, places: Locator, file: str, function: str | None = None) -> None:
         """`function` is the one to run, as `planner.find_function` finds it. Raises ProgramError."""
         self._places = places
         self.module, self.file = module, file
@@ -62,7 +62,7 @@ class Source:
     @classmethod
     def of_text(cls, text: str | bytes, file: str, first_line: int = 1, function: str | None = None) -> Source:
         """The source of a program as text or bytecode. Raises ProgramError where it cannot be read."""
-        return cls(parser.module(text, file, first_line), Places(file, first_line - 1), file, function)
+        return cls(parser.module(text, file, first_line), Locator(file, first_line - 1), file, function)
 
     def refined(self, types: Sequence[Type]) -> Source:
         """The program for arguments of these types, where its own leave sizes open. Raises ProgramError."""

@@ -76,8 +76,7 @@ def logistic(x):
         overflows = ~np.isfinite(result) & np.isfinite(x) & (x.real < -_LARGE)
         return np.where(overflows, np.exp(x), result) if overflows.any() else result
     # exp of what is negative only, so that nothing overflows and small results keep their bits
-    small = np.exp(-np.abs(x))
-    return np.where(x < 0, small, one) / (one + small)
+    return np.exp(np.fmin(x, 0)) / (one + np.exp(-np.abs(x)))
 
 
 @elementwise("tanh", "float complex", accuracy=ROUNDED_TO_32, direct=functions.tanh)

@@ -16,8 +16,8 @@ def _extreme(choose: np.ufunc, choose_zero: np.ufunc, x, y):
     Equal numbers have equal bits unless they are zeros of unlike sign: `choose_zero` gives the bits of both.
     """
     result = np.asarray(choose(x, y))
-    bits = np.dtype(f"u{result.dtype.itemsize}")
-    loser = 1 << 8 * bits.itemsize - 1 if choose is np.maximum else 0
+    bits, minus_zero = (np.uint64, 1 << 63) if result.itemsize == 8 else (np.uint32, 1 << 31)
+    loser = minus_zero if choose is np.maximum else 0
     if (result.view(bits) == loser).any():
         result = np.where(x == y, choose_zero(x.view(bits), y.view(bits)).view(result.dtype), result)
     return result

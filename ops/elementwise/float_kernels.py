@@ -173,9 +173,6 @@ def _choices(function: Function, element: ElementType, policy: Policy) -> Run:
 _HOST_ERROR = 16
 #: Factors between which a result lies. They are arrays, which numpy need not convert.
 _BELOW, _ABOVE = (np.array(1 + sign * _HOST_ERROR * 2.0**-52) for sign in (-1, 1))
-#: How many elements are computed at a time, so that their f64 stay in the cache: 10**6 exponentials take 2.1 ms so, and
-#: 4.5 ms all at once.
-_BLOCK = 1 << 14
 _NEAREST = Policy()
 
 
@@ -187,7 +184,7 @@ def ziv(function: Function, element: ElementType) -> Run:
     fmt = element.format
 
     def rounded(wide: np.ndarray) -> np.ndarray:
-        return np.asarray(cast(wide, _F64, element, _NEAREST))
+        return np.asarray(wide.astype(fmt.dtype) if fmt.bits == 32 else cast(wide, _F64, element, _NEAREST))
 
     def compute(*numbers: np.ndarray) -> np.ndarray:
         wide = function.host(*numbers)
@@ -201,8 +198,6 @@ def ziv(function: Function, element: ElementType) -> Run:
 
     def kernel(*arrays: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
-            if np.broadcast(*arrays).size <= _BLOCK:
-                return compute(*(x.astype(np.float64) for x in arrays))
-            return in_blocks(compute, arrays, [_F64.dtype] * len(arrays), element.dtype, _BLOCK)
+            return in_blocks(compute, arrays, fmt.dtype, _F64.dtype)
 
     return kernel

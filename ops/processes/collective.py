@@ -13,8 +13,7 @@ import numpy as np
 
 from ..cast import cast
 from ..op import BY_BODY, Body, Call, Run, lookup, op
-from ..reductions.fold import Step
-from ..reductions.folds import body_elements, fold_of
+from ..reductions.folds import Step, body_elements, fold_of
 from ..require import require, unpack
 from ..traits import Effects, OpTraits
 from ..types import ElementType, TensorType

@@ -26,10 +26,10 @@ for text in re.split(r"^// -----$", Path(sys.argv[1]).read_text(), flags=re.MULT
 _START = """
 import dataclasses, sys
 import numpy as np
-from minihlo.ops import cast, op as registry, policy, tables
 from minihlo.ops.elementwise import float_kernels
+from minihlo.ops import cast, op, policy, tables
 from minihlo.ops.minifloat import arithmetic, codec, formats
-registry.ops()
+op.ops()
 
 def replace(old, new):
     for module in list(sys.modules.values()):
@@ -41,17 +41,22 @@ def replace(old, new):
 
 _TABLE = """
 def table(self, old=tables.Tabulated.table):
-    is_new, found = self._entries is None, old(self)
-    if is_new and [element.name for element in self._elements] == {which}:
-        self._entries = found = found.copy()
+    found = old(self)
+    if [element.name for element in self._elements] == {which} and found.flags.writeable is False:
+        found = found.copy()
         found.view(np.uint8)[{entry}] ^= 1
+        self._entries = found
     return found
 tables.Tabulated.table = table
 """
 
 FAULTS = {
-    "one entry of a table of two": (_TABLE.format(which=["f8E4M3"] * 2, entry=0x3A17), "multiply", "f8E4M3_all_pairs"),
-    "one entry of a table of one": (_TABLE.format(which=["f8E5M2FNUZ"], entry=0x5B), "tanh", "f8E5M2FNUZ_all"),
+    "one entry of a table of two": (
+        _TABLE.format(which='["f8E4M3", "f8E4M3"]', entry=0x3A17),
+        "multiply",
+        "f8E4M3_all_pairs",
+    ),
+    "one entry of a table of one": (_TABLE.format(which='["f8E5M2FNUZ"]', entry=0x5B), "tanh", "f8E5M2FNUZ_all"),
     "one entry of a table of a conversion": (
         """
 def table(source, target, chosen, old=cast.code_table):
@@ -99,7 +104,7 @@ def larger(x, y, old=arithmetic.maximum):
     return old(*(dataclasses.replace(a, **{
         f.name: np.where(a.is_nan, getattr(b, f.name), getattr(a, f.name)) for f in dataclasses.fields(a)
     }) for a, b in ((x, y), (y, x))))
-for cell in registry.lookup("maximum").bind.__closure__:
+for cell in op.lookup("maximum").bind.__closure__:
     if isinstance(cell.cell_contents, float_kernels.Function):
         object.__setattr__(cell.cell_contents, "direct", larger)
 """,
@@ -107,16 +112,16 @@ for cell in registry.lookup("maximum").bind.__closure__:
         "f8E4M3FN",
     ),
     "f64 rounded to f32 first": (
-        "cast._odd_f32 = lambda x: np.asarray(x).astype(np.float32)",
+        "cast._odd_f32 = lambda x: np.asarray(x.astype(np.float32))",
         "convert",
         "f64_to_f8E4M3FN",
     ),
     "sums in the element type": (
         """
-def made(self, *args, old=policy.Policy.__init__, **fields):
+def initialize(self, *args, old=policy.Policy.__init__, **fields):
     old(self, *args, **fields)
     object.__setattr__(self, "accumulate", "element")
-policy.Policy.__init__ = made
+policy.Policy.__init__ = initialize
 """,
         "dot_general",
         "f8E4M3FN_rounded_once",

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from minihlo.interp import load
-from minihlo.ops.engine.blocks import blocks
 from minihlo.ops.op import OpError
 from minihlo.ops.policy import Policy
 from minihlo.ops.reductions.axes import Axis, windows
@@ -150,15 +149,6 @@ def test_extremes_of_the_host_floats(op: str, element: str, init: float | None) 
             for element_ in x[2 * i : 2 * i + 2, j : j + 3].reshape(-1):
                 best = better(best, element_)
             assert actual[i, j].view(word) == best.view(word), (share, i, j)
-
-
-def test_blocks_cover_in_order() -> None:
-    for shape in ((), (1,), (7,), (2, 3), (2, 3, 4), (5, 1, 2)):
-        numbers = np.arange(np.prod(shape, dtype=int)).reshape(shape)
-        for limit in (0, 1, 2, 5, 6, 12, 100):
-            parts = [numbers[b] for b in blocks(shape, limit)]
-            assert [n for p in parts for n in p.reshape(-1).tolist()] == numbers.reshape(-1).tolist()
-            assert all(p.size <= max(limit, 1) for p in parts)
 
 
 def test_memory_is_that_of_the_windows() -> None:

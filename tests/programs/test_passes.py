@@ -143,15 +143,16 @@ def test_constants_are_folded_in_regions() -> None:
 
 
 def test_large_results_are_not_folded() -> None:
-    t = "tensor<300000xf32>"  # more than a MiB
+    """More than a MiB."""
+    t = "tensor<300000xf32>"
     region = body(CONSTANTS.replace(F, t), f"%x: {t}", "%r", t)
     assert fold(region) is region
 
 
 def test_stochastic_rounding_keeps_the_operations() -> None:
     text = f"func.func @main(%x: {F}) -> {F} {{\n{CONSTANTS}\nreturn %r : {F}\n}}"
-    made = plan(interp.load(text).program, policy=Policy(rounding="stochastic"))
-    assert names(made.regions[0][1]) == ["constant", "multiply", "negate", "add"]
+    planned = plan(interp.load(text).program, policy=Policy(rounding="stochastic"))
+    assert names(planned.regions[0][1]) == ["constant", "multiply", "negate", "add"]
 
 
 # -- cse ---------------------------------------------------------------------------------------------------------------
