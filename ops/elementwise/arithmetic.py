@@ -93,6 +93,7 @@ def remainder(x, y):
     accuracy=EXACT,
     direct=arithmetic.negate,
     integer=np.negative,
+    is_native=True,
     traits=OpTraits(linear=first_operand),
 )
 def negate(x):

@@ -26,6 +26,7 @@ def elementwise(
     direct: Callable[..., Number] | None = None,
     integer: Host | None = None,
     boolean: Host | None = None,
+    is_native: bool = False,
     expanded: str = "",
     traits: OpTraits = NOTHING,
 ) -> Callable[[Host], Host]:
@@ -33,11 +34,11 @@ def elementwise(
 
     The decorated function serves floats and complex numbers, and integers and booleans where `integer` and `boolean`
     are not given. Integers below eight bits come as bytes and are wrapped after. `float_kernels.py` says how floats are
-    computed. `expanded` and `traits` are for `Op.expanded` and `Op.traits`.
+    computed, and what `is_native` means. `expanded` and `traits` are for `Op.expanded` and `Op.traits`.
     """
 
     def declare(host: Host) -> Host:
-        function = None if direct is None else Function(direct, host, operands, not accuracy.is_near)
+        function = direct and Function(direct, host, operands, not accuracy.is_near, is_native=is_native)
 
         def bind(call: Call) -> Run:
             element = call.tensor().element

@@ -10,14 +10,17 @@ from ..traits import Combining, OpTraits
 from .elementwise import elementwise
 
 
+_BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
 def _extreme(choose: np.ufunc, choose_zero: np.ufunc, x, y):
     """numpy's maximum or minimum, with -0 below +0 as IEEE 754-2019 section 9.6 asks.
 
     Equal numbers have equal bits unless they are zeros of unlike sign: `choose_zero` gives the bits of both.
     """
     result = np.asarray(choose(x, y))
-    bits, minus_zero = (np.uint64, 1 << 63) if result.itemsize == 8 else (np.uint32, 1 << 31)
-    loser = minus_zero if choose is np.maximum else 0
+    bits = _BITS[result.itemsize]
+    loser = 1 << 8 * result.itemsize - 1 if choose is np.maximum else 0
     if (result.view(bits) == loser).any():
         result = np.where(x == y, choose_zero(x.view(bits), y.view(bits)).view(result.dtype), result)
     return result

@@ -44,6 +44,7 @@ class Function:
     host: computes it in the type of its operands, numpy's f32 or f64.
     is_basic: the host rounds correctly in any IEEE type, and by way of f32 for a type of 16 bits.
     is_predicate: both give booleans, and nothing is rounded.
+    is_native: the host computes with f16 and bf16 themselves; by way of f32 a NaN of bf16 would lose its payload.
     """
 
     direct: Callable[..., Any]
@@ -51,6 +52,7 @@ class Function:
     arity: int
     is_basic: bool
     is_predicate: bool = False
+    is_native: bool = False
 
 
 def float_kernel(function: Function, element: ElementType, call: Call) -> Run:
@@ -82,6 +84,8 @@ def _computed(function: Function, element: ElementType, policy: Policy) -> Run:
     """The kernel that computes each element of a type of up to 16 bits."""
     if element.is_minifloat and policy.compute_type is not None:
         return _upcast(function, element, ELEMENT_TYPES[policy.compute_type], policy)
+    if element.bits == 16 and function.is_native:
+        return function.host
     if element.is_minifloat or policy.rounding != "nearest_even":
         return exactly(function, element, policy)
     return _through_f32(function, element) if function.is_basic else ziv(function, element)

@@ -8,7 +8,6 @@ import operator
 import numpy as np
 import pytest
 
-from minihlo import interp
 from minihlo.ops.op import OpError
 from minihlo.ops.ordering import total_keys, value_keys
 from minihlo.ops.types import ELEMENT_TYPES
