@@ -15,6 +15,7 @@ import numpy as np
 
 from ..cast import wrap
 from ..op import Body, Call, OpError, lookup
+from ..ordering import is_nan, of_total_keys, total_keys
 from ..tables import Tabulated
 from ..traits import Combining, Run
 from ..types import ElementType, Kind, TensorType
@@ -111,7 +112,8 @@ def _fold_of_op(call: Call, body: Body, element: ElementType) -> Fold | None:
     combining, ufunc = combining_of(body), ufunc_of(call, body, element)
     if combining is not None and combining.largest is not None and _is_inexact(element):
         exact = _function_of_op(call, body, element)
-        return fold_by_halves(lambda x, y: (exact(x, y),))
+        by_halves = fold_by_halves(lambda x, y: (exact(x, y),))
+        return by_halves if element.is_complex else _fold_extreme(element, combining.largest, exact, by_halves)
     if combining is None or ufunc is None:
         return None
     if _is_inexact(element):
@@ -126,6 +128,23 @@ def _fold_of_op(call: Call, body: Body, element: ElementType) -> Fold | None:
             else _fold_in_order(ufunc, start, x)
         )
         return (wrap(total, element) if wide != element.dtype else total,)
+
+    return fold
+
+
+def _fold_extreme(element: ElementType, largest: bool, exact: Run, by_halves: Fold) -> Fold:
+    """Find the largest or smallest float of each column by integers in the total order; columns with NaN by halves."""
+
+    def fold(region: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        keys = total_keys(rows[0], element)
+        # NaN is above all numbers of its sign.
+        low, high = (of_total_keys(f.reduce(keys, axis=0), element) for f in (np.minimum, np.maximum))
+        result = np.array(exact(starts[0], high if largest else low))
+        with_nan = np.flatnonzero(is_nan(low, element) | is_nan(high, element))
+        if with_nan.size:
+            some = [np.ascontiguousarray(x[..., with_nan]) for x in (starts[0], rows[0])]
+            result[with_nan] = by_halves(region, some[:1], some[1:])[0]
+        return (result,)
 
     return fold
 
