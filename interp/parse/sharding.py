@@ -65,7 +65,7 @@ def shardings(text: str, program: Program) -> list[Sharding]:
     """The shardings in a text of sdy, in order. Raises ProgramError where it is of no known form."""
     reader = _Reader(text.removeprefix("#sdy."), program)
     if reader.skip("sharding_per_value<["):
-        result = reader.listed(reader.sharding, "]")
+        result = reader.items(reader.sharding, "]")
         reader.expect(">")
     else:
         reader.skip("sharding")
@@ -86,7 +86,7 @@ class _Reader:
         mesh = _mesh(self._match(_NAME)[0], self._program)
         self.expect(",")
         self.expect("[")
-        dimensions = self.listed(self._dimension, "]")
+        dimensions = self.items(self._dimension, "]")
         dims = tuple(tuple(a for a in dim if a is not None) for dim in dimensions)
         unreduced: list[Axis] = []
         while self.skip(","):
@@ -110,7 +110,7 @@ class _Reader:
 
     def _dimension(self) -> list[Axis | None]:
         self.expect("{")
-        axes = self.listed(self._axis, "}")
+        axes = self.items(self._axis, "}")
         self._match(_PRIORITY, optional=True)
         return axes
 
@@ -121,7 +121,7 @@ class _Reader:
         name, before, size = self._match(_REFERENCE).groups()
         return Axis(name, int(before or 1), int(size) if size else None)
 
-    def listed(self, item: Any, end: str) -> list[Any]:
+    def items(self, item: Any, end: str) -> list[Any]:
         """Items with commas between them, up to `end`."""
         items: list[Any] = []
         while not self.skip(end):
