@@ -32,7 +32,7 @@ def of_total_keys(keys: np.ndarray, element: ElementType) -> np.ndarray:
 def is_nan(x: np.ndarray, element: ElementType) -> np.ndarray:
     """Which floats are NaN."""
     if element.is_minifloat:
-        return _nan_table(element).take(codes_of(x, element.format))
+        return decode(codes_of(x, element.format), element.format).is_nan
     codes = x.view(f"i{element.dtype.itemsize}")
     return (codes & _largest(codes)) > np.array(np.inf, element.dtype).view(codes.dtype)
 
@@ -81,23 +81,15 @@ def _integers(x: np.ndarray, element: ElementType) -> np.ndarray:
 
 
 @functools.cache
-def _nan_table(element: ElementType) -> np.ndarray:
-    """Of every byte whether it is NaN."""
-    table = decode(np.arange(256) & ((1 << element.format.bits) - 1), element.format).is_nan
-    table.setflags(write=False)
-    return table
-
-
-@functools.cache
 def _ranks(element: ElementType) -> tuple[np.ndarray, np.ndarray]:
     """The codes of a minifloat in the total order, and the place of each byte among them."""
     codes = np.arange(1 << element.format.bits, dtype=np.uint8)
-    codes = codes[np.argsort(_key_table(element, True)[codes], kind="stable")]
+    ordered = codes[np.argsort(_key_table(element, True)[codes], kind="stable")]
     ranks = np.zeros(256, np.uint8)
-    ranks[codes] = np.arange(len(codes))
-    for table in (codes, ranks):
+    ranks[ordered] = codes
+    for table in (ordered, ranks):
         table.setflags(write=False)
-    return codes, ranks
+    return ordered, ranks
 
 
 @functools.cache

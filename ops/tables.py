@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from . import threads
 from .traits import Run
 from .types import ElementType, Kind
 
@@ -73,6 +74,8 @@ class Tabulated:
                 index = index << bits | int.from_bytes(x.tobytes(), sys.byteorder)
             return entries[index]
         codes = [x.view(code) for x, code in zip(arrays, self._codes, strict=True)]
+        if size <= BLOCK:
+            return entries.take(_joined(codes, self._bits), mode="wrap")
         return look_up(entries, codes, self._bits)
 
     def table(self) -> np.ndarray:
@@ -152,8 +155,18 @@ def in_blocks(compute: Run, arrays: Sequence[np.ndarray], result: np.dtype, wide
 
     A large result lies in memory as the arrays do. `wide` is the type to which the arrays are converted before.
     """
-    if np.broadcast(*arrays).size <= BLOCK:
+    size = np.broadcast(*arrays).size
+    if size <= BLOCK:
         return compute(*(arrays if wide is None else [x.astype(wide) for x in arrays]))
+    if all(x.size == size and x.flags.c_contiguous for x in arrays):
+        found, flat = np.empty(arrays[0].shape, result), [x.reshape(-1) for x in arrays]
+
+        def work(first: int) -> None:
+            part = slice(first, first + BLOCK)
+            found.reshape(-1)[part] = compute(*[x[part] if wide is None else x[part].astype(wide) for x in flat])
+
+        threads.for_each(work, range(0, size, BLOCK))
+        return found
     roles, flags = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]], ["external_loop", "buffered"]
     operands, types = (*arrays, None), [*(x.dtype if wide is None else wide for x in arrays), result]
     with np.nditer(operands, flags, roles, types, casting="unsafe", buffersize=BLOCK) as parts:  # pyright: ignore[reportArgumentType, reportCallIssue]

@@ -130,12 +130,13 @@ def _upcast(function: Function, element: ElementType, compute: ElementType, poli
 def _through_f32(function: Function, element: ElementType) -> Run:
     """The host in f32, rounded to f16 or bf16."""
 
-    def kernel(*arrays: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            result = function.host(*(x.astype(np.float32) for x in arrays))
-            return result if function.is_predicate else result.astype(element.dtype)
+    dtype = np.dtype(bool) if function.is_predicate else element.dtype
 
-    return kernel
+    def compute(*arrays: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.asarray(function.host(*(x.astype(np.float32) for x in arrays))).astype(dtype, copy=False)
+
+    return lambda *arrays: in_blocks(compute, arrays, dtype)
 
 
 # -- stochastic rounding -----------------------------------------------------------------------------------------------
