@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController
 
-from minihlo.ops.blas import one_thread
-from minihlo.ops.engine.gemm import product
+from minihlo.ops.blas import matmul, one_thread
 
 _BLAS = ThreadpoolController().select(internal_api="openblas")
 
@@ -95,4 +94,4 @@ def _environment() -> dict[str, str]:
 def test_large_products_of_floats_are_right() -> None:
     rng = np.random.default_rng(4)
     x, y = rng.standard_normal((3, 130, 200)), rng.standard_normal((3, 200, 170))
-    np.testing.assert_allclose(product(x, y), np.einsum("bij,bjk->bik", x, y), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(matmul(x, y), np.einsum("bij,bjk->bik", x, y), rtol=1e-12, atol=1e-12)

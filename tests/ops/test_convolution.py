@@ -19,11 +19,10 @@ from minihlo.interp.errors import ExecutionError
 from minihlo.ops.blas import one_thread
 from minihlo.ops.op import OpError
 from minihlo.ops.policy import Policy
-from minihlo.ops.products.patches import even
+from minihlo.ops.products import convolution
 from minihlo.ops.types import ELEMENT_TYPES
 
 from .. import oracle
-from ..conftest import Tune
 from ..run_op import bind, codes, from_codes, run, tensor
 from . import reference
 from .convolutions import SEED, Convolution, Shape, by_formula, convolve, integers, order, random_convolution
@@ -45,21 +44,19 @@ def test_any_convolution(empty: bool) -> None:
         assert dynamic.transpose(c.result_order).tolist() == expected.tolist(), c
 
 
-def test_blocks_make_no_difference(tune: Tune) -> None:
+def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(SEED)
-    tune(convolution_rows=1)
     for block in (1, 30, 200):
-        tune(convolution_block=block)
+        monkeypatch.setattr(convolution, "_BLOCK", block)
         for _ in range(20):
             c = random_convolution(rng)
             x, y = integers(rng, c)
             assert convolve(c, x, y, "i32").tolist() == by_formula(c, x.astype(object), y.astype(object)).tolist(), c
 
 
-def test_one_output_feature_place_by_place(tune: Tune) -> None:
+def test_one_output_feature() -> None:
     """Integers modulo the range of the result, and f32 whose sums are exact."""
     rng = np.random.default_rng(SEED)
-    tune(taps_from=0, taps_block=7)
     count = 0
     while count < 60:
         c = random_convolution(rng)
@@ -145,23 +142,9 @@ def test_floats_are_summed_alike_however_they_lie(shape: Shape, kernel: Shape, l
     assert_same_sums(actual.reshape(expected.shape), expected)
 
 
-@pytest.mark.parametrize(
-    ("shape", "least"), [((8, 16, 16), 64), ((3, 7, 5), 11), ((5,), 2), ((4, 4), 100), ((2, 3), 1)]
-)
-def test_parts_cover_an_array_and_none_is_small(shape: tuple[int, ...], least: int) -> None:
-    count = np.zeros(shape, int)
-    for part in even(shape, least):
-        count[part] += 1
-        assert count[part].size >= min(least, count.size)
-    assert (count == 1).all()
-
-
 @pytest.mark.parametrize("types", TRIPLES, ids="-".join)
 @pytest.mark.parametrize("rounding", ["nearest_even", "toward_zero"])
-@pytest.mark.parametrize("rows", [1, 256])
-def test_minifloats_are_exact(types: tuple[str, str, str], rounding: str, rows: int, tune: Tune) -> None:
-    tune(convolution_rows=rows)
-    tune(convolution_plain_block=rows)
+def test_minifloats_are_exact(types: tuple[str, str, str], rounding: str) -> None:
     """Sums of all finite codes, as fractions, rounded once."""
     rng = np.random.default_rng(SEED)
     c = Convolution((1, 2, 9, 7), (3, 2, 3, 2), (0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2), (1, 1), ((1, 0), (1, 1)),

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks.formats import BlockFormat
-from ..blocks.scales import block_scales, decode_f64, quotient, tensor_scale
 from ..cast import array_of, cast, codes_of
 from ..draws import FRACTION_BITS, Draws
 from ..engine.blocks import block, for_each
 from ..policy import Policy
 from ..types import ELEMENT_TYPES, ElementType
+from .formats import BlockFormat
+from .scales import block_scales, decode_f64, quotient, tensor_scale
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
 _EXACT = Policy()

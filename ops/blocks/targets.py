@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks.formats import BLOCK_FORMATS, BlockFormat
-from ..blocks.scales import RULES
 from ..draws import Draws
 from ..op import Call, OpError, Run
 from ..policy import Policy
-from ..quantization import blockwise
+from ..programs.control import known_composite
+from ..programs.custom_call import bound_target
 from ..random_stream import RandomStream
 from ..types import ELEMENT_TYPES, TensorType
-from .control import known_composite
-from .custom_call import bound_target
+from . import blockwise
+from .formats import BLOCK_FORMATS, BlockFormat
+from .scales import RULES
 
 QUANTIZE, DEQUANTIZE = "minihlo.quantize", "minihlo.dequantize"
 
