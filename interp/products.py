@@ -95,7 +95,7 @@ def _product(
     record = _record(policy, names, result, c is not None)
     if record is None:
         x, y = (tf32(v) if name == _TF32 else v for v, name in zip((x, y), names, strict=True))
-        types = [type_of_dtype(v.dtype) for v in (x, y)]
+        types = type_of_dtype(x.dtype), type_of_dtype(y.dtype)
         if c is None:
             return Contraction(*types, result, policy, random).matmul(x, y)
         # f32 and element, and whatever the host sums.

@@ -13,7 +13,6 @@ import concurrent.futures
 import ctypes
 import functools
 import itertools
-import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -138,8 +137,8 @@ if hasattr(os, "register_at_fork"):
 #: The terms of a part of a large product, and a divisor of its rows: BLAS packs the other operand for each part anew.
 #: They are part of the definition of a sum in f32, as other parts can have other last bits.
 _PART, _ROWS = 1 << 24, 256
-#: OpenBLAS keeps to one thread for matrices of so many terms, and for a matrix and a vector.
-_ALONE, _ALONE_VECTOR = 1 << 18, 9_000
+#: OpenBLAS keeps to one thread by itself for matrices of so many terms.
+_ALONE = 1 << 18
 _MOST_THREADS = 8
 
 
@@ -151,17 +150,16 @@ def matmul(x: np.ndarray, y: np.ndarray, threads: int = 0) -> np.ndarray:
     """
     (batch, rows, length), columns = x.shape, y.shape[-1]
     x, y = _without_gaps(x), _without_gaps(y)
+    if 1 not in (rows, columns) and batch * rows * length * columns <= _ALONE:
+        result = np.matmul(x, y)
+        result += 0
+        return result
     result = np.empty((batch, rows, columns), np.result_type(x, y))
-    terms = math.prod((batch, rows, length, columns))
 
     def work(part: tuple[slice, slice]) -> None:
-        with np.errstate(all="ignore"):
-            np.matmul(x[part], y[part[0]], out=result[part])
+        np.matmul(x[part], y[part[0]], out=result[part])
         result[part] += 0
 
-    if terms <= (_ALONE_VECTOR if 1 in (rows, columns) else _ALONE):
-        work((slice(None), slice(None)))
-        return result
     with one_thread():
         _run(work, parts(batch, rows, length * columns, _PART, _ROWS), threads or _processors())
     return result
@@ -187,21 +185,24 @@ def _without_gaps(x: np.ndarray) -> np.ndarray:
 def _run(work: Callable[[tuple[slice, slice]], None], todo: Sequence[tuple[slice, slice]], threads: int) -> None:
     """Do all parts by so many threads, of which the calling one never waits for a part that has not begun."""
     global _pool
+    if min(threads, len(todo)) <= 1:
+        for part in todo:
+            work(part)
+        return
     left = list(reversed(todo))
 
     def take() -> None:
-        while left:
-            try:
-                part = left.pop()
-            except IndexError:
-                return
-            work(part)
+        with np.errstate(all="ignore"):  # which threads do not inherit
+            while left:
+                try:
+                    part = left.pop()
+                except IndexError:
+                    return
+                work(part)
 
-    helpers = []
-    if min(threads, len(todo)) > 1:
-        if _pool is None:
-            _pool = concurrent.futures.ThreadPoolExecutor(_MOST_THREADS, "minihlo-blas")
-        helpers = [_pool.submit(take) for _ in range(min(threads, len(todo)) - 1)]
+    if _pool is None:
+        _pool = concurrent.futures.ThreadPoolExecutor(_MOST_THREADS, "minihlo-blas")
+    helpers = [_pool.submit(take) for _ in range(min(threads, len(todo)) - 1)]
     take()
     for helper in helpers:
         if not helper.cancel():

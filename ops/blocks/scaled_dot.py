@@ -23,7 +23,7 @@ from ..cast import cast, codes_of
 from ..op import Call, OpError, Run, UnsupportedOpError
 from ..policy import ACCUMULATIONS, Policy
 from ..products.contraction import Contraction
-from ..products.dot import Dimensions, free_dimensions, matrices
+from ..products.dot import Dimensions, free_dimensions, to_matrices
 from ..products.exact import Range, exact_product, range_of
 from ..programs.control import known_composite
 from ..programs.custom_call import bound_target
@@ -80,9 +80,9 @@ def _scaled_dot(call: Call, batching: list[Dimensions], contracting: list[Dimens
         _check_scales(side, call.operand_shape(i), call.operand_shape(i + 2), contracting[i])
     (x_batch, y_batch), (x_sum, y_sum) = batching, contracting
     x_free, y_free = free_dimensions(call, types[:2], batching, contracting)
-    orders = [(x_batch, x_free, x_sum), (y_batch, y_sum, y_free)]
+    to_x, to_y = to_matrices(x_batch, x_free, x_sum), to_matrices(y_batch, y_sum, y_free)
     if policy.accumulate not in ACCUMULATIONS:
-        return _by_unit(call, orders, contracting)
+        return _by_unit(call, to_x, to_y, contracting)
     as_written, in_f32 = policy.of_blocks == "element", policy.of_blocks == "f32"
     compute = result if as_written else _F32 if in_f32 else _F64
     accumulate = policy.accumulate if as_written else "auto" if in_f32 else "exact"
@@ -91,7 +91,7 @@ def _scaled_dot(call: Call, batching: list[Dimensions], contracting: list[Dimens
 
     def kernel(*values: np.ndarray) -> np.ndarray:
         sides = [(values[i], types[i].element, values[i + 2], types[i + 2].element) for i in range(2)]
-        x, y = (matrices(scaled(*side, compute), *order) for side, order in zip(sides, orders, strict=True))
+        x, y = to_x(scaled(*sides[0], compute)), to_y(scaled(*sides[1], compute))
         if compute != _F64:
             return contraction.matmul(x, y).reshape(call.shape())
         ranges = _range_of_scaled(*sides[0]), _range_of_scaled(*sides[1])
@@ -100,7 +100,7 @@ def _scaled_dot(call: Call, batching: list[Dimensions], contracting: list[Dimens
     return kernel
 
 
-def _by_unit(call: Call, orders: list[tuple[Dimensions, ...]], contracting: list[Dimensions]) -> Run:
+def _by_unit(call: Call, to_x: Run, to_y: Run, contracting: list[Dimensions]) -> Run:
     """The dot as a chip's instruction for scaled blocks, or a record, forms it; rounded once more to the result."""
     types, shapes = [call.tensor(i).element for i in range(4)], [call.operand_shape(i) for i in range(4)]
     if any(len(dims) != 1 for dims in contracting) or types[2] != types[3]:
@@ -119,10 +119,8 @@ def _by_unit(call: Call, orders: list[tuple[Dimensions, ...]], contracting: list
     contraction = dataclasses.replace(contraction, policy=call.policy.for_results(contraction.result))
 
     def kernel(*values: np.ndarray) -> np.ndarray:
-        x, y, s, t = (
-            matrices(codes_of(v, e.format) if e.is_float else v, *order)
-            for v, e, order in zip(values, types, orders * 2, strict=True)
-        )
+        codes = [codes_of(v, t.format) if t.is_float else v for v, t in zip(values, types, strict=True)]
+        x, y, s, t = to_x(codes[0]), to_y(codes[1]), to_x(codes[2]), to_y(codes[3])
         sums = product(
             record, x, y, types[0].name, types[1].name, x_scales=s, y_scales=t, scale_type=types[2].name, block=block
         )
@@ -133,8 +131,7 @@ def _by_unit(call: Call, orders: list[tuple[Dimensions, ...]], contracting: list
 
 def _range_of_scaled(x: np.ndarray, element: ElementType, scales: np.ndarray, scale_element: ElementType) -> Range:
     """The range of the products of elements and scales."""
-    sides = ((x, element), (scales, scale_element))
-    a, b = (range_of(v, t) if t.is_float else range_of(cast(v, t, _F64, _EXACT), _F64) for v, t in sides)
+    a, b = range_of(x, element), range_of(scales, scale_element)
     return Range(a.low + b.low, a.bits + b.bits)
 
 

@@ -120,7 +120,7 @@ def _convolution(call: Call, has_padding: bool) -> Run:
 
     def kernel(lhs: np.ndarray, rhs: np.ndarray, pads: np.ndarray | None = None) -> np.ndarray:
         x, y = lhs.transpose(numbers.lhs), rhs.transpose(numbers.rhs)
-        axes = axes_of(x.shape, y.shape, padding if pads is None else tuple(pads.reshape(-1).tolist()))
+        axes = axes_of(x.shape, y.shape, padding or () if pads is None else tuple(pads.reshape(-1).tolist()))
         products = _products(contraction, _by_group(x, features, batches), y, zero, axes, window.reversal)
         # group, batch, spatial, feature -> batch, group and feature, spatial
         products = products.transpose(1, 0, rank, *range(2, rank))

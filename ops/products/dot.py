@@ -7,7 +7,7 @@ operands become matrices.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -100,26 +100,34 @@ def _contract(
     if algorithm is None:
         check_accumulator(call)
 
+    to_x, to_y = to_matrices(x_batch, x_free, x_sum), to_matrices(y_batch, y_sum, y_free)
+
     def kernel(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        shape = [*(lhs.shape[d] for d in (*x_batch, *x_free)), *(rhs.shape[d] for d in y_free)]
-        x, y = matrices(lhs, x_batch, x_free, x_sum), matrices(rhs, y_batch, y_sum, y_free)
+        x, y = to_x(lhs), to_y(rhs)
         sums = contraction.matmul(x, y) if algorithm is None else algorithm.matmul(contraction, x, y)
-        return sums.reshape(shape)
+        return sums.reshape([*(lhs.shape[d] for d in (*x_batch, *x_free)), *(rhs.shape[d] for d in y_free)])
 
     return kernel
 
 
-def matrices(x: np.ndarray, batch: Dimensions, rows: Dimensions, columns: Dimensions) -> np.ndarray:
-    """A tensor as an array of (batch, rows, columns), each of several of its dimensions.
+def to_matrices(batch: Dimensions, rows: Dimensions, columns: Dimensions) -> Callable[[np.ndarray], np.ndarray]:
+    """A function that brings a tensor to an array of (batch, rows, columns), each of several of its dimensions.
 
-    The order of the dimensions alone decides how it lies in memory, as BLAS sums in an order that may depend on it: by
-    rows, or by columns where these come first in the tensor.
+    The order of the dimensions alone decides how the matrices lie in memory, as BLAS sums in an order that may depend
+    on it: by rows, or by columns where these come first in the tensor.
     """
-    b, m, n = (math.prod([x.shape[d] for d in dimensions]) for dimensions in (batch, rows, columns))
-    is_by_columns = (*batch, *columns, *rows) == tuple(range(x.ndim)) and bool(rows and columns)
-    order = (*batch, *columns, *rows) if is_by_columns else (*batch, *rows, *columns)
-    x = np.ascontiguousarray(x.transpose(order))
-    return x.reshape(b, n, m).swapaxes(1, 2) if is_by_columns else x.reshape(b, m, n)
+    by_rows, by_columns = (*batch, *rows, *columns), (*batch, *columns, *rows)
+    is_by_columns = by_columns == tuple(range(len(by_columns))) and bool(rows and columns)
+    order, last = (by_columns, rows) if is_by_columns else (by_rows, columns)
+    first, second, is_plain = len(batch), len(order) - len(last), order == tuple(range(len(order)))
+
+    def bring(x: np.ndarray) -> np.ndarray:
+        x = np.ascontiguousarray(x if is_plain else x.transpose(order))
+        shape = x.shape if order else ()
+        x = x.reshape(math.prod(shape[:first]), math.prod(shape[first:second]), math.prod(shape[second:]))
+        return x.swapaxes(1, 2) if is_by_columns else x
+
+    return bring
 
 
 def free_dimensions(

@@ -67,8 +67,8 @@ class Algorithm:
         Sums in f32 are as the policy's unit or record forms them, where there is one for the precision types. An f32
         operand that is one component of tf32 is then read as the instruction does, which leaves out its last 13 bits.
         """
-        names = [_TF32.name if t is None else t.name for t in (self.lhs_precision, self.rhs_precision)]
-        record = precision_accumulator(c.policy, *names) if self.accumulation == _F32 else None
+        lhs_name, rhs_name = (_TF32.name if t is None else t.name for t in (self.lhs_precision, self.rhs_precision))
+        record = precision_accumulator(c.policy, lhs_name, rhs_name) if self.accumulation == _F32 else None
         is_read = record is not None and len(self.products) == 1
         accumulation = self.accumulation
         inner = dataclasses.replace(
@@ -87,7 +87,7 @@ class Algorithm:
 
         def product(i: int, j: int) -> np.ndarray:
             if record is not None:
-                return accumulated_product(record, xs[i], ys[j], *names)
+                return accumulated_product(record, xs[i], ys[j], lhs_name, rhs_name)
             is_host = accumulation in (_F32, _F64)
             return inner.host(xs[i], ys[j], accumulation) if is_host else inner.stepwise(xs[i], ys[j])
 

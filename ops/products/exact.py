@@ -55,28 +55,26 @@ def exact_matmul(c: Contraction, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     of 32 bits and more are rounded to nearest even.
     """
     if not (c.lhs.is_minifloat and c.rhs.is_minifloat):
-        is_double = any(t.part.bits == 64 for t in (c.lhs, c.rhs))
-        part = _F64 if is_double else _F32
         if c.lhs.is_complex or c.rhs.is_complex:
-            return _complex(c, x, y, ELEMENT_TYPES[f"complex<{part}>"])
+            return _complex(c, x, y)
         if c.result.is_complex:
             return cast(exact_matmul(c.into(c.result.part), x, y), c.result.part, c.result, _PLAIN)
-        x, y, policy = cast(x, c.lhs, part, _PLAIN), cast(y, c.rhs, part, _PLAIN), c.policy
         if c.result.bits >= 32:
-            policy = dataclasses.replace(policy, rounding="nearest_even")
-        c = dataclasses.replace(c, lhs=part, rhs=part, policy=policy)
-        if policy.accumulate == "reproducible" and not is_double:
-            return c.round(_reproducible(c, x, y), _F64)
+            c = dataclasses.replace(c, policy=dataclasses.replace(c.policy, rounding="nearest_even"))
+        if c.policy.accumulate == "reproducible" and max(c.lhs.bits, c.rhs.bits) <= 32:
+            return c.round(_reproducible(c, cast(x, c.lhs, _F32, _PLAIN), cast(y, c.rhs, _F32, _PLAIN)), _F64)
     return exact_product(c, x, y)
 
 
-def _complex(c: Contraction, x: np.ndarray, y: np.ndarray, compute: ElementType) -> np.ndarray:
+def _complex(c: Contraction, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The product of complex numbers: two of real ones, of twice as many terms."""
+    part = _F64 if any(t.part.bits == 64 for t in (c.lhs, c.rhs)) else _F32
+    compute = ELEMENT_TYPES[f"complex<{part}>"]
     (a, b), (e, f) = (
         (np.real(v), np.imag(v)) for v in (cast(x, c.lhs, compute, _PLAIN), cast(y, c.rhs, compute, _PLAIN))
     )
     result = c.result if c.result.is_float or c.result.is_complex else _F64
-    parts = dataclasses.replace(c, lhs=compute.part, rhs=compute.part, result=result.part)
+    parts = dataclasses.replace(c, lhs=part, rhs=part, result=result.part)
     real = exact_matmul(parts, np.concatenate((a, -b), -1), np.concatenate((e, f), -2))
     if not result.is_complex:
         return cast(real, result, c.result, c.policy)
@@ -90,15 +88,12 @@ def exact_product(
     c: Contraction, x: np.ndarray, y: np.ndarray, ranges: tuple[Range, Range] | None = None
 ) -> np.ndarray:
     """The product of floats, each element rounded once as the policy says; `ranges` are the operands', if known."""
-    compute = None
-    if ranges is None:
-        ranges = range_of_format(c.lhs.format), range_of_format(c.rhs.format)
+    compute = _exact_type_of_formats(c.lhs, c.rhs, x.shape[-1]) if ranges is None else None
+    if compute is None:
+        ranges = ranges or (range_of(x, c.lhs), range_of(y, c.rhs))
         compute = _exact_type(*ranges, x.shape[-1])
-        if compute is None:
-            ranges = range_of(x, c.lhs), range_of(y, c.rhs)
-    compute = compute or _exact_type(*ranges, x.shape[-1])
     x, y = (cast(v, t, compute or _F64, _PLAIN) for v, t in ((x, c.lhs), (y, c.rhs)))
-    sums = _sliced(c, x, y, *ranges) if compute is None else blas.matmul(x, y, c.threads)
+    sums = blas.matmul(x, y, c.threads) if compute or not ranges else _sliced(c, x, y, *ranges)
     if c.policy.rounding == "down":
         _set_negative_zeros(sums, x, y)
     if not np.isfinite(sums).all():
@@ -117,47 +112,35 @@ def _exact_type(x: Range, y: Range, length: int) -> ElementType | None:
     return None
 
 
-@functools.cache
-def range_of_format(fmt: Format) -> Range:
-    """The range of all numbers of a format."""
-    ends = decode(np.array([int(fmt.has_zero), fmt.max_code]), fmt)
-    low, high = ends.exponent.tolist()
-    return Range(low, int(ends.significand[1]).bit_length() + high - low)
+@functools.lru_cache(1 << 10)
+def _exact_type_of_formats(lhs: ElementType, rhs: ElementType, length: int) -> ElementType | None:
+    """The same for all numbers of two formats."""
+    x, y = (_range_between(t.format, int(t.format.has_zero), t.format.max_code) for t in (lhs, rhs))
+    return _exact_type(x, y, length)
 
 
 def range_of(x: np.ndarray, t: ElementType) -> Range:
-    """The range of the numbers that there are."""
-    return _range_of_codes(codes_of(x, t.format), t.format) if t.is_minifloat else _range_of_floats(x)
-
-
-def _range_of_codes(codes: np.ndarray, fmt: Format) -> Range:
-    if not codes.size:
-        return Range(0, 0)
-    magnitude = codes & np.uint8(fmt.sign_bit - 1) if fmt.is_signed else codes
-    top = int(magnitude.max(initial=0, where=magnitude <= fmt.max_code))
+    """The range of the numbers that there are, of a float or integer type."""
+    if not t.is_float:
+        return Range(0, t.bits)
+    fmt, code = t.format, t.format.code_dtype.type
+    codes = codes_of(x, fmt)
+    magnitude = codes & code(fmt.sign_bit - 1) if fmt.is_signed else codes
+    top = int(magnitude.max(initial=0))
+    if top > fmt.max_code:  # infinity or NaN
+        top = int(magnitude.max(initial=0, where=magnitude <= fmt.max_code))
     # Subtracting one makes zero the largest code, so that the minimum is that of the others.
-    bottom = int((magnitude - np.uint8(1)).min()) + 1 if fmt.has_zero else int(magnitude.min())
-    if bottom > fmt.max_code:
-        return Range(0, 0)
-    ends = decode(np.array([bottom, top]), fmt)
+    skipped = code(fmt.has_zero)
+    bottom = int((magnitude - skipped).min(initial=np.iinfo(code).max)) + int(skipped)
+    return Range(0, 0) if bottom > fmt.max_code else _range_between(fmt, bottom, top)
+
+
+@functools.lru_cache(1 << 12)
+def _range_between(fmt: Format, bottom: int, top: int) -> Range:
+    """The range of the numbers between two codes."""
+    ends = decode(np.array([bottom, top], fmt.code_dtype), fmt)
     low, high = ends.exponent.tolist()
     return Range(low, int(ends.significand[1]).bit_length() + high - low)
-
-
-def _range_of_floats(x: np.ndarray) -> Range:
-    sizes = np.abs(x)
-    finite = sizes[np.isfinite(sizes) & (sizes != 0)]
-    if not finite.size:
-        return Range(0, 0)
-    precision = np.finfo(x.dtype).nmant + 1
-    top, least = (int(np.frexp(v)[1]) for v in (finite.max(), finite.min()))
-    # The last bit of each number; only those of small exponents can be the lowest.
-    near = finite[finite < np.ldexp(finite.dtype.type(1), least + precision)] if least + precision < top else finite
-    fraction, exponent = np.frexp(near.astype(np.float64))
-    whole = np.ldexp(fraction, precision).astype(np.int64)
-    trailing = np.frexp((whole & -whole).astype(np.float64))[1] - 1
-    low = int((exponent - precision + trailing).min())
-    return Range(low, top - low)
 
 
 # -- sums that no type holds -----------------------------------------------------------------------------------------
