@@ -4,7 +4,7 @@ VENV := .venv-$(notdir $(PYTHON))
 BIN := $(VENV)/bin
 JOBS ?= auto
 
-.PHONY: run test oldest fast docs dist stress exhaustive lint bench generate clean
+.PHONY: run test oldest docs dist stress exhaustive lint bench generate clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/minihlo run examples/fnuz_dot.mlir
@@ -18,10 +18,6 @@ test: $(VENV)/test.stamp
 # The JAX platform and the programs of every op, on the oldest jaxlib that is supported.
 oldest: .venv-oldest/test.stamp
 	.venv-oldest/bin/python -m pytest -n $(JOBS) tests/plugin/test_plugin.py tests/plugin/test_plugin_devices.py mlir_tests
-
-# With the extra `fast`: compiled kernels against numpy's ways, on all that the exhaustive tests try too.
-fast: .venv-fast/test.stamp
-	.venv-fast/bin/python -m pytest -n $(JOBS) -m "not stress" tests/programs/test_compiled.py tests/programs/test_compiled_cache.py tests/programs/test_compiled_elements.py tests/programs/test_compiled_functions.py tests/programs/test_compiled_groups.py tests/programs/test_compiled_integers.py tests/programs/test_compiled_loops.py tests/programs/test_compiled_rows.py tests/programs/test_compiled_scatters.py tests/ops/test_accumulators_compiled.py tests/ops/test_half.py tests/ops/test_patches.py tests/programs/test_joined.py tests/programs/test_row_programs.py tests/programs/test_speed.py tests/programs/test_long_turns.py tests/programs/test_ordered_sums.py tests/programs/test_squares.py tests/programs/test_strided_leaves.py tests/ops/test_integer_products.py tests/programs/test_vector_turns.py
 
 # What is uploaded: built, checked, and its tests run on what it installs.
 dist: .venv-dist/dist.stamp $(VENV)/test.stamp
@@ -67,11 +63,6 @@ $(VENV)/test.stamp: $(VENV)/run.stamp
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' \
 		$$(sed -n 's/.*"jaxlib>=\([0-9.]*\)".*/jax==\1 jaxlib==\1/p' pyproject.toml)
-	@touch $@
-
-.venv-fast/test.stamp: pyproject.toml
-	$(PYTHON) -m venv .venv-fast
-	.venv-fast/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test,fast]'
 	@touch $@
 
 .venv-dist/dist.stamp: pyproject.toml

@@ -14,8 +14,8 @@ from jaxlib.mlir.passmanager import PassManager
 
 from ...ops.policy import Policy
 from ...ops.types import QuantizedType, TensorType, Type
-from ..compile.planner import Plan, find_function, plan
 from ..errors import ProgramError
+from ..machine import Plan, find_function, plan
 from ..parse import parser
 from ..parse.reader import Places, Reader
 from ..parse.syntax import NEWER

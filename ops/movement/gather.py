@@ -135,7 +135,8 @@ def _bound(
         windows = np.asarray(x).view(storage(element))
         windows = sliding_window_view(windows, tuple(sizes[d] for d in cut), cut) if cut else windows
         windows = windows.transpose([*placed, *(axes.get(d, d) for d in window)])
-        taken = windows[tuple(starts.get(d, 0) for d in placed)]
+        at = tuple(starts.get(d, 0) for d in placed)
+        taken = windows.take(at[0], axis=0) if len(at) == 1 else windows[at]
         return np.broadcast_to(taken, inner).transpose(order).view(element.dtype)
 
     return result, kernel

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..op import BY_BODY, Call, OpError, Run, op
-from ..ordering import stable_argsort, total_keys, value_keys
+from ..ordering import sort_total, stable_argsort, total_keys, value_keys
 from ..traits import OpTraits, Shapes
 from ..types import ElementType, Kind, TensorType
 
@@ -64,6 +64,9 @@ def sort(call: Call) -> Run:
             return arrays[0] if len(arrays) == 1 else arrays
         moved = [np.moveaxis(x, dimension, -1) for x in arrays]
         rows = [np.ascontiguousarray(x).reshape(-1, length) for x in moved]
+        alone = _sort_alone(vectorised, rows[0], elements[0]) if len(rows) == 1 else None
+        if alone is not None:
+            return np.moveaxis(alone.reshape(moved[0].shape), -1, dimension)
         order = _permutation(_before(vectorised, regions[0], rows), rows, elements)
         results = [np.moveaxis(x.take(order).reshape(m.shape), -1, dimension) for x, m in zip(rows, moved, strict=True)]
         return results[0] if len(arrays) == 1 else tuple(results)
@@ -93,6 +96,23 @@ def _before(vectorised: Callable[..., Any] | None, comparator: Callable[..., Any
         return np.array([bool(comparator(*(x[p] for x in flat for p in pair))[0]) for pair in pairs], bool)
 
     return at_once if vectorised is not None else one_by_one
+
+
+def _sort_alone(vectorised: Callable[..., Any] | None, rows: np.ndarray, element: ElementType) -> np.ndarray | None:
+    """The sorted rows, where the comparator orders unlike codes strictly in their total order or against it.
+
+    Equal elements then have equal codes, and no permutation is needed. None for other comparators.
+    """
+    if vectorised is None or element.is_complex:
+        return None
+    ordered = sort_total(rows, element)
+    codes = ordered.view(f"u{ordered.itemsize}")
+    differ = codes[:, :-1] != codes[:, 1:]
+    left, right = ordered[:, :-1][differ], ordered[:, 1:][differ]
+    ascends = np.all(vectorised(left[:1], right[:1])[0])
+    if not np.all(vectorised(*((left, right) if ascends else (right, left)))[0]):
+        return None
+    return ordered if ascends else ordered[:, ::-1]
 
 
 def _permutation(before: Before, rows: list[np.ndarray], elements: list[ElementType]) -> np.ndarray:

@@ -54,7 +54,7 @@ class Contraction:
     def of(cls, call: Call) -> Contraction:
         """The contraction of an op's first two operands."""
         types = call.tensor(0).element, call.tensor(1).element, call.result().element
-        return cls(*types, call.policy, call.random, getattr(call, "threads", 0))
+        return cls(*types, call.policy, call.random, call.threads)
 
     def matmul(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The products of (batch, M, K) and (batch, K, N) as (batch, M, N) in the type of the result."""

@@ -102,7 +102,7 @@ def test_identifiers_are_words_with_hyphens_and_stand_once() -> None:
         assert len({c.identifier for c in known}) == len(known)
 
 
-def test_every_open_mark_of_the_oracle_has_an_identifier_and_choices() -> None:
+def test_open_points_have_choices() -> None:
     assert set(IDENTIFIERS) == MARKS == set(choices.CHOICES)
     formats = {p.identifier for p in OPEN_POINTS}
     assert set(IDENTIFIERS.values()) <= formats | set(OF_OPERATIONS)

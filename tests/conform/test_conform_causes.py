@@ -65,7 +65,7 @@ def test_what_passes_and_what_is_left_open_have_no_cause() -> None:
     assert causes.of_cases(passing) == []
 
 
-def test_a_case_that_names_no_fault_goes_with_those_that_fail_alike() -> None:
+def test_undiagnosed_cases_are_grouped_by_pattern() -> None:
     named = case("tanh", "NaN is read as infinity", "nan-as-infinity", failures=(NAN_READ,))
     other = case("negate", "the sign is put", "sign-in-exponent", failures=(NEGATIVE,))
     like = case("rsqrt", "only where the operand is 0xFF (nan)", "one-operand", failures=(NAN_READ,))
@@ -106,7 +106,7 @@ def test_sorts_are_one_cause() -> None:
     assert {k: len(v) for k, v in found.items()} == {"sort-not-total": 3}
 
 
-def test_crashes_go_by_their_messages_without_numbers_types_and_paths() -> None:
+def test_crashes_are_grouped_by_message() -> None:
     def died(message: str, op: str) -> CaseResult:
         return dataclasses.replace(case(op), verdict=CRASH, message=message)
 
@@ -166,12 +166,12 @@ def test_the_example_is_the_smallest() -> None:
     assert (cause.example.case.op, cause.example.failure) == ("exp", NAN_READ)
 
 
-def test_reports_without_identifiers_are_grouped_by_their_sentences() -> None:
+def test_grouping_by_sentences() -> None:
     fault = FAULTS["nan-as-infinity"]
     assert list(groups(case("tanh", fault.sentence), case("exp", f"{fault.sentence} (3 of 9)"))) == ["nan-as-infinity"]
 
 
-def test_every_identifier_of_the_tables_is_one_that_diagnoses_have() -> None:
+def test_identifiers_are_known() -> None:
     sources = [*(ROOT / "interp").glob("comparison/**/*.py"), *(ROOT / "interp").glob("conform/**/*.py")]
     text = "".join(p.read_text() for p in sources if p.name != "causes.py")
     written = {*re.findall(r'"([a-z0-9-]+)"', text), *FAULTS}

@@ -180,9 +180,7 @@ def test_a_group_is_expected_if_all_of_it_is(tmp_path: Path, capsys: pytest.Capt
     assert 1 == sum("(expected)" in g for g in groups) < len(groups)
 
 
-def test_what_a_backend_says_is_printed_without_control_characters(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_control_characters_are_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = "\x1b[2J\x1b]0;title\x07 no\u202esuch\x9bop"
     script = tmp_path / "backend.py"
     script.write_text(f"import sys\nsys.stderr.write({said!r})\nsys.exit(3)\n")

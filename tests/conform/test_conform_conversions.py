@@ -131,7 +131,7 @@ def test_fractions_stand_at_the_ends_of_integers(target: str) -> None:
     assert np.isnan(numbers).any()
 
 
-def test_integers_beyond_an_integer_type_are_wrapped_or_cut_off() -> None:
+def test_integer_overflow_of_conversions() -> None:
     codes = np.array([300, -129, 200, 127, -128], np.int64).view(np.uint64)
     found = expected(convert("i64", "i8"), (codes,))
     assert integers(found.codes, "i8").tolist() == [44, 127, -56, 127, -128]
@@ -147,7 +147,7 @@ def test_integers_beyond_an_integer_type_are_wrapped_or_cut_off() -> None:
 
 @pytest.mark.parametrize("source", INTEGERS)
 @pytest.mark.parametrize("target", INTEGERS)
-def test_what_is_beyond_an_integer_type_is_what_does_not_fit(source: str, target: str) -> None:
+def test_integer_overflow(source: str, target: str) -> None:
     if source == target:
         return
     width, is_signed = INTEGERS[target]

@@ -19,7 +19,7 @@ from minihlo.interp.conform.verdicts.outcome import explained as explained_by
 from minihlo.interp.oracle.formats import FORMATS
 
 
-def test_what_fails_anywhere_may_stand_at_the_end_by_chance() -> None:
+def test_failures_at_the_end_by_chance() -> None:
     def part(form: str, failing: list[int]) -> tuple[Part, Judged, np.ndarray]:
         n = SIZES[form]
         codes = np.resize(np.arange(0x30, 0x50, dtype=np.uint8), n)
@@ -56,7 +56,7 @@ def test_a_nan_that_is_read_as_a_number() -> None:
     assert told == "NaN with its sign set is read as a number, the one beyond the largest"
 
 
-def test_numbers_that_are_lost_below_the_smallest_normal_one() -> None:
+def test_lost_subnormals() -> None:
     def lost(numbers: list[float], code: int) -> int:
         return code & 0x80 if code & 0x7F == 4 and abs(numbers[0] / numbers[1]) < 2.0**-14 else code
 
@@ -64,7 +64,7 @@ def test_numbers_that_are_lost_below_the_smallest_normal_one() -> None:
     assert told == "what is rounded up from subnormal to the smallest normal number becomes zero"
 
 
-def test_a_sign_that_is_dropped_by_a_conversion_with_another_fault() -> None:
+def test_dropped_sign_beside_another_fault() -> None:
     def toward_zero(numbers: list[float], code: int) -> int:
         size = abs(numbers[0])
         return 127 + math.frexp(size)[1] - 1 if 0 < size < math.inf else code
@@ -100,7 +100,7 @@ def test_a_format_that_is_taken_for_another() -> None:
     assert said(part, as_other.view(np.uint32)) == "f8E5M2 is taken for f8E4M3FNUZ"
 
 
-def test_exponents_alone_that_are_taken_for_numbers_with_a_sign() -> None:
+def test_exponents_read_as_signed() -> None:
     """0x80 is NaN, 0x81 the largest negative number, 0x00 and 0x01 the smallest ones."""
     order = np.array([*range(0x80), -999, *range(-1, -0x80, -1)], np.float64)  # the places of codes among numbers
     order[0x80] = np.nan

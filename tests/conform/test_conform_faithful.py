@@ -90,7 +90,7 @@ def test_always_one_code_off_is_wrong(op: str, element: str, by: int) -> None:
     assert "0x" in found.command
 
 
-def test_neighbours_of_what_is_no_number_are_a_matter_of_accuracy() -> None:
+def test_neighbours_of_irrational_results() -> None:
     """All results rounded to the other neighbour; those that are exact stay."""
     fmt = FORMATS["f8E4M3FN"]
 
@@ -105,7 +105,7 @@ def test_neighbours_of_what_is_no_number_are_a_matter_of_accuracy() -> None:
     assert found.worst_ulp == 1
 
 
-def test_a_backend_may_round_to_integers_as_its_own_specification_says() -> None:
+def test_integer_rounding_may_be_the_backends() -> None:
     """ONNX rounds to nearest even where StableHLO truncates, in types of 2 and 4 bits; ties away are wrong by both."""
 
     def rounded(way) -> list[int]:

@@ -127,7 +127,7 @@ def test_negative_numbers_lose_their_sign_by_a_rule() -> None:
     assert converted_to([0xFF, 0xFF, 0xFF, 0x82, 0xFF]) == [PASS, PASS, PASS, FAIL, PASS]
 
 
-def test_negative_numbers_beyond_the_ends_have_choices_of_their_own() -> None:
+def test_choices_of_negative_overflow() -> None:
     numbers = np.array([-1.0, -2.0, -4.0, -8.0, -16.0, -32.0, -3e38, -1e-45], np.float32)
     wanted = converted(numbers.view(np.uint32), "f32", "f8E8M0FNU")
     for beyond in (0xFE, 0xFF):

@@ -80,7 +80,7 @@ def test_one_operand_at_a_time_is_laid_out() -> None:
     assert data.parts(case, "transposed", 1) == 2
 
 
-def test_rows_of_one_sign_alone_are_among_those_whose_extremes_are_asked() -> None:
+def test_extremes_of_rows_of_one_sign() -> None:
     """So that a largest number that starts from zero is found."""
     for element in ("f8E5M2", "f8E4M3FNUZ", "f4E2M1FN"):
         case = Case("reduce", (element,), element, (("body", "maximum"),))
@@ -89,7 +89,7 @@ def test_rows_of_one_sign_alone_are_among_those_whose_extremes_are_asked() -> No
         assert (rows >= 1 << (3 if element.startswith("f4") else 7)).all(axis=1).any()
 
 
-def test_codes_keep_their_type_where_they_are_a_view_of_numbers() -> None:
+def test_views_keep_their_type() -> None:
     numbers = np.arange(12).astype(ml_dtypes.float8_e4m3fn).reshape(3, 4)
     codes = numbers.view(np.uint8).T
     sent = pickle.loads(pickle.dumps(Strided.of(codes)))

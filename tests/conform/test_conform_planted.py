@@ -289,7 +289,7 @@ def test_a_planted_fault(case: str, fault: Fault, forms: tuple[str, ...], said: 
     ],
     ids=["NaN becomes zero", "the last bit is turned"],
 )
-def test_what_explains_some_sums_is_not_said_to_explain_those_that_are_wrong(fault: Fault, said: str) -> None:
+def test_partial_explanations_are_not_given(fault: Fault, said: str) -> None:
     (result,) = results("reduce_add.f8E5M2", fault, only=("length-8",))
     assert result.verdict == FAIL
     assert re.fullmatch(said, result.model)

@@ -75,7 +75,7 @@ def negative_zeros(codes: Codes) -> Codes:
 
 
 @pytest.mark.parametrize("signature", ["dot_general.f16.f32", "dot_general.bf16.f32", "convolution.f16.f32"])
-def test_nan_where_an_infinity_is_right_is_no_matter_of_order(signature: str) -> None:
+def test_nan_for_infinity_is_wrong(signature: str) -> None:
     """Infinities come of infinite operands, or of sums that overflow in one direction: none of these are NaN."""
     fmt = FORMATS["f32"]
 

@@ -175,7 +175,7 @@ def test_annotations_of_failures_by_cause(run: Run) -> None:
     assert run("minihlo", *words)[1][-1].startswith("minihlo: ")
 
 
-def test_annotations_of_a_profile_are_of_what_is_against_it(run: Run, tmp_path: Path) -> None:
+def test_profile_annotations(run: Run, tmp_path: Path) -> None:
     words = on_profile("tests.conform_profile_backends:without_f64", "--github")
     status, out, _ = run(*words)
     errors = [line for line in out if line.startswith("::error")]

@@ -100,14 +100,14 @@ def test_whatever_a_profile_says_changes_its_hash(old: str, new: str) -> None:
     assert small(SMALL.replace(old, new, 1)).sha256 != small().sha256
 
 
-def test_the_order_of_a_file_and_its_comments_do_not_change_the_hash() -> None:
+def test_hash_ignores_order_and_comments() -> None:
     first, second = SMALL.index("[[cases]]"), SMALL.rindex("[[cases]]")
     end = SMALL.index("[declare")
     turned = "# a comment\r\n" + SMALL[:first] + SMALL[second:end] + SMALL[first:second] + SMALL[end:]
     assert small(turned.replace('["array", "size-7"]', '["size-7","array"]')).sha256 == small().sha256
 
 
-def test_the_hash_is_the_same_without_the_vector_units_of_the_processor() -> None:
+def test_hash_without_vector_units() -> None:
     code = "from minihlo.interp.conform import profiles; print(*(profiles.load(n).sha256 for n in profiles.names()))"
     features = "AVX AVX2 FMA3 F16C AVX512F AVX512CD AVX512_SKX AVX512_ICL X86_V3 X86_V4"
     environment = {**os.environ, "PYTHONHASHSEED": "7", "LC_ALL": "C", "NPY_DISABLE_CPU_FEATURES": features}

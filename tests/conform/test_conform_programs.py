@@ -60,7 +60,7 @@ class Programs:
     takes = "programs"
 
 
-def told(name: str, cases: list[tuple[str, str]], made: Any = None) -> Told:
+def verdicts_of(name: str, cases: list[tuple[str, str]], made: Any = None) -> Told:
     """The tester's result of each case, and what its programs give."""
     made = backend(name) if made is None else made
     settings = Settings(name)
@@ -102,7 +102,7 @@ def check(results: Told) -> set[tuple[str, str]]:
 
 
 def test_programs_on_minihlo() -> None:
-    results = told("minihlo", CASES)
+    results = verdicts_of("minihlo", CASES)
     assert len(results) == len(CASES)
     assert check(results) == set()
 
@@ -110,7 +110,7 @@ def test_programs_on_minihlo() -> None:
 @pytest.mark.parametrize("cases", [SAMPLE, pytest.param(CASES, marks=pytest.mark.exhaustive)], ids=["some", "all"])
 def test_programs_on_xla(cases: list[tuple[str, str]]) -> None:
     pytest.importorskip("jax")
-    results = told("jax:cpu", cases)
+    results = verdicts_of("jax:cpu", cases)
     failing = check(results)
     assert len(results) > len(cases) - 4
     # What XLA gets wrong at run time, what it folds in another way, and a scalar that it simplifies.
@@ -119,7 +119,7 @@ def test_programs_on_xla(cases: list[tuple[str, str]]) -> None:
 
 @pytest.mark.parametrize("cases", [SAMPLE, pytest.param(CASES, marks=pytest.mark.exhaustive)], ids=["some", "all"])
 def test_programs_on_the_reference_interpreter(cases: list[tuple[str, str]]) -> None:
-    results = told("reference", cases)
+    results = verdicts_of("reference", cases)
     assert check(results)
     assert len(results) > len(cases) - 4
 
@@ -141,7 +141,7 @@ def wrong(change: Callable[[str], str]) -> Any:
 def test_a_planted_fault_is_counted_in_every_form(form: str) -> None:
     cases = [("multiply.f8E5M2", form), ("multiply.f6E2M3FN", form)]
     made = wrong(lambda text: text.replace('"stablehlo.multiply"', '"stablehlo.add"'))
-    assert check(told("minihlo", cases, made)) == set(cases)
+    assert check(verdicts_of("minihlo", cases, made)) == set(cases)
 
 
 OVERFLOW = [("convert.f32.f8E5M2", "array"), ("convert.f32.f8E4M3FNUZ", "array"), ("add.f8E4M3FN", "array")]
@@ -154,7 +154,7 @@ def test_one_choice_at_all_elements_is_right() -> None:
         takes = "programs"
         evaluate = staticmethod(saturating)
 
-    results = told("minihlo", OVERFLOW, Saturating())
+    results = verdicts_of("minihlo", OVERFLOW, Saturating())
     assert check(results) == set()
     assert all(live.open_points["overflow"].keys() == {"largest"} for live, _ in results.values())
 

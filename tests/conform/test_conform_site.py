@@ -321,9 +321,7 @@ def test_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "got other files" in refused(tmp_path / "in", tmp_path)
 
 
-def test_other_json_is_left_out_and_compressed_results_are_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_json_and_compressed_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "package.json").write_text('{"name": "x"}')
     (tmp_path / "in" / "two.json.gz").write_bytes(gzip.compress(dumps(TWO).encode()))

@@ -27,7 +27,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def submission(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A submission with two waivers."""
     folder = tmp_path_factory.mktemp("made")
     write(folder)
@@ -38,8 +38,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (folder / "s.zip").read_bytes()
 
 
-def test_a_submission_is_verified(run: Run, tmp_path: Path, made: bytes) -> None:
-    (tmp_path / "s.zip").write_bytes(made)
+def test_a_submission_is_verified(run: Run, tmp_path: Path, submission: bytes) -> None:
+    (tmp_path / "s.zip").write_bytes(submission)
     status, out, _ = run("verify", "@s.zip", "--badge", "@b.svg", "--badge", "@b.json")
     assert status == 0
     assert out[0] == "waiver convert.f64.*: the chip has no f64"
@@ -52,8 +52,8 @@ def test_a_submission_is_verified(run: Run, tmp_path: Path, made: bytes) -> None
     assert drawn.findtext("{*}title") == "test-1.0: conformant with 2 waivers"
 
 
-def test_the_claim(made: bytes) -> None:
-    claim = json.loads(members(made)[bundle.CLAIM])
+def test_the_claim(submission: bytes) -> None:
+    claim = json.loads(members(submission)[bundle.CLAIM])
     assert claim["verdict"] == "conformant with 2 waivers"
     assert [w["reason"] for w in claim["waivers"]] == ["the chip has no f64", "ticket 7"]
     assert claim["declared"] == {"overflow": "infinity or NaN", "accumulator": "exact"}
@@ -73,9 +73,9 @@ def test_two_runs_are_the_same_but_for_times(run: Run, tmp_path: Path) -> None:
     assert claims[0] == claims[1]
 
 
-def test_the_codes_are_those_of_the_backend(made: bytes) -> None:
+def test_the_codes_are_those_of_the_backend(submission: bytes) -> None:
     # The results of the type itself are its operands, in order.
-    parts = members(made)
+    parts = members(submission)
     results, at = json.loads(parts[bundle.RESULTS]), 0
     for case in results["cases"]:
         for part, kept in sorted(case.get("kept", {}).items(), key=lambda item: int(item[0])):
@@ -93,11 +93,11 @@ def members(raw: bytes) -> dict[str, bytes]:
 
 
 def zipped(parts: dict[str, bytes]) -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    submission = io.BytesIO()
+    with zipfile.ZipFile(submission, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, raw in parts.items():
             archive.writestr(name, raw)
-    return made.getvalue()
+    return submission.getvalue()
 
 
 def with_hashes(parts: dict[str, bytes]) -> dict[str, bytes]:
@@ -219,9 +219,9 @@ TOUCHED: dict[str, tuple[Callable[[dict[str, bytes]], dict[str, bytes]], str]] =
 
 
 @pytest.mark.parametrize("how", TOUCHED)
-def test_a_submission_that_was_touched_is_refused(run: Run, tmp_path: Path, made: bytes, how: str) -> None:
+def test_a_submission_that_was_touched_is_refused(run: Run, tmp_path: Path, submission: bytes, how: str) -> None:
     change, reason = TOUCHED[how]
-    (tmp_path / "s.zip").write_bytes(zipped(change(members(made))))
+    (tmp_path / "s.zip").write_bytes(zipped(change(members(submission))))
     status, out, err = run("verify", "@s.zip", "--badge", "@b.svg")
     assert (status, err) == (1, [])
     assert re.search(reason, "\n".join(out)), out
@@ -238,7 +238,7 @@ def test_a_submission_under_the_name_of_a_profile_of_minihlo(run: Run, tmp_path:
     assert "another profile: expected ocp-fp8-1.0 with the hash" in out[0]
 
 
-def test_a_submission_that_does_not_conform_is_verified_as_such(run: Run) -> None:
+def test_verify_a_nonconforming_submission(run: Run) -> None:
     assert run(*on_profile("tests.conform_profile_backends:wrong_addition", "--submit", "@s.zip"))[0] == 1
     status, out, _ = run("verify", "@s.zip")
     assert (status, len(out)) == (1, 1)
@@ -246,23 +246,23 @@ def test_a_submission_that_does_not_conform_is_verified_as_such(run: Run) -> Non
 
 
 def bomb(name: str, size: int) -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    submission = io.BytesIO()
+    with zipfile.ZipFile(submission, "w", zipfile.ZIP_DEFLATED) as archive:
         for member in bundle.MEMBERS:
             with archive.open(member, "w") as file:
                 for _ in range(size >> 20 if member == name else 0):
                     file.write(bytes(1 << 20))
-    return made.getvalue()
+    return submission.getvalue()
 
 
-def test_files_that_are_no_submissions(run: Run, tmp_path: Path, made: bytes) -> None:
-    parts = members(made)
-    raw = bytearray(made)
+def test_files_that_are_no_submissions(run: Run, tmp_path: Path, submission: bytes) -> None:
+    parts = members(submission)
+    raw = bytearray(submission)
     raw[len(raw) // 2] ^= 0xFF
     for given, message in {
         b"": "no zip",
         b"PK\x03\x04": "no zip",
-        made[: len(made) // 2]: "no zip",
+        submission[: len(submission) // 2]: "no zip",
         bytes(raw): "is damaged",
         zipped(parts | {"../evil": b""}): "got '../evil'",
         zipped(parts | {"/etc/passwd": b""}): "got '/etc/passwd'",

@@ -68,7 +68,7 @@ def test_the_wheel_has_every_file_of_the_packages(installed: Path) -> None:
     assert not distribution.differences("the wheel", there, distribution.in_packages(distribution.files()))
 
 
-def test_differences_between_a_distribution_and_the_checkout_are_seen() -> None:
+def test_distribution_differences() -> None:
     wanted = distribution.in_packages(
         {"ops/a.py", "interp/conform/b.css", "mlir_tests/c.mlir", "tests/d.py", "setup.py"}
     )

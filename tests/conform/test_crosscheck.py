@@ -102,7 +102,7 @@ def judged(rows: Sequence[Row], result: Differences) -> list[str]:
     return DIVERGENCES.differences(rows, result.rows)
 
 
-def test_a_row_that_is_deleted_or_added_or_changed_is_noticed(small: Differences) -> None:
+def test_changed_rows_are_noticed(small: Differences) -> None:
     rows = [r for r in ROWS if r.operand == "f4E2M1FN" and r.peer in INSTALLED]
     assert not judged(rows, small)
     assert [w.split(":")[0] for w in judged(rows[1:], small)] == ["not in the table"]
@@ -137,7 +137,7 @@ def test_a_result_that_no_cause_explains_is_a_row_without_one() -> None:
     assert (row.cause, row.op, row.example, row.cases) == ("", "multiply", (1, 1), 1)
 
 
-def test_a_peer_that_gives_a_result_where_none_should_be_is_noticed() -> None:
+def test_unexpected_results_are_noticed() -> None:
     case = next(c for c in of("f6E2M3FN") if c.op == "abs")
     (line,) = compare([case], ["xla"], {"xla": backend("minihlo")}).missing
     assert line == "xla abs.f6E2M3FN: expected no result, got one"

@@ -107,7 +107,7 @@ def kinds(known: Iterable[FunctionRow], result: Iterable[FunctionRow]) -> list[s
     return [line.split(":")[0] for line in FUNCTION_DIVERGENCES.differences(known, result)]
 
 
-def test_a_row_that_is_deleted_or_added_or_changed_is_noticed(small: list[FunctionRow]) -> None:
+def test_changed_rows_are_noticed(small: list[FunctionRow]) -> None:
     rows = [r for r in ROWS if r.peer == "reference" and r.file in ("dynamic_iota", "sort", "chlo_erf")]
     assert len(rows) == 3
     assert not FUNCTION_DIVERGENCES.differences(rows, small)

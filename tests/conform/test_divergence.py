@@ -106,7 +106,7 @@ def test_one_wrong_code_of_65536_is_found_and_reported() -> None:
     assert interp.load(failure.program)(*failure.inputs)[0].tolist() == [3]
 
 
-def test_a_fault_that_a_part_does_not_show_is_reported_with_all_operands(tmp_path: Path) -> None:
+def test_irreducible_faults_have_all_operands(tmp_path: Path) -> None:
     def change(results: Results) -> Results:
         return next_code(results) if results[0].size == 100 else results
 
@@ -119,7 +119,7 @@ def test_a_fault_that_a_part_does_not_show_is_reported_with_all_operands(tmp_pat
     assert (tmp_path / "op.mlir").read_text() == failure.program
 
 
-def test_what_a_backend_does_not_do_is_reported_and_our_result_taken() -> None:
+def test_unsupported_ops_use_our_result() -> None:
     def refuse(_: Results) -> Any:
         raise NotImplementedError("no exponential")
 
@@ -149,7 +149,7 @@ def test_results_of_other_types() -> None:
     assert [o.verdict for o in report.failures] == [CRASH]
 
 
-def test_an_op_of_a_loop_is_counted_over_its_turns() -> None:
+def test_an_op_of_a_loop_is_counted_over_its_iterations() -> None:
     def f(x: Any) -> Any:
         return jax.lax.fori_loop(0, 5, lambda i, c: c * i, x)
 

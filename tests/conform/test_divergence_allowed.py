@@ -72,7 +72,7 @@ def test_functions_have_limits() -> None:
     assert sole_failure(interp.compare(jnp.log, x, backend=off(100))).histogram == {100.0: 50}
 
 
-def test_minifloat_functions_may_be_rounded_to_f16_first_and_no_more() -> None:
+def test_functions_may_be_rounded_by_f16() -> None:
     x = np.arange(256, dtype=np.uint8).view(FNUZ)
 
     def through(dtype: Any) -> Callable[[str, Sequence[np.ndarray]], Results]:

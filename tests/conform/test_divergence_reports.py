@@ -83,7 +83,7 @@ def test_a_diagnosis_explains_all_results_or_is_none() -> None:
     ]
 
 
-def test_ops_that_are_wrong_in_the_same_way_are_reported_together() -> None:
+def test_equal_faults_are_reported_together() -> None:
     def f(x: Any) -> Any:
         for _ in range(20):
             x = x * x  # again

@@ -18,14 +18,14 @@ from .test_conform_html import CASES, Page
 FILES = sorted(gallery.FOLDER.glob("*.json.gz"))
 
 
-def kept(name: str) -> Report:
+def recorded(name: str) -> Report:
     path = next(p for p in FILES if p.name.startswith(name))
     return read.checked(read.parse(read.unpacked(path), path), path)
 
 
 @pytest.fixture(scope="module")
 def reference() -> Report:
-    return kept("reference-jaxlib-0.10")
+    return recorded("reference-jaxlib-0.10")
 
 
 def test_results_are_small_and_of_every_backend() -> None:
@@ -34,7 +34,7 @@ def test_results_are_small_and_of_every_backend() -> None:
     assert sum(p.stat().st_size for p in FILES) < 3_000_000
 
 
-def test_the_failures_of_the_reference_interpreter_come_of_a_few_causes(reference: Report) -> None:
+def test_causes_of_the_reference_interpreter(reference: Report) -> None:
     failing = {c.signature for c in reference.cases if c.verdict in (FAIL, CRASH)}
     found = causes.of_cases(reference.cases)
     assert len(failing) > 120
@@ -62,7 +62,7 @@ def _facts(case: CaseResult) -> tuple[object, ...]:
     ("backend", "case"), [("ml_dtypes", "convert.f64.f4E2M1FN"), ("ml_dtypes", "sqrt.f6E2M3FN"), ("minihlo", "tan.f8*")]
 )
 def test_the_tester_gives_what_is_kept(backend: str, case: str, tmp_path: Path) -> None:
-    before = kept(f"{backend}-")
+    before = recorded(f"{backend}-")
     path = tmp_path / "now.json"
     assert cli.main(["conform", backend, "--case", case, "-j", "1", "--json", str(path)]) in (0, 1)
     now = load(path)
@@ -74,7 +74,7 @@ def test_the_tester_gives_what_is_kept(backend: str, case: str, tmp_path: Path) 
 
 
 def test_what_is_trimmed_is_pictures_and_long_rows() -> None:
-    report = Report(kept("minihlo-").run, CASES)
+    report = Report(recorded("minihlo-").run, CASES)
     short = gallery.trimmed(report)
     assert [_facts(c) for c in short.cases] == [_facts(c) for c in CASES]
     assert short.cases[0].map == CASES[0].map

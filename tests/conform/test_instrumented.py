@@ -33,7 +33,7 @@ SCALAR = """func.func @main(%x: tensor<f32>) -> tensor<f32> {
 }"""
 
 
-def test_an_op_whose_own_form_mlir_does_not_read_is_printed_generically() -> None:
+def test_ops_are_printed_generically() -> None:
     source = Source.of_text(SCALAR, "scalar.mlir")
     assert source.function.body is not None
     first, second = source.function.body.operations

@@ -304,7 +304,7 @@ def test_faults_are_told_in_one_line(fault: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_a_backend_that_crashes_is_a_fault_and_one_that_refuses_is_not() -> None:
+def test_crashes_are_faults_refusals_are_not() -> None:
     def crash(_: str, __: Sequence[np.ndarray]) -> list[np.ndarray]:
         raise RuntimeError("the board is on fire")
 

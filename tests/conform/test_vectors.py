@@ -89,7 +89,7 @@ def compared(folder: Path, into: Path, fault: int, choice: list[str], status: in
 
 @NEEDS_CC
 @pytest.mark.exhaustive
-def test_conversions_and_products_are_judged_as_those_of_a_live_run(tmp_path: Path) -> None:
+def test_vectors_are_judged_like_live_runs(tmp_path: Path) -> None:
     choice = ["--ops", "maximum,convert,dot_general,sort", "--formats", "f8E4M3FN"]
     assert main(["conform", "export", str(tmp_path / "v"), "--as", "c", *choice]) == 0
     recorded, _, _ = compared(tmp_path / "v", tmp_path, 3, choice, 1)
@@ -102,7 +102,7 @@ def test_conversions_and_products_are_judged_as_those_of_a_live_run(tmp_path: Pa
     ("fault", "is_fault"),
     thinned([(0, None), (1, is_672), (2, is_in_tail), (3, is_rounded_twice)], lambda fault, _: fault in (0, 2)),
 )
-def test_recorded_results_are_judged_as_those_of_a_live_run(
+def test_recorded_results_are_judged_like_live_runs(
     exported: Path, tmp_path: Path, fault: int, is_fault: Callable[[CaseResult], bool] | None
 ) -> None:
     recorded, said, returncode = compared(exported, tmp_path, fault, CHOICE, int(is_fault is not None))

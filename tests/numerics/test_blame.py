@@ -57,7 +57,7 @@ def check(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_a_fault_that_matters_is_named_and_one_that_does_not_is_cleared(name: str) -> None:
+def test_blame_names_the_fault_that_matters(name: str) -> None:
     check(PAIRS[name])
 
 
@@ -185,7 +185,7 @@ def test_a_function_called_twice_is_two_ops() -> None:
     assert [[c.line for c in o.calls] for o in result.ranking] == [[4], [2]]
 
 
-def test_lines_are_the_users_and_all_operations_together_explain_all() -> None:
+def test_blame_lines_are_the_users() -> None:
     def f(x: jax.Array) -> jax.Array:
         return jax.nn.softmax(x.astype(jnp.bfloat16)).astype(jnp.float32).sum(0)
 

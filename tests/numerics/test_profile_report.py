@@ -33,7 +33,7 @@ def profiled() -> Profile:
     return p
 
 
-def test_the_page_is_well_formed_and_says_first_what_to_change(profiled: Profile) -> None:
+def test_page_begins_with_the_advice(profiled: Profile) -> None:
     text = profiled.html()
     page = Page(text)
     assert "<script" not in text

@@ -34,7 +34,7 @@ def error(plan: QuantizePlan, f: Any, *args: Any) -> float:
 
 
 @pytest.mark.parametrize("bound", [0.0, 0.002, 0.01, 0.1, 0.5])
-def test_the_plan_keeps_its_bound_and_no_operand_could_be_cheaper(bound: float) -> None:
+def test_plan_is_minimal_within_its_bound(bound: float) -> None:
     formats = [f for f in BITS if f is not None]
     plan = interp.quantize_plan(model, WEIGHTS, X, formats=formats, bound=bound)
     assert plan.error <= bound

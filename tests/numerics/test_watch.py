@@ -172,7 +172,7 @@ def test_errors_in_checking_are_lines(file: Path) -> None:
     assert "effects" in errors[0]["message"]
 
 
-def test_an_interrupt_ends_the_program_and_the_file_is_whole(file: Path) -> None:
+def test_interrupt_leaves_a_whole_file(file: Path) -> None:
     class Interrupted(Faulty):
         def evaluate(self, text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
             if self.step == 2:

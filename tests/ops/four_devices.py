@@ -31,12 +31,12 @@ BOTH = ("x", "y")
 def ring(a):
     """Each device sums what goes round the ring of all."""
 
-    def turn(_, state):
+    def step(_, state):
         total, passing = state
         passing = lax.ppermute(passing, BOTH, [(i, (i + 1) % 4) for i in range(4)])
         return total + passing, passing
 
-    return lax.fori_loop(0, 3, turn, (a, a))
+    return lax.fori_loop(0, 3, step, (a, a))
 
 
 def branches(a):

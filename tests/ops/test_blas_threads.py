@@ -1,4 +1,4 @@
-"""Products run on one thread of the host's BLAS, which has its threads back afterwards; their bits know no threads."""
+"""Products run on one thread of the host's BLAS, which has its threads back afterwards; no bit depends on threads."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_cross_replica_sum():
     assert [x.astype(float).tolist() for (x,) in actual] == [[18, 9]] * 3
 
 
-def test_stochastic_rounding_gives_all_members_the_same_and_each_run_too():
+def test_stochastic_rounding_in_groups():
     arrays = [np.full(200, v, ml_dtypes.float8_e4m3fn) for v in (16, 1)]  # 17 is halfway between 16 and 18
     body, policy = ADD.replace("T", "f8E4M3FN"), Policy(rounding="stochastic", seed=3)
     first, second = (np.array(reduced(arrays, body, [0, 1], policy)).astype(float) for _ in range(2))

@@ -131,7 +131,7 @@ def test_results_of_another_type(name: str, result: str) -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_ties_go_to_even_and_what_lies_beside_them_does_not(name: str) -> None:
+def test_ties_to_even(name: str) -> None:
     dtype, precision, *_ = TYPES[name]
     half = 2.0**-precision
     low = 2.0 ** -min(precision + 12, 14 if name == "f16" else 60)
@@ -234,7 +234,7 @@ def test_reproducible_sums_are_within_their_bound(name: str) -> None:
         assert abs(Fraction(float(got)) - value) <= 50 * Fraction(float(most)) / 2**40
 
 
-def test_the_default_is_the_hosts_product_and_minifloats_are_exact_by_every_name() -> None:
+def test_default_accumulation() -> None:
     assert Policy().accumulate == "auto"
     x, y = spread("f32", (40, 300), 1, 0.02), spread("f32", (300, 40), 2, 0.02)
     host = product(x, y, "f32", policy=Policy())

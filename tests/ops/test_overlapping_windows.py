@@ -235,7 +235,7 @@ def test_bodies_that_return_what_is_outside(body: str) -> None:
 
 
 @pytest.mark.parametrize("direction", ["EQ", "NE", "LT", "GE"])
-def test_bodies_that_choose_and_are_not_associative_run_in_order(direction: str) -> None:
+def test_selecting_bodies_run_in_order(direction: str) -> None:
     """The larger value, and the index of the one or the other as another comparison says."""
     rng, n = np.random.default_rng(8), 30
     x, at = rng.integers(0, 9, n).astype(np.float32), rng.integers(0, 9, n).astype(np.int32)

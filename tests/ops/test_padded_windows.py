@@ -12,10 +12,9 @@ import pytest
 from minihlo.interp import load
 from minihlo.ops.cast import cast
 from minihlo.ops.policy import Policy
-from minihlo.ops.reductions import padded_windows
+from minihlo.ops.reductions import padded_windows, window
 from minihlo.ops.types import ELEMENT_TYPES
 
-from ..conftest import Tune
 from ..run_op import TYPES, from_codes
 from ..thinned import TYPICAL, thinned
 from ..windows import SEED, Windows, program
@@ -63,24 +62,23 @@ def by_steps(w: Windows, x: np.ndarray, init: np.ndarray, body: str, element: st
 @pytest.mark.parametrize(
     "element", thinned(KINDS, lambda t: t.name in (*TYPICAL, "f32", "bf16", "i1", "i8", "ui32", "i64")), ids=str
 )
-def test_the_bits_are_those_of_the_whole_fold(element: Any, monkeypatch: pytest.MonkeyPatch, tune: Tune) -> None:
+def test_the_bits_are_those_of_the_whole_fold(element: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """With every kind of initial value: neutral and not, zeros of both signs, infinities, NaN."""
-    tune(padded_from=1)
-    tune(padded_share=1)
-    tune(window_few=0)
     rng = np.random.default_rng(SEED)
     kind = str(element)
     names = ["or", "maximum", "add"] if kind == "i1" else [n for n in BODIES if n != "or" or not element.is_float]
     used = 0
-    results = padded_windows.PaddedWindows.results
+    fold_padded = padded_windows.fold_padded
 
-    def counted(self: Any, arrays: Any) -> Any:
+    def counted(*arguments: Any) -> Any:
         nonlocal used
-        actual = results(self, arrays)
+        actual = fold_padded(*arguments)
         used += actual is not None
         return actual
 
-    monkeypatch.setattr(padded_windows.PaddedWindows, "results", counted)
+    monkeypatch.setattr(padded_windows, "_PLACES", 1)
+    monkeypatch.setattr(padded_windows, "_SHARE", 1)
+    monkeypatch.setattr(window, "fold_padded", counted)
     for number in range(24):
         w, name = random_padding(rng), names[number % len(names)]
         values = np.array([0, 1, 2, 3, 0.5, -0.0, -1, np.inf, -np.inf, np.nan]) if element.is_float else None
@@ -97,9 +95,9 @@ def test_the_bits_are_those_of_the_whole_fold(element: Any, monkeypatch: pytest.
     assert used > 8
 
 
-def test_gaps_that_are_not_filled(tune: Tune) -> None:
-    tune(padded_from=1, padded_share=1, padded_gap=1, padded_part=4, padded_steps=3)
-    tune(window_few=0)
+def test_gaps_that_are_not_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"_PLACES": 1, "_SHARE": 1, "_GAP": 1, "_STEPS": 3}.items():
+        monkeypatch.setattr(padded_windows, name, value)
     rng = np.random.default_rng(SEED)
     for number in range(80):
         w, name = random_padding(rng), FLOATS[number % 5]

@@ -138,7 +138,7 @@ def test_probes():
     )
 
 
-def test_probes_of_processes_are_kept_in_the_order_of_the_grid():
+def test_probes_are_in_grid_order():
     body = f'%y = interpreter.probe %x, probe_id = "p" : {T}\n{SAME}'
     text = replicas(f"%q, %u = {recv(1)}\n{body}", f"{body}\n%u = {send('%x', 1)}")  # the second probes first
     check = "".join(f'check.expect_serialized_eq %x{i}, probe_id = "p", iter = {i} : {T}\n' for i in range(2))

@@ -230,7 +230,7 @@ def test_every_type_of_index(element: ElementType) -> None:
 
 
 @pytest.mark.parametrize("height", [0, 3])
-def test_windows_without_elements_and_indices_without_coordinates(height: int) -> None:
+def test_empty_windows_and_indices(height: int) -> None:
     """Two windows of a row's `height` elements, all of them at the start: index vectors have no elements."""
     text = f"""func.func @main(%a: tensor<{height}x6xi8>, %u: tensor<1x2x{height}xi8>) -> tensor<{height}x6xi8> {{
       %i = stablehlo.constant dense<> : tensor<0x1x2xi8>
@@ -381,7 +381,7 @@ def test_jax_at_updates() -> None:
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
 @pytest.mark.parametrize("with_nan", [True, False])
 @pytest.mark.parametrize("element", [name for name, t in ELEMENT_TYPES.items() if t.is_float])
-def test_the_extremes_of_floats_tell_zeros_apart_and_keep_nan(element, with_nan, name):
+def test_extremes_of_zeros_and_nan(element, with_nan, name):
     """Against a loop on numbers: +0 is above -0, and NaN stays NaN."""
     t, rng = ELEMENT_TYPES[element], np.random.default_rng(3)
     if t.is_minifloat:

@@ -15,7 +15,6 @@ from minihlo.interp import load
 from minihlo.ops.op import OpError
 from minihlo.ops.types import ELEMENT_TYPES
 
-from ..conftest import Tune
 from ..places import dims
 from ..run_op import codes, tensor
 from ..windows import ADD, BODIES, CHOICE, SEED, Combine, Windows, bind, random_windows, wrapped
@@ -94,9 +93,8 @@ def test_select_and_scatter(direction: str, name: str, empty: bool) -> None:
 
 @pytest.mark.parametrize("element", ["f32", "f64", "bf16", "f8E5M2", "i8"])
 @pytest.mark.parametrize("init", [0, 1])
-def test_select_and_scatter_in_parts(element: str, init: int, tune: Tune) -> None:
+def test_special_values(element: str, init: int) -> None:
     """Windows that meet and windows that do not, NaN and zeros of both signs among the elements and the sources."""
-    tune(window_part=8, block=1)
     rng, dtype = np.random.default_rng(SEED), ELEMENT_TYPES[element].dtype
     numbers = np.array([0, 1, 2, -1, 3] if element == "i8" else [-0.0, 0.0, 1, 2, np.nan]).astype(dtype)
     select, combine = SELECTS["GE"], (lambda x, y: np.add(x, y))

@@ -142,7 +142,7 @@ def test_functions_far_below_the_smallest_number(fmt: str) -> None:
 
 @pytest.mark.parametrize("fmt", TYPES)
 @pytest.mark.parametrize("overflow", ["ieee", "saturate"])
-def test_what_is_not_between_two_numbers_becomes_what_nearest_even_gives(overflow: str, fmt: str) -> None:
+def test_exact_numbers_are_not_drawn(overflow: str, fmt: str) -> None:
     most = 2.0**100 if fmt == "bf16" else 1e30
     x = np.tile(np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, most, -most, 1.0], np.float32), 40)
     text = f"func.func @main(%x: tensor<320xf32>) -> tensor<320x{fmt}> {{ %r = stablehlo.convert %x : "

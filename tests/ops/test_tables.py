@@ -27,7 +27,7 @@ def _same(x, y):
     return x.shape == y.shape and x.dtype == y.dtype and np.array_equal(np.asarray(x), np.asarray(y), equal_nan=True)
 
 
-def test_a_table_is_made_once_as_many_elements_were_computed_as_it_has():
+def test_break_even():
     element = ELEMENT_TYPES["f8E4M3FN"]
     sizes = []
 
@@ -38,14 +38,16 @@ def test_a_table_is_made_once_as_many_elements_were_computed_as_it_has():
     table, few = Tabulated(negate, [ELEMENT_TYPES["bf16"]], ELEMENT_TYPES["bf16"].dtype), np.zeros(7, "u2")
     for _ in range(100):
         table(few.view(ELEMENT_TYPES["bf16"].dtype))
-    assert set(sizes) == {7, 1 << 16} and sizes.count(1 << 16) == 1 and len(sizes) <= 1 + (1 << 16) // tables.CALL_COST
+    assert set(sizes) == {7, 1 << 16}
+    assert sizes.count(1 << 16) == 1
+    assert len(sizes) <= 1 + (1 << 16) // tables.CALL_COST
     sizes.clear()
     Tabulated(negate, [element], element.dtype)(_numbers(element, 3))
     assert sizes == [256]
 
 
 @pytest.mark.parametrize("name", _FORMATS)
-def test_lookups_give_what_the_function_gives_of_arrays_of_any_layout(name):
+def test_lookups_in_any_layout(name):
     element, add, table = _sum(name)
     table.table()
     x, y = _numbers(element, 300, 200), _numbers(element, 300, 200)[::-1]
@@ -63,7 +65,8 @@ def test_operands_of_several_widths_are_joined():
 
     table = Tabulated(choose, types, np.dtype(np.float32))
     values = _numbers(types[2], 500) == 0, np.arange(500).astype(np.uint8).view(types[1].dtype), _numbers(types[2], 500)
-    assert len(table.table()) == 1 << 15 and _same(table(*values), choose(*values))
+    assert len(table.table()) == 1 << 15
+    assert _same(table(*values), choose(*values))
 
 
 @pytest.mark.parametrize("name", _FORMATS)
@@ -75,18 +78,21 @@ def test_folds_go_from_row_to_row(name, columns):
     for row in rows:
         totals.append(add(totals[-1], row))
     for _ in range(2):
-        assert _same(table.fold(start, rows), totals[-1]) and _same(table.fold(start, rows[:0]), start)
+        assert _same(table.fold(start, rows), totals[-1])
+        assert _same(table.fold(start, rows[:0]), start)
         assert _same(table.prefixes(start, rows), np.stack(totals[1:]))
         table.table()
 
 
-def test_all_tables_together_are_bounded_and_the_oldest_is_dropped(monkeypatch):
+def test_memory_bound(monkeypatch):
     monkeypatch.setattr(tables, "MOST_BYTES", 100_000)
     monkeypatch.setattr(tables, "_made", type(tables._made)())
     monkeypatch.setattr(tables, "_bytes", 0)
     (_, _, first), (_, add, second) = _sum("f8E4M3FN"), _sum("f8E4M3FN")
     first.table()
     second.table()
-    assert first._entries is None and second._entries is not None
+    assert first._entries is None
+    assert second._entries is not None
     x = _numbers(ELEMENT_TYPES["f8E4M3FN"], 10)
-    assert _same(first(x, x), add(x, x)) and first._entries is None
+    assert _same(first(x, x), add(x, x))
+    assert first._entries is None

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 from minihlo.interp import load
-from minihlo.ops.engine.blocks import blocks
 from minihlo.ops.op import OpError
 from minihlo.ops.policy import Policy
 from minihlo.ops.reductions.axes import Axis, windows
 
-from ..conftest import Tune
 from ..run_op import TYPES, from_codes, tensor
 from ..windows import ADD, BODIES, CHOICE, SEED, Windows, bind, by_formula, program, random_case, wrapped
 
@@ -35,10 +33,8 @@ POOL = Windows((1, 17, 14), (1, 3, 2), (1, 2, 1), ((0, 0), (1, 1), (0, 1)), (1, 
 
 @pytest.mark.parametrize("element", [t for t in TYPES if t.is_float and t.bits <= 16], ids=str)
 @pytest.mark.parametrize("op", ["add", "maximum", "minimum", "multiply"])
-@pytest.mark.parametrize("at_once_from", [0, 1 << 10])
-def test_small_floats(at_once_from: int, element: Any, op: str, tune: Tune) -> None:
+def test_small_floats(element: Any, op: str) -> None:
     """Every code, rounded at every step as ml_dtypes' scalars are, but for which NaN and the sign of zero."""
-    tune(window_many=at_once_from)
     if element.name == "f8E8M0FNU":
         pytest.skip("ml_dtypes has other ideas of what vanishes")
     rng = np.random.default_rng(SEED)
@@ -102,11 +98,8 @@ def test_rounding() -> None:
     assert 30 < float(load(text)(x, zero, policy=Policy(rounding="stochastic"))[0][0]) < 70
 
 
-@pytest.mark.parametrize("part", [1, 5, 1 << 15])
-def test_windows_folded_all_at_once(part: int, tune: Tune) -> None:
+def test_bodies_without_symmetry() -> None:
     rng = np.random.default_rng(SEED)
-    tune(window_many=0)
-    tune(window_part=part)
     for name in ("subtract", "maximum", "two ops", "constant"):
         for _ in range(10):
             w, x, init = random_case(rng)
@@ -114,24 +107,10 @@ def test_windows_folded_all_at_once(part: int, tune: Tune) -> None:
             np.testing.assert_array_equal(load(program(w, BODIES[name][0]))(x, init)[0], expected, err_msg=str(w))
 
 
-@pytest.mark.parametrize("element", [t for t in TYPES if t.is_minifloat], ids=str)
-@pytest.mark.parametrize("op", ["maximum", "minimum"])
-def test_of_several_nan_the_first_of_a_window_is_given(op: str, element: Any, tune: Tune) -> None:
-    rng = np.random.default_rng(SEED)
-    x = from_codes(rng.integers(0, 256, POOL.shape), element)
-    text = program(POOL, f"%z = stablehlo.{op} %x, %y : T", str(element))
-    actual = []
-    for many in (0, 1 << 30):
-        tune(window_many=many)
-        actual.append(load(text)(x, from_codes(1, element))[0].tobytes())
-    assert actual[0] == actual[1]
-
-
 @pytest.mark.parametrize("init", [None, 0.0, -0.0], ids=["what loses", "0", "-0"])
 @pytest.mark.parametrize("element", ["f32", "f64"])
 @pytest.mark.parametrize("op", ["maximum", "minimum"])
-def test_extremes_of_the_host_floats(op: str, element: str, init: float | None, tune: Tune) -> None:
-    tune(window_many=1, window_part=2000)
+def test_extremes_of_the_host_floats(op: str, element: str, init: float | None) -> None:
     dtype, word = np.dtype(element.replace("f", "float")), np.dtype(element.replace("f", "uint"))
     start = dtype.type((-np.inf if op == "maximum" else np.inf) if init is None else init)
     rng = np.random.default_rng(SEED)
@@ -170,15 +149,6 @@ def test_extremes_of_the_host_floats(op: str, element: str, init: float | None, 
             for element_ in x[2 * i : 2 * i + 2, j : j + 3].reshape(-1):
                 best = better(best, element_)
             assert actual[i, j].view(word) == best.view(word), (share, i, j)
-
-
-def test_blocks_cover_in_order() -> None:
-    for shape in ((), (1,), (7,), (2, 3), (2, 3, 4), (5, 1, 2)):
-        numbers = np.arange(np.prod(shape, dtype=int)).reshape(shape)
-        for limit in (0, 1, 2, 5, 6, 12, 100):
-            parts = [numbers[b] for b in blocks(shape, limit)]
-            assert [n for p in parts for n in p.reshape(-1).tolist()] == numbers.reshape(-1).tolist()
-            assert all(p.size <= max(limit, 1) for p in parts)
 
 
 def test_memory_is_that_of_the_windows() -> None:

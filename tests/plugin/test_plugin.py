@@ -259,7 +259,7 @@ def test_users_of_other_platforms_notice_nothing() -> None:
         assert jax.default_backend() == "cpu" and {d.platform for d in jax.devices()} == {"cpu"}
         assert (jnp.ones(2) + 1).device.platform == "cpu"
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        assert "minihlo.interp.compile.planner" not in sys.modules
+        assert "minihlo.interp.machine" not in sys.modules
         y = jax.device_put(jnp.ones(2), jax.devices("minihlo")[0]) + 1
         assert y.device.platform == "minihlo" and y.tolist() == [2, 2]
         """,

@@ -20,7 +20,7 @@ _START = """
 run = functools.partial(run_jax, start=_START, devices=4)
 
 
-def test_the_error_of_a_callback_is_raised_once_and_by_its_own_call() -> None:
+def test_callback_errors_are_raised_once() -> None:
     run_jax(
         _START
         + """

@@ -69,7 +69,7 @@ def test_exit_with_a_few_threads_at_work(seed: int) -> None:
 
 
 @pytest.mark.exhaustive
-def test_an_exit_handler_waits_for_a_thread_that_uses_the_platform() -> None:
+def test_exit_handler_waits_for_threads() -> None:
     # It was registered before ours, so it runs after it.
     out = run("""
         import atexit, threading
@@ -91,7 +91,7 @@ def test_an_exit_handler_waits_for_a_thread_that_uses_the_platform() -> None:
     assert out == "ended\n"
 
 
-def test_exit_while_a_thread_has_a_lock_that_an_exit_handler_takes() -> None:
+def test_exit_while_a_thread_holds_a_lock() -> None:
     # Such as a logger that writes an array which is not there yet.
     out = run("""
         import atexit, threading

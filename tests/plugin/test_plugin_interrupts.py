@@ -1,4 +1,4 @@
-"""Ctrl-C and the programs under way on the JAX platform `minihlo`: whose it breaks off, and whose it leaves alone."""
+"""Ctrl-C on the JAX platform `minihlo`: which running programs it stops, and which continue."""
 
 import functools
 
@@ -28,7 +28,7 @@ _START = """
 run = functools.partial(run_jax, start=_START)
 
 
-def test_pressed_twice_it_breaks_off_the_programs_of_the_main_thread_only() -> None:
+def test_second_sigint_stops_the_main_thread() -> None:
     run("""
         mine = forever(x)
         theirs = started_in_a_thread(lambda: slow(x, 1000))
@@ -43,7 +43,7 @@ def test_pressed_twice_it_breaks_off_the_programs_of_the_main_thread_only() -> N
     """)
 
 
-def test_what_waits_for_the_program_of_a_thread_ends_before_it() -> None:
+def test_waiting_ends_before_the_thread() -> None:
     run("""
         theirs = started_in_a_thread(lambda: forever(x))
         mine = slow(x, 1000)
@@ -55,7 +55,7 @@ def test_what_waits_for_the_program_of_a_thread_ends_before_it() -> None:
     """)
 
 
-def test_pressed_at_any_line_of_a_call_it_raises_nothing_in_a_function_that_the_framework_calls() -> None:
+def test_sigint_is_deferred_inside_pjrt_callbacks() -> None:
     # An exception there goes to the hook, and the framework reads results that nobody has written.
     run("""
         import collections, time

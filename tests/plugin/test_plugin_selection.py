@@ -16,7 +16,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("variable", WRONG)
-def test_mistyped_variables_are_told_to_those_who_select_the_platform(variable: str) -> None:
+def test_mistyped_variables_are_reported(variable: str) -> None:
     value, message = WRONG[variable]
     run(f"fails(jax.devices, {message!r})", **{variable: value})
 
@@ -33,7 +33,7 @@ def test_mistyped_variables_do_not_matter_to_others() -> None:
     assert run(code, JAX_PLATFORMS="", **{name: value for name, (value, _) in WRONG.items()}) == ""
 
 
-def test_selecting_the_platform_leaves_the_configuration_alone() -> None:
+def test_selection_leaves_the_configuration() -> None:
     run("""
         before = dict(jax.config.values)
         assert jax.default_backend() == "minihlo" and {d.platform for d in jax.devices()} == {"minihlo"}

@@ -1,24 +1,22 @@
-"""Programs on the JAX platform `minihlo` run with the speed settings that held when they were compiled."""
+"""Programs on the JAX platform `minihlo` run with the settings that held when they were compiled."""
 
 from ..jax_child import run_jax
 
 
-def test_kernels_see_the_settings_of_their_program() -> None:
+def test_programs_keep_the_settings_of_their_compilation() -> None:
     run_jax("""
-        from minihlo.ops.engine import speed
-        from minihlo.ops.programs.custom_call import target
-        seen = []
-        @target("spy")
-        def spy(array, **_):
-            seen.append((speed.current().blocks, speed.current().threads))
-            return array
-        def call(x):
-            return jax.ffi.ffi_call("spy", jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
-        first = jax.jit(call)
-        first(np.ones(2)).block_until_ready()
-        os.environ["MINIHLO_WITHOUT"] = "blocks,threads"
-        jax.jit(call)(np.ones(3)).block_until_ready()
+        from minihlo.interp.plugin.executable import Executable
+        from minihlo.interp.plugin.pjrt.runtime import objects
+        def first(x): return x + 1
+        def second(x): return x + 2
+        f, g = jax.jit(first), jax.jit(second)
+        f(np.ones(2))
+        os.environ["MINIHLO_WITHOUT"] = "tables,threads"
+        g(np.ones(2))
         del os.environ["MINIHLO_WITHOUT"]
-        first(np.ones(2)).block_until_ready()
-        assert seen == [(True, 0), (False, 1), (True, 0)], seen
+        f(np.ones(2)), g(np.ones(2))
+        plans = {o.name: o.plan(o.policy) for o in objects.values() if type(o) is Executable}
+        settings = {name: (plan.settings.tables, plan.settings.threads) for name, plan in plans.items()}
+        assert settings["jit_first"] == (True, 0), settings
+        assert settings["jit_second"] == (False, 1), settings
     """)

@@ -81,7 +81,7 @@ def test_numbers_of_python_and_of_64_bits() -> None:
         same(interp.jit(double)(x), jax.jit(double)(x))
 
 
-def test_calls_of_the_same_types_are_traced_once_and_of_others_again() -> None:
+def test_tracing_once_per_types() -> None:
     traces = []
 
     def double(a: Any) -> Any:
@@ -199,7 +199,7 @@ def test_policies() -> None:
                 assert [float(f(one)) for f in (e, in_jit, fixed, jax.jit(fixed))] == [2.75, 2.75, 2.5, 2.5]
 
 
-def test_what_is_inside_follows_the_policy_around_it_or_its_own() -> None:
+def test_policy_of_inner_functions() -> None:
     inner, fixed = interp.jit(jnp.exp), interp.jit(jnp.exp, policy=UP)
     outer = interp.jit(lambda x: (inner(x), fixed(x), jnp.exp(x)), policy=DOWN)
     one = jnp.float8_e4m3fn(1)

@@ -49,12 +49,12 @@ def random_loop(seed: int) -> Loop:
     draw = random.Random(seed)
     states = [(draw.choice(SHAPES), draw.choice(DTYPES)) for _ in range(draw.randint(1, 4))]
     rows = [(draw.choice(SHAPES), draw.choice(DTYPES)) for _ in range(draw.randint(1, 2))]
-    turns, kind, count = draw.choice([0, 1, 2, 3, 7, 16, 33, 70]), draw.choice(KINDS), draw.randint(1, 9)
+    iterations, kind, count = draw.choice([0, 1, 2, 3, 7, 16, 33, 70]), draw.choice(KINDS), draw.randint(1, 9)
     body = functools.partial(_body, draw.getrandbits(32), count, states)
     numbers = np.random.default_rng(seed)
     first = tuple(_data(numbers, shape, dtype) for shape, dtype in states)
-    every = tuple(_data(numbers, (turns, *shape), dtype) for shape, dtype in rows)
-    return Loop(kind, functools.partial(_loop, kind, turns, body), first, every)
+    every = tuple(_data(numbers, (iterations, *shape), dtype) for shape, dtype in rows)
+    return Loop(kind, functools.partial(_loop, kind, iterations, body), first, every)
 
 
 def _data(numbers: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -70,7 +70,7 @@ def _data(numbers: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype)
         return values.astype(np.float32).astype(dtype)
 
 
-def _loop(kind: str, turns: int, body: Callable[..., Any], states: Any, rows: Any) -> Any:
+def _loop(kind: str, iterations: int, body: Callable[..., Any], states: Any, rows: Any) -> Any:
     if kind in ("scan", "reversed"):
         return lax.scan(body, states, rows, reverse=kind == "reversed")
     if kind == "map":
@@ -81,26 +81,26 @@ def _loop(kind: str, turns: int, body: Callable[..., Any], states: Any, rows: An
             lambda c, r: (body(c, tuple(x[0] for x in r))[0], lax.map(lambda x: body(c, x)[1], r)), states, tuple(pairs)
         )
 
-    def turn(c: Any) -> Any:
+    def step(c: Any) -> Any:
         return (c[0] + 1, *body(c[1:], (c[0],))[0])
 
     if kind == "vmap of while":
         start = jnp.int32(0), *states
-        ends = jnp.arange(5, dtype=jnp.int32) * turns // 4
-        return jax.vmap(lambda end: lax.while_loop(lambda c: c[0] < end, turn, start))(ends)
+        ends = jnp.arange(5, dtype=jnp.int32) * iterations // 4
+        return jax.vmap(lambda end: lax.while_loop(lambda c: c[0] < end, step, start))(ends)
     if kind == "while":
-        return lax.while_loop(lambda c: c[0] < turns, turn, (jnp.int32(0), *states))
+        return lax.while_loop(lambda c: c[0] < iterations, step, (jnp.int32(0), *states))
     if kind == "nested":
         inner = lambda i, c: lax.scan(lambda c, _: body(c, (i,)), c, None, length=3)[0]  # noqa: E731
-        return lax.fori_loop(0, min(turns, 7), inner, states)
+        return lax.fori_loop(0, min(iterations, 7), inner, states)
     if kind == "switch":
         branches = [lambda i, c: c, lambda i, c: body(c, (i,))[0], lambda i, c: body(c, (-i,))[0]]
-        return lax.fori_loop(0, turns, lambda i, c: lax.switch(i % 3, branches, i, c), states)
-    return lax.fori_loop(0, turns, lambda i, c: body(c, (i,))[0], states)
+        return lax.fori_loop(0, iterations, lambda i, c: lax.switch(i % 3, branches, i, c), states)
+    return lax.fori_loop(0, iterations, lambda i, c: body(c, (i,))[0], states)
 
 
 def _body(seed: int, count: int, states: Any, carried: Sequence[Any], taken: Sequence[Any]) -> Any:
-    """A turn: the next states, and one more value."""
+    """An iteration: the next states, and one more value."""
     draw = random.Random(seed)
     values = _operations(draw, [*carried, *taken], 1, count)
     last = values[-4:] if draw.random() < 0.7 else values
@@ -225,7 +225,7 @@ def _product(draw: random.Random, values: list[Any]) -> Any:
 
 
 def _within(draw: random.Random, values: list[Any]) -> Any:
-    """A branch or a loop within the turn."""
+    """A branch or a loop within the iteration."""
     a, first, second, count = draw.choice(values), draw.getrandbits(32), draw.getrandbits(32), draw.choice([0, 1, 3, 5])
     shape, dtype, around = a.shape, a.dtype, list(values)
 

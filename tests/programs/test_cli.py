@@ -46,7 +46,7 @@ def test_run_prints_codes_and_json(folder: Path) -> None:
     assert second == {"type": "tensor<4xi1>", "shape": [4], "element": "i1", "values": [False, False, True, False]}
 
 
-def test_inputs_are_the_tensors_of_tuples_too_and_tokens_need_none(tmp_path: Path) -> None:
+def test_inputs_of_tuples_and_tokens(tmp_path: Path) -> None:
     inner = "tuple<!stablehlo.token, tensor<2xi32>>"
     text = f"""
     func.func @main(%a: tuple<tensor<f32>, {inner}>, %t: !stablehlo.token, %b: tensor<f32>)

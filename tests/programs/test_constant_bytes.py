@@ -91,7 +91,7 @@ def test_arithmetic_never_sees_a_byte_that_is_no_code(arithmetic: str) -> None:
 
 @pytest.mark.parametrize("times", [1, 100], ids=["decimal", "hex"])  # MLIR prints constants of above 100 as hex
 @pytest.mark.parametrize(("t", "bits"), {**FLOATS, **INTEGERS}.items())
-def test_the_bits_of_a_hex_constant_above_a_type_are_left_out(t: str, bits: int, times: int) -> None:
+def test_hex_constants_are_truncated(t: str, bits: int, times: int) -> None:
     """As the C++ reference and XLA do: `dense<"0xC0EA">` of i4 is [0, -6] there, of ui4 [0, 10], of f4 [0, -1]."""
     for start in range(0, 256, 2):
         pair = bytes([start, start + 1])

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from minihlo.interp import load
-from minihlo.interp.compile.planner import plan
 from minihlo.interp.errors import ExecutionError, ProgramError
+from minihlo.interp.machine import plan
+from minihlo.interp.settings import Settings
 from minihlo.interp.system import depth
-from minihlo.ops.engine.speed import NONE
 
 from ..processes import run_minihlo
 from ..thinned import thinned
@@ -86,7 +86,7 @@ def test_a_long_chain_that_is_not_inlined(how: str) -> None:
     watched = program.plan(listener=lambda operation, _: seen.append(operation.name))
     assert program.run(watched, [ONE])[0].tolist() == [701, 702]
     assert seen.count("stablehlo.add") == 700
-    bare = plan(program.program, speed=NONE)
+    bare = plan(program.program, settings=Settings(tables=False))
     assert program.run(bare, [ONE])[0].tolist() == [701, 702]
 
 

@@ -97,7 +97,7 @@ def sections(doc: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("name", "thing"), [*PUBLIC, *METHODS], ids=lambda x: x if isinstance(x, str) else "")
-def test_what_is_public_has_a_docstring_with_a_first_sentence(name: str, thing: object) -> None:
+def test_public_docstrings(name: str, thing: object) -> None:
     first = (inspect.getdoc(thing) or "").partition("\n")[0]
     assert re.match(r"[A-Z`].*[.:]", first), name
     assert vars(thing).get("__doc__") if inspect.isclass(thing) else thing.__doc__, "inherited"
@@ -108,7 +108,7 @@ def test_what_is_public_has_a_docstring_with_a_first_sentence(name: str, thing: 
     [(n, t) for n, t in PUBLIC if inspect.isfunction(t)],
     ids=lambda x: x if isinstance(x, str) else "",
 )
-def test_public_functions_tell_arguments_results_and_errors(name: str, thing: object) -> None:
+def test_docstrings_have_arguments_results_errors(name: str, thing: object) -> None:
     reported = sections(inspect.getdoc(thing) or "")
     given = re.findall(r"^    \**(\w+): ", reported["Args"], re.MULTILINE)
     assert given == list(inspect.signature(thing).parameters)  # type: ignore[arg-type]

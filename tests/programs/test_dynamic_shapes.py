@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp.compile import specialize
+from minihlo.interp import dynamic as specialize
 from minihlo.interp.errors import ExecutionError, InputError, ResourceError
 from minihlo.interp.system import memory
 from minihlo.ops.op import EXACT, Call, Kernel, Op

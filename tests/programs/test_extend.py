@@ -84,7 +84,7 @@ assert {peer for lack in known.LACKS if lack.applies(step) for peer in lack.peer
 """)
 
 
-def test_new_functions_are_tested_by_generated_programs_and_the_tester() -> None:
+def test_new_functions_are_tested() -> None:
     run("""
 from minihlo.interp import load
 from minihlo.interp.oracle import exact
@@ -116,7 +116,7 @@ assert all(oracle.same(fmt, a, b) for a, b in zip(codes.tolist(), oracle.unary_c
 def test_new_functions_are_fused_and_tabled() -> None:
     run("""
 from minihlo.interp import load
-from minihlo.interp.compile import explain
+from minihlo.interp import listing
 
 t = "tensor<100000xf8E4M3FN>"
 program = load(f'''func.func @main(%a: {t}, %b: {t}) -> {t} {{
@@ -124,7 +124,7 @@ program = load(f'''func.func @main(%a: {t}, %b: {t}) -> {t} {{
   %1 = "stablehlo.test_exp2"(%0) : ({t}) -> {t}
   return %1 : {t}
 }}''')
-assert {part.group for part in explain.groups(program.plan()).values()} == {"table 1"}
+assert {part.group for part in listing.groups(program.plan()).values()} == {"table 1"}
 """)
 
 
@@ -148,10 +148,7 @@ for package in (minihlo.ops, minihlo.interp, tools):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if module.name.endswith("__main__") or ".jax_tests" in module.name:
             continue
-        try:
-            importlib.import_module(module.name)
-        except ModuleNotFoundError as error:
-            assert error.name in ("numba", "llvmlite"), error  # which are an extra
+        importlib.import_module(module.name)
 from minihlo.ops.types import ELEMENT_TYPES
 from minihlo.interp.plugin.buffers import DTYPES
 assert "f8E4M3B11FNUZ" not in ELEMENT_TYPES and len(DTYPES) == 27 and "f8E4M3B11FNUZ" not in exact_cases.DTYPES

@@ -138,7 +138,7 @@ def test_names_cannot_leave_their_line(run: Run, tmp_path: Path, name: str) -> N
     status, out, err = run("run", "--print-plan", str(path))
     assert (status, err) == (0, "")
     assert all(line.isprintable() for line in out.split("\n"))
-    assert sum(line.startswith("# ") for line in out.split("\n")) == 1  # the name, all of it in one comment
+    assert sum(line.startswith("@") for line in out.split("\n")) == 1
     refused(run, "run", str(path), "--function", "x")
     refused(run, "run", str(path), "--input", "f32=1")
 

@@ -171,7 +171,7 @@ def test_programs_and_casts() -> None:
         assert [(a, b) for a, b in zip(actual, wanted, strict=True) if a != b] == [], name
 
 
-def test_every_operation_of_f32_where_subnormals_are_flushed_before_the_import_and_after() -> None:
+def test_every_f32_op_with_flushed_subnormals() -> None:
     wanted = printed(0, EVERY, "after")
     assert len(wanted) > 60
     for when in ("before", "after"):

@@ -77,7 +77,7 @@ def test_commands(arguments: tuple[str, ...], status: int | None, hostile: Path)
     assert status is None or done.returncode == status, done.stdout + done.stderr
 
 
-def test_a_backend_that_the_user_names_is_imported_and_nothing_else(hostile: Path) -> None:
+def test_only_the_named_backend_is_imported(hostile: Path) -> None:
     done = started("-m", "minihlo.interp.cli", "conform", "chip:add", *ADD, "-j", "2", cwd=hostile)
     assert not (hostile / "run").exists(), (hostile / "run").read_text()
     assert "2 UNSUPPORTED" in done.stdout, done.stdout + done.stderr

@@ -73,7 +73,7 @@ def test_stdin_can_be_a_pipe() -> None:
     assert run("print(sys.stdin.read())\nreturn 0", input="program").stdout == "program\n"
 
 
-def test_an_exception_is_shown_and_not_taken_for_a_failed_check() -> None:
+def test_exceptions_are_no_failed_checks() -> None:
     done = run("raise KeyError('bug')")
     assert done.returncode == 70
     assert "KeyError: 'bug'" in done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,13 +14,15 @@ ROOT = Path(__file__).parents[2]
 LAYERS = [
     "ops", "interp", "interp.oracle", "ops.minifloat.formats", "ops.types", "ops.accumulators.record",
     "ops.accumulators.chips", "ops.accumulators.units", "ops.policy", "ops.random_stream", "ops.minifloat",
-    "ops.blocks", "ops.engine", "ops.accumulators", "ops.batch", "ops.kernel", "ops.call", "ops.registry",
-    "ops.require", "ops.grid", "ops.quantization", "ops.movement", "ops.elementwise", "ops.programs", "ops.reductions",
-    "ops.products", "ops.processes", "interp.errors", "interp.policies", "interp.program", "interp.steps",
-    "interp.system", "interp.parse", "interp.values", "interp.compile", "interp.machine", "interp.loaded",
-    "interp.lowered", "interp.api", "interp.products", "interp.backends", "interp.testing", "interp.comparison",
-    "interp.probing", "interp.conform", "interp.diff", "interp.plugin", "interp.transform", "interp.blocks",
-    "interp.numerics", "interp.commands", "interp.command_options", "interp.cli", "interp.pytest_plugin",
+    "ops.blocks", "ops.blas", "ops.traits", "ops.tables", "ops.cast", "ops.ordering", "ops.accumulators", "ops.call",
+    "ops.op", "ops.require", "ops.processes.exchange", "ops.processes.parallel", "ops.quantization", "ops.movement",
+    "ops.elementwise", "ops.programs", "ops.reductions", "ops.products", "ops.processes", "interp.errors",
+    "interp.policies", "interp.settings", "interp.program", "interp.steps", "interp.system", "interp.parse",
+    "interp.values", "interp.passes", "interp.dynamic", "interp.code", "interp.expansions", "interp.printer",
+    "interp.bodies", "interp.bind", "interp.machine", "interp.listing", "interp.loaded", "interp.lowered", "interp.api",
+    "interp.products", "interp.backends", "interp.testing", "interp.comparison", "interp.probing", "interp.conform",
+    "interp.diff", "interp.plugin", "interp.transform", "interp.blocks", "interp.numerics", "interp.commands",
+    "interp.command_options", "interp.cli", "interp.pytest_plugin",
 ]  # fmt: skip
 #: Files of one kind in a folder, at most.
 MOST_FILES = 27
@@ -93,10 +94,10 @@ def test_imports_run_downward() -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("ops.engine.blocks", "from ..registry import op"),
+        ("ops.tables", "from .op import op"),
         ("ops.minifloat.formats", "from .codec import decode"),
         ("ops.reductions.reduce", "from minihlo.interp import errors"),
-        ("interp.compile.fuse", "def later():\n    from ..machine import run"),
+        ("interp.passes.fuse", "def later():\n    from ..machine import run"),
         ("interp.parse.parser", "from .. import api"),
         ("interp.backends.base", "import minihlo.interp.conform.run"),
         ("interp.oracle.exact", "from minihlo.ops.minifloat.formats import FORMATS"),
@@ -133,25 +134,3 @@ def test_no_folder_holds_too_many_files() -> None:
     for path in MODULES.values():
         counts[path.parent] = counts.get(path.parent, 0) + (path.name != "__init__.py")
     assert {str(p.relative_to(ROOT)): n for p, n in counts.items() if n > MOST_FILES} == {}
-
-
-def test_the_map_of_the_compiler_names_every_file() -> None:
-    text = ast.get_docstring(ast.parse(MODULES["interp.compile"].read_text())) or ""
-    files = {p.name for p in (ROOT / "interp/compile").rglob("*.py")} - {"__init__.py"}
-    assert {name.rpartition("/")[2] for name in re.findall(r"`([\w/]+\.py)`", text)} == files
-
-
-def test_the_map_of_the_compiler_has_the_order_of_the_planner() -> None:
-    text = ast.get_docstring(ast.parse(MODULES["interp.compile"].read_text())) or ""
-    listed = re.findall(r"^\d+\. `passes/(\w+)\.py`", text, re.MULTILINE)
-    tree = ast.parse(MODULES["interp.compile.planner"].read_text())
-    module_of = {
-        name.name: node.module.removeprefix("passes.")
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom) and node.module is not None and node.module.startswith("passes.")
-        for name in node.names
-    }
-    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
-    calls.sort(key=lambda n: (n.lineno, n.col_offset))
-    run = [module_of[n.func.id] for n in calls if isinstance(n.func, ast.Name) and n.func.id in module_of]
-    assert listed == list(dict.fromkeys(run))

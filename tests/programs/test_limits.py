@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from minihlo.interp import load
-from minihlo.interp.compile.planner import plan
 from minihlo.interp.errors import LimitError, ProgramError
+from minihlo.interp.machine import plan
 from minihlo.interp.parse import syntax
 from minihlo.interp.parse.syntax import MAX_DIGITS
 

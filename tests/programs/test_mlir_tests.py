@@ -59,7 +59,7 @@ def test_names_of_functions_are_unique() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_the_generator_refuses_a_value_that_only_one_source_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generator_needs_two_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(binary.__globals__["oracle"].BINARY, "add", lambda x, y: Fraction(1))
     with pytest.raises(AssertionError, match=r"stablehlo\.add: .*expect_eq_const: element \[0\]"):
         write.made("stablehlo.add")

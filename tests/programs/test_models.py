@@ -218,7 +218,7 @@ def test_sampling_a_sequence(generator: str) -> None:
     """A loop that samples a token and puts it into the sequence: the same tokens."""
 
     def sample(parameters: Any, data: Any) -> Any:
-        def turn(i: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        def step(i: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
             tokens, key = state
             key, dropout, choice = jax.random.split(key, 3)
             logits = block(parameters, tokens[None], dropout)[0, i]
@@ -226,7 +226,7 @@ def test_sampling_a_sequence(generator: str) -> None:
             return tokens.at[i + 1].set(token), key
 
         key = jax.random.wrap_key_data(data, impl=generator)
-        return lax.fori_loop(0, 7, turn, (jnp.zeros(8, jnp.int32), key))[0]
+        return lax.fori_loop(0, 7, step, (jnp.zeros(8, jnp.int32), key))[0]
 
     program, kept = exported(sample, TRANSFORMER, key_data(generator))
     (ours,) = load(program)(*kept)
@@ -282,14 +282,14 @@ def test_linear_solver() -> None:
 
 def test_conjugate_gradients() -> None:
     def f(a: Any, b: Any) -> Any:
-        def turn(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        def step(state: tuple[Any, ...]) -> tuple[Any, ...]:
             x, r, p, rr, n = state
             step = rr / (p @ (a @ p))
             x, r = x + step * p, r - step * (a @ p)
             return x, r, r + (r @ r) / rr * p, r @ r, n + 1
 
         start = (jnp.zeros_like(b), b, b, b @ b, jnp.int32(0))
-        return lax.while_loop(lambda s: (s[3] > 1e-8) & (s[4] < 4), turn, start)[0]
+        return lax.while_loop(lambda s: (s[3] > 1e-8) & (s[4] < 4), step, start)[0]
 
     agree(f, POSITIVE, numbers(6))
 

@@ -1,30 +1,70 @@
-"""Each pass makes of a program another one that computes the same: a program in, a program out."""
+"""Each pass makes of a region another one that computes the same: a program in, a program out."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax import lax
 
 from minihlo import interp
-from minihlo.interp.compile.group import GROUP, RANK, SCAN, SPREAD, UNRANK, Group
-from minihlo.interp.compile.passes.find_scans import find_scans
-from minihlo.interp.compile.passes.fuse import fuse
-from minihlo.interp.compile.passes.inline import inlined
-from minihlo.interp.compile.passes.narrow import narrow
-from minihlo.interp.program import Region, Value
+from minihlo.interp.machine import plan
+from minihlo.interp.passes.cse import eliminate_common_subexpressions
+from minihlo.interp.passes.dce import eliminate_dead_code
+from minihlo.interp.passes.fold_constants import fold_constants
+from minihlo.interp.passes.fuse import TABLE, fuse
+from minihlo.interp.passes.inline import called_once, inline
+from minihlo.interp.program import CONSTANT, Operation, Region
+from minihlo.ops.op import Call, lookup
 from minihlo.ops.policy import Policy
 
-from .passes_cases import NUMPY, PLAIN, F, V, folded, fused, names, region_of, steps
-from .test_scans import BODIES, PLACES, scan
+V, W = "tensor<4x30xf8E4M3FN>", "tensor<4x30xf32>"
+F = "tensor<4xf32>"
+
+
+def region_of(text: str) -> Region:
+    result = interp.load(text).program.functions["main"].body
+    assert result is not None
+    return result
+
+
+def body(lines: str, arguments: str, returns: str, types: str) -> Region:
+    """The region of a function `@main`."""
+    return region_of(f"func.func @main({arguments}) -> ({types}) {{\n{lines}\nreturn {returns} : {types}\n}}")
+
+
+def names(region: Region) -> list[str]:
+    return [operation.name.partition(".")[2] for operation in region.operations]
+
+
+def kernel_of(operation: Operation) -> Callable[..., Any]:
+    record = lookup(operation.name)
+    assert record is not None
+    types = [tuple(v.type for v in values) for values in (operation.operands, operation.results)]
+    return record.function(Call(operation.name, *types, operation.attributes))
+
+
+def fold(region: Region) -> Region:
+    return fold_constants(region, kernel_of)
+
 
 # -- inline ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_becomes_the_ops_of_the_function() -> None:
-    text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+def inlined(text: str) -> tuple[Region, Region]:
+    program = interp.load(text).program
+    region = program.functions["main"].body
+    assert region is not None
+    return region, inline(program, region, called_once(program))
+
+
+def test_a_call_becomes_the_operations_of_the_function() -> None:
+    before, after = inlined("""
+    func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
       %y = func.call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>
       %z = stablehlo.add %y, %x : tensor<4xf32>
       return %z : tensor<4xf32>
@@ -33,55 +73,54 @@ def test_a_call_becomes_the_ops_of_the_function() -> None:
       %b = stablehlo.sqrt %a : tensor<4xf32>
       %c = stablehlo.negate %b : tensor<4xf32>
       return %c : tensor<4xf32>
-    }"""
-    program = interp.load(text).program
-    body = program.functions["main"].body
-    assert body is not None
-    actual = inlined(program, body)
-    assert names(actual) == ["sqrt", "negate", "add"]
-    sqrt, negate, add = actual.operations
-    assert (sqrt.operands, negate.operands) == (body.arguments, sqrt.results)
-    assert (negate.results, add) == (body.operations[0].results, body.operations[1])
+    }""")
+    assert names(after) == ["sqrt", "negate", "add"]
+    sqrt, negate, add = after.operations
+    assert (sqrt.operands, negate.operands) == (before.arguments, sqrt.results)
+    assert (negate.results, add) == (before.operations[0].results, before.operations[1])
 
 
-def test_what_a_function_hands_on_goes_through_a_barrier() -> None:
-    text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+def test_a_function_that_returns_its_argument_becomes_a_barrier() -> None:
+    before, after = inlined("""func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
       %y = func.call @f(%x) : (tensor<4xf32>) -> tensor<4xf32>
       return %y : tensor<4xf32>
     }
-    func.func private @f(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }"""
-    program = interp.load(text).program
-    body = program.functions["main"].body
-    assert body is not None
-    (barrier,) = inlined(program, body).operations
-    assert (barrier.operands, barrier.results) == (body.arguments, body.returns)
+    func.func private @f(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }""")
+    (barrier,) = after.operations
+    assert (barrier.operands, barrier.results) == (before.arguments, before.returns)
+
+
+def test_a_recursive_function_is_not_inlined() -> None:
+    before, after = inlined("""func.func @main(%x: tensor<f32>) -> tensor<f32> {
+      %y = func.call @main(%x) : (tensor<f32>) -> tensor<f32>
+      return %y : tensor<f32>
+    }""")
+    assert names(after) == names(before) == ["call"]
 
 
 # -- fold_constants ----------------------------------------------------------------------------------------------------
 
 
-CONSTANTS = """
-  %c = stablehlo.constant dense<2.0> : tensor<4xf32>
-  %d = stablehlo.multiply %c, %c : tensor<4xf32>
-  %e = stablehlo.negate %d : tensor<4xf32>
-  %r = stablehlo.add %x, %e : tensor<4xf32>"""
+CONSTANTS = f"""
+  %c = stablehlo.constant dense<2.0> : {F}
+  %d = stablehlo.multiply %c, %c : {F}
+  %e = stablehlo.negate %d : {F}
+  %r = stablehlo.add %x, %e : {F}"""
 
 
-def test_ops_on_constants_become_constants() -> None:
-    region = region_of(CONSTANTS, "%x: tensor<4xf32>", "%r", "tensor<4xf32>")
-    actual, constants = folded(region)
-    assert names(actual) == ["constant", "constant", "constant", "add"]
-    assert [o.results for o in actual.operations] == [o.results for o in region.operations]
-    assert actual.operations[2].operands == ()
-    assert actual.operations[2].origin is region.operations[2]
-    assert [constants[o.results[0]].tolist() for o in actual.operations[:3]] == [[2.0] * 4, [4.0] * 4, [-4.0] * 4]
-    assert (actual.operations[3], actual.arguments, actual.returns) == (
-        region.operations[3], region.arguments, region.returns
-    )  # fmt: skip
+def test_operations_on_constants_become_constants() -> None:
+    before = body(CONSTANTS, f"%x: {F}", "%r", F)
+    after = fold(before)
+    assert names(after) == ["constant", "constant", "constant", "add"]
+    assert [o.results for o in after.operations] == [o.results for o in before.operations]
+    assert [o.attributes["value"].tolist() for o in after.operations[:3]] == [[2.0] * 4, [4.0] * 4, [-4.0] * 4]
+    assert (after.operations[2].operands, after.operations[2].origin) == ((), before.operations[2])
+    assert after.operations[3] is before.operations[3]
 
 
-def test_constants_are_folded_in_regions_too() -> None:
-    body = """
+def test_constants_are_folded_in_regions() -> None:
+    before = body(
+        """
       %c = stablehlo.constant dense<3> : tensor<i32>
       %r = stablehlo.while(%i = %x) : tensor<i32>
       cond {
@@ -91,223 +130,295 @@ def test_constants_are_folded_in_regions_too() -> None:
       } do {
         %n = stablehlo.add %i, %c : tensor<i32>
         stablehlo.return %n : tensor<i32>
-      }"""
-    region = region_of(body, "%x: tensor<i32>", "%r", "tensor<i32>")
-    actual, constants = folded(region)
-    loop, old = actual.operations[1], region.operations[1]
+      }""",
+        "%x: tensor<i32>",
+        "%r",
+        "tensor<i32>",
+    )
+    loop, old = fold(before).operations[1], before.operations[1]
     assert names(loop.regions[0]) == ["constant", "compare"]
+    assert loop.regions[0].operations[0].attributes["value"] == 6
     assert loop.regions[1] is old.regions[1]
     assert (loop.origin, loop.operands, loop.results) == (old, old.operands, old.results)
-    assert constants[loop.regions[0].operations[0].results[0]] == 6
+
+
+def test_large_results_are_not_folded() -> None:
+    """More than a MiB."""
+    t = "tensor<300000xf32>"
+    region = body(CONSTANTS.replace(F, t), f"%x: {t}", "%r", t)
+    assert fold(region) is region
+
+
+def test_stochastic_rounding_keeps_the_operations() -> None:
+    text = f"func.func @main(%x: {F}) -> {F} {{\n{CONSTANTS}\nreturn %r : {F}\n}}"
+    planned = plan(interp.load(text).program, policy=Policy(rounding="stochastic"))
+    assert names(planned.regions[0][1]) == ["constant", "multiply", "negate", "add"]
+
+
+# -- cse ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("body", "policy"),
+    ("lines", "count"),
     [
-        (CONSTANTS.replace("4xf32", "300000xf32"), PLAIN),  # more than a MiB
-        (CONSTANTS, Policy(rounding="stochastic")),  # bits are drawn when it runs
+        (f"%a = stablehlo.tanh %x : {F}\n%b = stablehlo.tanh %x : {F}", 1),
+        (f"%a = stablehlo.tanh %x : {F}\n%b = stablehlo.tanh %y : {F}", 2),
+        (f"%a = stablehlo.add %x, %y : {F}\n%b = stablehlo.add %y, %x : {F}", 2),
+        # A chain of equal operations, on equal constants.
+        (
+            "\n".join(
+                f"%c{n} = stablehlo.constant dense<1.5> : {F}\n%p{n} = stablehlo.power %x, %c{n} : {F}\n"
+                f"%{n} = stablehlo.divide %y, %p{n} : {F}"
+                for n in "ab"
+            ),
+            2,
+        ),
+        # Constants of other bits.
+        (
+            "\n".join(
+                f"%c{n} = stablehlo.constant dense<{z}> : {F}\n%{n} = stablehlo.atan2 %c{n}, %x : {F}"
+                for n, z in (("a", "0.0"), ("b", "-0.0"))
+            ),
+            2,
+        ),
+        # Other attributes.
+        (f"%a = stablehlo.iota dim = 0 : {F}\n%b = stablehlo.reverse %a, dims = [0] : {F}", 2),
+        # A barrier gives new values, as `jax.checkpoint` asks for.
+        (
+            f"%z = stablehlo.optimization_barrier %x : {F}\n%a = stablehlo.tanh %x : {F}\n%b = stablehlo.tanh %z : {F}",
+            3,
+        ),
     ],
 )
-def test_what_is_not_folded(body: str, policy: Policy) -> None:
-    t = "tensor<300000xf32>" if "300000" in body else "tensor<4xf32>"
-    region = region_of(body, f"%x: {t}", "%r", t)
-    actual, constants = folded(region, policy)
-    assert actual is region
-    assert list(constants) == [region.operations[0].results[0]]
+def test_equal_operations_are_computed_once(lines: str, count: int) -> None:
+    before = body(lines, f"%x: {F}, %y: {F}", "%a, %b", f"{F}, {F}")
+    after = eliminate_common_subexpressions(before)
+    assert len([o for o in after.operations if o.name != CONSTANT]) == count
+    if count == len(before.operations):
+        assert after is before
 
 
-# -- narrow ------------------------------------------------------------------------------------------------------------
+def test_random_numbers_are_drawn_each_time() -> None:
+    text = """func.func @main() -> (tensor<64xf32>, tensor<64xf32>) {
+      %low = stablehlo.constant dense<0.0> : tensor<f32>
+      %high = stablehlo.constant dense<1.0> : tensor<f32>
+      %shape = stablehlo.constant dense<64> : tensor<1xi64>
+      %a = stablehlo.rng %low, %high, %shape, distribution = UNIFORM
+        : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<64xf32>
+      %b = stablehlo.rng %low, %high, %shape, distribution = UNIFORM
+        : (tensor<f32>, tensor<f32>, tensor<1xi64>) -> tensor<64xf32>
+      return %a, %b : tensor<64xf32>, tensor<64xf32>
+    }"""
+    assert names(eliminate_common_subexpressions(region_of(text))).count("rng") == 2
+    a, b = interp.load(text)()
+    assert not np.array_equal(a, b)
 
 
-def clipped(low: str = "-2.0", between: str = "") -> Region:
-    body = f"""
-      %low = stablehlo.constant dense<{low}> : tensor<300xf32>
-      %one = stablehlo.constant dense<1.0> : tensor<f32>
-      %high = stablehlo.broadcast_in_dim %one, dims = [] : (tensor<f32>) -> tensor<300xf32>
-      %q = stablehlo.divide %x, %y : tensor<300xf32>
-      %a = stablehlo.maximum %low, %q : tensor<300xf32>
-      %b = stablehlo.minimum %a, %high : tensor<300xf32>
-      {between}
-      %r = stablehlo.convert %b : (tensor<300xf32>) -> tensor<300xf8E4M3FN>"""
-    v = "tensor<300xf32>"
-    return region_of(body, f"%x: {v}, %y: {v}", "%r", "tensor<300xf8E4M3FN>")
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "returned twice": lambda x: (jnp.exp(x), jnp.exp(x), jnp.exp(x) + 1),
+    "in branches": lambda x: lax.cond(x[0] > 0, lambda v: (jnp.cos(v), v), lambda v: (v, jnp.cos(v) + jnp.cos(v)), x),
+    "around a loop": lambda x: (jnp.exp(x), lax.fori_loop(0, 20, lambda i, c: c * 0.5 + jnp.exp(x), x), jnp.exp(x)),
+    "in a body": lambda x: lax.reduce(x, np.float32(0), lambda a, b: (a + b) * 0.5 + (a + b) * 0.5, (0,)),
+    "several operands": lambda x: lax.sort((x, x, jnp.negative(x), jnp.negative(x)), num_keys=1),
+}
 
 
-def test_a_convert_takes_the_clipping_along() -> None:
-    region, constants = folded(clipped())
-    actual = narrow(region, constants)
-    assert actual.operations[:-1] == region.operations[:-1]
-    convert, divide = actual.operations[-1], region.operations[3]
-    assert (convert.name, convert.origin) == ("stablehlo.convert", region.operations[-1])
-    assert (convert.operands, convert.results) == (divide.results, region.operations[-1].results)
-    function = convert.attributes["clipped"]
-    assert [s.name for s in function.steps] == ["stablehlo.maximum", "stablehlo.minimum", "stablehlo.convert"]
-    assert [float(c.array) for c in function.constants] == [-2.0, 1.0]
-    assert [s.operands for s in function.steps] == [(1, 0), (3, 2), (4,)]
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_results_are_those_of_the_program_as_written(name: str) -> None:
+    """A listener sees every operation as it is written: no pass is applied."""
+    x = np.array([0.5, -1.25, 3.0], np.float32)
+    program = interp.load(jax.jit(FUNCTIONS[name]).lower(x).as_text())
+    results, written = program(x), program.run(program.plan(listener=lambda *_: None), [x])
+    assert [r.tobytes() for r in results] == [w.tobytes() for w in written]
+    before = [r.copy() for r in results]
+    results[0][...] = 7  # results of equal values are arrays of their own
+    assert all(np.array_equal(r, b) for r, b in zip(results[1:], before[1:], strict=True))
 
 
-def test_clipping_by_a_number_that_bfloat16_has_not_stays() -> None:
-    region, constants = folded(clipped("0.1"))
-    convert = narrow(region, constants).operations[-1]
-    assert convert.operands == region.operations[4].results
-    assert [s.name for s in convert.attributes["clipped"].steps] == ["stablehlo.minimum", "stablehlo.convert"]
+# -- dce ---------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_clipped_in_memory_already_is_not_clipped_again() -> None:
-    region, constants = folded(clipped(between="%t = stablehlo.reverse %b, dims = [0] : tensor<300xf32>"))
-    assert narrow(region, constants) is region
+UNUSED = """func.func @main(%x: tensor<3x3xf32>, %i: tensor<f32>) -> tensor<3x3xf32> {
+  %d = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0]
+    : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32>
+  %r = stablehlo.reduce(%d init: %i) applies stablehlo.add across dimensions = [1]
+    : (tensor<3x3xf32>, tensor<f32>) -> tensor<3xf32>
+  %a = stablehlo.broadcast_in_dim %r, dims = [0] : (tensor<3xf32>) -> tensor<3x3xf32>
+  %b = stablehlo.negate %x : tensor<3x3xf32>
+  return %b : tensor<3x3xf32>
+}"""
 
 
-# -- find_scans --------------------------------------------------------------------------------------------------------
+def test_dead_code_is_removed() -> None:
+    assert names(eliminate_dead_code(region_of(UNUSED))) == ["negate"]
+    needed = region_of(UNUSED.replace("negate %x", "negate %a"))
+    assert eliminate_dead_code(needed) is needed
 
 
-def scan_region(text: str) -> tuple[Region, Mapping[Value, Any]]:
-    result = interp.load(text).program.functions["main"].body
-    assert result is not None
-    return folded(result)
+def test_dead_code_is_verified() -> None:
+    """A tensor that cannot be held is refused, whether it is needed or not."""
+    large = "tensor<1000000x1000000x3x3xf32>"
+    text = UNUSED.replace(
+        "%b =", f"%c = stablehlo.broadcast_in_dim %a, dims = [2, 3] : (tensor<3x3xf32>) -> {large}\n%b ="
+    )
+    with pytest.raises(interp.ResourceError, match="broadcast_in_dim"):
+        interp.load(text).plan()
 
 
-def test_a_scan_is_put_before_its_loop() -> None:
-    region, constants = scan_region(scan("f8E5M2", BODIES["decay"], PLACES["first to last"]))
-    actual = find_scans(region, constants)
-    assert names(actual) == [*names(region)[:-1], "scan", "while"]
-    put, loop = actual.operations[-2:]
-    old = region.operations[-1]
-    assert (put.name, loop.origin, loop.results, loop.regions) == (SCAN, old, old.results, old.regions)
-    assert (put.operands, loop.operands) == ((old.operands[3], *old.operands), put.results)
-    record = put.attributes["scan"]
-    assert (record.counter, record.limit, record.state, record.row) == (0, 9, 2, (0, 1, 0))
-    assert [s.name.partition(".")[2] for s in record.step.steps] == ["multiply", "add", "multiply"]
-    assert hash(record) == hash(dataclasses.replace(record))
+def test_captured_values_are_needed() -> None:
+    t = "tensor<f32>"
+    region = region_of(f"""func.func @main(%x: {t}, %p: tensor<i1>) -> {t} {{
+      %d = stablehlo.tanh %x : {t}
+      %r = "stablehlo.if"(%p) ({{ stablehlo.return %d : {t} }}, {{ stablehlo.return %x : {t} }}) : (tensor<i1>) -> {t}
+      return %r : {t}
+    }}""")
+    assert eliminate_dead_code(region) is region
 
 
-def test_a_loop_that_is_no_scan_is_left_alone() -> None:
-    text = scan("f8E5M2", BODIES["decay"], PLACES["first to last"]).replace("compare LT", "compare LE")
-    region, constants = scan_region(text)
-    assert find_scans(region, constants) is region
+def test_a_loop_that_nothing_needs_is_removed() -> None:
+    """From 0 on it would not end."""
+    text = """func.func @main(%x: tensor<i32>) -> tensor<i32> {
+      %c = stablehlo.constant dense<3> : tensor<i32>
+      %r = stablehlo.while(%i = %x) : tensor<i32>
+      cond {
+        %p = stablehlo.compare NE, %i, %c : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        stablehlo.return %p : tensor<i1>
+      } do {
+        %j = stablehlo.multiply %i, %i : tensor<i32>
+        stablehlo.return %j : tensor<i32>
+      }
+      return %c : tensor<i32>
+    }"""
+    assert interp.load(text)(np.int32(0))[0] == 3
+    assert "while" in names(eliminate_dead_code(region_of(text.replace("return %c", "return %r"))))
+
+
+@pytest.mark.parametrize("in_a_loop", [False, True])
+def test_effects_stay(in_a_loop: bool) -> None:
+    seen = []
+
+    def call(i: Any, y: Any) -> Any:
+        jax.debug.callback(lambda v: seen.append(int(v)), i, ordered=True)
+        return y * 2
+
+    def f(x: jax.Array) -> jax.Array:
+        lax.fori_loop(0, 2, call, x) if in_a_loop else call(7, x)
+        return -x
+
+    interp.jit(f)(np.ones(3, np.float32))
+    assert seen == ([0, 1] if in_a_loop else [7])
 
 
 # -- fuse --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_chain_is_one_group() -> None:
-    body = f"""
-      %two = stablehlo.constant dense<2.0> : {F}
-      %w = stablehlo.convert %x : ({V}) -> {F}
-      %e = stablehlo.exponential %w : {F}
-      %m = stablehlo.multiply %e, %two : {F}
-      %n = stablehlo.subtract %m, %w : {F}
-      %unused = stablehlo.tanh %n : {F}
-      %r = stablehlo.convert %n : ({F}) -> {V}"""
-    actual = fused(body, f"%x: {V}", "%r", V)
-    assert names(actual) == ["constant", "group"]
-    put = actual.operations[-1]
-    group: Group = put.attributes["group"]
-    assert (put.operands, put.results) == (actual.arguments, actual.returns)
-    assert steps(group) == ["convert", "exponential", "multiply", "subtract", "convert"]
-    assert [s.operands for s in group.function.steps] == [(0,), (2,), (3, 1), (4, 2), (5,)]
-    assert (group.shape, group.function.outputs, group.leaves[0].axes) == ((4, 300), (6,), (0, 1))
-    origins = [o.operation.name for o in put.attributes["origins"]]
-    assert origins == [s.name for s in group.function.steps]
+def tables(lines: str, arguments: str, returns: str, types: str) -> list[list[str]]:
+    """The operations of each table, and the names of all others."""
+    region = fuse(body(lines, arguments, returns, types))
+    inner = [names(o.regions[0]) for o in region.operations if o.name == TABLE]
+    return [*inner, [o.name.partition(".")[2] for o in region.operations if o.name not in (TABLE, CONSTANT)]]
 
 
-def test_equal_constants_of_a_group_are_one() -> None:
-    body = f"""
-      %two = stablehlo.constant dense<2.0> : {F}
-      %more = stablehlo.constant dense<3.0> : {F}
-      %again = stablehlo.constant dense<2.0> : {F}
-      %a = stablehlo.add %x, %two : {F}
-      %b = stablehlo.multiply %a, %more : {F}
-      %r = stablehlo.divide %b, %again : {F}"""
-    function = fused(body, f"%x: {F}", "%r", F).operations[-1].attributes["group"].function
-    assert [float(c.array) for c in function.constants] == [2.0, 3.0]
-    assert [s.operands for s in function.steps] == [(0, 1), (3, 2), (4, 1)]
+def test_a_chain_of_one_input_is_one_table() -> None:
+    lines = f"""
+      %two = stablehlo.constant dense<2.0> : {W}
+      %w = stablehlo.convert %x : ({V}) -> {W}
+      %e = stablehlo.exponential %w : {W}
+      %m = stablehlo.multiply %e, %two : {W}
+      %n = stablehlo.subtract %m, %w : {W}
+      %unused = stablehlo.tanh %n : {W}
+      %r = stablehlo.convert %n : ({W}) -> {V}"""
+    before = body(lines, f"%x: {V}", "%r", V)
+    after = fuse(before)
+    table = after.operations[-1]
+    assert (table.name, table.operands, table.results) == (TABLE, before.arguments, before.returns)
+    assert table.origin is before.operations[-1]
+    (inner,) = table.regions
+    assert [n for n in names(inner) if n != "constant"] == ["convert", "exponential", "multiply", "subtract", "convert"]
+    assert all(v.shape == () for o in inner.operations for v in (*o.operands, *o.results))
+    origins = [o.origin.results[0] for o in inner.operations if o.origin is not None]
+    assert origins == [o.results[0] for o in before.operations if names(before)[before.operations.index(o)] in
+                       ("convert", "exponential", "multiply", "subtract")]  # fmt: skip
 
 
-def test_what_three_inputs_meet_in_has_tables_within_it() -> None:
-    body = f"""
+def test_two_inputs_of_8_bits_are_one_table() -> None:
+    lines = f"%a = stablehlo.add %x, %y : {V}\n%r = stablehlo.tanh %a : {V}"
+    assert tables(lines, f"%x: {V}, %y: {V}", "%r", V) == [["add", "tanh"], []]
+
+
+def test_where_three_inputs_meet_the_table_ends() -> None:
+    lines = f"""
       %a = stablehlo.multiply %x, %y : {V}
       %b = stablehlo.exponential %a : {V}
-      %w = stablehlo.convert %b : ({V}) -> {F}
-      %r = stablehlo.add %w, %z : {F}"""
-    actual = fused(body, f"%x: {V}, %y: {V}, %z: {F}", "%r", F)
-    (put,) = actual.operations
-    group = put.attributes["group"]
-    assert steps(group) == ["table", "add"]
-    assert [s.name for s in group.function.steps[0].function.steps] == [
-        "stablehlo.multiply", "stablehlo.exponential", "stablehlo.convert"
-    ]  # fmt: skip
+      %w = stablehlo.convert %b : ({V}) -> {W}
+      %r = stablehlo.add %w, %z : {W}"""
+    found = tables(lines, f"%x: {V}, %y: {V}, %z: {W}", "%r", W)
+    assert found == [["multiply", "exponential", "convert"], ["add"]]
+    lines = f"""
+      %a = stablehlo.multiply %x, %y : {V}
+      %b = stablehlo.exponential %a : {V}
+      %c = stablehlo.add %b, %z : {V}
+      %r = stablehlo.tanh %c : {V}"""
+    found = tables(lines, f"%x: {V}, %y: {V}, %z: {V}", "%r", V)
+    assert found == [["multiply", "exponential"], ["add", "tanh"], []]
 
 
-def test_a_reduction_takes_the_group_that_feeds_it() -> None:
-    v, s = "tensor<64x300xf32>", "tensor<64xf32>"
-    body = f"""
-      %zero = stablehlo.constant dense<0.0> : tensor<f32>
-      %m = stablehlo.multiply %x, %y : {v}
-      %a = stablehlo.abs %m : {v}
-      %r = stablehlo.reduce(%a init: %zero) applies stablehlo.add across dimensions = [1] : ({v}, tensor<f32>) -> {s}"""
-    actual = fused(body, f"%x: {v}, %y: {v}", "%r", s)
-    zero, put = actual.operations
-    reduction = put.attributes["reduction"]
-    assert (reduction.name, reduction.dimensions) == ("stablehlo.add", (1,))
-    assert (steps(put.attributes["group"]), put.operands) == (
-        ["multiply", "abs"], (*actual.arguments, *zero.results)
-    )  # fmt: skip
+def test_a_value_that_is_needed_twice_is_part_of_both_tables() -> None:
+    lines = f"""
+      %a = stablehlo.exponential %x : {V}
+      %b = stablehlo.tanh %a : {V}
+      %r = stablehlo.sqrt %a : {V}"""
+    assert tables(lines, f"%x: {V}", "%b, %r", f"{V}, {V}") == [["exponential", "tanh"], ["exponential", "sqrt"], []]
 
 
-def test_the_largest_of_a_function_of_codes_is_ranked() -> None:
-    v, w, s = "tensor<64x300xf8E5M2>", "tensor<64x300xf32>", "tensor<64xf32>"
-    body = f"""
-      %low = stablehlo.constant dense<0xFF800000> : tensor<f32>
-      %w = stablehlo.convert %x : ({v}) -> {w}
-      %m = stablehlo.reduce(%w init: %low) applies stablehlo.maximum across dimensions = [1]
-        : ({w}, tensor<f32>) -> {s}
-      %r = stablehlo.negate %m : {s}"""
-    actual = fused(body, f"%x: {v}", "%r", s)
-    assert names(actual) == ["constant", "rank", "group"]
-    _, rank, put = actual.operations
-    assert (rank.name, rank.operands, put.operands) == (RANK, actual.arguments, rank.results)
-    assert [s.name for s in put.attributes["group"].function.steps] == [UNRANK, "stablehlo.negate"]
-    assert rank.attributes["dimensions"] == (1,)
+@pytest.mark.parametrize(
+    ("lines", "t"),
+    [
+        ("%r = stablehlo.exponential %x : T", V),  # an operation alone has a table of its own
+        ("%a = stablehlo.exponential %x : T\n%r = stablehlo.tanh %a : T", W),  # more than 16 bits
+        ("%a = stablehlo.exponential %x : T\n%r = stablehlo.tanh %a : T", "tensor<f8E4M3FN>"),  # a number
+        ("%a = stablehlo.exponential %x : T\n%r = stablehlo.reverse %a, dims = [0] : T", V),  # not elementwise
+        ("%a = stablehlo.add %x, %x : T\n%r = stablehlo.multiply %a, %x : T", "tensor<4xi8>"),  # cheap as they are
+    ],
+)
+def test_operations_that_are_not_fused(lines: str, t: str) -> None:
+    region = body(lines.replace("T", t), f"%x: {t}", "%r", t)
+    assert fuse(region) is region
 
 
-def test_a_broadcast_by_itself_is_a_view() -> None:
-    body = "%r = stablehlo.broadcast_in_dim %x, dims = [1] : (tensor<3xf32>) -> tensor<2x3xf32>"
-    (put,) = fused(body, "%x: tensor<3xf32>", "%r", "tensor<2x3xf32>").operations
-    assert (put.name, put.attributes["axes"]) == (SPREAD, (1,))
-
-
-def test_regions_are_fused_and_what_has_nothing_to_fuse_stays_the_same_object() -> None:
-    body = """
-      %r = stablehlo.while(%i = %x) : tensor<4xf32>
-      cond {
+def test_regions_are_fused() -> None:
+    before = body(
+        f"""
+      %r = stablehlo.while(%i = %x) : {V}
+      cond {{
         %go = stablehlo.constant dense<false> : tensor<i1>
         stablehlo.return %go : tensor<i1>
-      } do {
-        %n = stablehlo.add %i, %i : tensor<4xf32>
-        %s = stablehlo.sqrt %n : tensor<4xf32>
-        stablehlo.return %s : tensor<4xf32>
-      }"""
-    region, constants = folded(region_of(body, "%x: tensor<4xf32>", "%r", "tensor<4xf32>"))
-    (loop,) = fuse(region, constants, NUMPY, PLAIN).operations
-    assert names(loop.regions[1]) == ["group"]
-    assert loop.regions[0] is region.operations[0].regions[0]
-    body = body.replace("%s = stablehlo.sqrt %n", "%s = stablehlo.reverse %n, dims = [0]")
-    alone, constants = folded(region_of(body, "%x: tensor<4xf32>", "%r", "tensor<4xf32>"))
-    assert fuse(alone, constants, NUMPY, PLAIN) is alone
+      }} do {{
+        %n = stablehlo.add %i, %i : {V}
+        %s = stablehlo.sqrt %n : {V}
+        stablehlo.return %s : {V}
+      }}""",
+        f"%x: {V}",
+        "%r",
+        V,
+    )
+    (loop,) = fuse(before).operations
+    assert [o.name for o in loop.regions[1].operations] == [TABLE]
+    assert loop.regions[0] is before.operations[0].regions[0]
 
 
-def test_repeated_values_that_share_operations_are_one_group() -> None:
-    t, column = "tensor<4xui32>", "tensor<4x1xui32>"
-    body = f"""
-      %s = stablehlo.add %x, %y : {t}
-      %m = stablehlo.multiply %s, %y : {t}
-      %w = stablehlo.xor %m, %s : {t}
-      %n = stablehlo.or %m, %x : {t}
-      %a = stablehlo.broadcast_in_dim %w, dims = [0] : ({t}) -> {column}
-      %b = stablehlo.broadcast_in_dim %n, dims = [0] : ({t}) -> {column}
-      %r = stablehlo.concatenate %a, %b, dim = 1 : ({column}, {column}) -> tensor<4x2xui32>"""
-    region = fused(body, f"%x: {t}, %y: {t}", "%r", "tensor<4x2xui32>")
-    groups = [o for o in region.operations if o.name == GROUP]
-    assert [len(o.results) for o in groups] == [2]
-    assert sorted(steps(groups[0].attributes["group"])) == ["add", "multiply", "or", "xor"]
+def test_equal_groups_share_a_table() -> None:
+    """Whatever the shape; other constants make another table."""
+    text = """func.func @main(%x: tensor<300xf8E5M2>) -> tensor<300xf8E5M2> {
+      %c = stablehlo.constant dense<2.0> : tensor<300xf8E5M2>
+      %e = stablehlo.exponential %x : tensor<300xf8E5M2>
+      %r = stablehlo.multiply %e, %c : tensor<300xf8E5M2>
+      return %r : tensor<300xf8E5M2>
+    }"""
+    kernels = []
+    for other in (text, text.replace("300", "7"), text.replace("2.0", "0.0"), text.replace("2.0", "-0.0")):
+        steps = plan(interp.load(other).program).entry.__self__.steps
+        (step,) = [s for s in steps if "run" in s.__code__.co_freevars]
+        kernels.append(step.__closure__[step.__code__.co_freevars.index("run")].cell_contents)
+    assert kernels[0] is kernels[1]
+    assert len(set(map(id, kernels))) == 3

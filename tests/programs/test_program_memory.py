@@ -1,4 +1,4 @@
-"""Programs hold what is still needed, and no more; what is computed in parts has the bits of the whole."""
+"""Programs hold what is still needed, and no more; sums over iterations are in order."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from jax import lax
 
 from minihlo import interp
 from minihlo.interp.transform import primitive
-
-from ..conftest import Tune
 
 TURNS, ROWS, INPUTS, WIDTH = 25, 8, 16, 32
 RNG = np.random.default_rng(31)
@@ -43,7 +41,7 @@ def program() -> tuple[str, list[np.ndarray]]:
 
 def peak(text: str, arguments: list[np.ndarray]) -> int:
     """The most bytes that a run holds beside its arguments."""
-    run = interp.load(text, without="compiled")
+    run = interp.load(text)
     for _ in range(2):
         run(*arguments)
     tracemalloc.start()
@@ -61,18 +59,9 @@ def test_what_backward_passes_have_used_is_not_held() -> None:
     assert most < 20 * TURNS * ROWS * WIDTH * 4
 
 
-@pytest.mark.parametrize("parts", [2, 7, 100])
-def test_turns_in_parts_have_the_bits_of_the_whole(parts: int, tune: Tune) -> None:
-    text, leaves = program()
-    whole = interp.load(text)(*leaves)
-    tune(list_bytes=1, list_parts=parts)
-    for got, wanted in zip(interp.load(text)(*leaves), whole, strict=True):
-        assert got.tobytes() == wanted.tobytes()
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
 @pytest.mark.parametrize("width", [1, 300])
-def test_sums_over_turns_are_added_in_order(dtype: Any, width: int) -> None:
+def test_sums_over_iterations_are_in_order(dtype: Any, width: int) -> None:
     rows = (RNG.standard_normal((TURNS, width)) * 10.0 ** RNG.integers(0, 9, (TURNS, 1))).astype(dtype)
     with jax.enable_x64(True):
         text = jax.jit(lambda c, x: lax.scan(lambda c, v: (c + v, None), c, x)[0]).lower(rows[0], rows).as_text()

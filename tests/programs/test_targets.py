@@ -54,7 +54,7 @@ def test_dot_general_sums_as_the_policy_says(accumulate: str | Accumulator) -> N
     assert not same(got, exact)
 
 
-def test_a_result_of_another_type_is_rounded_once_from_the_units() -> None:
+def test_wider_results_are_rounded_once() -> None:
     sums = expected(H100)
     got = load(dot_program("f8E4M3FN"))(X, Y, policy=Policy(accumulate="h100"))[0]
     assert same(got, sums.astype(np.float32).astype(F8))
@@ -83,7 +83,7 @@ def test_the_last_rounding_is_the_policys() -> None:
     assert len({r.tobytes() for r in results}) > 5
 
 
-def test_products_of_f16_are_governed_and_those_of_f32_are_the_hosts() -> None:
+def test_targets_govern_f16_not_f32() -> None:
     x = RNG.standard_normal((3, 70)).astype(np.float16)
     y = RNG.standard_normal((70, 5)).astype(np.float16)
     program = load(dot_program("f32", "3x70xf16", "70x5xf16"))
