@@ -18,11 +18,12 @@ from ..ops.types import TensorType, Type
 from . import bodies, dynamic
 from .errors import ProgramError, ResourceError, UnsupportedError
 from .expansions import expansion
+from .parse.sharding import with_meshes
 from .passes.fuse import TABLE
 from .passes.inline import inline
 from .passes.keys import key_of_attributes, key_of_region
 from .passes.rewriting import captures, needed_values
-from .printer import print_operands, with_mesh
+from .printer import print_operands
 from .program import CONSTANT, PRINT, Function, Operation, Program, Region, Value
 from .settings import Settings
 from .system import memory
@@ -149,7 +150,7 @@ class Binder:
             operation.name,
             operands,
             results,
-            with_mesh(operation.attributes, self._program),
+            with_meshes(operation.attributes, self._program),
             tuple([self._body(self._without_calls(r, record)) for r in operation.regions]),
             self._policy,
             self._random,

@@ -72,3 +72,10 @@ class RandomStream(threading.local):
             yield
         finally:
             self._seed, self._generator, self._key, self._roundings = before
+
+
+def first_draws(policy: Policy) -> Draws | None:
+    """The draws of the first rounding of a run; None where the policy does not round by them."""
+    random = RandomStream()
+    random.restart(policy.seed)
+    return random.draws(policy)

@@ -21,7 +21,8 @@ from ..errors import CheckFailure, InputError, OutputError, ProgramError
 from ..listing import Part, groups, listing
 from ..machine import Listener, Plan, plan
 from ..machine import run as run_plan
-from ..parse.parser import BYTECODE, parse, parse_attributes, split
+from ..parse.chunks import split
+from ..parse.parser import BYTECODE, parse, parse_attributes
 from ..program import Operation, Program
 from ..settings import default_settings
 from ..values import npy

@@ -53,7 +53,8 @@ def _results(path: str, skip: int, timeout: float | None, max_steps: int | None)
     from ..api import read
     from ..errors import Error
     from ..machine import plan, run
-    from ..parse.parser import parse, parse_attributes, split
+    from ..parse.chunks import split
+    from ..parse.parser import parse, parse_attributes
     from ..values.values import check_input
 
     try:

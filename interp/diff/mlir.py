@@ -8,7 +8,7 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from ..errors import ProgramError
-from ..parse.reader import Places
+from ..parse.reader import Locator
 
 #: So many calls are put in place; more, and the functions call each other without end.
 _MOST = 10_000
@@ -40,7 +40,7 @@ def replace_operands(op: ir.Operation, given: Mapping[ir.Value, ir.Value]) -> No
                 inner.operands[i] = given[operand]
 
 
-def inline_calls(module: ir.Module, function: str, places: Places) -> None:
+def inline_calls(module: ir.Module, function: str, places: Locator) -> None:
     """Put the functions that one calls at its top level in the place of the calls.
 
     MLIR's own pass knows no dialect of JAX's programs. What has no place of its own gets that of the call.

@@ -17,7 +17,7 @@ from ...ops.types import QuantizedType, TensorType, Type
 from ..errors import ProgramError
 from ..machine import Plan, find_function, plan
 from ..parse import parser
-from ..parse.reader import Places, Reader
+from ..parse.reader import Locator, Reader
 from ..parse.syntax import NEWER
 from ..program import Function, Location, Operation, Region, Value
 from ..system.isolate import quiet_native_stderr
@@ -30,7 +30,7 @@ _MAIN, _ALONE = "main", "one op"
 class _Recorder(Reader):
     """A reader that remembers what each op and each value was read from."""
 
-    def __init__(self, module: ir.Module, places: Places) -> None:
+    def __init__(self, module: ir.Module, places: Locator) -> None:
         super().__init__(module, places)
         self.operations: dict[Operation, ir.Operation] = {}
         self.values: dict[Value, ir.Value] = {}
@@ -49,7 +49,7 @@ class _Recorder(Reader):
 class Source:
     """A program and its MLIR."""
 
-    def __init__(self, module: ir.Module, places: Places, file: str, function: str | None = None) -> None:
+    def __init__(self, module: ir.Module, places: Locator, file: str, function: str | None = None) -> None:
         """`function` is the one to run, as `planner.find_function` finds it. Raises ProgramError."""
         self._places = places
         self.module, self.file = module, file
@@ -62,7 +62,7 @@ class Source:
     @classmethod
     def of_text(cls, text: str | bytes, file: str, first_line: int = 1, function: str | None = None) -> Source:
         """The source of a program as text or bytecode. Raises ProgramError where it cannot be read."""
-        return cls(parser.module(text, file, first_line), Places(file, first_line - 1), file, function)
+        return cls(parser.module(text, file, first_line), Locator(file, first_line - 1), file, function)
 
     def refined(self, types: Sequence[Type]) -> Source:
         """The program for arguments of these types, where its own leave sizes open. Raises ProgramError."""
@@ -128,7 +128,7 @@ class Source:
                 replace_operands(clone, given)
                 results: list[ir.Value] = []
                 for value, of in zip(clone.results, operation.results, strict=True):
-                    results += transport.sent(value, _tensor(of.type)) if packed else [value]
+                    results += transport.send(value, _tensor(of.type)) if packed else [value]
                 ir.Operation.create("func.return", operands=results)
             attributes = _signature([a.type for a in block.arguments], [r.type for r in results])
             function.attributes["function_type"] = attributes["function_type"]
@@ -168,7 +168,7 @@ class Source:
                     else:
                         i, j = places[v]
                         value = operations[i].results[j]
-                    results += transport.sent(value, _tensor(v.type))
+                    results += transport.send(value, _tensor(v.type))
                 ir.Operation.create("func.return", operands=results)
             operations[-1].erase()
             for attribute in ("arg_attrs", "res_attrs"):
@@ -231,7 +231,7 @@ def _argument(block: ir.Block, t: Type, packed: bool) -> ir.Value:
     if not packed:
         return block.add_argument(transport.tensor(_tensor(t), _tensor(t).element), unknown)
     arguments = [block.add_argument(p, unknown) for p in transport.parameter_types(_tensor(t))]
-    return transport.received(arguments, _tensor(t))
+    return transport.receive(arguments, _tensor(t))
 
 
 def _signature(arguments: list[ir.Type], results: list[ir.Type]) -> dict[str, ir.Attribute]:

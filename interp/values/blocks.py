@@ -11,11 +11,11 @@ from ...ops.blocks import blockwise
 from ...ops.blocks.blockwise import Layout, Quantized
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
 from ...ops.blocks.scales import RULES
-from ...ops.draws import Draws
 from ...ops.policy import Policy
-from ...ops.random_stream import RandomStream
+from ...ops.random_stream import first_draws
 from ...ops.types import ElementType, guess
 from ..errors import InputError
+from .values import to_numpy
 
 Axis = int | tuple[int, ...]
 
@@ -61,11 +61,6 @@ class Options:
     rule: str
     policy: Policy
 
-    def _draws(self) -> Draws | None:
-        random = RandomStream()
-        random.restart(self.policy.seed)
-        return random.draws(self.policy)
-
     def quantize(
         self,
         x: np.ndarray,
@@ -78,7 +73,7 @@ class Options:
         """See `blockwise.quantize`."""
         with np.errstate(all="ignore"):
             return blockwise.quantize(
-                x, source, fmt, axes, self.rule, self.policy, tensor_scale, self._draws(), tensors
+                x, source, fmt, axes, self.rule, self.policy, tensor_scale, first_draws(self.policy), tensors
             )
 
     def dequantize(self, blocks: Blocks, fmt: BlockFormat, target: ElementType, tensors: int = 0) -> np.ndarray:
@@ -86,7 +81,7 @@ class Options:
         axes, scale = blocks.axes, blocks.tensor_scale
         with np.errstate(all="ignore"):
             return blockwise.dequantize(
-                blocks.codes, blocks.scales, fmt, axes, target, self.policy, scale, self._draws(), tensors
+                blocks.codes, blocks.scales, fmt, axes, target, self.policy, scale, first_draws(self.policy), tensors
             )
 
 
@@ -101,18 +96,18 @@ class Blocks:
     layout: Layout
 
 
-def given(quantized: Any, fmt: BlockFormat, axis: Axis) -> Blocks:
+def check_blocks(quantized: Any, fmt: BlockFormat, axis: Axis) -> Blocks:
     """What a caller passes as the result of `quantize`. Raises InputError where it does not belong to the format."""
     count = 2 + (fmt.tensor_scale is not None)
     if not isinstance(quantized, tuple | list) or len(quantized) != count:
         parts = "codes, scales and tensor_scale" if count == 3 else "codes and scales"
         got = f"{len(quantized)} parts" if isinstance(quantized, tuple | list) else type(quantized).__name__
         raise InputError(f"expected the {parts} of {fmt.name}, got {got}")
-    codes = _stored(quantized[0], fmt.element_dtype, f"codes of {fmt.element}")
+    codes = _as_stored(quantized[0], fmt.element_dtype, f"codes of {fmt.element}")
     if fmt.element_bits < 8 and codes.size and int(codes.view(np.uint8).max()) >> fmt.element_bits:
         last = (1 << fmt.element_bits) - 1
         raise InputError(f"codes: expected from 0 to {last}, got {int(codes.view(np.uint8).max())}")
-    scales = _stored(quantized[1], fmt.scale_format.dtype, f"scales of {fmt.scale}")
+    scales = _as_stored(quantized[1], fmt.scale_format.dtype, f"scales of {fmt.scale}")
     axes = block_axes(codes.ndim, fmt, axis)
     layout = Layout.of(codes.shape, fmt, axes)
     if scales.shape != layout.scale_shape:
@@ -146,11 +141,8 @@ def scale_of_tensor(value: Any, fmt: BlockFormat, *, required: bool) -> np.ndarr
     return number
 
 
-def _stored(x: Any, dtype: np.dtype, what: str) -> np.ndarray:
-    try:
-        array = np.asarray(x)
-    except Exception as error:  # whatever a foreign __array__ raises
-        raise InputError(f"expected an array, got the error: {' '.join(str(error).split())[:200]}") from None
+def _as_stored(x: Any, dtype: np.dtype, what: str) -> np.ndarray:
+    array = to_numpy(x)
     if array.dtype == dtype:
         return array
     if array.dtype == np.dtype(f"u{dtype.itemsize}"):

@@ -69,13 +69,13 @@ def json_value(value: Any, t: Type) -> dict[str, Any]:
     }
     if element.is_complex:
         parts = array.copy()[..., None].view(element.part.dtype)
-        return result | {"values": _mapped(parts, _json_float), "codes": codes_of(parts, element.part.format).tolist()}
+        return result | {"values": _map(parts, _json_float), "codes": codes_of(parts, element.part.format).tolist()}
     if element.is_float:
-        return result | {"values": _mapped(array, _json_float), "codes": codes_of(array, element.format).tolist()}
+        return result | {"values": _map(array, _json_float), "codes": codes_of(array, element.format).tolist()}
     return result | {"values": array.tolist()}
 
 
-def _mapped(array: np.ndarray, function: Callable[[Any], Any]) -> Any:
+def _map(array: np.ndarray, function: Callable[[Any], Any]) -> Any:
     """Nested lists of `function` of each element."""
     flat = np.empty(array.size, object)
     flat[:] = [function(x) for x in array.ravel()]

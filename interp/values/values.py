@@ -172,7 +172,7 @@ def check_input(value: Any, t: Type, what: str = "input") -> Any:
     else:
         array = npy.as_element(_array(value, what), t.element, what)
     if not t.admits(array.shape):
-        raise InputError(f"{what}: expected shape {_listed(t)} for {t}, got {list(array.shape)}")
+        raise InputError(f"{what}: expected shape {_sizes_text(t)} for {t}, got {list(array.shape)}")
     return array
 
 
@@ -195,11 +195,15 @@ def _array(value: Any, what: str) -> np.ndarray:
     if not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
         raise InputError(f"{what}: expected an array, got {type(value).__name__}")
     refuse_mask(value, what)
+    return to_numpy(value, f"{what}: expected an array that numpy can read")
+
+
+def to_numpy(value: Any, expected: str = "expected an array") -> np.ndarray:
+    """`np.asarray`. Raises InputError, which begins with `expected`, for whatever a foreign `__array__` raises."""
     try:
         return np.asarray(value)
-    except Exception as error:  # whatever a foreign __array__ raises
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{what}: expected an array that numpy can read, got the error: {reason}") from None
+    except Exception as error:
+        raise InputError(f"{expected}, got the error: {' '.join(str(error).split())[:200]}") from None
 
 
 def refuse_mask(value: Any, what: str) -> None:
@@ -267,7 +271,7 @@ def _flatten(value: Any, what: str) -> tuple[tuple[int, ...], list[Any]]:
     return tuple(shape), level
 
 
-def _listed(t: TensorType) -> str:
+def _sizes_text(t: TensorType) -> str:
     """The shape of a type, with what its open sizes may be."""
     most = t.bounds or (None,) * len(t.shape)
     sizes = [

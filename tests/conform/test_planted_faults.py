@@ -51,7 +51,11 @@ tables.Tabulated.table = table
 """
 
 FAULTS = {
-    "one entry of a table of two": (_TABLE.format(which='["f8E4M3", "f8E4M3"]', entry=0x3A17), "multiply", "f8E4M3_all_pairs"),
+    "one entry of a table of two": (
+        _TABLE.format(which='["f8E4M3", "f8E4M3"]', entry=0x3A17),
+        "multiply",
+        "f8E4M3_all_pairs",
+    ),
     "one entry of a table of one": (_TABLE.format(which='["f8E5M2FNUZ"]', entry=0x5B), "tanh", "f8E5M2FNUZ_all"),
     "one entry of a table of a conversion": (
         """

@@ -33,7 +33,7 @@ def test_other_sums_take_every_step() -> None:
     """The gaps count."""
     w = Windows((2, 3), (3, 2), (1, 1), ((2, 2), (1, 1)), (2, 2), (1, 1))
     x = np.array([[-0.0, 1, 2], [-0.0, -0.0, 3]], np.float32)
-    for start in (1.0, -3.0):
+    for start in (-0.0, 1.0):
         init = np.array(start, np.float32)
         (actual,) = load(program(w, BODIES["add"][0], "f32"))(x, init)
         expected = by_formula(x, init, w, lambda a, b: np.add(a, b))
