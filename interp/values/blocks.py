@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.blocks import blockwise
+from ...ops.blocks.blockwise import Layout, Quantized
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
 from ...ops.blocks.scales import RULES
 from ...ops.policy import Policy
-from ...ops.quantization import blockwise
-from ...ops.quantization.blockwise import Layout, Quantized
 from ...ops.random_stream import first_draws
 from ...ops.types import ElementType, guess
 from ..errors import InputError

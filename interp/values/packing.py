@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.blocks.blockwise import Layout
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
-from ...ops.quantization.blockwise import Layout
 from ...ops.types import ELEMENT_TYPES, ElementType, TensorType
 from ..errors import InputError
 from ..system import memory
