@@ -1,4 +1,4 @@
-"""What XLA's and JAX's programs call by name: linear algebra, and marks that change no value.
+"""The custom calls of XLA's and JAX's programs: linear algebra, and marks that change no value.
 
 The factorizations are the host's (LAPACK by numpy, by scipy where numpy has none), computed in f64 or complex<f64> and
 rounded once. One that does not converge gives NaN throughout.
