@@ -247,7 +247,7 @@ class _Assembler:
             if operation.name == CONSTANT and self._steps is None and self._listener is None:
                 (result,) = operation.results
                 self._constants.add(result)
-                self._template[self._slot(result)] = np.asarray(operation.attributes["value"])
+                self._template[self._slot(result)] = np.asarray(self._constant(operation))
                 continue
             used = used_values(operation)
             dying = [v for v in used if last_uses[v] is operation and v in ends and v not in self._constants]
@@ -261,6 +261,12 @@ class _Assembler:
                 target.steps.append(code.drop(large))
         target.returns = self._slots_of(region.returns)
         return target
+
+    def _constant(self, operation: Operation) -> Any:
+        """Return the value of a constant; that of a quantized type is written in another type of as many bits."""
+        bound = self._binder.find(operation)
+        assert not isinstance(bound, Function)
+        return bound.run()
 
     def _operation(self, operation: Operation, dying: Sequence[Value]) -> Iterator[Step]:
         """Yield the steps of an operation."""

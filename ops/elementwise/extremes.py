@@ -9,7 +9,6 @@ from ..op import EXACT
 from ..traits import Combining, OpTraits
 from .elementwise import elementwise
 
-
 _BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
