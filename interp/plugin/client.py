@@ -15,6 +15,7 @@ from .pjrt.runtime import (
     NamedValues,
     Sized,
     fallible,
+    lists,
     objects,
     pool,
     properties,
@@ -55,11 +56,11 @@ class Client:
         self.properties = {
             "PlatformName": _NAME,
             "PlatformVersion": _VERSION,
-            "ProcessIndex": (0,),
+            "ProcessIndex": 0,
             "Devices": addresses,
             "AddressableDevices": addresses,
             "AddressableMemories": Sized.items([m.handle for d in self.devices for m in d.memories]),
-            "TopologyDescription": (topology,),
+            "TopologyDescription": topology,
             "GetDeviceDescriptions": addresses,
             "Attributes": (_NO_ATTRIBUTES.address, 0),
         }
@@ -89,9 +90,9 @@ def _create(a: Any) -> None:
     cache.register()
 
 
-properties("Client", "PlatformName", "PlatformVersion", "ProcessIndex", "TopologyDescription")
-properties("Client", "Devices", "AddressableDevices", "AddressableMemories")
-properties("TopologyDescription", "PlatformName", "PlatformVersion", "GetDeviceDescriptions", "Attributes")
+properties("Client", "ProcessIndex", "TopologyDescription")
+lists("Client", "PlatformName", "PlatformVersion", "Devices", "AddressableDevices", "AddressableMemories")
+lists("TopologyDescription", "PlatformName", "PlatformVersion", "GetDeviceDescriptions", "Attributes")
 
 
 @fallible("Client_LookupDevice")

@@ -115,7 +115,7 @@ class Executable:
         codes: list[int],
         shapes: list[tuple[int, ...]],
         memory_kinds: list[Sized],
-    ) -> dict[str, tuple[int, ...]]:
+    ) -> dict[str, int | tuple[int, ...]]:
         count, fingerprint = len(codes), Sized.text(hashlib.sha256(self.code).hexdigest())
         lists = {
             "sizes": Sized.items([n for shape in shapes for n in shape]),
@@ -127,10 +127,10 @@ class Executable:
         self._lists = lists
         return {
             "Name": Sized.text(self.name),
-            "NumReplicas": (self.options.replicas,),
-            "NumPartitions": (self.options.partitions,),
-            "NumOutputs": (count,),
-            "SizeOfGeneratedCodeInBytes": (0,),
+            "NumReplicas": self.options.replicas,
+            "NumPartitions": self.options.partitions,
+            "NumOutputs": count,
+            "SizeOfGeneratedCodeInBytes": 0,
             "Fingerprint": fingerprint,
             "AddressableDevices": Sized.items([d.handle for d in self.devices]),
             "OutputElementTypes": Sized.items(codes, ctypes.c_int),

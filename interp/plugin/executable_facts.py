@@ -11,12 +11,12 @@ from ...ops.types import TensorType, Type
 from .executable import Executable
 from .pjrt import abi
 from .pjrt.errors import INVALID_ARGUMENT, PluginError
-from .pjrt.runtime import NamedValues, Sized, fallible, getter, objects, pool, properties, words
+from .pjrt.runtime import NamedValues, Sized, fallible, getter, lists, objects, pool, properties, words
 from .sharding import partition
 
-properties("Executable", "Name", "NumReplicas", "NumPartitions", "NumOutputs", "SizeOfGeneratedCodeInBytes")
-properties("Executable", "Fingerprint", "OutputElementTypes", "OutputDimensions", "OutputMemoryKinds")
-properties("LoadedExecutable", "AddressableDevices", "Fingerprint", "GetDeviceAssignment")
+properties("Executable", "NumReplicas", "NumPartitions", "NumOutputs", "SizeOfGeneratedCodeInBytes")
+lists("Executable", "Name", "Fingerprint", "OutputElementTypes", "OutputDimensions", "OutputMemoryKinds")
+lists("LoadedExecutable", "AddressableDevices", "Fingerprint", "GetDeviceAssignment")
 
 
 @fallible("LoadedExecutable_GetExecutable")

@@ -2,7 +2,7 @@
 
 A function takes the address of its argument and returns None, or the address of an error. There are three kinds:
 
-- `properties` declares functions that copy what an object's dictionary `properties` has under their name.
+- `properties` and `lists` declare functions that copy what an object's dictionary `properties` has under their name.
 - `getter` declares a function that must not fail, since the framework ends the process where it does. So it calls
   nothing, because a call fails where the user's program has recursed to Python's limit.
 - `fallible` declares a function that may raise any exception.
@@ -131,11 +131,21 @@ class Sized(tuple[int, int]):
 
 
 def properties(prefix: str, *names: str) -> None:
-    """Declare functions that copy words of an object to the fields after its handle.
+    """Declare functions that copy a property of an object to the field after its handle.
 
-    The words are those that the dictionary `properties` of the object has under the name of the function, without the
-    prefix.
+    It is what the dictionary `properties` of the object has under the name of the function, without the prefix.
     """
+    for name in names:
+
+        def copy(p: int, name: str = name) -> None:
+            at = p >> 3
+            words[at + 3] = objects[words[at + 2]].properties[name]
+
+        getter(f"{prefix}_{name}")(copy)
+
+
+def lists(prefix: str, *names: str) -> None:
+    """Declare functions that copy a property of several words."""
     for name in names:
 
         def copy(p: int, name: str = name) -> None:
@@ -224,7 +234,8 @@ def _absent(name: str) -> Callable[[int], int]:
 too_deep = permanent(forever(ErrorObject(RecursionError("maximum recursion depth exceeded"))))
 
 
-properties("Error", "Message", "GetCode")
+properties("Error", "GetCode")
+lists("Error", "Message")
 
 
 @getter("Plugin_Initialize")
