@@ -7,6 +7,7 @@ import contextvars
 import ctypes
 import functools
 import hashlib
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ _PLANS = 8
 _SHORT = 5_000_000
 #: The nanoseconds to expect for each evaluation of an op; each operation and each byte counts as one.
 _EVALUATION = 2_000
+_clock = time.perf_counter_ns
 _DONOR, _ALIAS = "jax.buffer_donor", "tf.aliasing_output"
 
 
@@ -74,7 +76,7 @@ class Executable:
         self.policy = client.policy
         self._plans: dict[Policy, Plan] = {}
         self.partition = partition.Partition(self.function, program, options.partitions)
-        self.plan(policies.chosen(self.policy))
+        self.current_plan()
 
         rows = options.devices or _default_devices(client, options)
         missing = [i for row in rows for i in row if i not in client.by_id]
@@ -102,7 +104,8 @@ class Executable:
         self.result_bytes = sum(t.nbytes for t in types if t) * options.replicas
         self.largest = analysis.largest * options.replicas
         self.runs_here = not types or bool(self.tokens) or analysis.calls_python
-        self.set_time(sum(analysis.costs[:3]) + analysis.costs.evaluations * _EVALUATION)
+        expected = sum(analysis.costs[:3]) + analysis.costs.evaluations * _EVALUATION
+        self.is_short = expected <= _SHORT and analysis.has_known_length
 
         self.optimized: bytes | None = None
         self.serialized: Sized | None = None
@@ -139,8 +142,9 @@ class Executable:
             "GetDeviceAssignment": (*lists["assignment"], *NOTHING_TO_DELETE),
         }
 
-    def plan(self, policy: Policy) -> Plan:
-        """Return the plan under a policy."""
+    def current_plan(self) -> Plan:
+        """Return the plan under the current policy."""
+        policy = policies.chosen(self.policy)
         plan = self._plans.get(policy)
         if plan is None:
             plan = machine.plan(self.partition.program, self.partition.function.name, policy)
@@ -157,6 +161,7 @@ class Executable:
         Raises what `machine.run` does, and PluginError if a result has another type than the program declares.
         """
         context = _contexts.pop() if _contexts else _make_context()
+        start = _clock()
         try:
             if len(self.devices) == 1:
                 results = context.run(machine.run_without_warnings, plan, arguments[0], process)
@@ -164,6 +169,7 @@ class Executable:
                 results = context.run(self.partition.run, plan, self.options.replicas, arguments, process)
         finally:
             _contexts.append(context)
+        self.is_short = _clock() - start <= _SHORT and self.analysis.has_known_length
         for i, spec in enumerate(self.specs):
             result = results[i]
             if result is None:
@@ -175,10 +181,6 @@ class Executable:
     def describe_results(self) -> str:
         """Return what takes memory when it runs."""
         return f"the result of {self.name}"
-
-    def set_time(self, nanoseconds: float) -> None:
-        """Take note of how long a run takes or is expected to take."""
-        self.is_short = nanoseconds <= _SHORT and self.analysis.has_known_length
 
 
 #: The owner and the deleter of memory that lives as long as the executable, which the framework copies at once: the
