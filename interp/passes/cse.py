@@ -8,6 +8,7 @@ gives new values, and bodies of reductions and the like stay as they are written
 from __future__ import annotations
 
 import dataclasses
+from collections import ChainMap
 from collections.abc import Hashable
 
 import numpy as np
@@ -24,14 +25,14 @@ MOST_BYTES = 1 << 10
 
 def eliminate_common_subexpressions(region: Region) -> Region:
     """Return a region in which nothing is computed twice; the same object where nothing was."""
-    return _Eliminator({}, {}, {}).region(region)
+    return _Eliminator({}, {}, ChainMap()).region(region)
 
 
 class _Eliminator:
     """The state of one region; results of the regions around it hold in it too."""
 
     def __init__(
-        self, twins: dict[Value, Value], constants: dict[Value, Hashable], seen: dict[Hashable, tuple[Value, ...]]
+        self, twins: dict[Value, Value], constants: dict[Value, Hashable], seen: ChainMap[Hashable, tuple[Value, ...]]
     ) -> None:
         self._twins = twins  # the values that are left out, and those that stand for them
         self._constants, self._seen = constants, seen
@@ -66,7 +67,7 @@ class _Eliminator:
         return None
 
     def _inner(self) -> _Eliminator:
-        return _Eliminator(self._twins, self._constants, dict(self._seen))
+        return _Eliminator(self._twins, self._constants, self._seen.new_child())
 
     def _key(self, operation: Operation) -> Hashable | None:
         bodies = [key_of_region(r, self._key_of_value) for r in operation.regions]

@@ -11,11 +11,13 @@ GELU in FP8 becomes one lookup: some fifteen operations, each of which would go 
 from __future__ import annotations
 
 import dataclasses
+from collections import ChainMap
 from typing import Any
 
 import numpy as np
 
-from ...ops.op import lookup
+from ...ops.op import lookup, traits_of
+from ...ops.traits import RegionSemantics
 from ...ops.types import ElementType, Kind, QuantizedType, TensorType
 from ..program import CONSTANT, Operation, Region, Value
 from .rewriting import used_values, with_operations, with_regions
@@ -32,7 +34,7 @@ _BROADCAST = "stablehlo.broadcast_in_dim"
 
 def fuse(region: Region) -> Region:
     """Return a valid region in which operations `TABLE` stand in place of groups of elementwise operations."""
-    return _Fuser({}).region(region)
+    return _Fuser(ChainMap()).region(region)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +49,7 @@ class _Member:
 class _Fuser:
     """Fuses the operations of a region; `uniform` has the numbers of tensors that have one number everywhere."""
 
-    def __init__(self, uniform: dict[Value, np.ndarray]) -> None:
+    def __init__(self, uniform: ChainMap[Value, np.ndarray]) -> None:
         self._uniform = uniform
         self._members: dict[Value, _Member] = {}
 
@@ -58,8 +60,9 @@ class _Fuser:
         for operation in reversed(region.operations):
             member = self._members.get(operation.results[0]) if operation.results else None
             if member is None:
-                regions = [_Fuser(dict(self._uniform)).region(r) for r in operation.regions]
-                operation = with_regions(operation, regions)
+                if traits_of(operation.name).regions is not RegionSemantics.ELEMENTS:
+                    regions = [_Fuser(self._uniform.new_child()).region(r) for r in operation.regions]
+                    operation = with_regions(operation, regions)
             elif needed.isdisjoint(operation.results):
                 continue
             else:
