@@ -51,6 +51,9 @@ class Spec:
         }
         self._memory = minor_to_major
 
+    def __str__(self) -> str:
+        return f"an array of {self.dtype} {list(self.shape)}"
+
 
 #: The array of a token.
 TOKEN_ARRAY = np.zeros(0, bool)

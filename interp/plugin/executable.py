@@ -35,12 +35,12 @@ from .sharding import partition
 
 #: The number of policies for which an executable keeps plans: a limit of memory.
 _PLANS = 8
-#: A program that is expected to take more nanoseconds, or that took more when it ran last, runs beside its caller.
-#: Python switches threads every five milliseconds, so a shorter one would not let its caller run anyway.
-_SHORT = 5_000_000
-#: The nanoseconds to expect for each evaluation of an op; each operation and each byte counts as one.
-_EVALUATION = 2_000
-_clock = time.perf_counter_ns
+#: A program that takes more seconds runs beside its caller. Python switches threads every five milliseconds, so a
+#: shorter one would not let its caller run anyway.
+_SHORT = 5e-3
+#: The seconds to expect, before a program has run, for each evaluation of an op, and for each operation and each byte.
+_EVALUATION, _OPERATION = 2e-6, 1e-9
+_clock = time.perf_counter
 _DONOR, _ALIAS = "jax.buffer_donor", "tf.aliasing_output"
 
 
@@ -63,6 +63,7 @@ class Executable:
         num_outputs: The number of results of a device.
         donated: The arguments that are gone after a run.
         tokens: The arguments that are tokens.
+        has_known_length: Whether the number of iterations of each loop is known.
         runs_here: Whether it runs in the thread of its caller, since it does more than compute results.
         is_short: Whether it takes so little time that its caller waits for it.
     """
@@ -104,8 +105,9 @@ class Executable:
         self.result_bytes = sum(t.nbytes for t in types if t) * options.replicas
         self.largest = analysis.largest * options.replicas
         self.runs_here = not types or bool(self.tokens) or analysis.calls_python
-        expected = sum(analysis.costs[:3]) + analysis.costs.evaluations * _EVALUATION
-        self.is_short = expected <= _SHORT and analysis.has_known_length
+        expected = sum(analysis.costs[:3]) * _OPERATION + analysis.costs.evaluations * _EVALUATION
+        self.has_known_length = analysis.has_known_length
+        self.is_short = expected <= _SHORT and self.has_known_length
 
         self.optimized: bytes | None = None
         self.serialized: Sized | None = None
@@ -169,7 +171,7 @@ class Executable:
                 results = context.run(self.partition.run, plan, self.options.replicas, arguments, process)
         finally:
             _contexts.append(context)
-        self.is_short = _clock() - start <= _SHORT and self.analysis.has_known_length
+        self.is_short = _clock() - start <= _SHORT and self.has_known_length
         for i, spec in enumerate(self.specs):
             result = results[i]
             if result is None:
@@ -178,9 +180,8 @@ class Executable:
                 raise PluginError(INTERNAL, f"result {i} has type {result.dtype}{list(result.shape)}")
         return results
 
-    def describe_results(self) -> str:
-        """Return what takes memory when it runs."""
-        return f"the result of {self.name}"
+    def __str__(self) -> str:
+        return f"the result of {self.name}"  # for errors about memory
 
 
 #: The owner and the deleter of memory that lives as long as the executable, which the framework copies at once: the

@@ -25,7 +25,6 @@ from .work import Deferred
 
 #: Values of each device.
 Rows = list[list[Any]]
-Handles = Sequence[Sequence[int]]
 
 _read_fields = reader(8)
 
@@ -36,15 +35,14 @@ def _execute(p: int) -> int | None:
         shutdown.park()
     try:
         address, options, lists, num_devices, num_args, outputs, events, device = _read_fields(words, p + 16)
-        executable, read_list, read_handles = objects[address], reader(num_devices), reader(num_args)
+        executable, read_list = objects[address], reader(num_devices)
         if executable.client is None or num_devices != len(executable.devices) or device:
             _refuse(executable, num_devices, device)
-        handles = [read_handles(words, row) for row in read_list(words, lists)]
-        if executable.donated:
-            _refuse_donated_twice(executable, handles, options)
+        rows, read_row = read_list(words, lists), reader(num_args)
+        donated = _donated(executable, [read_row(words, row) for row in rows], options) if executable.donated else ()
         if not interrupts.installed:
             interrupts.install()
-        event, results = _run(executable, handles)
+        event, results = _run(executable, rows, read_row)
         new: list[int] = []
         try:
             for output in read_list(words, outputs):
@@ -58,8 +56,8 @@ def _execute(p: int) -> int | None:
             if events:
                 for at in range(events >> 3, (events >> 3) + num_devices):
                     words[at] = pool.add(event) if event else ready
-            if executable.donated:
-                _donate(executable, handles, options)
+            for handle in donated:
+                delete(handle)
             if type(event) is work.Task:
                 work.start(event)
         except BaseException:
@@ -76,20 +74,25 @@ def _execute(p: int) -> int | None:
     return None
 
 
-def _run(executable: Executable, handles: Handles) -> tuple[work.Task | ErrorObject | None, Sequence[Any]]:
+def _run(executable: Executable, rows: Sequence[int], read_row: Any) -> tuple[Any, Sequence[Any]]:
     """Run a program, or prepare a task that runs it.
+
+    Args:
+        executable: The program.
+        rows: Of each device, the address of the list of the arguments' handles.
+        read_row: Reads such a list.
 
     Returns:
         The task, the error if the program has failed, or None if it has run. The results of all devices: arrays, the
         Deferred of the task, or the error.
     """
     try:
-        budget.take(executable.result_bytes, executable.describe_results)
+        budget.take(executable.result_bytes, executable)
         if executable.largest > executable.result_bytes:
-            budget.check(executable.largest, executable.describe_results)
+            budget.check(executable.largest, executable)
         arguments, is_ready = [], True
-        for row in handles:
-            values = [objects[handle].array for handle in row]
+        for row in rows:
+            values = [objects[handle].array for handle in read_row(words, row)]
             for value in values:
                 if type(value) is not ndarray:
                     is_ready = False
@@ -176,31 +179,21 @@ def _wait_for(executable: Executable, arguments: Rows) -> None:
             values[i] = None
 
 
-def _not_donated(options: int) -> set[int]:
-    """Return the arguments that the caller excludes from donation in this call."""
+def _donated(executable: Executable, handles: Sequence[Sequence[int]], options: int) -> list[int]:
+    """Return the handles of the buffers that a call donates: all that may be, but for those that `options` excludes.
+
+    Raises PluginError if a buffer is donated and passed a second time, as another or as the same argument.
+    """
     start, count = words[(options >> 3) + 7] >> 3, words[(options >> 3) + 8]
-    return set(words[start : start + count].tolist()) if count else set()
-
-
-def _refuse_donated_twice(executable: Executable, handles: Handles, options: int) -> None:
-    """Raise PluginError if a buffer is donated and passed a second time, as another or as the same argument."""
-    not_donated = _not_donated(options)
+    excluded = set(words[start : start + count].tolist()) if count else set()
+    donated = [i for i in executable.donated if i not in excluded]
     for row in handles:
-        if len(set(row)) == len(row):
-            continue
-        for i in executable.donated:
-            if i not in not_donated and row.count(row[i]) > 1:
+        for i in donated:
+            if row.count(row[i]) > 1:
                 other = next(j for j, handle in enumerate(row) if j != i and handle == row[i])
                 raise PluginError(
                     INVALID_ARGUMENT,
                     f"expected a donated buffer to be passed once, got the same one as arguments {i} and {other} of "
                     f"{executable.name}",
                 )
-
-
-def _donate(executable: Executable, handles: Handles, options: int) -> None:
-    not_donated = _not_donated(options)
-    for i in executable.donated:
-        if i not in not_donated:
-            for row in handles:
-                delete(row[i])
+    return [row[i] for row in handles for i in donated]

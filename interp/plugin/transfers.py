@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -32,18 +31,16 @@ def from_host(a: Any) -> None:
         raise PluginError(UNIMPLEMENTED, f"buffer type {a.type} is not supported")
     at = (a.dims or 0) >> 3
     shape = tuple(words[at : at + a.num_dims].tolist()) if a.num_dims else ()
-    count = math.prod(shape)
-    nbytes = count * dtype.itemsize
-    budget.take(nbytes, lambda: f"an array of {dtype} {list(shape)}")
-    memory = objects[a.memory] if a.memory else objects[a.device].memories[0]
-    if not count:
+    spec = spec_of(objects[a.memory] if a.memory else objects[a.device].memories[0], a.type, shape)
+    budget.take(spec.nbytes, spec)
+    if not spec.nbytes:
         array = np.empty(shape, dtype)
     elif a.num_byte_strides and a.byte_strides:
         strides = np.array(words[a.byte_strides >> 3 : (a.byte_strides >> 3) + len(shape)], np.uint64).view(np.int64)
         array = interruptible(_strided, a.data, shape, strides.tolist(), dtype)
     else:
-        array = interruptible(_dense, a.data, shape, nbytes, dtype)
-    a.buffer = pool.add(Buffer(array, spec_of(memory, a.type, shape)))
+        array = interruptible(_dense, a.data, shape, spec.nbytes, dtype)
+    a.buffer = pool.add(Buffer(array, spec))
     a.done_with_host_buffer = ready
 
 
