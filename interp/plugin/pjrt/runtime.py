@@ -212,7 +212,7 @@ def fill_api() -> None:
     api.struct_size = ctypes.sizeof(abi.Api)
     api.version_size = 24
     api.major, api.minor = abi.MAJOR, abi.MINOR
-    for name, _ in abi.FUNCTIONS:
+    for name in abi.FUNCTIONS:
         if name.endswith("_Destroy") or name == "Buffer_DecreaseExternalReferenceCount":
             setattr(api, name, destroy)
         elif name in _functions or not getattr(api, name):
