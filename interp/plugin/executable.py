@@ -24,7 +24,6 @@ from . import layouts, xla_options
 from .analysis import Analysis
 from .buffers import CODES, TOKEN_ARRAY, spec_of
 from .client import NUM_DEVICES, Client
-from .devices import MEMORY_KINDS
 from .options import CompileOptions, read_compile_options, write_assignment
 from .pjrt import abi
 from .pjrt.errors import INTERNAL, INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
@@ -42,8 +41,6 @@ _SHORT = 5e-3
 _EVALUATION, _OPERATION = 2e-6, 1e-9
 _clock = time.perf_counter
 _DONOR, _ALIAS = "jax.buffer_donor", "tf.aliasing_output"
-
-
 #: Contexts in which numpy does not warn and that no thread is in.
 _contexts: list[contextvars.Context] = []
 
@@ -109,40 +106,41 @@ class Executable:
         self.has_known_length = analysis.has_known_length
         self.is_short = expected <= _SHORT and self.has_known_length
 
-        self.optimized: bytes | None = None
         self.serialized: Sized | None = None
-        self.cost_analysis: NamedValues | None = None
-        self.properties = self._properties(rows, codes, shapes, [list(MEMORY_KINDS.values())[p.memory] for p in places])
+        self.properties = self._properties(rows)
 
-    def _properties(
-        self,
-        devices: tuple[tuple[int, ...], ...],
-        codes: list[int],
-        shapes: list[tuple[int, ...]],
-        memory_kinds: list[Sized],
-    ) -> dict[str, int | tuple[int, ...]]:
-        count, fingerprint = len(codes), Sized.text(hashlib.sha256(self.code).hexdigest())
-        lists = {
-            "sizes": Sized.items([n for shape in shapes for n in shape]),
-            "ranks": Sized.items([len(shape) for shape in shapes]),
-            "kinds": Sized.items([kind.address for kind in memory_kinds]),
-            "lengths": Sized.items([kind[1] for kind in memory_kinds]),
-            "assignment": Sized.text(self.options.assignment or write_assignment(devices)),
-        }
-        self._lists = lists
+    def _properties(self, devices: tuple[tuple[int, ...], ...]) -> dict[str, int | tuple[int, ...]]:
+        outputs = self.specs[: self.num_outputs]
+        kinds = [spec.memory.properties["Kind"] for spec in outputs]
+        sizes = Sized.items([n for spec in outputs for n in spec.shape])
+        ranks = Sized.items([len(spec.shape) for spec in outputs])
+        texts, lengths = (Sized.items([kind[i] for kind in kinds]) for i in range(2))
+        assignment = Sized.text(self.options.assignment or write_assignment(devices))
+        self._memory = sizes, ranks, texts, lengths, assignment
         return {
             "Name": Sized.text(self.name),
             "NumReplicas": self.options.replicas,
             "NumPartitions": self.options.partitions,
-            "NumOutputs": count,
+            "NumOutputs": self.num_outputs,
             "SizeOfGeneratedCodeInBytes": 0,
-            "Fingerprint": fingerprint,
+            "Fingerprint": Sized.text(hashlib.sha256(self.code).hexdigest()),
             "AddressableDevices": Sized.items([d.handle for d in self.devices]),
-            "OutputElementTypes": Sized.items(codes, ctypes.c_int),
-            "OutputDimensions": (count, lists["sizes"].address, lists["ranks"].address),
-            "OutputMemoryKinds": (count, lists["kinds"].address, lists["lengths"].address),
-            "GetDeviceAssignment": (*lists["assignment"], *NOTHING_TO_DELETE),
+            "OutputElementTypes": Sized.items([spec.code for spec in outputs], ctypes.c_int),
+            "OutputDimensions": (self.num_outputs, sizes.address, ranks.address),
+            "OutputMemoryKinds": (self.num_outputs, texts.address, lengths.address),
+            "GetDeviceAssignment": (*assignment, *NOTHING_TO_DELETE),
         }
+
+    @functools.cached_property
+    def cost_analysis(self) -> NamedValues:
+        """The costs of a run by XLA's names."""
+        flops, transcendentals, accessed, _ = map(float, self.analysis.costs)
+        return NamedValues({"flops": flops, "transcendentals": transcendentals, "bytes accessed": accessed})
+
+    @functools.cached_property
+    def optimized(self) -> bytes:
+        """The "optimized program"; see `Partition.optimized_program`."""
+        return self.partition.optimized_program(self.options.replicas)
 
     def current_plan(self) -> Plan:
         """Return the plan under the current policy."""

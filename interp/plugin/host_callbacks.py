@@ -52,7 +52,7 @@ class Callback:
         self._is_partitioned, self._divided = is_partitioned, ()
         _callbacks[self.number] = self
 
-    def placed(self, operands: Sequence[Divided]) -> None:
+    def observe(self, operands: Sequence[Divided]) -> None:
         """Record the division of the operands over several devices."""
         if self._is_partitioned:
             self._divided = tuple(operands)
@@ -94,7 +94,7 @@ class Inspector:
         self._function = function
         _callbacks[self.number] = self
 
-    def placed(self, operands: Sequence[Divided]) -> None:
+    def observe(self, operands: Sequence[Divided]) -> None:
         """Pass the sharding of the operand to the function."""
         self._function(operands[0].message())
 
@@ -106,12 +106,12 @@ class CallbackError(RuntimeError):
 _callbacks: weakref.WeakValueDictionary[int, Callback | Inspector] = weakref.WeakValueDictionary()
 
 
-def placed(attributes: Mapping[str, Any], operands: Function[[], Sequence[Divided]]) -> None:
+def observe(attributes: Mapping[str, Any], operands: Function[[], Sequence[Divided]]) -> None:
     """Pass the division of the operands to the function of a custom call with these attributes, if it has one."""
     if attributes.get("call_target_name") in (TARGET, INSPECT):
         callback = _called_by(attributes)
         if callback is not None:
-            callback.placed(operands())
+            callback.observe(operands())
 
 
 def _called_by(attributes: Mapping[str, Any]) -> Callback | Inspector | None:
