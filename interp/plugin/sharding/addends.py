@@ -79,7 +79,7 @@ class Emitter:
         #: Of addends that are parts of a value: the value.
         self.wholes: dict[tuple[Value, ...], Value] = {}
 
-    def become(self, value: Sum, form: Form, known: Sharding | None, at: Location) -> Sum:
+    def convert(self, value: Sum, form: Form, known: Sharding | None, at: Location) -> Sum:
         """The value in another form. `known` is how it lies on devices."""
         if value.form == form:
             return value
