@@ -257,5 +257,5 @@ def compile_program(client: Client, code: bytes, options: bytes) -> Executable:
     Raises PluginError, ValueError and what planning does.
     """
     read = read_compile_options(options)
-    xla_options.check(dict(read.overrides))
+    xla_options.check(read.overrides)
     return interruptible(Executable, client, code, read)

@@ -206,23 +206,35 @@ interrupts.delay_in(__name__)
 api = forever(abi.Api())
 
 
-def fill_api() -> None:
-    """Put into the table the functions that have been declared; stand-ins for those that were not before."""
+def fill_api(load: Callable[[], None] | None = None) -> None:
+    """Put the functions that have been declared since the last call into the table.
+
+    The first call puts stand-ins for the others. They call `load`, which declares the rest and fills the table again.
+    """
     destroy = destroyer()
     api.struct_size = ctypes.sizeof(abi.Api)
     api.version_size = 24
     api.major, api.minor = abi.MAJOR, abi.MINOR
-    for name in abi.FUNCTIONS:
+    for name, fields in abi.FUNCTIONS.items():
         if name.endswith("_Destroy") or name == "Buffer_DecreaseExternalReferenceCount":
             setattr(api, name, destroy)
         elif name in _functions or not getattr(api, name):
-            callback = forever(abi.Function(_functions.pop(name, None) or _absent(name)))
+            function = _functions.pop(name, None) or _stand_in(name, load if fields else None)
+            callback = forever(abi.Function(function))
             setattr(api, name, ctypes.cast(callback, ctypes.c_void_p).value)
 
 
-def _absent(name: str) -> Callable[[int], int]:
-    def run(_: int) -> int:
-        return failed(PluginError(UNIMPLEMENTED, f"PJRT_{name} is not implemented by {PLATFORM}"))
+def _stand_in(name: str, load: Callable[[], None] | None) -> Callable[[int], int | None]:
+    def run(p: int) -> int | None:
+        try:
+            before = getattr(api, name)
+            if load is not None:
+                load()
+            if getattr(api, name) == before:
+                raise PluginError(UNIMPLEMENTED, f"PJRT_{name} is not implemented by {PLATFORM}")
+            return abi.Function(getattr(api, name))(p)
+        except BaseException as error:
+            return failed(error)
 
     return run
 
