@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import _thread
+import ctypes
 import os
 import time
+from typing import Any
 
 from ..system import memory
 from . import buffers
 from .pjrt import shutdown
-from .pjrt.runtime import pool
+from .pjrt.runtime import fallible, objects, pool
 
 #: The bytes that may be allocated without asking for the free memory.
 _STEP = 1 << 26
@@ -52,6 +54,15 @@ def grow(nbytes: int) -> None:
     if _grown >= _STEP:
         _grown = 0
         pool.sweep()
+
+
+@fallible("Device_MemoryStats")
+def _memory_stats(a: Any) -> None:
+    for name, kind in a._fields_:
+        if kind in (ctypes.c_int64, ctypes.c_bool):
+            setattr(a, name, 0)
+    a.bytes_in_use, used = buffers.total(objects[a.device]), buffers.total()
+    a.bytes_limit, a.bytes_limit_is_set = memory.ceiling() or used + memory.limit(used), True
 
 
 def _look(nbytes: int, user: object) -> None:

@@ -6,20 +6,18 @@ records: code that reads the memory in place assumes the usual layout.
 
 from __future__ import annotations
 
-import ctypes
 import math
 from typing import Any
 
 import numpy as np
 
 from ...ops.types import ELEMENT_TYPES
-from ..system import memory
 from . import events
 from .devices import Device, Memory
 from .pjrt import abi
 from .pjrt.errors import FAILED_PRECONDITION, ErrorObject, PluginError
 from .pjrt.handles import ALIVE
-from .pjrt.runtime import Sized, fallible, getter, lists, objects, pool, properties, ready, too_deep, words
+from .pjrt.runtime import Sized, getter, lists, objects, pool, properties, ready, too_deep, words
 from .work import Deferred
 
 #: The numpy type of each buffer type, by its number, and the inverse.
@@ -35,14 +33,14 @@ class Spec:
         order: The dimensions from minor to major; None for the usual order, the last dimension first.
     """
 
-    def __init__(self, place: Memory, code: int, shape: tuple[int, ...], order: tuple[int, ...] | None) -> None:
-        self.memory, self.code, self.shape, self.order = place, code, shape, order
+    def __init__(self, memory: Memory, code: int, shape: tuple[int, ...], order: tuple[int, ...] | None) -> None:
+        self.memory, self.code, self.shape, self.order = memory, code, shape, order
         self.dtype = DTYPES.get(code, TOKEN_ARRAY.dtype)
         self.nbytes = math.prod(shape) * self.dtype.itemsize
         sizes, minor_to_major = Sized.items(shape), Sized.items(order or range(len(shape) - 1, -1, -1))
         self.properties = {
-            "Device": place.device.handle,
-            "Memory": place.handle,
+            "Device": memory.device.handle,
+            "Memory": memory.handle,
             "ElementType": code,
             "Dimensions": sizes,
             "UnpaddedDimensions": sizes,
@@ -64,14 +62,14 @@ _specs: dict[tuple[Memory, int, tuple[int, ...], tuple[int, ...] | None], Spec] 
 _MOST_SPECS = 1 << 12
 
 
-def spec_of(place: Memory, code: int, shape: tuple[int, ...], order: tuple[int, ...] | None = None) -> Spec:
+def spec_of(memory: Memory, code: int, shape: tuple[int, ...], order: tuple[int, ...] | None = None) -> Spec:
     """Return the Spec of these properties."""
-    key = place, code, shape, order
+    key = memory, code, shape, order
     spec = _specs.get(key)
     if spec is None:
         if len(_specs) >= _MOST_SPECS:
             _specs.clear()
-        spec = _specs[key] = Spec(place, code, shape, order)
+        spec = _specs[key] = Spec(memory, code, shape, order)
     return spec
 
 
@@ -133,15 +131,6 @@ def delete(handle: int) -> None:
 
 properties("Buffer", "Device", "Memory", "ElementType", "IsOnCpu")
 lists("Buffer", "Dimensions", "UnpaddedDimensions", "DynamicDimensionIndices", "GetMemoryLayout")
-
-
-@fallible("Device_MemoryStats")
-def _memory_stats(a: Any) -> None:
-    for name, kind in a._fields_:
-        if kind in (ctypes.c_int64, ctypes.c_bool):
-            setattr(a, name, 0)
-    a.bytes_in_use, used = total(objects[a.device]), total()
-    a.bytes_limit, a.bytes_limit_is_set = memory.ceiling() or used + memory.limit(used), True
 
 
 @getter("Buffer_OnDeviceSizeInBytes")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: `policy` and `memory_limit`.
 NUM_DEVICES, POLICY = "MINIHLO_NUM_DEVICES", "MINIHLO_POLICY"
 _MOST_DEVICES, _MOST_DIGITS = 1024, 8
-#: The characters of a value that an error shows.
+#: The most characters of a value that an error shows.
 _SHOWN = 60
 _NAME, _VERSION = Sized.text(PLATFORM), Sized.text(f"{PLATFORM}: StableHLO, interpreted")
 _NO_ATTRIBUTES = NamedValues({})
@@ -42,7 +42,7 @@ class Client:
         count = str(options.get("num_devices") or os.environ.get(NUM_DEVICES) or 1)
         # No number of more digits is read: Python refuses long ones.
         if not count.isdecimal() or len(count) > _MOST_DIGITS or not 1 <= int(count) <= _MOST_DEVICES:
-            raise InputError(f"{NUM_DEVICES}: expected a number from 1 to {_MOST_DEVICES}, got {shortened(count)}")
+            raise InputError(f"{NUM_DEVICES}: expected a number from 1 to {_MOST_DEVICES}, got {count[:_SHOWN]!r}")
         text = options.get("policy") or os.environ.get(POLICY) or ""
         #: As hardware computes, which is what users of JAX expect.
         self.policy = _policy(str(text))
@@ -74,11 +74,6 @@ def _policy(text: str) -> Policy:
         return policies.parse_policy(text, PlatformPolicy())
     except InputError as error:
         raise InputError(f"{POLICY}: {error}") from None
-
-
-def shortened(text: str) -> str:
-    """Return a value of the user, shortened for an error message."""
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
 
 
 @fallible("Client_Create")

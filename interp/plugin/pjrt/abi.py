@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import re
-from collections.abc import Iterable
 from typing import Any
 
 MAJOR, MINOR = 0, 81
@@ -25,48 +24,21 @@ _KINDS: dict[str, Any] = {
 }
 
 
-def _structure(name: str, fields: Iterable[str]) -> type[ctypes.Structure]:
+def _structure(name: str, *fields: str) -> Any:
     """A structure with fields `name:kind`, or names alone for pointers."""
     split = [f.partition(":") for f in ["struct_size:n", "extension_start", *fields]]
     return type(name, (ctypes.Structure,), {"_fields_": [(n, _KINDS[k or "p"]) for n, _, k in split]})
 
 
-class NamedValue(ctypes.Structure):
-    """A value of one of several types, by name. `union` holds a pointer, an integer, a float or a bool."""
-
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("extension_start", ctypes.c_void_p),
-        ("name", ctypes.c_void_p),
-        ("name_size", ctypes.c_size_t),
-        ("type", ctypes.c_int),
-        ("union", ctypes.c_int64),
-        ("value_size", ctypes.c_size_t),
-    )
-
-
-class Layout(ctypes.Structure):
-    """The order of an array's elements in memory: by dimensions from minor to major, or by byte strides."""
-
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("extension_start", ctypes.c_void_p),
-        # Of the union: the dimensions or the strides are the first list of both its structures.
-        ("inner_size", ctypes.c_size_t),
-        ("inner_extension", ctypes.c_void_p),
-        ("numbers", ctypes.c_void_p),
-        ("count", ctypes.c_size_t),
-        ("tile_dims", ctypes.c_void_p),
-        ("tile_dim_sizes", ctypes.c_void_p),
-        ("num_tiles", ctypes.c_size_t),
-        ("type", ctypes.c_int),
-    )
-
-
+#: The order of an array's elements in memory, by dimensions from minor to major, or by byte strides. `numbers` and `count`
+#: are the first list of both structures of its union.
+_LAYOUT = "inner_size:n inner_extension numbers count:n tile_dims tile_dim_sizes num_tiles:n type:i"
+Layout = _KINDS["L"] = _structure("Layout", *_LAYOUT.split())
+Program = _structure("Program", "code", "code_size:n", "format", "format_size:n")
+#: A value of one of several types, by name. `union` holds a pointer, an integer, a float or a bool.
+NamedValue = _structure("NamedValue", "name", "name_size:n", "type:i", "union:q", "value_size:n")
 TILED, STRIDES = 0, 1  #: the types of a Layout
 STRING, INT64, INT64_LIST, FLOAT, BOOL = range(5)  #: the types of a NamedValue
-
-Program = _structure("Program", ["code", "code_size:n", "format", "format_size:n"])
 
 #: The buffer types by number, as our element types; 23 is a token.
 ELEMENTS = (
@@ -207,30 +179,15 @@ LoadedExecutable_GetDeviceAssignment executable text text_size:n owner deleter
 """
 FUNCTIONS = {name: fields for name, *fields in map(str.split, re.split(r"\n(?! )", _TABLE.strip()))}
 
-_KINDS["L"] = Layout
+#: The table of functions.
+Api = _structure("Api", "version_size:n", "version_extension", "major:i", "minor:i", *FUNCTIONS)
+Function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 @functools.cache
 def argument(name: str) -> Any:
     """The structure that a function takes."""
-    return _structure(name + "_Args", FUNCTIONS[name])
-
-
-Function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
-
-
-class Api(ctypes.Structure):
-    """The table of functions."""
-
-    _fields_ = (
-        ("struct_size", ctypes.c_size_t),
-        ("extension_start", ctypes.c_void_p),
-        ("version_size", ctypes.c_size_t),
-        ("version_extension", ctypes.c_void_p),
-        ("major", ctypes.c_int),
-        ("minor", ctypes.c_int),
-        *((name, ctypes.c_void_p) for name in FUNCTIONS),
-    )
+    return _structure(name + "_Args", *FUNCTIONS[name])
 
 
 def make_words() -> memoryview:
