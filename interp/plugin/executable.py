@@ -76,7 +76,8 @@ class Executable:
         self.partition = partition.Partition(self.function, program, options.partitions)
         self.current_plan()
 
-        rows = options.devices or _default_devices(client, options)
+        each = options.partitions
+        rows = options.devices or tuple(tuple(range(r * each, (r + 1) * each)) for r in range(options.replicas))
         missing = [i for row in rows for i in row if i not in client.by_id]
         if missing:
             raise PluginError(
@@ -194,12 +195,6 @@ def _tensor(t: Type) -> TensorType | None:
     if not isinstance(t, TensorType) or not t.is_static:
         raise PluginError(UNIMPLEMENTED, f"a program with a result of type {t} is not supported")
     return t
-
-
-def _default_devices(client: Client, options: CompileOptions) -> tuple[tuple[int, ...], ...]:
-    if options.replicas * options.partitions == 1:
-        return ((client.devices[0].id,),)
-    return tuple(tuple(range(r * options.partitions, (r + 1) * options.partitions)) for r in range(options.replicas))
 
 
 def _donated(

@@ -30,14 +30,14 @@ def _structure(name: str, *fields: str) -> Any:
     return type(name, (ctypes.Structure,), {"_fields_": [(n, _KINDS[k or "p"]) for n, _, k in split]})
 
 
-#: The order of an array's elements in memory, by dimensions from minor to major, or by byte strides. `numbers` and `count`
-#: are the first list of both structures of its union.
+#: The order of an array's elements in memory, by dimensions from minor to major, or by byte strides. The first list of
+#: either structure of its union is `numbers` and `count`.
 _LAYOUT = "inner_size:n inner_extension numbers count:n tile_dims tile_dim_sizes num_tiles:n type:i"
 Layout = _KINDS["L"] = _structure("Layout", *_LAYOUT.split())
 Program = _structure("Program", "code", "code_size:n", "format", "format_size:n")
 #: A value of one of several types, by name. `union` holds a pointer, an integer, a float or a bool.
 NamedValue = _structure("NamedValue", "name", "name_size:n", "type:i", "union:q", "value_size:n")
-TILED, STRIDES = 0, 1  #: the types of a Layout
+TILED = 0  #: the type of a Layout by dimensions
 STRING, INT64, INT64_LIST, FLOAT, BOOL = range(5)  #: the types of a NamedValue
 
 #: The buffer types by number, as our element types; 23 is a token.
@@ -158,7 +158,7 @@ Executable_GetCompiledMemoryStats executable code:q arguments:q outputs:q aliase
 Memory_Kind_Id memory id:i
 ExecuteContext_Create context
 ExecuteContext_Destroy context
-Buffer_CopyRawToHost buffer dst offset:q size:q event
+Buffer_CopyRawToHost
 AsyncHostToDeviceTransferManager_Destroy
 AsyncHostToDeviceTransferManager_TransferData
 Client_CreateBuffersForAsyncHostToDevice
