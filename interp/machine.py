@@ -451,7 +451,9 @@ def _run(plan: Plan, action: Callable[[], Any], process: parallel.Process | None
     plan.random.restart(plan.policy.seed)
     if plan.steps is not None:
         plan.steps.restart()
-    before, here.process = here.process, process
+    before = here.process
+    if before is not process:
+        here.process = process
     try:
         if plan.nests:
             with depth.deep_calls():
@@ -463,7 +465,8 @@ def _run(plan: Plan, action: Callable[[], Any], process: parallel.Process | None
             raise
         raise ours from error
     finally:
-        here.process = before
+        if before is not process:
+            here.process = before
 
 
 def as_ours(error: Exception) -> Exception:
