@@ -61,7 +61,7 @@ def test_numbers_that_are_lost_below_the_smallest_normal_one() -> None:
         return code & 0x80 if code & 0x7F == 4 and abs(numbers[0] / numbers[1]) < 2.0**-14 else code
 
     told = explained("divide", ("f8E5M2",) * 2, "f8E5M2", lost)
-    assert told == "what is rounded up from subnormal to the smallest normal number becomes zero"
+    assert told == "subnormal results that round up to the smallest normal number become zero"
 
 
 def test_a_sign_that_is_dropped_by_a_conversion_with_another_fault() -> None:

@@ -1,4 +1,4 @@
-"""Formats that are taken for others, by the ops whose operands and results are read and written so."""
+"""Mistaken formats: operands and results that are read and written as another format."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS, Format, code_dtype
 from ...oracle.rounding import Exact, encode
 from .record import MANY, Codes, Compute, Fault
 
-#: What a format of exponents alone becomes in code that knows only such as have a sign.
+#: How code that knows only signed formats reads the format that has exponents alone.
 _SIGNED = Format("a format with a sign, 7 bits of exponent with bias 128, and 0x80 for NaN", 7, 0, 128, "sign")
 
 
 def mistaken(case: OpCase) -> Iterator[Fault]:
-    """For each minifloat of a case the others of its width that it may be taken for."""
-    if case.op in (*FUNCTIONS, "type"):  # functions take long, and show no more than the other ops
+    """The faults of reading each minifloat of a case as another format of its width."""
+    if case.op in (*FUNCTIONS, "type"):  # functions take long, and the other ops show as much
         return
     for name in dict.fromkeys((*case.operands, case.result)):
         if name in MINIFLOATS:
@@ -72,5 +72,5 @@ def _fault(name: str, other: Format) -> Fault:
     return Fault(f"{name}-as-{named}", f"{name} is taken for {other.name}", _taken(name, other), MANY)
 
 
-#: By the names of the format and of the one that it is taken for.
+#: By the name of the format and of the one it is read as.
 TABLE: dict[tuple[str, str], Fault] = {(n, other.name): _fault(n, other) for n in MINIFLOATS for other in _others(n)}

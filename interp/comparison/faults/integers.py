@@ -23,7 +23,7 @@ def _limits(element: str) -> tuple[int, int]:
 
 
 def rounded(to_integer: Callable[[np.ndarray], np.ndarray]) -> Compute:
-    """Conversions that round in some way, and do not truncate; what is then beyond the type loses its upper bits."""
+    """Conversions that round instead of truncating; results beyond the type lose their upper bits."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
         if not _applies(case):
@@ -40,7 +40,7 @@ def rounded(to_integer: Callable[[np.ndarray], np.ndarray]) -> Compute:
 
 
 def wrapped(bits: int) -> Compute:
-    """Conversions to integers by way of one of so many bits."""
+    """Conversions that pass through an integer type of the given number of bits."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
         if not _applies(case):
@@ -56,7 +56,7 @@ def wrapped(bits: int) -> Compute:
 
 
 def limits_in_format(case: OpCase, operands: Operands) -> Codes | None:
-    """An integer type's limits, rounded to the format and compared there with the number."""
+    """Comparison of the number with the integer type's limits rounded to the format."""
     if not _applies(case):
         return None
     fmt, width = FORMATS[case.operands[0]], INTEGERS[case.result][0]

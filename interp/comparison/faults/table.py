@@ -1,6 +1,6 @@
-"""The table of fault models: faults that backends are known to have, the likeliest first.
+"""The table of fault models: faults known from backends, the likeliest first.
 
-Each is an immutable record: an identifier, a sentence, and the way to compute that gives the same wrong results. Tables
+Each is an immutable record: an identifier, a sentence, and a function that computes the same wrong results. Tables
 of causes and reports refer to a fault by its identifier.
 """
 
@@ -34,11 +34,11 @@ def _flushing() -> Iterator[Fault]:
         "subnormal operands and results are flushed to +0",
         flush(models.flush_read_unsigned, True),
     )
-    yield Fault("f32-subnormals-flushed", "what is subnormal in f32 is flushed to zero", models.flush_in_f32)
+    yield Fault("f32-subnormals-flushed", "numbers that are subnormal in f32 are flushed to zero", models.flush_in_f32)
     yield Fault("between-smallest-up", "numbers between the two smallest are rounded up", models.smallest_up)
     yield Fault(
         "smallest-normal-lost",
-        "what is rounded up from subnormal to the smallest normal number becomes zero",
+        "subnormal results that round up to the smallest normal number become zero",
         models.lost_at_the_smallest_normal,
     )
 
@@ -66,7 +66,7 @@ def _reading() -> Iterator[Fault]:
     yield Fault("nan-as-zero", "NaN is read as zero", models.reading(models.nan_as(0.0)))
 
 
-#: By the identifier of the fault: another rounding than to nearest even, and what is said of it.
+#: Other roundings than to nearest even, by the identifier of the fault, with its sentence.
 ROUNDINGS = {
     f"rounded-{words.removeprefix('with ').replace(' ', '-')}": (
         rounding,
@@ -95,13 +95,13 @@ def _rounding() -> Iterator[Fault]:
         yield Fault(identifier, sentence, models.rounding(rounding))
 
 
-SATURATED = "what is beyond the largest number becomes the largest number"
+SATURATED = "results beyond the largest number become the largest number"
 
 
 def _ends_and_signs() -> Iterator[Fault]:
     yield Fault("saturated", SATURATED, models.saturated(-1, 1))
-    yield Fault("saturated-below", "what is below the lowest number becomes the lowest number", models.saturated(-1))
-    yield Fault("saturated-above", "what is above the largest number becomes the largest number", models.saturated(1))
+    yield Fault("saturated-below", "results below the lowest number become the lowest number", models.saturated(-1))
+    yield Fault("saturated-above", "results above the largest number become the largest number", models.saturated(1))
     yield Fault("zeros-lose-sign", "the sign of results that are zero is lost", models.unsigned_zeros)
     yield Fault(
         "total-order-ignored",
@@ -140,7 +140,7 @@ def _integers() -> Iterator[Fault]:
     ):
         sentence = f"rounded {words}, and not {{to_integers}}"
         yield Fault(f"integers-{identifier}", sentence, integers.rounded(to_integer))
-    yield Fault("by-32-bit-integer", "converted by way of a 32-bit integer", integers.wrapped(32))
+    yield Fault("by-32-bit-integer", "converted through a 32-bit integer", integers.wrapped(32))
 
 
 def _steps() -> Iterator[Fault]:
@@ -159,7 +159,7 @@ def _operands() -> Iterator[Fault]:
     yield Fault("operands-swapped", "the operands are swapped", models.swapped)
 
 
-#: Faults of any elementwise op. Between them and the last come the formats that are taken for others.
+#: Faults of any elementwise op. Mistaken formats come between these and the last.
 _FIRST: tuple[Fault, ...] = (*_flushing(), *_reading(), *_rounding(), *_ends_and_signs(), *_integers(), *_steps())
 _LAST: tuple[Fault, ...] = tuple(_operands())
 
@@ -168,7 +168,7 @@ FAULTS: dict[str, Fault] = {f.identifier: f for f in (*_FIRST, *formats.TABLE.va
 
 
 def faults_of(case: OpCase) -> Iterator[Fault]:
-    """The faults that a case may show, the likeliest first."""
+    """The faults that may explain a case, the likeliest first."""
     yield from _FIRST
     yield from formats.mistaken(case)
     yield from _LAST

@@ -1,6 +1,6 @@
-"""Sums as accumulators narrower than f32 form them: which of these explains all results of an op together.
+"""Accumulators narrower than f32: finds the one that explains all results of an op together.
 
-`model_of` looks for a type and an order that give every result exactly; where no order does, see `likeness.py`.
+`model_of` looks for a type and an order that reproduce every result; for unknown orders see `likeness.py`.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from .terms import BLOCK, axes_of
 from .ways import Asked, Rows, Way
 
 _PLAIN = Policy()
-#: So many results are tried first, half of them such as differ from the exact ones.
+#: Number of results tried first, half of them different from the exact ones.
 SAMPLE = 96
-#: An order of more steps than this is not tried: as it is one of many, and each step costs some microseconds.
+#: Orders of more steps are not tried: each step takes some microseconds, and there are many orders.
 _STEPS = 1 << 14
-#: Blocks of scans, as XLA cuts them for CPUs and for others.
+#: Block sizes of scans: XLA's on CPUs and on other devices.
 _SCANS = (16, 32, 128)
-#: Tiles that XLA folds several dimensions by.
+#: The tile size of XLA's reductions over several dimensions.
 _TILE = 32
 
 
 def model_of(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray) -> Note | None:
-    """The accumulator that gives all the results asked for; None where none does."""
+    """The accumulator that reproduces all selected results; None if none does."""
     for note, results in _scans(sums):
         if _same(cast(results, F64, type_of_dtype(theirs.dtype), _PLAIN), theirs)[asked].all():
             return note
@@ -53,7 +53,7 @@ def model_of(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.n
 
 
 def asked_of(sums: ExactSums, result: ElementType) -> Asked:
-    """What the results of an op are sums of."""
+    """The query for the sums of an op."""
     assert sums.terms is not None
     operands = [v.type.element.name for v in sums.operation.operands[:2] if isinstance(v.type, TensorType)]
     types = operands if sums.terms.factors is not None else operands[:1]
@@ -61,7 +61,7 @@ def asked_of(sums: ExactSums, result: ElementType) -> Asked:
 
 
 def _observed(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray) -> Observed:
-    """The results that are to be explained; zeros are one number, as orders do not agree on their signs."""
+    """The results to be explained; both zeros are equal, as orders do not agree on their signs."""
     element = type_of_dtype(theirs.dtype)
     fmt = FORMATS[element.name]
     codes = codes_of(np.array(theirs, order="C"), element.format).reshape(-1)
@@ -94,7 +94,7 @@ def rows_of(sums: ExactSums, flat: np.ndarray) -> Rows:
 
 
 def sampled(sums: ExactSums, wrong: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """The flat indices of some results: such as are wrong, and others."""
+    """Flat indices of some results: wrong ones, and others."""
     assert sums.terms is not None
     few = max(min(SAMPLE, BLOCK // max(sums.terms.count, 1)), 2)
     chosen = [spread(np.flatnonzero(where), few // 2) for where in (wrong & asked, ~wrong & asked)]
@@ -108,12 +108,12 @@ def gives(form: Sum, rows: np.ndarray, got: np.ndarray) -> bool:
 
 
 def _same(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """As `equal_values`; but zeros are one number, as orders do not agree on their signs."""
+    """`equal_values`, but with equal zeros, as orders do not agree on their signs."""
     return equal_values(x, y) | ((x == 0) & (y == 0))
 
 
 def _scans(sums: ExactSums) -> Iterator[tuple[Note, np.ndarray]]:
-    """Cumulative sums along a dimension, cut into blocks: of a block the sum in order, and those of blocks likewise."""
+    """Cumulative sums along a dimension in blocks: each block in order, and the blocks' totals likewise."""
     operation, x = sums.operation, sums.operands[0]
     if not operation.name.endswith("reduce_window") or x.ndim == 0:
         return
@@ -137,9 +137,9 @@ def _scans(sums: ExactSums) -> Iterator[tuple[Note, np.ndarray]]:
 
 
 def _tiles(sums: ExactSums) -> Iterator[Way]:
-    """Reductions of tiles of 32 along each dimension, which are centred; and of what these give again.
+    """Reductions by centred tiles of 32 along each dimension, repeated on their results.
 
-    Each tile begins with the initial value: so a sum may have it many times, as it may by the specification.
+    Each tile begins with the initial value, so that a sum may include it many times, as the specification permits.
     """
     if sums.terms is None or not sums.terms.extent:
         return
@@ -189,14 +189,14 @@ def _scan(x: np.ndarray, base: int, combine: accumulation.Combine) -> np.ndarray
 
 
 def steps(sums: ExactSums) -> list[Sum]:
-    """A fold in the element type, each step rounded, as its body is written: in order, and in windows as XLA's."""
+    """Folds in the element type with each step rounded, as the body is written: in order, and in XLA's windows."""
     if sums.element.bits > 16 or sums.terms is None:
         return []
     return _in_orders(sums, ("in-order", "windows-32", "centred-windows-32"))
 
 
 def _in_orders(sums: ExactSums, wanted: Sequence[str]) -> list[Sum]:
-    """A fold in the element type in those of some orders, by identifier, that there are for its terms."""
+    """Folds in the element type in those of the given orders, by identifier, that exist for its terms."""
     assert sums.terms is not None
     how = Held(_own(sums), "accumulated", "accumulated")
     known = accumulation.orders([max(sums.terms.count, 1)], _STEPS)
@@ -209,7 +209,7 @@ def _own(sums: ExactSums) -> Type:
 
 
 def folds(sums: ExactSums) -> list[Sum]:
-    """The same in several orders."""
+    """Folds in the element type in several orders."""
     if sums.element.bits > 16 or sums.terms is None:
         return []
     found = _in_orders(sums, ("in-order", "reverse", "pairwise", "halves", "windows-32", "lanes-8"))

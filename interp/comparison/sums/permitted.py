@@ -1,8 +1,8 @@
-"""Which results of a sum are right: those of any order, in f32 or f64, rounded once.
+"""Grades the results of a sum: right are those of any order, in f32 or f64, rounded once.
 
-A backend may sum in a narrower type, and need not say so. That is a matter of accuracy if one accumulator explains all
-results of the op: a type to round the sum to first, a type and an order in which every step is rounded, or, where the
-order is not known, results that are as far off as those of such an accumulator, everywhere and in every part.
+A backend may sum in a narrower type without saying so. That is a matter of accuracy if one accumulator explains all
+results of the op: a type to round the sum to first, a type and an order with every step rounded, or, if the
+order is unknown, results that are as far off as those of such an accumulator, everywhere and in every part.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Arrays = Sequence[np.ndarray]
 
 
 def is_sum(operation: Operation) -> bool:
-    """Whether an op adds up, or multiplies, floats or complex numbers in an order that is its own affair."""
+    """Whether an op adds or multiplies floats or complex numbers in an implementation-defined order."""
     name = operation.name.rpartition(".")[2]
     element = _element(operation)
     if len(operation.results) != 1 or element is None or not (element.is_float or element.is_complex):
@@ -45,16 +45,16 @@ def is_sum(operation: Operation) -> bool:
 
 
 def permit(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, found: Graded) -> None:
-    """Grade those elements of a sum that are right, or what an accumulator gives that explains all of them.
+    """Grades the elements of a sum that are right, or that an accumulator explaining all of them gives.
 
-    Where a fault explains all results, it is noted.
+    A fault that explains all results is noted.
     """
     element, result = _element(operation), type_of_dtype(theirs.dtype)
     sums = ExactSums.of(operation, operands)
     if element is None or sums is None or sums.exact.shape != theirs.shape:
         return None
     bits = _PRECISION["f64" if element.part.bits == 64 else "f32"]
-    # Our own sums of f64 are off as far as others; complex products are made of four.
+    # Our own sums in f64 are off as much as others; complex products consist of four.
     bits -= (element.part.bits == 64) + 3 * element.is_complex
     found.set(sums.within(theirs, bits), SAME)
     if found.grades.max(initial=SAME) == SAME or element.is_complex:
@@ -65,7 +65,7 @@ def permit(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.
     wrong, asked = found.grades == WRONG, found.grades != OPEN
     if not wrong.any() or not result.is_float:
         return None
-    if sums.wrong_zeros(theirs)[wrong].any():  # which no accumulator gives
+    if sums.wrong_zeros(theirs)[wrong].any():  # no accumulator gives these
         if sums.wrong_zeros(theirs)[wrong].all():
             found.notes.append(_ZEROS)
         return None
@@ -87,7 +87,7 @@ def permit(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.
 
 
 def _again(sums: ExactSums, theirs: np.ndarray, bits: int, asked: np.ndarray) -> Note | None:
-    """Whether a sum has its initial value more than once, as the specification allows."""
+    """Notes whether a sum includes its initial value more than once, as the specification permits."""
     init = float(np.asarray(sums.operands[-1]).reshape(-1)[0].astype(np.float64)) if sums.operands[-1].size else 0.0
     if not sums.operation.name.endswith(".reduce") or sums.is_product or init == 0 or not np.isfinite(init):
         return None
@@ -121,7 +121,7 @@ def _is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.n
     with np.errstate(all="ignore"):
         if not sums.operation.regions:
             return is_like(sums, theirs, wrong, asked, units(sums))
-        # Of minifloats the steps of an unknown order explain nearly anything.
+        # For minifloats, steps in an unknown order explain nearly anything.
         return not sums.element.is_minifloat and is_like(
             sums, theirs, wrong, asked, [lambda rows, f=f: f(rows.terms) for f in folds(sums)]
         )
@@ -145,13 +145,13 @@ def _element(operation: Operation) -> ElementType | None:
 
 
 def _is_imprecise(operation: Operation) -> bool:
-    """Whether a product of f32 may be computed of operands with fewer bits."""
+    """Whether a product of f32 may use operands of fewer bits."""
     precision = operation.attributes.get("precision_config") or ()
     return "algorithm" not in operation.attributes and all(p == "DEFAULT" for p in precision)
 
 
 def _rounded_bits(bits: int, half: int) -> Callable[[np.ndarray], np.ndarray]:
-    """f32 with so many bits less, where `half` is what is added before they are cut off."""
+    """Rounds f32 to fewer bits, where `half` is added before truncation."""
 
     def rounded(x: np.ndarray) -> np.ndarray:
         if x.dtype != np.float32:
@@ -163,7 +163,7 @@ def _rounded_bits(bits: int, half: int) -> Callable[[np.ndarray], np.ndarray]:
     return rounded
 
 
-#: What operands of f32 are rounded to by matrix units.
+#: Types that matrix units round operands of f32 to.
 _NARROWED: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
     "tf32": ("TF32", _rounded_bits(13, 1 << 12)),
     "tf32-toward-zero": ("TF32, towards zero", _rounded_bits(13, 0)),

@@ -1,6 +1,6 @@
-"""The ways to form sums that are known: exact, in a type and an order, and as the units of chips.
+"""Hypotheses of how sums are accumulated: exact, in a type and an order, or as chips do.
 
-Every way has an identifier and a sentence. What explains results is searched among them (explain.py).
+Each hypothesis has an identifier and a sentence. explain.py searches them for the one that explains results.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ...oracle.sums import exact_products, exact_sums
 from .accumulation import Held, Type, flushing, fused, held, holds, orders, toward_zero, types
 
 Codes = tuple[np.ndarray, np.ndarray]
-#: A second sum in f32 takes over after so many products: DeepSeek-V3's and DeepGEMM's is 128.
+#: Number of products after which a second sum in f32 takes over: 128 in DeepSeek-V3 and DeepGEMM.
 _OUTER = (128, 256, 512, 64, 32)
-#: A unit for other types of operands is as far from those that are asked about as this.
+#: The distance of a unit for other operand types from the query.
 _OTHER_TYPES = 4
-#: Units that no chip is known to have, and that have been seen: sums of so many products, each rounded to f16.
+#: Units that no documented chip has, but that were observed: sums of so many products, each rounded to f16.
 _STEPS_IN_F16 = (4, 8, 16, 32)
 
 
@@ -33,7 +33,7 @@ class Rows:
     """The terms of some results."""
 
     terms: np.ndarray  #: f64 [results, terms]
-    #: Of products the codes of both operands, each [results, terms].
+    #: For products the codes of both operands, each [results, terms].
     codes: Callable[[], Codes] | None = None
 
     @functools.cached_property
@@ -45,27 +45,27 @@ class Rows:
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """A way to form sums."""
+    """A hypothesis of how sums are accumulated."""
 
     identifier: str
     sentence: str
     sum: Callable[[Rows], Exact]
-    #: It is tried whatever the number of results: of few results one of a hundred others gives them by chance.
+    #: Tried for any number of results; one of a hundred others matches a few results by chance.
     is_plain: bool = False
     record: Accumulator | None = None
-    #: The identifier without the order: what ways have in common that a backend takes by shape.
+    #: The identifier without the order, shared by hypotheses among which a backend chooses by shape.
     family: str = ""
-    #: The type that sums are in; empty for exact ones.
+    #: The accumulator's type; empty for exact sums.
     type: str = ""
-    #: Whether the signs of zeros are open: where subnormal numbers are flushed.
+    #: Whether the signs of zeros are open, as subnormal numbers are flushed.
     zeros_alike: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What sums are asked about: the types, and the numbers of terms."""
+    """A query for hypotheses: the types of the sums, and the numbers of terms."""
 
-    operands: tuple[str, ...]  #: of a product two
+    operands: tuple[str, ...]  #: two for a product
     result: str
     body: str  #: add, multiply
     counts: tuple[int, ...]
@@ -85,12 +85,12 @@ def exact(body: str) -> Way:
 
 
 def in_types(asked: Asked, names: Sequence[str] = (), most: int | None = None) -> Iterator[Way]:
-    """Sums in a type and an order: the likeliest first.
+    """Sums in a type and an order, the likeliest first.
 
     Args:
         asked: the sums.
-        names: the types; all that hold the operands, and the operands' own, where empty.
-        most: how many steps an order may take; those of more are left out.
+        names: the types; if empty, all that hold the operands, and the operands' own.
+        most: the most steps of an order; longer ones are omitted.
     """
     for how, family in _held(asked):
         if not names or how.type.name in names:
@@ -98,7 +98,7 @@ def in_types(asked: Asked, names: Sequence[str] = (), most: int | None = None) -
 
 
 def cut_off(asked: Asked) -> Iterator[Way]:
-    """Sums in f32 that are cut off toward zero at each step."""
+    """Sums in f32 truncated toward zero at each step."""
     if asked.body == "add" and all(holds(FORMATS["f32"], FORMATS[t]) for t in asked.operands):
         how = Held(toward_zero(), "cut-off", "accumulated, cut off toward zero at each step,")
         yield from _in_orders(how, asked, None, "cut-off/f32")
@@ -110,7 +110,7 @@ def may_flush(asked: Asked) -> bool:
 
 
 def flushed(rows: Rows, asked: Asked) -> Rows:
-    """The same terms, of operands whose subnormal numbers are zero."""
+    """The same terms, with subnormal operands flushed to zero."""
     is_zero = np.logical_or.reduce(
         [FORMATS[t].is_subnormal(x) for t, x in zip(asked.operands, rows.factors, strict=True)]
     )
@@ -119,7 +119,7 @@ def flushed(rows: Rows, asked: Asked) -> Rows:
 
 
 def flushing_ways(asked: Asked) -> Iterator[Way]:
-    """Sums in f32 that take subnormal numbers for zero, as processors do in a fast mode."""
+    """Sums in f32 that flush subnormal numbers to zero, as processors do in a fast mode."""
     if not may_flush(asked) or not all(holds(FORMATS["f32"], FORMATS[t]) for t in asked.operands):
         return
     wide = types([FORMATS[t] for t in asked.operands], "add")
@@ -145,7 +145,7 @@ def _in_orders(how: Held, asked: Asked, most: int | None, family: str) -> Iterat
 
 
 def _held(asked: Asked) -> Iterator[tuple[Held, str]]:
-    """How sums are held in each type, with the family; where it has no room for products these are rounded, or fused.
+    """The roundings of sums in each type, with the family; a type too narrow for products rounds or fuses them.
 
     Products of bf16 have the bits of f32, but may be beyond its range: that is one family.
     """
@@ -161,7 +161,7 @@ def _held(asked: Asked) -> Iterator[tuple[Held, str]]:
 
 
 def _has_room(t: Type, operands: Sequence[str]) -> bool:
-    """Whether no product of the operands overflows a type or underflows in it."""
+    """Whether no product of the operands overflows or underflows a type."""
     fmt, formats = FORMATS[t.name], [FORMATS[name] for name in operands]
     if not all(f.has_zero for f in formats):
         return True
@@ -173,7 +173,7 @@ def _has_room(t: Type, operands: Sequence[str]) -> bool:
 
 
 def of_record(record: Accumulator, identifier: str, sentence: str, operands: Sequence[str]) -> Way:
-    """Sums as a record says."""
+    """Sums as an accumulator's record describes them."""
     left, right = operands
 
     def total(rows: Rows) -> Exact:
@@ -184,7 +184,7 @@ def of_record(record: Accumulator, identifier: str, sentence: str, operands: Seq
 
 
 def units(asked: Asked) -> Iterator[Way]:
-    """The units of chips: those for the operands' types first, then others; each record once, under all its names."""
+    """Chip accumulators: those for the operands' types first, then others; each record once, under all its names."""
     if not asked.is_dot or asked.body != "add" or FORMATS[asked.operands[0]].bits > 16:
         return
     names: dict[Accumulator, list[str]] = {}
@@ -218,7 +218,7 @@ def _promoted(record: Accumulator, of: Sequence[str], asked: Asked) -> Iterator[
 
 
 def _distance(unit: Unit, asked: Asked) -> int:
-    """How far the types of a unit are from those that are asked about."""
+    """The distance between the types of a unit and those of the query."""
     fits = all(t in unit.operands for t in asked.operands)
     return (0 if fits else _OTHER_TYPES) + (0 if unit.result == asked.result else 1)
 
@@ -228,5 +228,5 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def facts(record: Accumulator) -> str:
-    """A record in a few words: what one needs to know to compute by hand."""
+    """A record in a few words: all that is needed to compute by hand."""
     return record.to_text()
