@@ -110,7 +110,7 @@ _MOSTLY = 0.75
 _ALMOST = 0.75
 
 
-def choose(point: int, result: str, got: Codes, expected: Codes) -> np.ndarray:
+def classify(point: int, result: str, got: Codes, expected: Codes) -> np.ndarray:
     """The index of the choice that each result makes; -1 for none."""
     if point in (rounding.NAN_ORDER, rounding.NOT_AN_INTEGER):  # every result but the default
         return np.where(got == expected, 0, 1)
@@ -128,20 +128,22 @@ def choose(point: int, result: str, got: Codes, expected: Codes) -> np.ndarray:
     return index
 
 
-def by_rule(point: int, result: str, got: Codes, expected: Codes, magnitudes: Codes | None) -> tuple[Codes, Codes]:
+def apply_rule(point: int, result: str, got: Codes, expected: Codes, magnitudes: Codes | None) -> tuple[Codes, Codes]:
     """The right codes at one of RULED, given the backend's usual choice, and the choice that each result makes.
 
     `magnitudes` has the results of negative numbers without their sign.
     """
-    chosen = choose(point, result, got, expected)
+    chosen = classify(point, result, got, expected)
     if point == rounding.NEGATIVE:
         return (
-            (expected, chosen) if magnitudes is None else _unsigned(FORMATS[result], got, expected, magnitudes, chosen)
+            (expected, chosen)
+            if magnitudes is None
+            else _apply_sign_rule(FORMATS[result], got, expected, magnitudes, chosen)
         )
     known = chosen[chosen >= 0]
     if not known.size:
         return expected, chosen
-    usual = choose(point, result, expected, expected)
+    usual = classify(point, result, expected, expected)
     rule = _rule(known, usual)
     if point == rounding.NAN_ORDER:
         # `rows` has already compared each row of a sort with both orders.
@@ -166,7 +168,7 @@ def _rule(known: np.ndarray, usual: np.ndarray) -> int:
     return most if counts[most] > _ALMOST * known.size else int(np.bincount(usual[usual >= 0], minlength=1).argmax())
 
 
-def _unsigned(fmt: Format, got: Codes, expected: Codes, magnitudes: Codes, chosen: Codes) -> tuple[Codes, Codes]:
+def _apply_sign_rule(fmt: Format, got: Codes, expected: Codes, magnitudes: Codes, chosen: Codes) -> tuple[Codes, Codes]:
     """`by_rule` for negative numbers, which may lose their sign. Results at the ends of the range are no evidence of
     that: underflow and overflow have choices of their own, with or without the sign."""
     is_small, is_beyond = magnitudes == 0, magnitudes >= fmt.max_code
@@ -177,7 +179,7 @@ def _unsigned(fmt: Format, got: Codes, expected: Codes, magnitudes: Codes, chose
     return magnitudes, np.where(fits, _MAGNITUDE, np.where(chosen == _SMALLEST_ONE, chosen, -1))
 
 
-def counted(point: int, chosen: np.ndarray) -> dict[str, int]:
+def count_choices(point: int, chosen: np.ndarray) -> dict[str, int]:
     """Counts the choices made, by identifier, given the indices from `choose` or `by_rule`."""
     return dict(Counter(CHOICES[point][c].identifier for c in chosen[chosen >= 0].tolist()))
 
@@ -194,15 +196,15 @@ def sentence(point: int, result: str, chosen: Mapping[str, int], table: Iterable
     point_row = row(IDENTIFIERS[point], result, table)
     words = {c.identifier: c.sentence for c in CHOICES[point]}
     made = ", or ".join(words[c] for c in sorted(chosen, key=lambda c: -chosen[c]))
-    others = _who(point_row, point, set(chosen)) if isinstance(point_row, OpenPoint) else ""
+    others = _agreeing_implementations(point_row, point, set(chosen)) if isinstance(point_row, OpenPoint) else ""
     return f"{point_row.question}: {made}{others}"
 
 
-def _who(open_point: OpenPoint, point: int, chosen: set[str]) -> str:
+def _agreeing_implementations(open_point: OpenPoint, point: int, chosen: set[str]) -> str:
     """ ", as XLA CPU": the implementations that make the same choice at the table's example."""
     fmt = FORMATS[open_point.result_type]
     codes = np.array([open_point.code, *open_point.others.values()], fmt.code_dtype)
-    made = choose(point, open_point.result_type, codes, np.full_like(codes, open_point.code))
+    made = classify(point, open_point.result_type, codes, np.full_like(codes, open_point.code))
     which = ("minihlo", *(name.split(",")[0].split(" 0")[0] for name in open_point.others))
     choices = CHOICES[point]
     alike = [who for who, c in zip(which, made, strict=True) if c >= 0 and choices[c].identifier in chosen]

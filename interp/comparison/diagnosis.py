@@ -30,7 +30,7 @@ class Diagnosis:
     def __bool__(self) -> bool:
         return bool(self.sentence)
 
-    def joined(self, other: Diagnosis, between: str = "; ") -> Diagnosis:
+    def join(self, other: Diagnosis, between: str = "; ") -> Diagnosis:
         """This diagnosis followed by another."""
         sentence = between.join(filter(None, (self.sentence, other.sentence)))
         return Diagnosis(sentence, (*self.causes, *(c for c in other.causes if c not in self.causes)))
@@ -115,13 +115,13 @@ def _explanations(
                 return
 
 
-def _computed(fault: Fault, results: Results, places: np.ndarray) -> np.ndarray | None:
+def _compute(fault: Fault, results: Results, places: np.ndarray) -> np.ndarray | None:
     return fault.compute(results.case, tuple(x[places] for x in results.operands))
 
 
 def _hits(fault: Fault, results: Results, failing: np.ndarray) -> np.ndarray | None:
     """The failing elements that a fault explains; None if it predicts a wrong result that was not given."""
-    computed = _computed(fault, results, failing)
+    computed = _compute(fault, results, failing)
     if computed is None:
         return None
     hit = equal_codes(results.case.result, computed, results.got[failing])
@@ -133,5 +133,5 @@ def _spares(fault: Fault, results: Results, places: np.ndarray) -> bool:
     """Whether a fault leaves the given right elements unchanged."""
     if not len(places):
         return True
-    computed = _computed(fault, results, places)
+    computed = _compute(fault, results, places)
     return computed is None or bool(equal_codes(results.case.result, computed, results.got[places]).all())

@@ -40,7 +40,7 @@ _FLUSHED = Note("subnormal-flushed", "a subnormal result is flushed to zero")
 Arrays = Sequence[np.ndarray]
 
 
-def near(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: Graded) -> None:
+def grade_near(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: Graded) -> None:
     """Grades as NEAR those results of a function that are close enough to the exact ones."""
     element = type_of_dtype(theirs.dtype)
     if element.is_complex:

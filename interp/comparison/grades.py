@@ -47,7 +47,7 @@ class Graded:
                 self.notes.append(note)
 
 
-def graded(theirs: np.ndarray, ours: np.ndarray) -> Graded:
+def grade_by_equality(theirs: np.ndarray, ours: np.ndarray) -> Graded:
     """Grades typed arrays by equality alone: an element that differs is WRONG."""
     return Graded(np.where(equal_values(theirs, ours), np.uint8(SAME), np.uint8(WRONG)))
 

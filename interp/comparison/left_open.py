@@ -14,7 +14,7 @@ from ..program import Operation
 from .grades import OPEN, Graded, Note
 from .open_points import IDENTIFIERS, row
 from .ulp import distance
-from .wide import in_f64, widened
+from .wide import in_f64, widen
 
 _EXTREMES = ("maximum", "minimum", "clamp", "reduce", "reduce_window", "select_and_scatter", "scatter")
 #: Positive numbers up to this are zero in f32: an open point of its own among those below the smallest of f8E8M0FNU.
@@ -59,7 +59,7 @@ def _fits(x: np.ndarray, operation: Operation) -> np.ndarray:
         return np.ones(x.shape, bool)
     bits, signed = target.element.bits, target.element.kind is Kind.SIGNED
     low, high = (-(2.0 ** (bits - 1)), 2.0 ** (bits - 1)) if signed else (0.0, 2.0**bits)
-    whole = np.trunc(widened(x, source))
+    whole = np.trunc(widen(x, source))
     return np.asarray((whole >= low) & (whole < high))
 
 

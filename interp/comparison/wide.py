@@ -26,7 +26,7 @@ _BODIES = ("stablehlo.add", "stablehlo.multiply")
 _LEFT_OUT = ("algorithm", "precision_config", "result_accuracy")
 
 
-def widened(x: np.ndarray, t: Type) -> np.ndarray:
+def widen(x: np.ndarray, t: Type) -> np.ndarray:
     """Converts an operand of a float type to f64."""
     if not isinstance(t, TensorType) or not t.element.is_float or x.dtype == _F64.dtype:
         return x
@@ -41,7 +41,7 @@ def in_f64(
     With `of`, the operands that are numbers are replaced by that function of them, real even for complex ones. A
     region has to be a sole add or multiply. The result of a conversion is its operand.
     """
-    values = [widened(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
+    values = [widen(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
     if operation.name == "stablehlo.convert":
         return [values[0].astype(np.float64)]
     if of is not None:
@@ -61,7 +61,7 @@ def wide_plan(operation: Operation, real: bool = False) -> Plan | None:
 
     Its arguments are the operands, converted by `widen`. A region has to be a sole add or multiply.
     """
-    bodies = [sole(r) for r in operation.regions]
+    bodies = [sole_op_name(r) for r in operation.regions]
     if any(b not in _BODIES for b in bodies):
         return None
     arguments = tuple(Value(_wide(v.type, real)) for v in operation.operands)
@@ -88,7 +88,7 @@ def _body(name: str, t: Type, operation: Operation) -> Region:
     return Region((first, second), [Operation(name, (first, second), (result,), {}, (), operation.location)], (result,))
 
 
-def sole(region: Region) -> str | None:
+def sole_op_name(region: Region) -> str | None:
     """The name of the only op of a region, if it takes the first two arguments and its result is returned."""
     if len(region.operations) != 1 or len(region.arguments) < 2:
         return None

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..backends.operation import Operation
 from ..backends.programs import Builder
-from ..comparison.sums.ways import Asked, Rows
+from ..comparison.sums.hypotheses import Rows, SumQuery
 from ..oracle import blocks as oracle
 from ..oracle.blocks import BLOCKS, Block, Quantized
 from ..oracle.formats import FORMATS
@@ -191,11 +191,11 @@ class ScaledPart(RowPart):
         return oracle.scaled(x, s, left), oracle.scaled(y.T, t.T, right)
 
     @functools.cached_property
-    def asked(self) -> Asked:
+    def asked(self) -> SumQuery:
         """What the results are sums of: a scaled element has no more than 8 bits, but where its scale is of f32."""
         wide = any(b.scale_fmt.bits > 8 for b in self.sides)
         kind = "f32" if wide else "bf16"
-        return Asked((kind, kind), self.case.result, "add", (self.arrays[0].shape[1],))
+        return SumQuery((kind, kind), self.case.result, "add", (self.arrays[0].shape[1],))
 
     @functools.cached_property
     def values(self) -> np.ndarray:

@@ -62,7 +62,7 @@ def explained(
             yield i, dataclasses.replace(result, is_of_places=shown.is_of_places, **again)
             continue
         how, again = _reproduced(tester, part, parts, places, got, some, repeated)
-        yield i, dataclasses.replace(outcome.explained(result, why.joined(how)), **again)
+        yield i, dataclasses.replace(outcome.explained(result, why.join(how)), **again)
 
 
 def _places(part: Part, judged: Judged, at: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..backends.operation import Operation
 from ..backends.programs import Builder
-from ..comparison.sums.ways import Asked, Rows
+from ..comparison.sums.hypotheses import Rows, SumQuery
 from ..oracle.exact import evaluate, total_order
 from ..oracle.expected import Expected
 from ..oracle.formats import FORMATS, Format
@@ -81,10 +81,10 @@ class RowPart:
     # -- what is right -------------------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def asked(self) -> Asked:
+    def asked(self) -> SumQuery:
         """What the results are sums of, or products."""
         types = self.case.operands if self.case.is_product else self.case.operands[:1]
-        return Asked(types, self.case.result, self.body, (self.terms[0].shape[1],))
+        return SumQuery(types, self.case.result, self.body, (self.terms[0].shape[1],))
 
     @functools.cached_property
     def values(self) -> np.ndarray:

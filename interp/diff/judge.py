@@ -9,8 +9,8 @@ import numpy as np
 
 from ...ops.op import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, call_attribute, lookup, traits_of
 from ...ops.types import TensorType, type_of_dtype
-from ..comparison.functions import near
-from ..comparison.grades import NEAR, OPEN, SAME, WRONG, Graded, Note, graded
+from ..comparison.functions import grade_near
+from ..comparison.grades import NEAR, OPEN, SAME, WRONG, Graded, Note, grade_by_equality
 from ..comparison.left_open import grade_open, note
 from ..comparison.sums import permitted as sums
 from ..conform.result import ACCURACY, DIVERGENT, FAIL, PASS
@@ -36,7 +36,7 @@ class Kind(enum.Enum):
 
 def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) -> list[Graded]:
     """A grade for each element of each result, which are of the same shapes and types."""
-    graded_ = [graded(t, o) for t, o in zip(theirs, ours, strict=True)]
+    graded_ = [grade_by_equality(t, o) for t, o in zip(theirs, ours, strict=True)]
     if all(g.worst == SAME for g in graded_):
         return graded_
     kind = kind_of(operation)
@@ -48,7 +48,7 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
         if kind is Kind.SUM:
             sums.permit(operation, operands, theirs[i], ours[i], g)
         elif kind is Kind.FUNCTION:
-            near(operation, operands, theirs[i], ours[i], g)
+            grade_near(operation, operands, theirs[i], ours[i], g)
         elif kind is Kind.STEPS:
             _same_at_large(operation, theirs[i], ours[i], g)
         elif kind is Kind.RANDOM:
@@ -61,7 +61,7 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
 
 def parted(theirs: Arrays, ours: Arrays) -> list[Graded]:
     """A grade for each element of the results of two policies: where they are not the same, both are right."""
-    found = [graded(t, o) for t, o in zip(theirs, ours, strict=True)]
+    found = [grade_by_equality(t, o) for t, o in zip(theirs, ours, strict=True)]
     for g in found:
         g.set(g.grades == WRONG, OPEN, Note("policies", "the two policies give different results"))
     return found

@@ -26,7 +26,7 @@ from ...ops.programs.block_targets import QUANTIZE
 from ...ops.traits import Effects
 from ...ops.types import ELEMENT_TYPES, TensorType
 from .. import machine
-from ..comparison.wide import wide_plan, widened
+from ..comparison.wide import wide_plan, widen
 from ..compile.planner import Plan
 from ..errors import Error
 from ..program import Operation
@@ -75,7 +75,7 @@ class Exact:
         plan = self._plans[operation]
         if plan is None:
             return none
-        values = [widened(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
+        values = [widen(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
         try:
             found = machine.run(plan, values)
         except Error:

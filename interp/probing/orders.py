@@ -27,7 +27,7 @@ def order(session: Session, checks: Sequence[Answers]) -> str:
     terms = [_terms(a, s.lhs, s.rhs) for a in checks]
     pairs = [(n, *pair) for n in (_FEW, None) for pair in zip(terms, checks, strict=True)]
     for t in accumulation.types(elements, "add"):
-        for held in accumulation.held(t, precisions > FORMATS[t.name].mantissa_bits + 1):
+        for held in accumulation.rounded_sums(t, precisions > FORMATS[t.name].mantissa_bits + 1):
             for way in accumulation.orders([s.k]):
                 total = held.total(way)
                 if all(_gives(session, total, rows, answers, n) for n, rows, answers in pairs):

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from minihlo.interp.backends.functions import NUMPY
-from minihlo.interp.comparison.choices import CHOICES, choose
+from minihlo.interp.comparison.choices import CHOICES, classify
 from minihlo.interp.comparison.equality import equal_codes
 from minihlo.interp.comparison.open_points import IDENTIFIERS
 from minihlo.interp.oracle.case import OpCase, Operands
@@ -68,7 +68,7 @@ class Cause:
         for point in self.points:
             at = np.flatnonzero(expected.left_open == _MARKS[point])
             if at.size:
-                made = choose(_MARKS[point], case.result, got[at], expected.codes[at])
+                made = classify(_MARKS[point], case.result, got[at], expected.codes[at])
                 known = [i for i, c in enumerate(CHOICES[_MARKS[point]]) if c.identifier in self.choices]
                 hit[at] |= np.isin(made, known) if self.choices else made >= 0
         if case.result in FORMATS and (self.gives == "nan" or self.kind == ACCURACY):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from minihlo.interp.comparison.grades import WRONG, Graded, graded
+from minihlo.interp.comparison.grades import WRONG, Graded, grade_by_equality
 from minihlo.interp.diff.judge import Kind, judge, kind_of
 from minihlo.interp.diff.source import Source
 from minihlo.interp.program import Operation
@@ -50,7 +50,7 @@ class Case:
         mine = self.ours if mine is None else mine
         known = dict(zip(self.step.inputs, self.inputs if inputs is None else inputs, strict=True))
         if kind_of(self.operation) is Kind.STEPS:  # which `interp.diff` judges by size alone
-            result = graded(self.theirs, mine)
+            result = grade_by_equality(self.theirs, mine)
             if "sums" in self.step.notes and (self.element.is_float or self.element.is_complex):
                 result.grades[_within_rounding(self, mine)] = 0
             return result

@@ -17,7 +17,7 @@ from .record import MANY, Codes, Compute, Fault
 _SIGNED = Format("a format with a sign, 7 bits of exponent with bias 128, and 0x80 for NaN", 7, 0, 128, "sign")
 
 
-def mistaken(case: OpCase) -> Iterator[Fault]:
+def mistaken_formats(case: OpCase) -> Iterator[Fault]:
     """The faults of reading each minifloat of a case as another format of its width."""
     if case.op in (*FUNCTIONS, "type"):  # functions take long, and the other ops show as much
         return
@@ -33,7 +33,7 @@ def _others(name: str) -> list[Format]:
     return [f for f in FORMATS.values() if f.bits == fmt.bits and f.name != name and f.is_signed]
 
 
-def _taken(name: str, other: Format) -> Compute:
+def _read_as(name: str, other: Format) -> Compute:
     def compute(case: OpCase, operands: Operands) -> Codes | None:
         def meant(element: str) -> Format | None:
             return other if element == name else FORMATS.get(element)
@@ -45,12 +45,12 @@ def _taken(name: str, other: Format) -> Compute:
         numbers = [f.decode(x) for f, x in zip(formats, operands, strict=True) if f is not None]
         if len(numbers) < len(operands):
             return None
-        return _computed(case, numbers, meant(case.result))
+        return _compute_as(case, numbers, meant(case.result))
 
     return compute
 
 
-def _computed(case: OpCase, numbers: list[np.ndarray], target: Format | None) -> Codes | None:
+def _compute_as(case: OpCase, numbers: list[np.ndarray], target: Format | None) -> Codes | None:
     if case.op == "compare":
         direction, kind = (v for _, v in case.attributes)
         return COMPARISONS[direction](*numbers) if kind == "FLOAT" else None
@@ -69,7 +69,7 @@ def _computed(case: OpCase, numbers: list[np.ndarray], target: Format | None) ->
 
 def _fault(name: str, other: Format) -> Fault:
     named = other.name if other.name in FORMATS else "signed"
-    return Fault(f"{name}-as-{named}", f"{name} is taken for {other.name}", _taken(name, other), MANY)
+    return Fault(f"{name}-as-{named}", f"{name} is taken for {other.name}", _read_as(name, other), MANY)
 
 
 #: By the name of the format and of the one it is read as.

@@ -22,7 +22,7 @@ def _limits(element: str) -> tuple[int, int]:
     return (-1 << (width - 1), (1 << (width - 1)) - 1) if is_signed else (0, (1 << width) - 1)
 
 
-def rounded(to_integer: Callable[[np.ndarray], np.ndarray]) -> Compute:
+def round_with(to_integer: Callable[[np.ndarray], np.ndarray]) -> Compute:
     """Conversions that round instead of truncating; results beyond the type lose their upper bits."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
@@ -39,7 +39,7 @@ def rounded(to_integer: Callable[[np.ndarray], np.ndarray]) -> Compute:
     return compute
 
 
-def wrapped(bits: int) -> Compute:
+def wrap_through(bits: int) -> Compute:
     """Conversions that pass through an integer type of the given number of bits."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:

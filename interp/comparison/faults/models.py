@@ -18,19 +18,19 @@ Read = Callable[[Format, Codes], np.ndarray]
 Write = Callable[[Format, np.ndarray], Codes]
 
 
-def decoded(fmt: Format, codes: Codes) -> np.ndarray:
+def decode(fmt: Format, codes: Codes) -> np.ndarray:
     """Decodes operands as they are."""
     return fmt.decode(codes)
 
 
-def computed(
-    case: OpCase, operands: Operands, read: Read = decoded, rounding: str = EVEN, through: str = ""
+def compute_case(
+    case: OpCase, operands: Operands, read: Read = decode, rounding: str = EVEN, through: str = ""
 ) -> Codes | None:
     """The op with operands read by `read`, rounded as given, to the format `through` first."""
     if case.op not in (*OPS, "convert", "compare", "is_finite"):
         return None
     if any(t not in FORMATS for t in case.operands):
-        return _converted(case, operands, rounding, through)
+        return _convert(case, operands, rounding, through)
     numbers = [read(FORMATS[t], x) for t, x in zip(case.operands, operands, strict=True)]
     if case.op == "is_finite":
         return np.isfinite(numbers[0])
@@ -47,33 +47,33 @@ def computed(
     return encode(target, Exact.of(wide.decode(codes)), rounding)[0]
 
 
-def reading(read: Read) -> Compute:
+def with_reading(read: Read) -> Compute:
     """The op with operands read by `read`."""
-    return lambda case, operands: computed(case, operands, read)
+    return lambda case, operands: compute_case(case, operands, read)
 
 
-def rounding(how: str) -> Compute:
+def with_rounding(how: str) -> Compute:
     """The op with another rounding."""
-    return lambda case, operands: computed(case, operands, rounding=how)
+    return lambda case, operands: compute_case(case, operands, rounding=how)
 
 
-def through(wide: str) -> Compute:
+def with_rounding_through(wide: str) -> Compute:
     """The op rounded to a wider format first."""
-    return lambda case, operands: computed(case, operands, through=wide)
+    return lambda case, operands: compute_case(case, operands, through=wide)
 
 
-def twice(wide: str) -> Compute:
+def with_rounding_twice(wide: str) -> Compute:
     """`through`, unless a conversion's operands are of that format or the function is exact in f64."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
         if (wide in case.operands and case.op == "convert") or (wide == "f64" and case.op in FUNCTIONS):
             return None
-        return computed(case, operands, through=wide)
+        return compute_case(case, operands, through=wide)
 
     return compute
 
 
-def _converted(case: OpCase, operands: Operands, rounding: str, through: str) -> Codes | None:
+def _convert(case: OpCase, operands: Operands, rounding: str, through: str) -> Codes | None:
     if case.op != "convert" or case.result not in FORMATS:
         return None
     if not through:
@@ -94,7 +94,7 @@ def flush_read_unsigned(fmt: Format, codes: Codes) -> np.ndarray:
     return np.where(fmt.is_subnormal(codes), 0.0, fmt.decode(codes))
 
 
-def flushed(fmt: Format, codes: Codes) -> Codes:
+def flush_results(fmt: Format, codes: Codes) -> Codes:
     """Flushes subnormal results to zeros of the same sign."""
     zero = encode(fmt, Exact.of(np.copysign(0.0, fmt.decode(codes))))[0]
     return np.where(fmt.is_subnormal(codes), zero, codes)
@@ -105,10 +105,10 @@ def flush(read: Read, results: bool, through: str = "") -> Compute:
     first."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
-        codes = computed(case, operands, read, through=through)
+        codes = compute_case(case, operands, read, through=through)
         if codes is None or not results:
             return codes
-        return flushed(FORMATS[case.result], codes) if case.result in FORMATS else None
+        return flush_results(FORMATS[case.result], codes) if case.result in FORMATS else None
 
     return compute
 
@@ -120,7 +120,7 @@ def flush_in_f32(case: OpCase, operands: Operands) -> Codes | None:
         numbers = fmt.decode(codes)
         return np.where(np.abs(numbers) < 2.0**-126, np.copysign(0.0, numbers), numbers)
 
-    result = computed(case, operands, read)
+    result = compute_case(case, operands, read)
     numbers = in_f64(case, operands, read)
     if result is None or numbers is None or case.result not in FORMATS:
         return result
@@ -130,7 +130,7 @@ def flush_in_f32(case: OpCase, operands: Operands) -> Codes | None:
 
 def smallest_up(case: OpCase, operands: Operands) -> Codes | None:
     """Rounds values between the two smallest numbers up."""
-    numbers, codes = in_f64(case, operands), computed(case, operands)
+    numbers, codes = in_f64(case, operands), compute_case(case, operands)
     if case.result not in FORMATS or numbers is None or codes is None:
         return None
     first, second = FORMATS[case.result].decode(np.array([0, 1]))
@@ -144,14 +144,14 @@ def beyond_the_largest(fmt: Format, codes: Codes) -> np.ndarray:
     return np.where(fmt.is_nan(codes) & (codes & fmt.sign_bit != 0), -fmt.max - step, numbers)
 
 
-def lost_at_the_smallest_normal(case: OpCase, operands: Operands) -> Codes | None:
+def lose_smallest_normal(case: OpCase, operands: Operands) -> Codes | None:
     """Flushes results that round up from the subnormal range to the smallest normal number."""
-    numbers, codes = in_f64(case, operands), computed(case, operands)
+    numbers, codes = in_f64(case, operands), compute_case(case, operands)
     if case.result not in FORMATS or numbers is None or codes is None:
         return None
     fmt = FORMATS[case.result]
     up = ((codes & fmt.ones) == 1 << fmt.mantissa_bits) & (np.abs(numbers) < 2.0**fmt.min_exponent)
-    return np.where(up, flushed(fmt, np.where(up, codes & fmt.sign_bit | 1, codes).astype(codes.dtype)), codes)
+    return np.where(up, flush_results(fmt, np.where(up, codes & fmt.sign_bit | 1, codes).astype(codes.dtype)), codes)
 
 
 def nan_as(number: float) -> Read:
@@ -167,10 +167,10 @@ def fnuz_nan_as_zero(case: OpCase, operands: Operands) -> Codes | None:
     """Reads 0x80 of the FNUZ formats, which is NaN, as -0."""
     if not any(FORMATS[t].nan == "sign" for t in case.operands if t in FORMATS):
         return None
-    return computed(case, operands, nan_as(-0.0))
+    return compute_case(case, operands, nan_as(-0.0))
 
 
-def biased(by: int, operands_too: bool, results_too: bool) -> Compute:
+def shift_bias(by: int, operands_too: bool, results_too: bool) -> Compute:
     """An exponent bias that is wrong by `by`, in reading, in writing, or in both."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
@@ -180,7 +180,7 @@ def biased(by: int, operands_too: bool, results_too: bool) -> Compute:
             return fmt.decode(codes) * (factor if fmt.is_minifloat and operands_too else 1.0)
 
         if case.result not in FORMATS or not FORMATS[case.result].is_minifloat or not results_too:
-            return computed(case, operands, read)
+            return compute_case(case, operands, read)
         fmt = FORMATS[case.result]
         shifted = dataclasses.replace(fmt, bias=fmt.bias + by)
         if case.op not in (*OPS, "convert"):
@@ -223,10 +223,10 @@ def operand(which: int) -> Compute:
     return lambda case, x: x[which] if len(x) > which and case.operands[which] == case.result else None
 
 
-def swapped(case: OpCase, operands: Operands) -> Codes | None:
+def swap_operands(case: OpCase, operands: Operands) -> Codes | None:
     """The two operands exchanged, where that makes a difference."""
     fits = len(operands) == 2 and case.op in ("subtract", "divide", "remainder", "power", "atan2", "compare")
-    return computed(case, operands[::-1]) if fits else None
+    return compute_case(case, operands[::-1]) if fits else None
 
 
 def of_magnitude(compute: Compute) -> Compute:
@@ -264,7 +264,7 @@ def sign_in_exponent(case: OpCase, operands: Operands) -> Codes | None:
     return np.where(np.signbit(numbers), codes | 0x80, codes).astype(codes.dtype)
 
 
-def in_f64(case: OpCase, operands: Operands, read: Read = decoded) -> np.ndarray | None:
+def in_f64(case: OpCase, operands: Operands, read: Read = decode) -> np.ndarray | None:
     """The results in f64 before rounding; None if f64 does not decide them."""
     if any(t not in FORMATS for t in case.operands):
         return as_exact(operands[0], case.operands[0]).value if case.op == "convert" else None
@@ -299,11 +299,11 @@ def integral_by_addition(case: OpCase, operands: Operands) -> Codes | None:
     return encode(fmt, Exact.of(np.where(unchanged, x, np.copysign(size, x))))[0]
 
 
-def saturated(*signs: int) -> Compute:
+def saturate(*signs: int) -> Compute:
     """Saturation of results beyond the largest number, for the given signs."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
-        codes, numbers = computed(case, operands), in_f64(case, operands)
+        codes, numbers = compute_case(case, operands), in_f64(case, operands)
         if codes is None or numbers is None or case.result not in FORMATS:
             return None
         fmt = FORMATS[case.result]
@@ -316,7 +316,7 @@ def saturated(*signs: int) -> Compute:
 
 def unsigned_zeros(case: OpCase, operands: Operands) -> Codes | None:
     """Zero results as +0."""
-    codes = computed(case, operands)
+    codes = compute_case(case, operands)
     if codes is None or case.result not in FORMATS or not FORMATS[case.result].has_zero:
         return None
     fmt = FORMATS[case.result]

@@ -29,7 +29,7 @@ class Fault:
     compute: Compute
     least: int = 1  #: the number of failures it must explain to be named
 
-    def words(self, case: OpCase, to_integers: str = "toward zero") -> str:
+    def describe(self, case: OpCase, to_integers: str = "toward zero") -> str:
         """The sentence for a case."""
         usual = "ties to even" if "even" in to_integers else to_integers
         return self.sentence.format(result=case.result, to_integers=usual)

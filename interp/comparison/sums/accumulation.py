@@ -90,7 +90,7 @@ def _table(element: str, body: str) -> np.ndarray:
     return evaluate(body, fmt, x, y)[0]
 
 
-def toward_zero() -> Type:
+def truncating_type() -> Type:
     """f32 with sums truncated toward zero; values are f64."""
 
     def cut(x: Values, y: Values) -> Values:
@@ -106,7 +106,7 @@ def toward_zero() -> Type:
     return Type("f32", lambda x: cut(x, zero), cut, lambda x: x)
 
 
-def flushing(t: Type) -> Type:
+def flushing_type(t: Type) -> Type:
     """A type with results below the smallest normal number of f32 flushed to zero."""
     least = 2.0 ** FORMATS["f32"].min_exponent
 
@@ -116,7 +116,7 @@ def flushing(t: Type) -> Type:
     return Type(t.name, lambda x: flushed(t.load(x)), lambda x, y: flushed(t.combine(x, y)), t.exact)
 
 
-def fused(fmt: Format) -> Type:
+def fused_type(fmt: Format) -> Type:
     """A type in which products are exact and each sum is rounded once, as in fused multiply-add; values are f64."""
     smallest = fmt.min_exponent - fmt.mantissa_bits
 
@@ -144,7 +144,7 @@ class Order:
 
 
 @dataclasses.dataclass(frozen=True)
-class Held:
+class RoundedSum:
     """A way to round products and sums in a type."""
 
     type: Type
@@ -162,11 +162,13 @@ class Held:
         return total
 
 
-def held(t: Type, is_cut: bool, has_fused: bool = True) -> Iterator[Held]:
+def rounded_sums(t: Type, is_cut: bool, has_fused: bool = True) -> Iterator[RoundedSum]:
     """The ways to round in a type: `is_cut` if it is too narrow for products, which are then rounded or fused."""
-    yield Held(t, "rounded", "products and sums rounded") if is_cut else Held(t, "accumulated", "accumulated")
+    yield (
+        RoundedSum(t, "rounded", "products and sums rounded") if is_cut else RoundedSum(t, "accumulated", "accumulated")
+    )
     if is_cut and has_fused:
-        yield Held(fused(FORMATS[t.name]), "fused", "exact products accumulated")
+        yield RoundedSum(fused_type(FORMATS[t.name]), "fused", "exact products accumulated")
 
 
 # -- orders ------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from ....ops.ordering import value_keys
 from ....ops.policy import Policy
 from ....ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
 from ...program import Operation
-from ..wide import in_f64, sole, widened, with_body
+from ..wide import in_f64, sole_op_name, widen, with_body
 from .terms import Terms, targets_of, terms_of
 
 _PLAIN, F64 = Policy(), ELEMENT_TYPES["f64"]
@@ -65,9 +65,9 @@ class ExactSums:
 
     @classmethod
     def _of_selected(cls, operation: Operation, operands: Arrays) -> ExactSums | None:
-        values = [widened(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
+        values = [widen(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
         places = targets_of(operation, values)
-        if places is None or sole(operation.regions[1]) != _ADD:
+        if places is None or sole_op_name(operation.regions[1]) != _ADD:
             return None
         x, sources, init = values
         there = places >= 0
@@ -85,7 +85,7 @@ class ExactSums:
     @property
     def is_product(self) -> bool:
         """Whether numbers are multiplied, not added."""
-        return bool(self.operation.regions) and sole(self.operation.regions[-1]) == _MULTIPLY
+        return bool(self.operation.regions) and sole_op_name(self.operation.regions[-1]) == _MULTIPLY
 
     def slack(self, precision: int) -> np.ndarray:
         """The distance from the exact sums that nearly all sums in a type of so many bits keep, in any order."""

@@ -14,11 +14,11 @@ import numpy as np
 from ....ops.cast import cast
 from ....ops.policy import Policy
 from ....ops.types import ElementType, type_of_dtype
-from . import ways
-from .accumulators import SAMPLE, asked_of, rows_of, sampled
+from . import hypotheses
+from .accumulators import SAMPLE, query_of, rows_of, sample_indices
 from .exact_sums import F64, ExactSums, between, spread
+from .hypotheses import Rows
 from .terms import BLOCK
-from .ways import Rows
 
 _PLAIN = Policy()
 
@@ -26,31 +26,31 @@ _PLAIN = Policy()
 Like = Callable[[Rows], np.ndarray]
 
 
-def is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray, likes: list[Like]) -> bool:
+def is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, selected: np.ndarray, likes: list[Like]) -> bool:
     """Whether results are distributed about the exact sums as those of some accumulators are.
 
     No result may be off by more than twice the largest error of these, relative to the terms' magnitudes; as a whole
     and
     along each dimension, errors must be as large and as frequent; and results must follow the exact sums as closely.
     """
-    if sums.terms is None or not likes or asked.sum() < _FEW:
+    if sums.terms is None or not likes or selected.sum() < _FEW:
         return False
     element = type_of_dtype(theirs.dtype)
-    flat = np.flatnonzero(asked & np.isfinite(sums.exact))
+    flat = np.flatnonzero(selected & np.isfinite(sums.exact))
     fair = spread(flat, SAMPLE)
-    sample = np.union1d(fair, sampled(sums, wrong, asked & np.isfinite(sums.exact)))
+    sample = np.union1d(fair, sample_indices(sums, wrong, selected & np.isfinite(sums.exact)))
     parts = [[] for _ in likes]
     for at, _ in sums.terms.blocks(sample):
         rows = rows_of(sums, sample[at])
         for results, form in zip(parts, likes, strict=True):
-            results.append(_rounded(form(rows), element))
+            results.append(_round(form(rows), element))
     made = [np.concatenate(r) for r in parts]
-    of_fair = [r[np.searchsorted(sample, fair)] for r in (*made, _rounded(sums.exact.reshape(-1)[sample], element))]
-    if _is_one_of(_rounded(theirs, element).reshape(-1)[fair], of_fair):
+    of_fair = [r[np.searchsorted(sample, fair)] for r in (*made, _round(sums.exact.reshape(-1)[sample], element))]
+    if _is_one_of(_round(theirs, element).reshape(-1)[fair], of_fair):
         return False
     known = [_Deviation.of(r, sums, sample, element) for r in made]  # if more differ than on average
     average = [_Deviation.of(r, sums, fair, element) for r in of_fair[:-1]]
-    got = _Deviation.of(_rounded(theirs, element).reshape(-1)[flat], sums, flat, element)
+    got = _Deviation.of(_round(theirs, element).reshape(-1)[flat], sums, flat, element)
     most = 2 * max(d.largest for d in known)
     near = between(theirs, sums.exact, most * sums.sizes).reshape(-1)[flat]
     if not near.all() and not _fit_their_own(sums, theirs, flat[~near], likes):
@@ -76,7 +76,7 @@ def _is_one_of(got: np.ndarray, forms: list[np.ndarray]) -> bool:
     return False
 
 
-def _rounded(x: np.ndarray, element: ElementType) -> np.ndarray:
+def _round(x: np.ndarray, element: ElementType) -> np.ndarray:
     """Rounds sums in f64 to a type; values stay in f64."""
     x = np.asarray(x)
     rounded = cast(x, F64, element, _PLAIN) if x.dtype == np.float64 else x
@@ -99,7 +99,7 @@ def _fit_their_own(sums: ExactSums, theirs: np.ndarray, flat: np.ndarray, likes:
     element, got, exact = type_of_dtype(theirs.dtype), theirs.reshape(-1)[flat], sums.exact.reshape(-1)[flat]
     for at, _ in sums.terms.blocks(flat):
         rows = rows_of(sums, flat[at])
-        off = np.max([np.abs(_rounded(form(rows), element) - exact[at]) for form in likes], axis=0)
+        off = np.max([np.abs(_round(form(rows), element) - exact[at]) for form in likes], axis=0)
         if not between(got[at], exact[at], 2 * np.where(np.isfinite(off), off, 0.0)).all():
             return False
     return True
@@ -118,7 +118,7 @@ class _Deviation:
     @classmethod
     def of(cls, results: np.ndarray, sums: ExactSums, flat: np.ndarray, element: ElementType) -> _Deviation:
         exact, sizes = sums.exact.reshape(-1)[flat], sums.sizes.reshape(-1)[flat]
-        right = _rounded(exact, element)
+        right = _round(exact, element)
         finite = np.isfinite(results) & np.isfinite(right)
         off = np.maximum(np.abs(results - exact) - np.abs(right - exact), 0.0)
         excess = np.where(finite & (sizes > 0), off / np.where(sizes > 0, sizes, 1.0), 0.0)
@@ -172,7 +172,7 @@ def units(sums: ExactSums) -> list[Like]:
         return []
     is_small = sums.element.is_minifloat
     most = _FEWEST_BITS[is_small]
-    known = [w for w in ways.units(asked_of(sums, sums.element)) if w.record is not None and not w.record.outer]
+    known = [w for w in hypotheses.units(query_of(sums, sums.element)) if w.record is not None and not w.record.outer]
     kept = [w for w in known if w.record and w.record.bits is not None and w.record.bits <= most]
     if is_small or sums.element.name == "f16":
         kept += [w for w in known if w.identifier in ("steps/f16/32-terms", "steps/f16/16-terms", "steps/f16/8-terms")]

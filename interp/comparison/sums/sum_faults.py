@@ -19,7 +19,7 @@ from ...program import Operation, Value
 from ..equality import equal_values
 from ..grades import Note, is_subnormal
 from .accumulation import Sum
-from .accumulators import gives, sampled, steps
+from .accumulators import gives, sample_indices, steps
 from .exact_sums import F64, ExactSums, between, slack_of
 from .terms import Terms, terms_of
 
@@ -30,7 +30,7 @@ Arrays = Sequence[np.ndarray]
 
 
 def sum_fault(
-    sums: ExactSums, theirs: np.ndarray, ours: np.ndarray, wrong: np.ndarray, asked: np.ndarray
+    sums: ExactSums, theirs: np.ndarray, ours: np.ndarray, wrong: np.ndarray, selected: np.ndarray
 ) -> Note | None:
     """The fault that explains all selected results; None if none does.
 
@@ -39,19 +39,19 @@ def sum_fault(
     if not theirs.size:
         return None
     for note, explains in itertools.chain(_writing(sums, theirs), _writing_steps(sums, theirs, ours)):
-        if explains[asked].all():
+        if explains[selected].all():
             return note
     if sums.terms is None:
         return None
-    sample, flat = sampled(sums, wrong, asked), np.flatnonzero(asked)
-    ways = [None, *(steps(sums) if sums.operation.regions else [])]
+    sample, flat = sample_indices(sums, wrong, selected), np.flatnonzero(selected)
+    forms = [None, *(steps(sums) if sums.operation.regions else [])]
     got = theirs.reshape(-1)
     explained: list[Note | ReadAs] = []
-    for what, terms in itertools.chain(_reading(sums), _left_out(sums.terms)):
+    for what, terms in itertools.chain(_reading(sums), _omit_terms(sums.terms)):
         if explained and not _is_alternative(what, explained[0]):
             continue
         rows = terms.rows(sample)
-        for form in ways:
+        for form in forms:
             if _adds_up(form, rows, got[sample], sums.is_product) and all(
                 _adds_up(form, some, got[flat[at]], sums.is_product) for at, some in terms.blocks(flat)
             ):
@@ -168,13 +168,15 @@ def _as(x: np.ndarray, element: ElementType) -> np.ndarray:
 
 def _reading(sums: ExactSums) -> Iterator[tuple[Note | ReadAs, Terms]]:
     """The terms of changed operands."""
-    for what, operation, operands in _changed(sums.operation, sums.operands):
+    for what, operation, operands in _change_operands(sums.operation, sums.operands):
         terms = terms_of(operation, operands)
         if terms is not None:
             yield what, terms
 
 
-def _changed(operation: Operation, operands: Arrays) -> Iterator[tuple[Note | ReadAs, Operation, list[np.ndarray]]]:
+def _change_operands(
+    operation: Operation, operands: Arrays
+) -> Iterator[tuple[Note | ReadAs, Operation, list[np.ndarray]]]:
     given = list(operands)
     floats = [i for i, v in enumerate(operation.operands) if isinstance(v.type, TensorType) and v.type.element.is_float]
     flushed = [np.where(is_subnormal(x), np.zeros((), x.dtype), x) if i in floats else x for i, x in enumerate(given)]
@@ -185,7 +187,7 @@ def _changed(operation: Operation, operands: Arrays) -> Iterator[tuple[Note | Re
         for other in _others(element):
             for which in dict.fromkeys([tuple(mine), *((i,) for i in mine)]):
                 of = "operands are" if len(which) == len(floats) else f"operand {which[0]} is"
-                yield ReadAs(which, of, element, other), *_retyped(operation, given, which, other)
+                yield ReadAs(which, of, element, other), *_retype(operation, given, which, other)
     is_product = not operation.regions
     for i in floats if is_product else ():
         x = given[i]
@@ -215,7 +217,7 @@ def _element(value: Value) -> ElementType:
     return value.type.element
 
 
-def _retyped(
+def _retype(
     operation: Operation, operands: list[np.ndarray], which: Sequence[int], element: ElementType
 ) -> tuple[Operation, list[np.ndarray]]:
     """The op with the codes of some operands read as another type."""
@@ -249,7 +251,7 @@ def _of_kernel(operation: Operation, given: list[np.ndarray]) -> Iterator[tuple[
 # -- omitted terms -------------------------------------------------------------------------------------------
 
 
-def _left_out(terms: Terms) -> Iterator[tuple[Note, Terms]]:
+def _omit_terms(terms: Terms) -> Iterator[tuple[Note, Terms]]:
     for note, kept in parts_of(terms.count):
 
         def rows(flat: np.ndarray, kept: np.ndarray = kept) -> np.ndarray:

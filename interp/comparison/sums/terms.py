@@ -19,7 +19,7 @@ from ....ops.reductions.scatter import targets
 from ....ops.reductions.select_and_scatter import chosen_places
 from ....ops.types import TensorType
 from ...program import Operation
-from ..wide import sole, widened
+from ..wide import sole_op_name, widen
 
 #: Number of terms examined together: 32 MiB of f64.
 BLOCK = 1 << 22
@@ -62,7 +62,7 @@ class Terms:
 
 def terms_of(operation: Operation, operands: Arrays) -> Terms | None:
     """The terms of a sum, or of a product of many; None for another op, or if they are unavailable."""
-    values = [widened(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
+    values = [widen(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
     if any(np.iscomplexobj(v) for v in values):
         return None
     make = _MAKERS.get(operation.name.rpartition(".")[2])
@@ -88,7 +88,7 @@ def _product(operation: Operation, values: list[np.ndarray]) -> Terms:
             names[0][x] = names[1][y] = f"{kind}{i}"
     free = [[n for n in side if n[0] in "lr"] for side in names]
     output = [*(f"b{i}" for i in range(len(batch[0]))), *free[0], *free[1]]
-    return _labelled(values, names, output, [f"k{i}" for i in range(len(summed[0]))])
+    return _labelled_products(values, names, output, [f"k{i}" for i in range(len(summed[0]))])
 
 
 def _einsum(operation: Operation, values: list[np.ndarray]) -> Terms:
@@ -98,10 +98,10 @@ def _einsum(operation: Operation, values: list[np.ndarray]) -> Terms:
     unnamed = max(sum(not n.isalpha() for n in side) for side in names)
     output = list(labels_of(config, out, len(out.replace("...", "")) + unnamed * ("..." in out)))
     summed = [n for n in dict.fromkeys(n for side in names for n in side) if n not in output]
-    return _labelled(values, names, output, summed)
+    return _labelled_products(values, names, output, summed)
 
 
-def _labelled(values: list[np.ndarray], names: list[list[str]], output: list[str], summed: list[str]) -> Terms:
+def _labelled_products(values: list[np.ndarray], names: list[list[str]], output: list[str], summed: list[str]) -> Terms:
     """Products of the elements of one or two operands with named dimensions, summed over some of these."""
     sizes = {n: x.shape[d] for x, side in zip(values, names, strict=True) for d, n in enumerate(side)}
     shape, depth = tuple(sizes[n] for n in output), tuple(sizes[n] for n in summed)
@@ -237,7 +237,7 @@ def _list(attributes: dict, name: str, default: int, length: int) -> list[int]:
 
 
 def _neutral(operation: Operation) -> float:
-    return 1.0 if sole(operation.regions[-1]) == "stablehlo.multiply" else -0.0
+    return 1.0 if sole_op_name(operation.regions[-1]) == "stablehlo.multiply" else -0.0
 
 
 def _with_init(init: np.ndarray, rows: np.ndarray, neutral: float) -> np.ndarray:
@@ -320,7 +320,7 @@ def targets_of(operation: Operation, values: Arrays) -> np.ndarray | None:
         return targets(operation.attributes["scatter_dimension_numbers"], x.shape, indices, updates.shape)
     x, (select, _) = values[0], operation.regions
     compare = _COMPARISONS.get(str(select.operations[0].attributes.get("comparison_direction")))
-    is_plain = sole(select) == "stablehlo.compare" and select.operations[0].operands == select.arguments[:2]
+    is_plain = sole_op_name(select) == "stablehlo.compare" and select.operations[0].operands == select.arguments[:2]
     if compare is None or not is_plain:
         return None
     return chosen_places(lambda a, b: (compare(a, b),), x, axes_of(operation, x.shape)).reshape(-1)

@@ -166,7 +166,7 @@ def _accepted(result: str, candidates: np.ndarray, expected: Expected, limit: in
         at = np.flatnonzero(repeated.left_open == point)
         if not at.size:
             continue
-        is_fit[at] |= choices.choose(point, result, flat[at], repeated.codes[at]) >= 0
+        is_fit[at] |= choices.classify(point, result, flat[at], repeated.codes[at]) >= 0
         if point == rounding.NEGATIVE and repeated.magnitudes is not None:
             is_fit[at] |= flat[at] == repeated.magnitudes[at]
     is_same = flat == repeated.codes

@@ -101,7 +101,7 @@ def _beyond(fmt: Format, at: np.ndarray, usual: np.ndarray) -> Iterator[_Option]
     """The other choices for what is beyond the largest number: infinity, NaN where there is none, and the largest."""
     if fmt.nan == "none":
         return
-    first = int(choices.choose(rounding.OVERFLOW, fmt.name, usual[:1], usual[:1])[0])
+    first = int(choices.classify(rounding.OVERFLOW, fmt.name, usual[:1], usual[:1])[0])
     lost = fmt.is_nan(usual) & (fmt.nan == "sign")
     for i, code in enumerate((fmt.infinity_code, None if fmt.has_infinity else fmt.nan_code, fmt.max_code)):
         if code is None or i == first:

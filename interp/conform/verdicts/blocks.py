@@ -201,7 +201,7 @@ class _Judged:
         rest = self._common(left)
         if not found:
             return rest
-        return explained.joined(rest or Diagnosis("other blocks are wrong too", ("other-blocks",)))
+        return explained.join(rest or Diagnosis("other blocks are wrong too", ("other-blocks",)))
 
     def _readings(self, part: BlockPart) -> Iterator[tuple[Fault, np.ndarray]]:
         for fault in faults():

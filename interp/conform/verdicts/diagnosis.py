@@ -55,7 +55,7 @@ def explain(part: Part, judged: Judged, got: np.ndarray, evidence: Evidence | No
         if not evidence.is_intermittent or always is None or not always.any():
             return shown
         of_operands = _of_operands(part, judged, got, np.flatnonzero(always))
-        return of_operands.joined(Diagnosis(f"some are {shown.sentence}", shown.causes))
+        return of_operands.join(Diagnosis(f"some are {shown.sentence}", shown.causes))
     return _of_operands(part, judged, got, failing)
 
 

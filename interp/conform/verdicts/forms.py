@@ -95,7 +95,7 @@ def _with_forms(case: CaseResult, alike: Sequence[CaseResult]) -> CaseResult:
     if not words or case.causes[:1] == [_ONLY_IN_FORMS]:
         return case
     before = Diagnosis(words, (_ONLY_IN_FORMS,))
-    return explained(case, before.joined(Diagnosis(case.diagnosis, tuple(case.causes)), ": "))
+    return explained(case, before.join(Diagnosis(case.diagnosis, tuple(case.causes)), ": "))
 
 
 def _as(case: CaseResult, other: CaseResult) -> CaseResult:

@@ -127,7 +127,7 @@ def _by_rules(result: str, got: np.ndarray, expected: Expected) -> tuple[np.ndar
         at = np.flatnonzero(expected.left_open == point)
         if at.size:
             magnitudes = None if expected.magnitudes is None else expected.magnitudes[at]
-            codes, chosen[point] = choices.by_rule(point, result, got[at], expected.codes[at], magnitudes)
+            codes, chosen[point] = choices.apply_rule(point, result, got[at], expected.codes[at], magnitudes)
             right = right.copy()
             right[at] = codes
     return right, chosen
@@ -142,10 +142,10 @@ def _open_points(
             continue
         at = np.flatnonzero(expected.left_open == point)
         right, verdicts = judged.right[at], judged.verdicts[at]
-        chosen = ruled[point] if point in ruled else choices.choose(point, result, got[at], expected.codes[at])
+        chosen = ruled[point] if point in ruled else choices.classify(point, result, got[at], expected.codes[at])
         by_rule = (verdicts == _PASS) & (right != expected.codes[at])
         is_divergent = by_rule | ((verdicts != _PASS) & (chosen >= 0) & (point not in choices.ONE_RULE))
         places = at[is_divergent]
         judged.verdicts[places], judged.errors[places] = _DIVERGENT, OPEN
         if places.size:
-            judged.choices[point] = choices.counted(point, chosen)
+            judged.choices[point] = choices.count_choices(point, chosen)

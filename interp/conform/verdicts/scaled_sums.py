@@ -15,8 +15,8 @@ from ....ops.accumulators.record import Accumulator
 from ....ops.accumulators.sums import dots
 from ....ops.accumulators.units import UNITS
 from ...comparison.diagnosis import Diagnosis
-from ...comparison.sums import ways
-from ...comparison.sums.ways import Asked, Rows, Way
+from ...comparison.sums import hypotheses
+from ...comparison.sums.hypotheses import AccumulationHypothesis, Rows, SumQuery
 from ...oracle.blocks import Block
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact
@@ -54,28 +54,35 @@ def _all_known(found: Sequence[Formed]) -> bool:
     return all(f.identifier for f in found)
 
 
-def _usual(asked: Asked) -> list[Way]:
+def _usual(asked: SumQuery) -> list[AccumulationHypothesis]:
     """Exact sums, and sums in f32."""
-    flushing = ways.flushing_ways(asked)
-    return [ways.exact("add"), *ways.in_types(asked, ("f32",)), *flushing, *ways.cut_off(asked)]
+    flushing = hypotheses.flushing_hypotheses(asked)
+    return [
+        hypotheses.exact("add"),
+        *hypotheses.in_types(asked, ("f32",)),
+        *flushing,
+        *hypotheses.truncating_hypotheses(asked),
+    ]
 
 
-def _units(part: ScaledPart, records: Sequence[str]) -> list[Way]:
+def _units(part: ScaledPart, records: Sequence[str]) -> list[AccumulationHypothesis]:
     """The records that are given, and the units of chips for blocks of these scales: each record once."""
     left, right = part.sides
     if left.scale != right.scale or left.size != right.size:
         return []
     given = [Accumulator.from_text(text) for text in records]
-    found = [_of_record(r, left, right, "given", f"summed as the given record: {ways.facts(r)}") for r in given]
+    found = [_of_record(r, left, right, "given", f"summed as the given record: {hypotheses.facts(r)}") for r in given]
     for unit in UNITS:
         if (left.scale, left.size) in unit.scales and {left.element, right.element} <= {*unit.operands}:
             name = f"{unit.chips[0]}.{unit.instruction}"
-            sentence = f"summed as by {name}: {ways.facts(unit.record)}"
+            sentence = f"summed as by {name}: {hypotheses.facts(unit.record)}"
             found.append(_of_record(unit.record, left, right, f"unit/{name}", sentence))
     return list({w.record: w for w in reversed(found)}.values())[::-1]
 
 
-def _of_record(record: Accumulator, left: Block, right: Block, identifier: str, sentence: str) -> Way:
+def _of_record(
+    record: Accumulator, left: Block, right: Block, identifier: str, sentence: str
+) -> AccumulationHypothesis:
     """Sums of scaled products as a record says, over whole blocks: a block that is not full has zeros at its end."""
 
     def total(rows: Rows) -> Exact:
@@ -86,7 +93,7 @@ def _of_record(record: Accumulator, left: Block, right: Block, identifier: str, 
         given = {"a_scales": s, "b_scales": t, "scale_type": left.scale, "block": left.size}
         return Exact.of(dots(record, x, y, left.element, right.element, **given).astype(np.float64))
 
-    return Way(identifier, sentence, total, True, record, identifier, record.storage.name)
+    return AccumulationHypothesis(identifier, sentence, total, True, record, identifier, record.storage.name)
 
 
 def _by_rounding(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[Formed]) -> list[Formed]:

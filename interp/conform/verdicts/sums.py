@@ -14,9 +14,9 @@ import numpy as np
 from ....ops.accumulators.record import Accumulator
 from ...comparison.diagnosis import NONE, Diagnosis
 from ...comparison.equality import equal_codes
-from ...comparison.sums import ways as all_ways
-from ...comparison.sums.explain import Bounded, Fit, Observed, bounded, explain, explain_alone, within
-from ...comparison.sums.ways import Asked, Way
+from ...comparison.sums import hypotheses
+from ...comparison.sums.explain import BoundedSum, Fit, Observation, explain, explain_alone, find_bound, within
+from ...comparison.sums.hypotheses import AccumulationHypothesis, SumQuery
 from ...oracle.expected import Expected
 from ...oracle.formats import FORMATS
 from ..result import DIVERGENT, FAIL, Accumulated
@@ -43,7 +43,7 @@ def judged(
     parts: Sequence[RowPart],
     results: Sequence[np.ndarray],
     records: Sequence[str] = (),
-    ways: Sequence[Way] | None = None,
+    ways: Sequence[AccumulationHypothesis] | None = None,
 ) -> list[Formed]:
     """The verdicts on the sums of one op on one pair of types, on several shapes.
 
@@ -58,7 +58,7 @@ def judged(
     left = [t for t in tried if not t.is_exact]
     if left:
         case = parts[0].case
-        asked = Asked(parts[0].asked.operands, case.result, parts[0].body, tuple(p.asked.counts[0] for p in parts))
+        asked = SumQuery(parts[0].asked.operands, case.result, parts[0].body, tuple(p.asked.counts[0] for p in parts))
         every = list(known(asked, records)) if ways is None else list(ways)
         if case.has_products:
             explained = {id(t): f for t, f in zip(left, _products(tried, left, every), strict=True)}
@@ -68,20 +68,20 @@ def judged(
     return [f for f in found if f is not None]
 
 
-def known(asked: Asked, records: Sequence[str] = ()) -> Iterator[Way]:
+def known(asked: SumQuery, records: Sequence[str] = ()) -> Iterator[AccumulationHypothesis]:
     """The ways that are tried, the likeliest first."""
-    yield all_ways.exact(asked.body)
+    yield hypotheses.exact(asked.body)
     for text in records if asked.is_dot else ():
-        yield all_ways.of_record(
+        yield hypotheses.from_record(
             Accumulator.from_text(text), "given", f"summed as the given record: {text}", asked.operands
         )
-    yield from all_ways.in_types(asked, ("f32",))
-    yield from all_ways.units(asked)
+    yield from hypotheses.in_types(asked, ("f32",))
+    yield from hypotheses.units(asked)
     if asked.is_dot:
-        yield from all_ways.flushing_ways(asked)
-        yield from all_ways.cut_off(asked)
+        yield from hypotheses.flushing_hypotheses(asked)
+        yield from hypotheses.truncating_hypotheses(asked)
     # f32 again, where it is the operands' own type
-    yield from (w for w in all_ways.in_types(asked) if w.type != "f32")
+    yield from (w for w in hypotheses.in_types(asked) if w.type != "f32")
 
 
 class _Sums:
@@ -102,17 +102,17 @@ class _Sums:
         return not self.fails.any()
 
     @property
-    def observed(self) -> Observed:
+    def observed(self) -> Observation:
         places = np.arange(len(self.got))
         if not self.part.case.has_products:
             places = np.flatnonzero(~self.part.may_overflow)
         return self.among(places)
 
-    def among(self, places: np.ndarray) -> Observed:
+    def among(self, places: np.ndarray) -> Observation:
         """Some of the results."""
         part = self.part
         wrong = places[self.fails[places]]
-        return Observed(part.form, part.asked, part.rows, self._agrees, lambda flat: self.got[flat], places, wrong)
+        return Observation(part.form, part.asked, part.rows, self._agrees, lambda flat: self.got[flat], places, wrong)
 
     def _agrees(self, flat: np.ndarray, codes: np.ndarray, left_open: np.ndarray) -> np.ndarray:
         given, result = self.got[flat], self.part.case.result
@@ -151,7 +151,9 @@ class _Sums:
 # -- products ----------------------------------------------------------------------------------------------------------
 
 
-def _products(tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[Way]) -> Iterator[Formed]:
+def _products(
+    tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[AccumulationHypothesis]
+) -> Iterator[Formed]:
     """Results that are not the exact ones: as one way gives them, else as several do, by shape.
 
     Sums in f32 come first, for all shapes and for each: libraries choose their order by shape.
@@ -165,14 +167,14 @@ def _products(tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[Way
         for t in left:
             yield t.formed(fit.sentence, fit.identifier, accumulator=facts(fit))
         return
-    bound = bounded([t.observed for t in left])
+    bound = find_bound([t.observed for t in left])
     longest = max(left, key=lambda t: t.observed.count)
     if bound is not None and not explain_alone(longest.observed, usual):
         for t in left:
             yield t.formed(bound.sentence, bound.identifier, accumulator=facts(bound))
         return
     alone, bounds = _each(left, usual, others)
-    chosen: dict[str, Fit | Bounded] = {**_cover(alone), **bounds}
+    chosen: dict[str, Fit | BoundedSum] = {**_cover(alone), **bounds}
     is_one_family = len({family_of(f) for f in chosen.values()}) == 1
     is_one = len({f.identifier for f in chosen.values()}) == 1
     best = max((first, explanation), key=lambda e: e.progress).best
@@ -195,20 +197,20 @@ _USUAL = ("exact", *(f"{held}/f32" for held in ("accumulated", "rounded", "fused
 
 
 def _each(
-    left: Sequence[_Sums], usual: Sequence[Way], others: Sequence[Way]
-) -> tuple[dict[str, list[Fit]], dict[str, Bounded]]:
+    left: Sequence[_Sums], usual: Sequence[AccumulationHypothesis], others: Sequence[AccumulationHypothesis]
+) -> tuple[dict[str, list[Fit]], dict[str, BoundedSum]]:
     """What explains each shape by itself: sums in f32 if they do, in some order, else units and narrower types.
 
     Where nothing explains a shape the others are not searched any further: the results are wrong anyway.
     """
     alone: dict[str, list[Fit]] = {}
-    bounds: dict[str, Bounded] = {}
+    bounds: dict[str, BoundedSum] = {}
     ways = list(others) if len(left) > 1 else []
     for t in sorted(left, key=lambda t: t.observed.count):
         form, observed = t.part.form, t.observed
         earlier = list({f.identifier: f for each in alone.values() for f in each}.values())
         fits = [f for f in earlier if f.hits(observed).all()] or explain_alone(observed, usual)
-        bound = None if fits else bounded([observed])
+        bound = None if fits else find_bound([observed])
         if not fits and (bound is None or bound.is_cut):
             is_long = observed.count > _LONG
             fits = explain_alone(observed, (w for w in ways if not is_long or _is_quick(w)))
@@ -223,7 +225,7 @@ def _each(
 _LONG = 129
 
 
-def _is_quick(way: Way) -> bool:
+def _is_quick(way: AccumulationHypothesis) -> bool:
     """Whether a way forms long sums in steps of several products, or takes whole arrays at a time."""
     return way.record is not None and (way.record.bits is not None or way.record.step > 4)
 
@@ -264,7 +266,7 @@ def _nearest(best: Fit | None) -> str:
 # -- folds -------------------------------------------------------------------------------------------------------------
 
 
-def _fold(t: _Sums, every: Sequence[Way]) -> Formed:
+def _fold(t: _Sums, every: Sequence[AccumulationHypothesis]) -> Formed:
     """Results of a reduction, whose order the specification leaves open: right if a type and an order gives them.
 
     A sum that overflows in some order may be formed in any way by itself.
@@ -284,7 +286,7 @@ def _fold(t: _Sums, every: Sequence[Way]) -> Formed:
     wrong[observed.places[within(observed)]] = False
     wrong[wild.places] &= ~_any(wild, every)
     if not wrong.any():
-        found = Bounded("", False)
+        found = BoundedSum("", False)
         return t.formed(found.sentence, found.identifier)
     if best is not None:
         hits = np.zeros(len(t.got), bool)
@@ -293,7 +295,7 @@ def _fold(t: _Sums, every: Sequence[Way]) -> Formed:
     return t.formed(_nearest(best), "", wrong)
 
 
-def _any(observed: Observed, every: Sequence[Way]) -> np.ndarray:
+def _any(observed: Observation, every: Sequence[AccumulationHypothesis]) -> np.ndarray:
     """Which results are those of any way."""
     found = np.zeros(len(observed.places), bool)
     with np.errstate(all="ignore"):

@@ -17,7 +17,17 @@ from ....ops.accumulators.units import UNITS, Unit
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact
 from ...oracle.sums import exact_products, exact_sums
-from .accumulation import Held, Type, flushing, fused, held, holds, orders, toward_zero, types
+from .accumulation import (
+    RoundedSum,
+    Type,
+    flushing_type,
+    fused_type,
+    holds,
+    orders,
+    rounded_sums,
+    truncating_type,
+    types,
+)
 
 Codes = tuple[np.ndarray, np.ndarray]
 #: Number of products after which a second sum in f32 takes over: 128 in DeepSeek-V3 and DeepGEMM.
@@ -44,7 +54,7 @@ class Rows:
 
 
 @dataclasses.dataclass(frozen=True)
-class Way:
+class AccumulationHypothesis:
     """A hypothesis of how sums are accumulated."""
 
     identifier: str
@@ -62,7 +72,7 @@ class Way:
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class SumQuery:
     """A query for hypotheses: the types of the sums, and the numbers of terms."""
 
     operands: tuple[str, ...]  #: two for a product
@@ -78,63 +88,65 @@ class Asked:
 # -- all of them -------------------------------------------------------------------------------------------------------
 
 
-def exact(body: str) -> Way:
+def exact(body: str) -> AccumulationHypothesis:
     """Exact sums, or products of many numbers."""
     form = exact_sums if body == "add" else exact_products
-    return Way("exact", "exact", lambda rows: form(rows.terms), is_plain=True, family="exact")
+    return AccumulationHypothesis("exact", "exact", lambda rows: form(rows.terms), is_plain=True, family="exact")
 
 
-def in_types(asked: Asked, names: Sequence[str] = (), most: int | None = None) -> Iterator[Way]:
+def in_types(query: SumQuery, names: Sequence[str] = (), most: int | None = None) -> Iterator[AccumulationHypothesis]:
     """Sums in a type and an order, the likeliest first.
 
     Args:
-        asked: the sums.
+        query: the sums.
         names: the types; if empty, all that hold the operands, and the operands' own.
         most: the most steps of an order; longer ones are omitted.
     """
-    for how, family in _held(asked):
+    for how, family in _rounded_sums(query):
         if not names or how.type.name in names:
-            yield from _in_orders(how, asked, most, family)
+            yield from _in_orders(how, query, most, family)
 
 
-def cut_off(asked: Asked) -> Iterator[Way]:
+def truncating_hypotheses(query: SumQuery) -> Iterator[AccumulationHypothesis]:
     """Sums in f32 truncated toward zero at each step."""
-    if asked.body == "add" and all(holds(FORMATS["f32"], FORMATS[t]) for t in asked.operands):
-        how = Held(toward_zero(), "cut-off", "accumulated, cut off toward zero at each step,")
-        yield from _in_orders(how, asked, None, "cut-off/f32")
+    if query.body == "add" and all(holds(FORMATS["f32"], FORMATS[t]) for t in query.operands):
+        how = RoundedSum(truncating_type(), "cut-off", "accumulated, cut off toward zero at each step,")
+        yield from _in_orders(how, query, None, "cut-off/f32")
 
 
-def may_flush(asked: Asked) -> bool:
+def may_flush(query: SumQuery) -> bool:
     """Whether the operands have numbers that are subnormal in f32."""
-    return asked.is_dot and any(FORMATS[t].min_exponent <= FORMATS["f32"].min_exponent for t in asked.operands)
+    return query.is_dot and any(FORMATS[t].min_exponent <= FORMATS["f32"].min_exponent for t in query.operands)
 
 
-def flushed(rows: Rows, asked: Asked) -> Rows:
+def flush(rows: Rows, query: SumQuery) -> Rows:
     """The same terms, with subnormal operands flushed to zero."""
     is_zero = np.logical_or.reduce(
-        [FORMATS[t].is_subnormal(x) for t, x in zip(asked.operands, rows.factors, strict=True)]
+        [FORMATS[t].is_subnormal(x) for t, x in zip(query.operands, rows.factors, strict=True)]
     )
     zeros = np.where(np.isfinite(rows.terms), np.copysign(0.0, rows.terms), np.nan)
     return Rows(np.where(is_zero, zeros, rows.terms))
 
 
-def flushing_ways(asked: Asked) -> Iterator[Way]:
+def flushing_hypotheses(query: SumQuery) -> Iterator[AccumulationHypothesis]:
     """Sums in f32 that flush subnormal numbers to zero, as processors do in a fast mode."""
-    if not may_flush(asked) or not all(holds(FORMATS["f32"], FORMATS[t]) for t in asked.operands):
+    if not may_flush(query) or not all(holds(FORMATS["f32"], FORMATS[t]) for t in query.operands):
         return
-    wide = types([FORMATS[t] for t in asked.operands], "add")
-    for t in (*(t for t in wide if t.name == "f32"), fused(FORMATS["f32"])):
-        how = Held(flushing(t), "flushed", "accumulated, subnormal numbers taken for zero,")
-        for way in _in_orders(how, asked, None, "flushed/f32"):
-            form = way.sum
-            yield dataclasses.replace(way, sum=lambda rows, form=form: form(flushed(rows, asked)), zeros_alike=True)
+    wide = types([FORMATS[t] for t in query.operands], "add")
+    for t in (*(t for t in wide if t.name == "f32"), fused_type(FORMATS["f32"])):
+        how = RoundedSum(flushing_type(t), "flushed", "accumulated, subnormal numbers taken for zero,")
+        for hypothesis in _in_orders(how, query, None, "flushed/f32"):
+            form = hypothesis.sum
+            yield dataclasses.replace(
+                hypothesis, sum=lambda rows, form=form: form(flush(rows, query)), zeros_alike=True
+            )
 
 
-def _in_orders(how: Held, asked: Asked, most: int | None, family: str) -> Iterator[Way]:
-    zero = 0.0 if asked.body == "add" else -0.0  # sums of products begin with +0; a product keeps its sign
-    for order in orders(asked.counts, most):
+def _in_orders(how: RoundedSum, query: SumQuery, most: int | None, family: str) -> Iterator[AccumulationHypothesis]:
+    zero = 0.0 if query.body == "add" else -0.0  # sums of products begin with +0; a product keeps its sign
+    for order in orders(query.counts, most):
         total = how.total(order)
-        yield Way(
+        yield AccumulationHypothesis(
             f"{how.identifier}/{how.type.name}/{order.identifier}",
             f"{how.sentence} in {how.type.name} {order.sentence}",
             lambda rows, total=total: Exact.of(total(rows.terms) + zero),
@@ -144,19 +156,19 @@ def _in_orders(how: Held, asked: Asked, most: int | None, family: str) -> Iterat
         )
 
 
-def _held(asked: Asked) -> Iterator[tuple[Held, str]]:
+def _rounded_sums(query: SumQuery) -> Iterator[tuple[RoundedSum, str]]:
     """The roundings of sums in each type, with the family; a type too narrow for products rounds or fuses them.
 
     Products of bf16 have the bits of f32, but may be beyond its range: that is one family.
     """
-    needed = sum(FORMATS[t].mantissa_bits + 1 for t in asked.operands)
-    for t in types([FORMATS[t] for t in asked.operands], asked.body):
+    needed = sum(FORMATS[t].mantissa_bits + 1 for t in query.operands)
+    for t in types([FORMATS[t] for t in query.operands], query.body):
         # Two significands need the bits of both: products of f8 are exact in f16, but not in f8 or bf16.
-        is_cut = asked.is_dot and needed > FORMATS[t.name].mantissa_bits + 1
-        for how in held(t, is_cut, asked.operands[0] != "f8E8M0FNU"):
+        is_cut = query.is_dot and needed > FORMATS[t.name].mantissa_bits + 1
+        for how in rounded_sums(t, is_cut, query.operands[0] != "f8E8M0FNU"):
             yield how, f"{how.identifier}/{t.name}"
-        if asked.is_dot and not is_cut and not _has_room(t, asked.operands):
-            how = Held(fused(FORMATS[t.name]), "fused", "exact products accumulated")
+        if query.is_dot and not is_cut and not _has_room(t, query.operands):
+            how = RoundedSum(fused_type(FORMATS[t.name]), "fused", "exact products accumulated")
             yield how, f"accumulated/{t.name}"
 
 
@@ -172,7 +184,7 @@ def _has_room(t: Type, operands: Sequence[str]) -> bool:
 # -- units -------------------------------------------------------------------------------------------------------------
 
 
-def of_record(record: Accumulator, identifier: str, sentence: str, operands: Sequence[str]) -> Way:
+def from_record(record: Accumulator, identifier: str, sentence: str, operands: Sequence[str]) -> AccumulationHypothesis:
     """Sums as an accumulator's record describes them."""
     left, right = operands
 
@@ -180,50 +192,50 @@ def of_record(record: Accumulator, identifier: str, sentence: str, operands: Seq
         x, y = rows.factors
         return Exact.of(dots(record, x, y, left, right).astype(np.float64))
 
-    return Way(identifier, sentence, total, True, record, identifier, record.storage.name)
+    return AccumulationHypothesis(identifier, sentence, total, True, record, identifier, record.storage.name)
 
 
-def units(asked: Asked) -> Iterator[Way]:
+def units(query: SumQuery) -> Iterator[AccumulationHypothesis]:
     """Chip accumulators: those for the operands' types first, then others; each record once, under all its names."""
-    if not asked.is_dot or asked.body != "add" or FORMATS[asked.operands[0]].bits > 16:
+    if not query.is_dot or query.body != "add" or FORMATS[query.operands[0]].bits > 16:
         return
     names: dict[Accumulator, list[str]] = {}
-    for unit in sorted((u for u in UNITS if not u.scales), key=lambda u: _distance(u, asked)):
-        if "operands" in unit.record.flush and _distance(unit, asked) >= _OTHER_TYPES:
+    for unit in sorted((u for u in UNITS if not u.scales), key=lambda u: _distance(u, query)):
+        if "operands" in unit.record.flush and _distance(unit, query) >= _OTHER_TYPES:
             continue  # half of the numbers of a narrow format are subnormal
         names.setdefault(unit.record, []).extend(f"{chip}.{unit.instruction}" for chip in unit.chips)
     known = [(record, list(dict.fromkeys(of))) for record, of in names.items()]
     for record, of in known:
-        yield of_record(record, f"unit/{of[0]}", f"summed as by {_listed(of)}: {facts(record)}", asked.operands)
+        yield from_record(record, f"unit/{of[0]}", f"summed as by {_join_names(of)}: {facts(record)}", query.operands)
     for step in _STEPS_IN_F16:
         record = Accumulator(step, keep="f16")
         sentence = f"rounded to f16 after every {step} products"
-        yield of_record(record, f"steps/f16/{step}-terms", sentence, asked.operands)
+        yield from_record(record, f"steps/f16/{step}-terms", sentence, query.operands)
     for record, of in known:
-        if any(_distance(u, asked) < _OTHER_TYPES for u in UNITS if u.record == record and not u.scales):
-            yield from _promoted(record, of, asked)
+        if any(_distance(u, query) < _OTHER_TYPES for u in UNITS if u.record == record and not u.scales):
+            yield from _promote(record, of, query)
 
 
-def _promoted(record: Accumulator, of: Sequence[str], asked: Asked) -> Iterator[Way]:
+def _promote(record: Accumulator, of: Sequence[str], query: SumQuery) -> Iterator[AccumulationHypothesis]:
     """A unit's sums of some products, added up in f32."""
     for outer in _OUTER:
-        if max(asked.counts) <= outer or record.outer:
+        if max(query.counts) <= outer or record.outer:
             continue
         try:
             promoted = dataclasses.replace(record, outer=outer)
         except ValueError:
             continue
-        sentence = f"summed as by {_listed(of)}, in f32 after every {outer} products: {facts(promoted)}"
-        yield of_record(promoted, f"unit/{of[0]}/outer-{outer}", sentence, asked.operands)
+        sentence = f"summed as by {_join_names(of)}, in f32 after every {outer} products: {facts(promoted)}"
+        yield from_record(promoted, f"unit/{of[0]}/outer-{outer}", sentence, query.operands)
 
 
-def _distance(unit: Unit, asked: Asked) -> int:
+def _distance(unit: Unit, query: SumQuery) -> int:
     """The distance between the types of a unit and those of the query."""
-    fits = all(t in unit.operands for t in asked.operands)
-    return (0 if fits else _OTHER_TYPES) + (0 if unit.result == asked.result else 1)
+    fits = all(t in unit.operands for t in query.operands)
+    return (0 if fits else _OTHER_TYPES) + (0 if unit.result == query.result else 1)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
