@@ -77,7 +77,7 @@ CHOICES: dict[int, tuple[Choice, ...]] = {
     rounding.INVALID: _INVALID,
     rounding.FROM_NAN: _INVALID,
     rounding.FROM_NEGATIVE_NAN: _INVALID,
-    # `by_rule` recognizes the choices that have no test of single results.
+    # `apply_rule` recognizes the choices that have no test of single results.
     rounding.NEGATIVE: (_NAN, _SMALLEST, Choice("magnitude", "the number without its sign")),
     rounding.ZERO: (_NAN, _SMALLEST),
     rounding.SMALL: (_NAN, _SMALLEST),
@@ -169,7 +169,7 @@ def _rule(known: np.ndarray, usual: np.ndarray) -> int:
 
 
 def _apply_sign_rule(fmt: Format, got: Codes, expected: Codes, magnitudes: Codes, chosen: Codes) -> tuple[Codes, Codes]:
-    """`by_rule` for negative numbers, which may lose their sign. Results at the ends of the range are no evidence of
+    """`apply_rule` for negative numbers, which may lose their sign. Results at the ends of the range are no evidence of
     that: underflow and overflow have choices of their own, with or without the sign."""
     is_small, is_beyond = magnitudes == 0, magnitudes >= fmt.max_code
     inner = ~is_small & ~is_beyond
@@ -180,7 +180,7 @@ def _apply_sign_rule(fmt: Format, got: Codes, expected: Codes, magnitudes: Codes
 
 
 def count_choices(point: int, chosen: np.ndarray) -> dict[str, int]:
-    """Counts the choices made, by identifier, given the indices from `choose` or `by_rule`."""
+    """Counts the choices made, by identifier, given the indices from `classify` or `apply_rule`."""
     return dict(Counter(CHOICES[point][c].identifier for c in chosen[chosen >= 0].tolist()))
 
 

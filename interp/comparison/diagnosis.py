@@ -87,7 +87,7 @@ def by_faults(
     if not named or left.mean() > 0.5:
         return NONE
     causes = tuple(f.identifier for _, f in named)
-    sentences = [f.words(results.case, results.to_integers) for _, f in named]
+    sentences = [f.describe(results.case, results.to_integers) for _, f in named]
     if len(named) == 1 and not left.any():
         return Diagnosis(sentences[0], causes)
     share = [f"{s} ({n:,} of {len(failing):,})" for (n, _), s in zip(named, sentences, strict=True)]

@@ -63,7 +63,7 @@ def with_rounding_through(wide: str) -> Compute:
 
 
 def with_rounding_twice(wide: str) -> Compute:
-    """`through`, unless a conversion's operands are of that format or the function is exact in f64."""
+    """`with_rounding_through`, unless a conversion's operands are of that format or the function is exact in f64."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
         if (wide in case.operands and case.op == "convert") or (wide == "f64" and case.op in FUNCTIONS):
