@@ -61,8 +61,8 @@ def test_exact_sums_drop_nothing() -> None:
 
 def test_words() -> None:
     assert " ".join(sentences(HOPPER)) == (
-        "13 fraction bits are kept below the largest exponent. What is below is cut off, toward zero. "
-        "A step sums 32 products, in order; the sum so far is aligned with them. "
+        "13 fraction bits are kept below the largest exponent. Lower bits are truncated toward zero. "
+        "A step sums 32 products, in order; the running sum is aligned with them. "
         "Between steps the sum is kept in f32 of 13 fraction bits."
     )
 

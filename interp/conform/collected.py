@@ -1,4 +1,4 @@
-"""What a backend gives for a part, as codes: its results have the types and shapes that the program says."""
+"""Converts a backend's results for a part to codes, and checks that types and shapes are those of the program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .repeats import AnyPart
 
 
 class OtherAxis(BackendError):
-    """The scales are those of blocks along the other axis, as their shape shows."""
+    """Scales of blocks along the other axis, as their shape shows."""
 
     why = Diagnosis("blocks lie along the other axis", ("wrong-axis",))
 
@@ -29,7 +29,7 @@ def outputs(part: AnyPart) -> list[tuple[str, tuple[int, ...]]]:
 
 
 def collected(found: Sequence[np.ndarray], part: AnyPart) -> np.ndarray:
-    """What came back, as codes; of several results one after another."""
+    """The results of a backend as codes; several results are concatenated."""
     signature = part.case.signature
     if isinstance(part, BlockPart) and part.is_across([np.shape(x) for x in found]):
         raise OtherAxis()

@@ -1,4 +1,4 @@
-"""The data of pictures: the errors of a case, by its operands or by their places."""
+"""The data of pictures: the errors of a case, by its operands or by position."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .rows import RowPart
 from .verdicts.judge import Judged
 from .words import number_text
 
-#: How many points of a curve there are at most of each sort, right and wrong.
+#: Maximum number of points of a curve of each sort, right and wrong.
 _POINTS = 1000
 
 
 def pictured(part: Part | RowPart, judged: Judged) -> dict[str, Any]:
-    """The map of a binary op, the curve of what has one operand, else errors by place; nothing where all is right."""
+    """The map of a binary op, the curve of a unary one, else errors by position; empty if all results are right."""
     if not judged.errors.any():
         return {}
     if isinstance(part, Part) and not of_positions(part.form):
@@ -31,7 +31,7 @@ def pictured(part: Part | RowPart, judged: Judged) -> dict[str, Any]:
 
 
 def by_place(errors: np.ndarray) -> dict[str, Any]:
-    """The curve of errors by place; nothing where all is right."""
+    """The curve of errors by position; empty if all results are right."""
     if not errors.any():
         return {}
     places = np.sort(_chosen(errors))
@@ -43,14 +43,14 @@ def _map(part: Part, errors: np.ndarray) -> ErrorMap:
     x, y = part.operands
     made = np.full((n, n), UNTRIED, np.int8)
     made[x, y] = errors
-    wrong = errors != 0  # of pairs that were tried more than once
+    wrong = errors != 0  # for pairs that were tried more than once
     made[x[wrong], y[wrong]] = errors[wrong]
     return ErrorMap.of(made)
 
 
 def _by_value(part: Part, errors: np.ndarray) -> ErrorCurve:
     codes = part.operands[0]
-    codes = codes.view(np.uint8) if codes.dtype == bool else codes  # a JSON's codes are integers
+    codes = codes.view(np.uint8) if codes.dtype == bool else codes  # codes in JSON are integers
     values = numbers(codes, part.case.operands[0]).astype(np.float64)
     places = _chosen(errors)
     places = places[np.argsort(values[places], kind="stable")]
@@ -63,7 +63,7 @@ def _curve(codes: np.ndarray, values: np.ndarray, errors: np.ndarray, over: str)
 
 
 def _chosen(errors: np.ndarray) -> np.ndarray:
-    """The places of all elements, of many an even choice."""
+    """The indices of all elements, or an even selection of many."""
     if len(errors) <= _POINTS:
         return np.arange(len(errors))
     return np.concatenate([_spread(np.flatnonzero(errors)), _spread(np.flatnonzero(errors == 0))])

@@ -1,4 +1,4 @@
-"""Runs cases on one backend: many in a program, fewer where it fails, down to the smallest case that does."""
+"""Runs cases on one backend: many in a program, fewer if it fails, down to the smallest case that fails."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from .verdicts import blocks, outcome, scaled_sums, sums
 from .verdicts.outcome import Settings
 from .verdicts.sums import Formed
 
-#: How often a crash is tried again on fewer operands.
+#: Number of attempts to reproduce a crash on fewer operands.
 _TRIES = 24
-#: Of so many parts of a program one runs a second time, if it has no more elements.
+#: One in this many parts of a program runs a second time, if it has at most this many elements.
 _SAMPLED, _SAMPLED_ELEMENTS = 4, 1 << 17
 
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """One case in one form, and which part of its operands."""
+    """One case in one form, and the part of its operands."""
 
     case: Case
     form: str
@@ -48,12 +48,12 @@ class Spec:
 
     @property
     def group(self) -> tuple[object, ...]:
-        """What goes into one program: cases of the same operands in like forms."""
+        """The key of cases that may share a program: the same operands in similar forms."""
         if self.case.op == "test":
             return (self.case.name.rsplit(".", 1)[0],)
         kind = self.form if self.form in ("array", "constant", "scalar", "broadcast") else "small"
         part = 0 if self.form in LAYOUTS else self.part
-        if self.case.has_products:  # all shapes of which are judged together
+        if self.case.has_products:  # all shapes of it are judged together
             return (self.case.signature,)
         rows = self.case.op == "cumulative" if self.case.op in ROW_OPS else None
         alone = self.case.op if self.case.is_blocks else self.case.op == "convert"
@@ -61,9 +61,9 @@ class Spec:
 
 
 class Tester:
-    """Cases on a backend, which it closes where it died and starts again."""
+    """Runs cases on a backend, which it restarts if it dies."""
 
-    reruns = True  #: whether cases run again, to see whether results are the same, and what it takes to see a failure
+    reruns = True  #: whether cases run again, to compare results and to reproduce failures
 
     def __init__(self, backend: Any, settings: Settings) -> None:
         self.backend, self.settings = backend, settings
@@ -114,7 +114,7 @@ class Tester:
         return [r for r in found[: len(specs)] if r is not None]
 
     def _try_some_again(self, parts: Sequence[AnyPart], results: Results) -> dict[int, np.ndarray]:
-        """Run a sample of parts a second time. Where that goes worse it is the result; returns what went better."""
+        """Runs a sample of parts a second time. A worse outcome replaces the first; returns the better outcomes."""
         others: dict[int, np.ndarray] = {}
         products = (i for i, p in enumerate(parts) if isinstance(p, RowPart) and p.case.has_products)
         longest = max(products, key=lambda i: _terms_of(parts[i]), default=0)
@@ -131,7 +131,7 @@ class Tester:
         return others
 
     def _wrong(self, part: AnyPart, got: np.ndarray) -> int:
-        """How many results are wrong."""
+        """The number of wrong results."""
         zeros_are_open = self.kind == "operations"
         if isinstance(part, BlockPart):
             return int((got != part.expected).sum())
@@ -148,7 +148,7 @@ class Tester:
         found: list[CaseResult | None],
         others: dict[int, np.ndarray],
     ) -> dict[int, repeats.Evidence]:
-        """What further runs show of the parts that fail; of rows it is added to what was found."""
+        """The evidence from further runs of failing parts; for rows it is added to `found`."""
         wrong = [i for i, r in enumerate(found) if r is not None and r.verdict == FAIL]
         if not wrong or not self.settings.can_repeat:
             return {}
@@ -170,7 +170,7 @@ class Tester:
         return tests.run(case, self.backend, self.settings)
 
     def part(self, spec: Spec) -> AnyPart:
-        """The operands of a spec, and what is right."""
+        """The operands of a spec, with the right results."""
         settings = self.settings
         if spec.case.is_blocks:
             made = ScaledPart if spec.case.has_products else BlockPart
@@ -192,7 +192,7 @@ class Tester:
     # -- results -------------------------------------------------------------------------------------------------------
 
     def results(self, parts: Sequence[AnyPart]) -> Results:
-        """What the backend gives for each part."""
+        """The backend's results for each part."""
         if self.kind == "operations":
             return [self._operated(p) for p in parts]
         lacking = [self._types.lacking(p) for p in parts]
@@ -205,7 +205,7 @@ class Tester:
         return [next(following) if lacks is None else lacks for lacks in lacking]
 
     def _doubtful(self, parts: Sequence[AnyPart]) -> Results:
-        """Results of parts of a type of which the backend died when it was probed: some are tried before it is left."""
+        """Results of parts of a type whose probe died: some are tried before the type is given up."""
         batch = list(parts)
         with contextlib.suppress(BackendError):
             return self._evaluated(batch, self.settings.timeout)
@@ -216,7 +216,7 @@ class Tester:
             found.append(result)
             if lacks is None:
                 self._types.count(part, isinstance(result, BackendError) and result.how != "refused")
-        # As long as nothing of a type gives a result it is the type that is at fault, and not its ops.
+        # While no part of a type has a result, the type is at fault, not the op.
         return [
             self._types.blamed(p, r) if isinstance(r, BackendError) else r for p, r in zip(batch, found, strict=True)
         ]
@@ -234,7 +234,7 @@ class Tester:
             return or_raise(error)
 
     def batch(self, parts: Sequence[AnyPart], seconds: float) -> Results:
-        """All in one program; where that fails, each half in one of its own."""
+        """Runs all parts in one program; if it fails, each half in a program of its own."""
         try:
             return self._evaluated(parts, seconds)
         except BackendError as error:
@@ -261,7 +261,7 @@ class Tester:
             collected([np.asarray(next(following)) for _ in range(n)], p) for n, p in zip(counts, parts, strict=True)
         ]
 
-    # -- what has no result --------------------------------------------------------------------------------------------
+    # -- cases without a result ----------------------------------------------------------------------------------------
 
     def _without(self, part: AnyPart, error: BackendError) -> CaseResult:
         or_raise(error)
@@ -286,7 +286,7 @@ class Tester:
         return result
 
     def _smallest(self, part: Part) -> Part:
-        """The fewest operands on which a part crashes, as far as some tries show."""
+        """The fewest operands on which a part crashes, as far as some attempts show."""
         if not part.size:
             return part
         least = min(self.settings.timeout, max(3.0, 10 * self._longest))
@@ -315,12 +315,12 @@ class Tester:
 
 
 def _terms_of(part: AnyPart) -> int:
-    """How many terms a sum has: long ones show whether their order is always the same."""
+    """The number of terms of a sum: long ones show whether their order is always the same."""
     return part.asked.counts[0] if isinstance(part, RowPart) else 0
 
 
 def _formed(parts: Sequence[AnyPart], results: Results, records: Sequence[str]) -> dict[int, Formed]:
-    """How the sums of products are formed, by the places of their parts: those of one case are judged together."""
+    """The accumulation of sums of products, by the indices of their parts: those of one case are judged together."""
     groups: dict[str, list[int]] = {}
     for i, (part, got) in enumerate(zip(parts, results, strict=True)):
         if isinstance(part, RowPart) and part.case.has_products and not isinstance(got, BackendError):
@@ -336,7 +336,7 @@ def _formed(parts: Sequence[AnyPart], results: Results, records: Sequence[str]) 
 
 
 def _with_kept(result: CaseResult | None, spec: Spec, part: AnyPart, got: np.ndarray | BackendError) -> CaseResult:
-    """A result with the codes that it was judged by."""
+    """A result with the codes from which it was judged."""
     assert result is not None
     if isinstance(got, BackendError):
         return result

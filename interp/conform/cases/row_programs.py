@@ -11,7 +11,7 @@ from ...oracle.formats import FORMATS
 from .case import Case
 from .row_data import Arrays, start_code
 
-#: In how many parts the rows are cut that lie along the middle one of three dimensions.
+#: Number of parts that rows are cut into along the middle one of three dimensions.
 _PARTS = 2
 
 
@@ -21,7 +21,7 @@ def body(case: Case) -> str:
 
 
 def shape_in_three(case: Case, arrays: Arrays) -> tuple[int, ...]:
-    """The shape of the result in the form rank-3; in order its elements are those of the other forms."""
+    """The shape of the result in the form rank-3; its elements have the order of the other forms."""
     x = arrays[0]
     match case.op:
         case "reduce":
@@ -61,7 +61,7 @@ def emit(builder: Builder, case: Case, form: str, arrays: Arrays, shape: tuple[i
     builder.output(value, case.result, shape)
 
 
-#: How results along another dimension are turned back, so that rows are the last one.
+#: Permutations that make rows the last dimension of results.
 _BACK = {"transposed": (1, 0), "rank-3": (0, 2, 1)}
 
 

@@ -9,18 +9,18 @@ from ..conformance import Problem
 from ..result import CRASH, FAIL, Report
 from ..words import count
 
-#: GitHub shows ten errors of a step.
+#: GitHub shows ten errors for each step.
 MOST = 10
 _FEW = 3
 
 
 def lines(report: Report, problems: Sequence[Problem] | None = None) -> Iterator[str]:
-    """An error for each cause of failures, then for each kind of other problem with a profile.
+    """An error for each cause of failures, then for each kind of other conformance problem.
 
     Args:
         report: the run.
-        problems: what is against a profile, of which alone there are annotations; None for a run without a profile,
-            where all failures have some that are not expected.
+        problems: the conformance problems, the only ones annotated; None for a run without a profile, which annotates
+            all unexpected failures.
     """
     backend = report.run.backend
     keys = None if problems is None else {(p.signature, p.form) for p in problems}
@@ -55,7 +55,7 @@ def _error(title: str, message: str) -> str:
 
 
 def _escaped(text: str, also: str = "") -> str:
-    """Text as commands of a workflow take it; in a property colons and commas are escaped too."""
+    """Escapes text for workflow commands; in a property colons and commas are escaped too."""
     for character in "%\r\n" + also:
         text = text.replace(character, f"%{ord(character):02X}")
     return text

@@ -1,4 +1,4 @@
-"""The part of the HTML report on single cases: what fails, and what is less accurate."""
+"""The part of the HTML report on single cases: failures, and inaccurate results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..words import code_text, count
 from .markup import Content, Markup, element, scrolled
 from .pictures import pictures
 
-#: A sign for each verdict, so that nobody needs the colours.
+#: A sign for each verdict, so that colours are not needed.
 SIGNS = {PASS: "✓", DIVERGENT: "○", ACCURACY: "≈", FAIL: "✗", CRASH: "!", UNSUPPORTED: "–"}
 BAD = (FAIL, CRASH)
 
@@ -23,7 +23,7 @@ def anchor(case: CaseResult) -> str:
 
 
 def failures(bad: Sequence[CaseResult]) -> Content:
-    """The cases that fail, those of one signature together."""
+    """The failing cases, grouped by signature."""
     if not bad:
         return None
     groups = _by_signature(bad)
@@ -55,7 +55,7 @@ def _signature(cases: Sequence[CaseResult]) -> Markup:
 
 
 def described(case: CaseResult, pictured: bool = True) -> Markup:
-    """A case with its counts, diagnosis, pictures, first failures, and what reproduces them."""
+    """A case with its counts, diagnosis, pictures, first failures, and the command that reproduces them."""
     wrong = sum(n for v, n in case.counts.items() if v in BAD)
     facts = [f"form {case.form}"]
     facts += [f"{wrong:,} of {count(case.total, 'result')} wrong"] if case.total else []
@@ -69,7 +69,7 @@ def described(case: CaseResult, pictured: bool = True) -> Markup:
         class_="facts",
     )
     shown = [element("p", t, class_="diagnosis") for t in (case.diagnosis, case.message) if t]
-    shown += [element("p", "What explains the results: ", case.model)] if case.model else []
+    shown += [element("p", "Accumulation: ", case.model)] if case.model else []
     return element(
         "div",
         head,
@@ -89,7 +89,7 @@ def badge(verdict: str) -> Markup:
 
 
 def table(case: CaseResult, failures: Sequence[Failure]) -> Content:
-    """Elements of a case: operands, what is given and what is right, as codes and values."""
+    """Elements of a case: operands, given and right results, as codes and values."""
     if not failures:
         return None
     names = ["operand"] if len(case.operands) == 1 else [f"operand {i + 1}" for i in range(len(case.operands))]
@@ -125,7 +125,7 @@ def _number(code: int | None, value: str, kind: str) -> Content:
     return [element("code", shown), value != shown and element("span", f" = {value}", class_="value")]
 
 
-#: How many codes of a row of a sum are shown.
+#: Number of codes shown for a row of a sum.
 _SHOWN = 24
 
 
@@ -137,7 +137,7 @@ def _numbers(codes: Sequence[int], values: Sequence[str], kind: str) -> Content:
 
 
 def _histogram(case: CaseResult) -> Content:
-    """How many results are how far off, as bars."""
+    """The number of results at each distance, as bars."""
     if len(case.histogram) < 2:
         return None
     most = max(case.histogram.values())
@@ -155,7 +155,7 @@ def command(case: CaseResult) -> Content:
 
 
 def program(case: CaseResult) -> Content:
-    """The StableHLO program of the first failure, and its inputs; shut."""
+    """The StableHLO program of the first failure, and its inputs; collapsed."""
     if not case.program:
         return None
     inputs = "\n".join(f"--input {i}" for i in case.inputs)
@@ -168,7 +168,7 @@ def program(case: CaseResult) -> Content:
 
 
 def accuracy(cases: Sequence[CaseResult], limit: int) -> Content:
-    """Those that are not required to be correctly rounded, and are not."""
+    """Results that are not required to be correctly rounded, and are not."""
     if not cases:
         return None
     shown = (

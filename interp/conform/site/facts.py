@@ -1,4 +1,4 @@
-"""Pages across backends on what is left to them: accumulators, choices at open points; and changes between versions."""
+"""Pages across backends on accumulators and on choices at open points; and changes between versions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .model import Entry, Site
 
 # -- accumulators ------------------------------------------------------------------------------------------------------
 
-#: The columns of the table of facts, and how many accumulators of a backend and a pair of types are drawn.
+#: The columns of the table of facts, and the number of accumulators drawn for a backend and a pair of types.
 _FACTS = (
     "backend",
     "operations and forms",
@@ -30,7 +30,7 @@ _FACTS = (
     "c",
 )
 _DRAWN = 2
-#: Rows of one table, which goes on in another.
+#: Rows of one table, which continues in another.
 _ROWS = 400
 
 
@@ -47,7 +47,7 @@ def accumulators(site: Site) -> dict[str, str]:
     )
     sections = [s for pair in order for s in _of_pair(site, pair, pairs[pair])]
     words = (
-        "The specification leaves open how the products of a dot or convolution are summed. "
+        "The specification does not define how the products of a dot or convolution are summed. "
         "These accumulators explain the results of each backend, for operands and results of the same types."
     )
     made, addresses = frame.in_parts("accumulators.html", "Accumulators side by side", sections)
@@ -110,7 +110,7 @@ _QUESTIONS = {p.identifier: p.question for p in OPEN_POINTS}
 
 
 def choices(site: Site) -> dict[str, str]:
-    """The page of open points: which backend makes which choice, in all formats, and in each."""
+    """The page of open points: each backend's choice, in all formats, and in each."""
     points: dict[str, dict[str, dict[str, Counter[str]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(Counter))
     )
@@ -143,7 +143,7 @@ def choices(site: Site) -> dict[str, str]:
         )
         title = element("h2", _question(point, columns))
         facts = element("p", element("code", point), class_="facts")
-        table = frame.table(point, ("backend", "what it gives, and for how many results"), rows)
+        table = frame.table(point, ("backend", "choice, and number of results"), rows)
         name = site.names.of(f"point {point}")
         sections.append(frame.Section(element("section", title, facts, table, details, id=name), name))
     words = (
@@ -153,7 +153,7 @@ def choices(site: Site) -> dict[str, str]:
 
 
 def _question(point: str, columns: list[str]) -> str:
-    """What is open, in words; the identifier where no table has it."""
+    """The open point in words; its identifier if no table has it."""
     for column in columns or [""]:
         try:
             text = row(point, column).question
@@ -187,10 +187,12 @@ _KINDS = {
 
 
 def changes(site: Site) -> dict[str, str]:
-    """The page of changes between runs of one backend, each against the one before."""
+    """The page of changes between consecutive runs of each backend."""
     sections = [s for e in reversed(site.entries) if e.before is not None for s in _since(site, e, e.before)]
     words = (
-        "Each run against the one before it of the same backend." if sections else "There is one run of each backend."
+        "Each run compared with the previous one of the same backend."
+        if sections
+        else "There is one run of each backend."
     )
     return frame.in_parts("changes.html", "Changes between versions", sections, element("p", words))[0]
 
@@ -209,7 +211,7 @@ def _since(site: Site, entry: Entry, before: Entry) -> Iterator[frame.Section]:
         for i in range(0, len(of), _ROWS):
             some = of[i : i + _ROWS]
             title = element("summary", f"{len(of):,} {says}" + (f", from {i + 1:,} on" if i else ""))
-            heads = "case", "before", "after", "what explains it"
+            heads = "case", "before", "after", "cause"
             table = frame.table(f"cases that {says}", heads, [_row(entry, before, d) for d in some])
             yield frame.Section(element("details", title, table, open=kind == "worse" and i == 0))
 

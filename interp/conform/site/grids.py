@@ -15,7 +15,7 @@ from ..words import count
 from . import frame
 from .model import Entry, Site
 
-#: So many cells stand in one table, at most; what is more goes on in another.
+#: Maximum number of cells in one table; more continue in another.
 _CELLS = 3000
 #: With more cells than these the first page has one letter for all formats of an operation.
 _LETTERS = 12_000
@@ -71,7 +71,7 @@ def overview(site: Site) -> list[frame.Section]:
 
 
 def _strip(site: Site, entry: Entry, row: str) -> Markup:
-    """A sign for each format. What is not plainly right is a link; of the rest equal neighbours are one element.
+    """A sign for each format. A result that is not PASS is a link; equal neighbours among the rest are one element.
 
     Thousands of elements in one table take a browser minutes to print.
     """
@@ -98,7 +98,7 @@ def _worst(site: Site, entry: Entry, row: str) -> Markup:
 
 
 def by_backend_and_format(site: Site) -> frame.Section:
-    """The small grid: a row for each backend, a column for each format, the worst verdict and how often it is."""
+    """The small grid: a row for each backend, a column for each format, with the worst verdict and its count."""
     body = []
     for entry in site.latest:
         cells = []
@@ -168,7 +168,7 @@ def of_run(site: Site, entry: Entry) -> list[frame.Section]:
 
 
 def of_operation(site: Site, row: str) -> dict[str, str]:
-    """The pages of an operation: formats by backends, then each signature on which backends are not all right."""
+    """The pages of an operation: formats by backends, then each signature with a backend that is not all right."""
     path = site.operation(row)
     up = frame.root(path)
     columns = [c for c in site.columns if any(e.verdict(row, c) for e in site.latest)]
@@ -185,7 +185,7 @@ def of_operation(site: Site, row: str) -> dict[str, str]:
                 signatures[case.signature][entry.label].append(case)
     apart = {s: of for s, of in signatures.items() if any(_departs(c) for cases in of.values() for c in cases)}
     if apart:
-        sections.append(frame.Section(element("h2", "Who computes what")))
+        sections.append(frame.Section(element("h2", "Results by backend")))
     sections += [_compared(site, s, of, up) for s, of in apart.items()]
     return frame.in_parts(path, row, sections, frame.key(MEANINGS))[0]
 
@@ -195,7 +195,7 @@ def _departs(case: CaseResult) -> bool:
 
 
 def _compared(site: Site, signature: str, runs: dict[str, list[CaseResult]], up: str) -> frame.Section:
-    """A signature: what each backend makes of it, and the first example of each that departs."""
+    """A signature: each backend's verdicts, and the first example of each backend that departs."""
     rows: list[list[Content]] = []
     examples: list[Content] = []
     for label, cases in runs.items():
@@ -210,7 +210,7 @@ def _compared(site: Site, signature: str, runs: dict[str, list[CaseResult]], up:
         if _departs(first) and first.failures:
             bad = [f for f in first.failures if f.verdict == FAIL] or first.failures
             examples.append(element("div", element("h4", label), table(first, bad[:1]), command(first)))
-    shown = frame.table(signature, ("backend", "verdict", "in", "what explains it"), rows)
+    shown = frame.table(signature, ("backend", "verdict", "in", "cause"), rows)
     more = element("details", element("summary", "an example of each"), examples) if examples else None
     anchor = site.names.of(signature)
     return frame.Section(element("article", element("h3", element("code", signature)), shown, more, id=anchor), anchor)

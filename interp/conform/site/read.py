@@ -1,4 +1,4 @@
-"""The reports of a folder, made safe to show: a report file may come from anyone."""
+"""Reads the reports of a folder and makes them safe to show: a report file may come from anyone."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from ..report.accumulators import DROPS, PLACES
 from ..result import SCHEMA, Accumulated, CaseResult, ErrorCurve, Failure, Report, parse
 from ..words import code_text
 
-#: What is read of a compressed file, at most.
+#: Maximum size of a decompressed file.
 _MOST_BYTES = 1 << 30
-#: Where a file has to name its schema to be taken for a report.
+#: A file must name its schema within this many characters to count as a report.
 _HEAD = 4096
-#: As many characters are shown of a text, by what it is; of what is not named here _WORD.
+#: Maximum length of texts shown, by field; _WORD for other fields.
 _LENGTHS = {"record": 2000, "message": 2000, "diagnosis": 1000, "model": 500, "command": 4000, "program": 20_000}
 _WORD = 200
-#: As many are shown of the failures of a case, of the operands of one, and of other lists.
+#: Maximum number of failures shown for a case, of operands of a failure, and of items of other lists.
 _FAILURES, _CODES, _ITEMS = 8, 256, 64
-#: Points of a curve that are drawn.
+#: Maximum number of points of a curve.
 _POINTS = 4096
-#: Fraction bits of an accumulator that can be drawn: more than products of f64 have.
+#: Maximum number of fraction bits of an accumulator that is drawn, more than products of f64 have.
 _MOST_BITS = 4096
 
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """A report and the name of its file without what it ends with."""
+    """A report and the name of its file without extension."""
 
     stem: str
     report: Report
 
 
 def reports(folder: Path) -> tuple[list[Loaded], list[Path]]:
-    """The reports in a folder, `*.json` and `*.json.gz`, by name; and the files that are no reports.
+    """The reports in a folder, `*.json` and `*.json.gz`, by name; and the files that are not reports.
 
-    Raises InputError where the folder or a report cannot be read, or there is none.
+    Raises InputError if the folder or a report cannot be read, or there is none.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: expected a folder with results of minihlo conform, got {_kind(folder)}")
@@ -67,11 +67,11 @@ def reports(folder: Path) -> tuple[list[Loaded], list[Path]]:
 
 
 def _kind(path: Path) -> str:
-    return "a file" if path.exists() else "nothing of that name"
+    return "a file" if path.exists() else "no such file"
 
 
 def unpacked(path: Path) -> bytes:
-    """The bytes of a file, decompressed if it is `*.gz`. Raises InputError where they are too many."""
+    """The bytes of a file, decompressed if it is `*.gz`. Raises InputError if they are too many."""
     if not path.name.endswith(".gz"):
         return path.read_bytes()
     with gzip.GzipFile(fileobj=io.BytesIO(path.read_bytes())) as stream:
@@ -81,11 +81,11 @@ def unpacked(path: Path) -> bytes:
     return data
 
 
-# -- what can be shown -------------------------------------------------------------------------------------------------
+# -- checks ------------------------------------------------------------------------------------------------------------
 
 
 def checked(report: Report, path: Path) -> Report:
-    """The report with its texts cut to what pages show. Raises InputError where a case makes no sense."""
+    """The report with its texts shortened for the pages. Raises InputError if a case is inconsistent."""
     cases = []
     for i, case in enumerate(report.cases):
         try:
@@ -99,7 +99,7 @@ def checked(report: Report, path: Path) -> Report:
 
 
 def _check(case: CaseResult) -> None:
-    """Raises ValueError or KeyError where types, codes and pictures of a case do not fit each other."""
+    """Raises ValueError or KeyError if types, codes and pictures of a case are inconsistent."""
     for element in (*case.operands, case.result):
         if element not in FORMATS and not _is_integer(element):
             raise ValueError(f"expected element types, got {element[:40]!r}")
@@ -161,7 +161,7 @@ def _check_accumulator(case: CaseResult, a: Accumulated) -> None:
 
 
 def _cut(record: Any) -> Any:
-    """A record with its texts and lists cut to what is shown."""
+    """A record with its texts and lists shortened."""
     made = {}
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)
@@ -190,7 +190,7 @@ def _short(value: Any, most: int) -> Any:
 
 
 def by_backend(loaded: Sequence[Loaded]) -> Iterator[list[Loaded]]:
-    """The reports of each backend, by its versions and then by the time they were begun; backends by name."""
+    """The reports of each backend, by version and then by starting time; backends by name."""
     backends: dict[str, list[Loaded]] = {}
     for one in sorted(loaded, key=lambda x: (x.report.run.backend, x.report.run.started, x.stem)):
         backends.setdefault(one.report.run.backend, []).append(one)
@@ -199,12 +199,12 @@ def by_backend(loaded: Sequence[Loaded]) -> Iterator[list[Loaded]]:
         yield sorted(runs, key=lambda r: [version(r.report.run.versions.get(p, "")) for p in packages])
 
 
-#: What a version that comes before its release begins with after the numbers, in order.
+#: Prefixes of pre-release numbers, in order.
 _EARLY = ("dev", "a", "b", "rc|c|pre")
 
 
 def version(text: str) -> tuple[list[int], int, list[int]]:
-    """What versions are ordered by: the numbers of the release, what comes before the release, the numbers after it."""
+    """The sort key of a version: the numbers of the release, the pre-release, and the numbers after it."""
     release = re.match(r"v?([\d.]*)[._-]?(.*)", text, re.DOTALL)
     assert release is not None
     numbers, rest = release.groups()

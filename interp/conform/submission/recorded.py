@@ -1,4 +1,4 @@
-"""Results judged again from the codes of a submission, as if the backend gave them now."""
+"""Judges the codes of a submission again, as if the backend gave them now."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Key = tuple[str, str, str]
 
 
 class Recorded(Tester):
-    """Judges codes that are given, and runs nothing."""
+    """Judges given codes and runs nothing."""
 
     reruns = False
 
@@ -39,7 +39,7 @@ class Recorded(Tester):
         return part
 
     def results(self, parts: Sequence[AnyPart]) -> Results:
-        """The codes of each part; an error where there are none, or not those of its operands."""
+        """The codes of each part; an error if there are none, or if they belong to other operands."""
         return [self._recorded(part) for part in parts]
 
     def _recorded(self, part: AnyPart) -> np.ndarray | BackendError:
@@ -63,7 +63,7 @@ class Recorded(Tester):
 def judged(
     choice: Choice, settings: Settings, takes: str, codes: Mapping[Key, tuple[Kept, bytes]]
 ) -> tuple[Report, dict[Key, str]]:
-    """The report on codes, and why some of them cannot be judged. What has no codes at all is left out."""
+    """The report on codes, and the reasons why some cannot be judged. Cases without codes are omitted."""
     tester = Recorded(settings, takes, codes)
     there = {key[:2] for key in codes}
     tasks = []

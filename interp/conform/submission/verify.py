@@ -1,4 +1,4 @@
-"""Whether a submission is what it says: whole, complete, and judged again from the results that it holds."""
+"""Verifies a submission: whole, complete, and judged again from its results."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from ..verdicts.outcome import Settings
 from .bundle import MANIFEST, Submission, nan_codes, read, unpacked
 from .recorded import Key, judged
 
-#: What is judged again of a case; sentences and pictures may change with versions.
+#: The fields of a case that are compared; sentences and pictures may change with versions.
 _FACTS = ("verdict", "total", "counts", "worst_ulp", "open_points")
 _NONDETERMINISTIC = "nondeterministic"
 
 
 @dataclasses.dataclass(frozen=True)
 class Verified:
-    """What came of a check."""
+    """The outcome of a verification."""
 
     backend: str
     claim: str  #: the verdict that the submission claims, with its profile and backend
-    reasons: tuple[str, ...]  #: why it is refused; empty where it holds
-    assessment: Assessment | None  #: of the results, where they could be judged
+    reasons: tuple[str, ...]  #: why it is refused; empty if it is valid
+    assessment: Assessment | None  #: of the results, if they could be judged
     sha256: str
 
 
 def verify(path: str) -> Verified:
-    """Check a submission. Raises InputError where the file is none."""
+    """Verifies a submission. Raises InputError if the file is none."""
     submission = read(path)
     claim = submission.claim
     backend = printable(claim.backend)
@@ -56,7 +56,7 @@ def verify(path: str) -> Verified:
 
 
 def _touched(submission: Submission) -> Iterator[str]:
-    """Members that are not those that the manifest lists."""
+    """Members that differ from the list in the manifest."""
     listed, actual = submission.manifest, submission.actual
     cases = [f"{c.signature} {c.form}" for c, _, kept, raw in unpacked(submission) if _hash(raw) != kept.sha256]
     for name, facts in actual.members.items():
@@ -81,7 +81,7 @@ def _hash(raw: bytes) -> str:
 
 
 def _profile(submission: Submission) -> Profile:
-    """The profile of a submission. Raises InputError where it is another than it says, or than minihlo has."""
+    """The profile of a submission. Raises InputError if it differs from the claim or from minihlo's."""
     claim = submission.claim
     profile = profiles.parse(submission.profile, "profile.toml")
     if profile.sha256 != claim.profile_sha256 or profile.identifier != claim.profile:
@@ -106,7 +106,7 @@ def _named(profile: Profile) -> str:
 
 
 def _judged_again(submission: Submission, profile: Profile) -> tuple[Report, list[str]]:
-    """The report on the codes of a submission, and what of it is not as the submission says."""
+    """The report on the codes of a submission, and its differences from the submitted one."""
     claim, report = submission.claim, submission.report
     if (report.run.level, report.run.seed, report.run.ulp) != (profile.level, profile.seed, profile.ulp):
         ours = f"{profile.level}, {profile.seed}, {profile.ulp}"
@@ -121,7 +121,7 @@ def _judged_again(submission: Submission, profile: Profile) -> tuple[Report, lis
         return report, reasons
     records = tuple(report.run.options.get("accumulate", ()))
     settings = Settings(claim.backend, profile.level, profile.seed, profile.ulp, accumulators=records)
-    # Nobody claims falsely to have failed: what has no results and is said to be wrong is taken as such.
+    # Nobody claims failures falsely: a case without results that is claimed to fail is accepted as such.
     without = {c.key for c in report.cases if c.verdict in (UNSUPPORTED, CRASH) or (c.verdict == FAIL and not c.kept)}
     codes: dict[Key, tuple[Kept, bytes]] = {
         (*case.key, part): (kept, raw) for case, part, kept, raw in unpacked(submission) if case.key not in without
@@ -149,7 +149,7 @@ def _with_results(choice: Choice, without: set[tuple[str, str]]) -> tuple[tuple[
 
 
 def _as_claimed(case: CaseResult, found: CaseResult) -> CaseResult:
-    """What was found, as not the same in two runs if the claim says so: one run does not show that."""
+    """The new result, marked as differing between two runs if the claim says so: one run does not show that."""
     found = dataclasses.replace(found, kept=case.kept)
     return outcome.nondeterministic(found) if _NONDETERMINISTIC in case.causes else found
 
@@ -158,7 +158,7 @@ def _differing(case: CaseResult, found: CaseResult) -> Iterator[str]:
     for fact in _FACTS:
         said, seen = getattr(case, fact), getattr(found, fact)
         if said != seen:
-            yield f"{case.signature} {case.form}: {fact}: it says {_shown(said)}, and the results give {_shown(seen)}"
+            yield f"{case.signature} {case.form}: {fact}: claimed {_shown(said)}, but the results give {_shown(seen)}"
             return
 
 
@@ -172,12 +172,12 @@ def _shown(value: object) -> str:
 
 
 def _claimed(submission: Submission, assessment: Assessment, report: Report) -> Iterator[str]:
-    """What the claim says that the results do not."""
+    """Differences between the claim and the results."""
     claim = submission.claim
     for waiver, case in conformance.forbidden(assessment.profile, claim.waivers, claim.takes):
-        yield f"the waiver {waiver} waives what may not be waived: {assessment.profile.identifier} requires {case}"
+        yield f"the waiver {waiver} is not permitted: {assessment.profile.identifier} requires {case}"
     for waiver in assessment.unused:
-        yield f"the waiver {waiver} is one too many: there is nothing that it waives"
+        yield f"the waiver {waiver} is superfluous: it waives nothing"
     if claim.verdict != assessment.verdict:
         because = f" ({assessment.problems[0]})" if assessment.problems else ""
         yield f"the claim is {printable(claim.verdict)!r}, and the results are {assessment.verdict!r}{because}"
@@ -189,4 +189,4 @@ def _claimed(submission: Submission, assessment: Assessment, report: Report) -> 
     checked.append(("nan_codes", claim.nan_codes, codes))
     for field, said, seen in checked:
         if said != seen:
-            yield f"claim.json: {field}: it says {_shown(said)}, and the results give {_shown(seen)}"
+            yield f"claim.json: {field}: claimed {_shown(said)}, but the results give {_shown(seen)}"

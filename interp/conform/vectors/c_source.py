@@ -1,4 +1,4 @@
-"""Vectors as C: a header for each operation, one for all, a runner, a session, and an example of the function."""
+"""Vectors as C: a header for each operation, one for all, a runner, a session, and an example function."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Headers:
         """See stores.Store."""
         flat = plain(codes).reshape(-1)
         lines = (f"{line},\n" for line in hex_codes(flat, ",", "0x"))
-        # C99 has no arrays without elements.
+        # C99 has no empty arrays.
         return self._kept(f"{digest(flat)}-{flat.dtype}", f"uint{8 * flat.dtype.itemsize}_t", "".join(lines) or "0\n")
 
     def alternatives(self, rows: np.ndarray) -> str:

@@ -1,6 +1,6 @@
 """Programs that check themselves: a case as plain StableHLO, with its operands and the acceptable results as constants.
 
-A program takes nothing and gives two i32: how many results are wrong, and the place of the first, -1 where none is.
+A program has no arguments and returns two i32: the number of wrong results, and the index of the first, or -1.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from .targets import Target, has_targets, targets
 
 SCHEMA = "minihlo.programs/1"
 MANIFEST = "manifest.json"
-#: In which integers what travels as a float is stored, and compared.
+#: The integer types in which floats are stored and compared.
 _UNSIGNED = {"f32": "ui32"}
-#: More than the place of any element.
+#: Greater than the index of any element.
 _NOWHERE = (1 << 31) - 1
 
 
 class _Program(Builder):
     """A program whose operands are constants that no compiler folds.
 
-    Compilers that fold compute in other ways than those that run. So the operands come out of a loop that inverts all
-    bits, twice; XLA takes a barrier away before it folds, and leaves loops.
+    Compilers fold with other arithmetic than they run with. So the operands come out of a loop that inverts all bits,
+    twice; XLA removes a barrier before it folds, and keeps loops.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class _Program(Builder):
         return self.op(f"stablehlo.constant dense<> : {tensor(codes.shape, element)}")
 
     def output(self, value: str, element: str, shape: Sequence[int]) -> None:
-        """Keeps a value, which is checked."""
+        """Keeps a value to be checked."""
         kind = carrier(element)
         self.results.append((self._turned(value, element, kind, shape), kind, tuple(shape)))
 
@@ -101,7 +101,7 @@ def program(part: AnyPart, ulp: int) -> str:
 
 
 def _flat(builder: _Program, value: str, kind: str, shape: tuple[int, ...]) -> tuple[str, str, int]:
-    """A result as unsigned integers of one dimension, with their type and number."""
+    """A result as a vector of unsigned integers, with their type and number."""
     element = {"i1": "ui8", **_UNSIGNED}.get(kind, kind)
     n = int(np.prod(shape, dtype=np.int64))
     if element != kind:
@@ -113,7 +113,7 @@ def _flat(builder: _Program, value: str, kind: str, shape: tuple[int, ...]) -> t
 
 
 def _wrong(builder: _Program, value: str, element: str, n: int, target: Target) -> str:
-    """Which results lie in no interval."""
+    """Tests which results lie in no interval."""
     takes, gives = tensor((n,), element), tensor((n,), "i1")
 
     def compared(direction: str, bound: np.ndarray) -> str:
@@ -130,7 +130,7 @@ def _wrong(builder: _Program, value: str, element: str, n: int, target: Target) 
 
 
 def _counted(builder: _Program, wrong: str, n: int) -> tuple[str, str]:
-    """How many are wrong, and the place of the first."""
+    """The number of wrong results, and the index of the first."""
     truth, whole = tensor((n,), "i1"), tensor((n,), "i32")
     ones = builder.op(f"stablehlo.convert {wrong} : ({truth}) -> {whole}")
     places = builder.op(f"stablehlo.iota dim = 0 : {whole}")
@@ -146,7 +146,7 @@ def _counted(builder: _Program, wrong: str, n: int) -> tuple[str, str]:
 
 
 def _fewer(builder: _Program, a: tuple[str, str], b: tuple[str, str]) -> tuple[str, str]:
-    """The pair of fewer wrong results."""
+    """The pair with fewer wrong results."""
     scalar = "tensor<i32>"
     less = builder.op(f"stablehlo.compare LT, {b[0]}, {a[0]}, SIGNED : ({scalar}, {scalar}) -> tensor<i1>")
     chosen = (
@@ -161,11 +161,11 @@ def _fewer(builder: _Program, a: tuple[str, str], b: tuple[str, str]) -> tuple[s
 
 @dataclasses.dataclass(frozen=True)
 class Written:
-    """What was written."""
+    """Counts of an export."""
 
     programs: int
     size: int  #: in bytes
-    left_out: int  #: cases in a form that no list of codes decides on: sums, blocks, tests
+    left_out: int  #: cases in a form that no list of codes can judge: sums, blocks, tests
 
 
 def write(
@@ -175,16 +175,16 @@ def write(
     version: str = "",
     advance: Callable[[], None] = lambda: None,
 ) -> Written:
-    """Write cases as programs that check themselves, and a manifest.
+    """Writes cases as programs that check themselves, and a manifest.
 
     Args:
-        folder: empty, or not there.
-        tasks: the cases, as a run of a backend of programs has them.
-        settings: of these the level, the seed and the limit of ULP.
-        version: of StableHLO, for portable artifacts; text where it is empty.
+        folder: empty, or not existing.
+        tasks: the tasks of a run with a backend of programs.
+        settings: for the level, the seed and the limit of ULP.
+        version: of StableHLO, for portable artifacts; text if empty.
         advance: called after each program.
 
-    Raises InputError for a version that jaxlib does not write, or that has not all types, and OutputError.
+    Raises InputError for a version that jaxlib does not write, or that lacks types, and OutputError.
     """
     every = [s for t in tasks for s in t.specs]
     if version:
@@ -221,13 +221,13 @@ def write(
 
 
 class _Programs:
-    """In the place of a backend that takes programs: nothing is run."""
+    """Stands in for a backend that takes programs: nothing is run."""
 
     takes = "programs"
 
 
 def artifact(text: str, version: str) -> bytes:
-    """A program as a portable artifact. Raises InputError where a version of StableHLO does not have what it uses."""
+    """A program as a portable artifact. Raises InputError if a version of StableHLO lacks something it uses."""
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
 
@@ -248,7 +248,7 @@ def artifact(text: str, version: str) -> bytes:
 
 
 def versions() -> tuple[str, str]:
-    """The first and the last version of StableHLO of which jaxlib writes portable artifacts."""
+    """The first and the last version of StableHLO in which jaxlib writes portable artifacts."""
     from jaxlib.mlir.dialects import stablehlo
 
     return stablehlo.get_minimum_version(), stablehlo.get_current_version()

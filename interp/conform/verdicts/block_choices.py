@@ -1,7 +1,7 @@
-"""What a backend may do where block formats leave it open: other results that are no errors.
+"""Choices that block formats leave open to a backend: other results that are no errors.
 
-The points are those of `ops.blocks.open_points`, by the same identifiers. A choice gives the codes of all results, so
-that a block is explained where it has the very codes. Sources of the choices: torchao 0.18, microxcaling, NVIDIA's PTX.
+The points are those of `ops.blocks.open_points`, with the same identifiers. A choice gives the codes of all results, so
+that a block is explained only by equal codes. Sources of the choices: torchao 0.18, microxcaling, NVIDIA's PTX.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ...oracle.rounding import Exact, encode
 from ..block_parts import BlockPart
 
 _F32 = FORMATS["f32"]
-#: The joined codes of a part; None where it is no other way than the right one.
+#: The concatenated codes of a part; None if the choice does not differ from the right result.
 Codes = Callable[[BlockPart], np.ndarray | None]
 Changed = Callable[[BlockPart, np.ndarray], Quantized | None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What a backend may do at an open point."""
+    """A choice of a backend at an open point."""
 
     point: str
     identifier: str
@@ -34,7 +34,7 @@ class Choice:
 
 
 def quantized(change: Changed) -> Codes:
-    """A choice or a fault of quantize, as a function of a part and its numbers."""
+    """Makes a choice or a fault of quantize from a function of a part and its numbers."""
 
     def of(part: BlockPart) -> np.ndarray | None:
         if part.case.op != "quantize":
@@ -47,13 +47,13 @@ def quantized(change: Changed) -> Codes:
 
 
 def with_scales(part: BlockPart, x: np.ndarray, scales: np.ndarray, of_tensor: np.ndarray | None = None) -> Quantized:
-    """Numbers over scales that are given."""
+    """Quantizes numbers with the given scales."""
     scales = scales.astype(part.block.scale_fmt.code_dtype)
     return Quantized(oracle.elements(x, scales, part.block, of_tensor), scales, of_tensor)
 
 
 def _amax(x: np.ndarray, block: Block, nan: float, infinity: float) -> np.ndarray:
-    """The largest magnitude of each block, with numbers in the place of NaN and of infinities."""
+    """The largest magnitude of each block, with the given substitutes for NaN and infinities."""
     size = np.where(np.isnan(x), nan, np.where(np.isinf(x), infinity, np.abs(x)))
     return block.each(size).max(axis=-1, initial=0.0)
 
@@ -127,7 +127,7 @@ def _by_reciprocal(amax: np.ndarray, largest: float) -> np.ndarray:
 
 
 def _in_steps(least: float, reciprocal: bool) -> Changed:
-    """NVFP4 with each step rounded to f32: amax / 6, then over the scale of the tensor."""
+    """NVFP4 with each step rounded to f32: amax / 6, then divided by the tensor's scale."""
 
     def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
         block, f32 = part.block, np.float32
@@ -151,7 +151,7 @@ def _in_steps(least: float, reciprocal: bool) -> Changed:
 
 
 def _one_scale(part: BlockPart) -> np.ndarray | None:
-    """Dequantized numbers where the product of both scales is rounded to f32 first."""
+    """Dequantized numbers with the product of both scales rounded to f32 first."""
     if part.case.op != "dequantize" or not part.block.has_tensor_scale:
         return None
     codes, scales, *rest = part.arrays
@@ -185,7 +185,7 @@ _CHOICES: tuple[tuple[str, str, str, Changed], ...] = (
 
 
 def _products(flushed: float) -> Codes:
-    """Dequantized numbers where results that are subnormal in f32 are zero, and so are scales below a number."""
+    """Dequantized numbers with results that are subnormal in f32 flushed, and with scales below a number flushed."""
 
     def of(part: BlockPart) -> np.ndarray | None:
         if part.case.op != "dequantize":
@@ -203,7 +203,7 @@ def _products(flushed: float) -> Codes:
 
 CHOICES: tuple[Choice, ...] = tuple(Choice(p, name, words, quantized(of)) for p, name, words, of in _CHOICES) + (
     Choice("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _products(2.0**-126)),
-    # The fraction of an integer element is joined to the scale by some.
+    # Some implementations join the fraction of an integer element to the scale.
     Choice("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _products(2.0**-120)),
     Choice("subnormal-block", "flushed-results", "subnormal results are zero", _products(0.0)),
     Choice("two-scales", "rounded", "the product of both scales is rounded to f32", _one_scale),

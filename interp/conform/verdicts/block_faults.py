@@ -1,4 +1,4 @@
-"""Faults of quantize and dequantize that have a name: each gives the codes of all results of a backend that has it."""
+"""Named faults of quantize and dequantize: each gives the codes of all results of a backend that has it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def in_type(x: np.ndarray, name: str) -> np.ndarray:
 
 
 def partial(block: Block, shape: tuple[int, ...]) -> np.ndarray:
-    """Which blocks of an array are not full."""
+    """Tests which blocks of an array are not full."""
     down, along = block.scale_shape((shape[0], shape[1]))
     is_last = np.zeros((down, along), bool)
     is_last[:, -1] = shape[1] % block.size != 0
@@ -39,7 +39,7 @@ def partial(block: Block, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def exchanged(codes: np.ndarray) -> np.ndarray:
-    """Each element in the place of its neighbour in a byte."""
+    """Exchanges each element with its neighbour in a byte."""
     k = codes.shape[1] // 2 * 2
     swapped = codes.copy()
     swapped[:, :k] = codes[:, :k].reshape(len(codes), -1, 2)[:, :, ::-1].reshape(len(codes), k)
@@ -88,7 +88,7 @@ def _of_scale_rounding(how: str) -> Changed:
 
 
 def _moved(steps: int) -> Changed:
-    """Each scale so many steps off."""
+    """Each scale off by so many steps."""
 
     def of(part: BlockPart, x: np.ndarray) -> Quantized:
         found, fmt = _right(part, x), part.block.scale_fmt
@@ -125,7 +125,7 @@ def _partial_unscaled(scale_too: bool) -> Changed:
 
 
 def _through(name: str) -> Changed:
-    """Numbers are rounded to another type first."""
+    """Rounds numbers to another type first."""
 
     def of(part: BlockPart, x: np.ndarray) -> Quantized:
         return _right(part, in_type(x, name))
@@ -134,7 +134,7 @@ def _through(name: str) -> Changed:
 
 
 def _quotients_through(name: str) -> Changed:
-    """Quotients are rounded to another type before they become elements."""
+    """Rounds quotients to another type before they become elements."""
 
     def of(part: BlockPart, x: np.ndarray) -> Quantized:
         found = _right(part, x)
@@ -160,7 +160,7 @@ def _elements_rounded(how: str) -> Changed:
 
 
 def _smallest_scale(value: float) -> Changed:
-    """The scale of code 0 counts as another number."""
+    """Reads the scale of code 0 as another number."""
 
     def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
         if not part.block.has_power_scale:
@@ -212,7 +212,7 @@ _QUANTIZE: tuple[tuple[str, str, Changed], ...] = (
 
 # -- dequantize --------------------------------------------------------------------------------------------------------
 
-#: The numbers of a block, of codes, scales, and the scale of the tensor: [rows, k], exact in f64.
+#: The numbers of a block, from codes, scales, and the tensor's scale: [rows, k], exact in f64.
 Numbers = Callable[[BlockPart, np.ndarray, np.ndarray, np.ndarray], "np.ndarray | None"]
 
 
@@ -234,7 +234,7 @@ def _values(part: BlockPart, codes: np.ndarray) -> np.ndarray:
 
 
 def _respread(how: Callable[[np.ndarray], np.ndarray]) -> Numbers:
-    """Scales read in another order."""
+    """Reads scales in another order."""
 
     def of(part: BlockPart, codes: np.ndarray, one: np.ndarray, _: np.ndarray) -> np.ndarray | None:
         moved = how(one)
@@ -278,7 +278,7 @@ def _factor_through(name: str) -> Numbers:
 
 
 def _nan_scale(part: BlockPart, codes: np.ndarray, one: np.ndarray, each: np.ndarray) -> np.ndarray | None:
-    """The code of NaN counts as the number after the largest."""
+    """Reads the code of NaN as the number after the largest."""
     beyond = float(part.block.scale_fmt.max) * (2.0 if part.block.has_power_scale else 480 / 448)
     return _values(part, codes) * np.where(np.isnan(each), beyond, each) if np.isnan(one).any() else None
 
@@ -329,6 +329,6 @@ _DEQUANTIZE: tuple[tuple[str, str, Numbers], ...] = (
 
 
 def faults() -> Iterator[Fault]:
-    """All of them, the likeliest first."""
+    """All faults, the likeliest first."""
     yield from (Fault(name, sentence, quantized(change)) for name, sentence, change in _QUANTIZE)
     yield from (Fault(name, sentence, _dequantized(numbers)) for name, sentence, numbers in _DEQUANTIZE)

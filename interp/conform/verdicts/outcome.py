@@ -1,4 +1,4 @@
-"""From judged results to a CaseResult: counts, some failures, the map or curve, and the command."""
+"""Makes a CaseResult of judged results: counts, some failures, the map or curve, and the command."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ AnyPart = Part | RowPart | BlockPart
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What a run is asked for, as far as it matters to a case; it can be pickled."""
+    """The settings of a run that concern a case; they can be pickled."""
 
     backend: str
     level: int = 1
     seed: int = 0
     ulp: int = 4
-    errors: int = 5  #: how many failures of a case are reported
+    errors: int = 5  #: number of failures reported for a case
     timeout: float = 20.0
     operands: tuple[str, ...] = ()  #: as given by --operands: these instead of the case's own
     accumulators: tuple[str, ...] = ()  #: records given by --accumulate
@@ -47,18 +47,18 @@ class Settings:
 
     @property
     def can_repeat(self) -> bool:
-        """Whether cases are run again, to see what a failure depends on."""
+        """Whether cases are run again, to see the conditions of a failure."""
         return not self.operands and not self.is_recorded
 
 
 def blank(case: Case, form: str, verdict: str, **fields: Any) -> CaseResult:
-    """The result of a case with its own names and types."""
+    """A result with the names and types of its case."""
     types = list(case.operands)
     return CaseResult(case.signature, form, case.name, types, case.result, case.row, case.column, verdict, **fields)
 
 
 def without_result(case: Case, form: str, how: str, text: str, settings: Settings) -> CaseResult:
-    """Of a case that the backend refused, or died of; some die of what they say they do not support."""
+    """The result of a case that the backend refused, or died of; some die of cases that they do not support."""
     if BackendError(how, text).is_lack:
         return blank(case, form, UNSUPPORTED, message=printable(text))
     return blank(case, form, CRASH, message=printable(text), command=command(case, form, settings))

@@ -1,7 +1,7 @@
-"""Verdicts on dots of blocks: the exact sum of scaled products rounded once, a known way to form it, or wrong.
+"""Verdicts on dots of blocks: the exact sum of scaled products rounded once, a known accumulation, or wrong.
 
-After the ways of other sums come those that round scaled numbers to a type before they multiply, as JAX's own
-decomposition does. That is a choice where all scaled numbers are in range, and wrong where a result is lost by it.
+After the hypotheses of other sums come those that round scaled numbers to a type before they multiply, as JAX's own
+decomposition does. That is a choice if all scaled numbers are in range, and wrong if a result is lost by it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .scaled_faults import Reading, faults, readings
 from .sums import Formed
 
 _DIVERGENT, _FAIL = ELEMENT_VERDICTS.index(DIVERGENT), ELEMENT_VERDICTS.index(FAIL)
-#: How far sums of a type or a unit may be from the exact ones, as a share of the sizes of their terms: those of f32 in
-#: thousands of terms; and of units, which keep 13 bits or more.
+#: The largest distance of sums from the exact ones, as a share of the magnitudes of their terms: for f32 with
+#: thousands of terms; and for units, which keep 13 bits or more.
 _OF_F32, _OF_UNITS = 2.0**-12, 2.0**-8
 
 
@@ -66,7 +66,7 @@ def _usual(asked: SumQuery) -> list[AccumulationHypothesis]:
 
 
 def _units(part: ScaledPart, records: Sequence[str]) -> list[AccumulationHypothesis]:
-    """The records that are given, and the units of chips for blocks of these scales: each record once."""
+    """The given records, and the chip accumulators for blocks of these scales, each record once."""
     left, right = part.sides
     if left.scale != right.scale or left.size != right.size:
         return []
@@ -83,7 +83,7 @@ def _units(part: ScaledPart, records: Sequence[str]) -> list[AccumulationHypothe
 def _of_record(
     record: Accumulator, left: Block, right: Block, identifier: str, sentence: str
 ) -> AccumulationHypothesis:
-    """Sums of scaled products as a record says, over whole blocks: a block that is not full has zeros at its end."""
+    """Sums of scaled products by a record, over whole blocks: a partial block is padded with zeros."""
 
     def total(rows: Rows) -> Exact:
         assert isinstance(rows, ScaledRows)
@@ -97,7 +97,7 @@ def _of_record(
 
 
 def _by_rounding(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[Formed]) -> list[Formed]:
-    """The verdicts by the type that scaled numbers are rounded to: of those that explain all, the one nearest to it."""
+    """The verdicts by the type that scaled numbers are rounded to: the widest type that explains all."""
     best, most = [], -1
     for reading in readings():
         read = _by(reading, parts, results, plain)
@@ -112,7 +112,7 @@ def _by_rounding(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], pla
 def _by(
     reading: Reading, parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[Formed]
 ) -> list[Formed] | None:
-    """The verdicts where a reading explains all shapes; None where it does not."""
+    """The verdicts if a reading explains all shapes; None if it does not."""
     changed = [reading.part(p) or p for p in parts]
     if all(c is p for c, p in zip(changed, parts, strict=True)):
         return None
@@ -128,7 +128,7 @@ def _by(
 
 
 def _rounded(reading: Reading, part: ScaledPart, changed: ScaledPart, got: np.ndarray, read: Formed) -> Formed:
-    """Results of rounded operands: a choice, and wrong where numbers or a result are lost."""
+    """The verdict on results of rounded operands: a choice, but wrong where numbers or a result are lost."""
     found = judge(part.case.result, got, part.exact, 0)
     fmt = FORMATS[part.case.result]
     differs = found.verdicts == _FAIL
@@ -144,7 +144,7 @@ def _rounded(reading: Reading, part: ScaledPart, changed: ScaledPart, got: np.nd
 
 
 def _is_coarse(part: ScaledPart, changed: ScaledPart) -> np.ndarray:
-    """Which results have a scaled number that is subnormal in the type it is rounded to, and loses bits by that."""
+    """Tests which results have a scaled number that is subnormal in its rounded type, and loses bits."""
     sides = []
     for exact, read in zip(part.scaled, changed.scaled, strict=True):
         with np.errstate(all="ignore"):
@@ -157,7 +157,7 @@ def _is_coarse(part: ScaledPart, changed: ScaledPart) -> np.ndarray:
 
 
 def _with_faults(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], found: Sequence[Formed]) -> list[Formed]:
-    """The same, with what explains the shapes that nothing else explains: one fault, or what they have in common."""
+    """Adds an explanation to shapes that nothing else explains: one fault, or a common property."""
     at = [i for i, f in enumerate(found) if not f.identifier]
     left, got = [parts[i] for i in at], [results[i] for i in at]
     why = _fault(left, got)
@@ -196,12 +196,12 @@ def _is_near(part: ScaledPart, got: np.ndarray, share: float = _OF_F32) -> bool:
         near = np.abs(given - right) <= np.maximum(sizes * share, np.abs(right) * 2.0**-fmt.mantissa_bits)
         near |= (given == right) | (np.isnan(given) & np.isnan(right))
         near |= (sizes > FORMATS["f32"].max) & ~np.isfinite(given)
-        near |= (np.abs(given) < 2.0**-110) & (np.abs(right) < 2.0**-110)  # where subnormal numbers are flushed
+        near |= (np.abs(given) < 2.0**-110) & (np.abs(right) < 2.0**-110)  # if subnormal numbers are flushed
     return bool(near.all())
 
 
 def _common(part: ScaledPart, got: np.ndarray, found: Formed) -> Diagnosis:
-    """What wrong results have in common."""
+    """A property that wrong results have in common."""
     fails = (found.judged.verdicts == _FAIL).reshape(part.shape)
     given = np.where(got & np.array(FORMATS[part.case.result].ones, got.dtype) == 0, 0, 1).reshape(part.shape)
     if not given.any():

@@ -1,4 +1,4 @@
-"""How sums are formed, in words: the sentence of a verdict, its identifier, and the facts of the accumulator."""
+"""Describes the accumulation of sums: the sentence of a verdict, its identifier, and the facts of the accumulator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..result import Accumulated
 
 
 def family_of(found: Fit | BoundedSum) -> str:
-    """The identifier of a way without its order."""
+    """The identifier of a hypothesis without its order."""
     return found.family if isinstance(found, Fit) else found.identifier.replace("/unknown-order", "")
 
 
@@ -36,7 +36,7 @@ def by_shape(chosen: dict[str, Fit | BoundedSum]) -> tuple[str, str]:
     return f"{start}{then}, in an order that depends on the shape ({listed})", f"{family}/by-shape"
 
 
-#: How sums are held, in words, by the first part of an identifier.
+#: Descriptions by the first part of an identifier.
 _HELD = {
     "accumulated": "accumulated",
     "rounded": "products and sums rounded",
@@ -47,7 +47,7 @@ _HELD = {
 
 
 def shapes_of_others(chosen: dict[str, Fit | BoundedSum], own: str) -> Iterator[str]:
-    """The sentences of other ways, each with the shapes that it explains."""
+    """The sentences of other hypotheses, each with the shapes that it explains."""
     forms: dict[str, list[str]] = {}
     for form, fit in chosen.items():
         if fit.sentence != own:

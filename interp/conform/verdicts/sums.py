@@ -1,7 +1,7 @@
-"""Verdicts on sums: exact and rounded once, as a known way to form sums gives them, or wrong.
+"""Verdicts on sums: exact and rounded once, as a known hypothesis gives them, or wrong.
 
-Nobody says how a backend forms sums. But it has one way for a pair of types, so the results of an op on all shapes are
-judged together: what explains only some of them is said to do so.
+A backend's accumulation is not documented. But it is the same for a pair of types, so the results of an op on all
+shapes are judged together; an explanation of only some of them is reported as such.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ EXACT = "exact, rounded once"
 
 @dataclasses.dataclass(frozen=True)
 class Formed:
-    """How the results of one part are formed."""
+    """The judgement of one part's sums."""
 
     judged: Judged
     sentence: str
-    identifier: str = ""  #: empty where nothing explains the results
+    identifier: str = ""  #: empty if nothing explains the results
     accumulator: Accumulated | None = None  #: its facts
-    why: Diagnosis = NONE  #: of results that are wrong
+    why: Diagnosis = NONE  #: for wrong results
 
 
 def judged(
@@ -50,8 +50,8 @@ def judged(
     Args:
         parts: the sums.
         results: the codes that a backend gave for each.
-        records: accumulators that the user has given, as text.
-        ways: the ways to try; all that are known where None.
+        records: accumulators given by the user, as text.
+        every: the hypotheses to try; None for all known ones.
     """
     tried = [_Sums(p, r) for p, r in zip(parts, results, strict=True)]
     found: list[Formed | None] = [t.formed(EXACT, "exact") if t.is_exact else None for t in tried]
@@ -69,7 +69,7 @@ def judged(
 
 
 def known(asked: SumQuery, records: Sequence[str] = ()) -> Iterator[AccumulationHypothesis]:
-    """The ways that are tried, the likeliest first."""
+    """The hypotheses to try, the likeliest first."""
     yield hypotheses.exact(asked.body)
     for text in records if asked.is_dot else ():
         yield hypotheses.from_record(
@@ -80,12 +80,12 @@ def known(asked: SumQuery, records: Sequence[str] = ()) -> Iterator[Accumulation
     if asked.is_dot:
         yield from hypotheses.flushing_hypotheses(asked)
         yield from hypotheses.truncating_hypotheses(asked)
-    # f32 again, where it is the operands' own type
+    # f32 again, if it is the operands' own type
     yield from (w for w in hypotheses.in_types(asked) if w.type != "f32")
 
 
 class _Sums:
-    """A part, its results, and how they compare with the exact ones."""
+    """A part, its results, and their comparison with the exact ones."""
 
     def __init__(self, part: RowPart, got: np.ndarray) -> None:
         self.part, self.got = part, got
@@ -122,7 +122,7 @@ class _Sums:
         return equal | (~equal & self._either_zero(flat, codes))
 
     def _either_zero(self, flat: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Where a sum is one of zeros alone, whose sign is that of the initial value, or of the terms."""
+        """Tests which sums are of zeros alone, whose sign is that of the initial value, or of the terms."""
         fmt = FORMATS[self.part.case.result]
         both = (fmt.decode(codes) == 0) & ~fmt.is_none(self.got[flat])
         both[both] = fmt.decode(self.got[flat][both]) == 0
@@ -137,7 +137,7 @@ class _Sums:
         wrong: np.ndarray | None = None,
         accumulator: Accumulated | None = None,
     ) -> Formed:
-        """The verdicts where a way explains all results but the wrong ones."""
+        """The verdicts if a hypothesis explains all results but the wrong ones."""
         verdicts, errors = self.judged.verdicts, self.judged.errors
         if wrong is None:
             wrong = np.zeros(len(verdicts), bool)
@@ -154,7 +154,7 @@ class _Sums:
 def _products(
     tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[AccumulationHypothesis]
 ) -> Iterator[Formed]:
-    """Results that are not the exact ones: as one way gives them, else as several do, by shape.
+    """Judges inexact results: by one hypothesis, else by several, depending on the shape.
 
     Sums in f32 come first, for all shapes and for each: libraries choose their order by shape.
     """
@@ -199,9 +199,9 @@ _USUAL = ("exact", *(f"{held}/f32" for held in ("accumulated", "rounded", "fused
 def _each(
     left: Sequence[_Sums], usual: Sequence[AccumulationHypothesis], others: Sequence[AccumulationHypothesis]
 ) -> tuple[dict[str, list[Fit]], dict[str, BoundedSum]]:
-    """What explains each shape by itself: sums in f32 if they do, in some order, else units and narrower types.
+    """Explains each shape by itself: by sums in f32 in some order, else by units and narrower types.
 
-    Where nothing explains a shape the others are not searched any further: the results are wrong anyway.
+    If nothing explains a shape the others are not searched any further: the results are wrong anyway.
     """
     alone: dict[str, list[Fit]] = {}
     bounds: dict[str, BoundedSum] = {}
@@ -221,17 +221,17 @@ def _each(
     return alone, bounds
 
 
-#: Of longer sums only ways in f32, of exact sums and of units are tried for one shape alone, as others take seconds.
+#: For longer sums only hypotheses in f32, exact sums and units are tried for one shape alone, as others take seconds.
 _LONG = 129
 
 
 def _is_quick(way: AccumulationHypothesis) -> bool:
-    """Whether a way forms long sums in steps of several products, or takes whole arrays at a time."""
+    """Whether a hypothesis computes long sums in steps of several products, or on whole arrays."""
     return way.record is not None and (way.record.bits is not None or way.record.step > 4)
 
 
 def _cover(by_shape: dict[str, list[Fit]]) -> dict[str, Fit]:
-    """Of each shape that has some a fit: as few different ones as a greedy choice gives."""
+    """A fit for each shape that has some: as few different ones as a greedy choice gives."""
     found: dict[str, Fit] = {}
     open_shapes = {name: fits for name, fits in by_shape.items() if fits}
     while open_shapes:
@@ -245,13 +245,13 @@ def _cover(by_shape: dict[str, list[Fit]]) -> dict[str, Fit]:
 
 
 def unexplained(part: RowPart, got: np.ndarray) -> Formed:
-    """The verdicts on sums that no way is tried for."""
+    """The verdicts on sums without hypotheses."""
     tried = _Sums(part, got)
     return _wrong(tried, None) if not tried.is_exact else tried.formed(EXACT, "exact")
 
 
 def _wrong(t: _Sums, best: Fit | None) -> Formed:
-    """Results that nothing explains: those are wrong that neither the best way nor some order in f32 gives."""
+    """Judges unexplained results: those are wrong that neither the best hypothesis nor any order in f32 gives."""
     hits = best.hits(t.observed) if best is not None else ~t.fails
     off = t.fails & ~hits if (t.fails & ~hits).any() else t.fails
     is_far = off & ~within(t.observed)
@@ -267,9 +267,9 @@ def _nearest(best: Fit | None) -> str:
 
 
 def _fold(t: _Sums, every: Sequence[AccumulationHypothesis]) -> Formed:
-    """Results of a reduction, whose order the specification leaves open: right if a type and an order gives them.
+    """Judges a reduction, whose order is unspecified: right if a type and an order give its results.
 
-    A sum that overflows in some order may be formed in any way by itself.
+    A sum that overflows in some order may be formed in any order by itself.
     """
     observed = t.observed
     explanation = explain([observed], every)
@@ -296,7 +296,7 @@ def _fold(t: _Sums, every: Sequence[AccumulationHypothesis]) -> Formed:
 
 
 def _any(observed: Observation, every: Sequence[AccumulationHypothesis]) -> np.ndarray:
-    """Which results are those of any way."""
+    """Tests which results any hypothesis gives."""
     found = np.zeros(len(observed.places), bool)
     with np.errstate(all="ignore"):
         for way in every:
