@@ -93,7 +93,7 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
     except ValueError as error:
         raise InputError(str(error)) from None
     _check_operands(settings, {s.case for t in tasks for s in t.specs})
-    session = run.Session(run.described(settings, choice, made), settings, tasks, path_of(options))
+    session = run.Session(run.describe_run(settings, choice, made), settings, tasks, path_of(options))
     report = conclude(session, _workers(options, made, len(tasks)), options, expected)
     if isinstance(report, int):
         return report
@@ -135,10 +135,10 @@ def conclude(
         why = str(error) if is_lost else "interrupted"
         print("; ".join([why, *([str(session.failure or saved)] if path else [])]), file=sys.stderr)
         return 2 if is_lost else 130
-    report.cases = [known.marked(c, expected) for c in report.cases]
+    report.cases = [known.mark_expected(c, expected) for c in report.cases]
     write_reports(report, options)
     signatures = (c.signature for c in run.Choice(tests=getattr(options, "tests", "")).cases(3))
-    for line in known.outdated(expected, report.cases, signatures):
+    for line in known.outdated_lines(expected, report.cases, signatures):
         print(f"--xfail {options.xfail}: {line}", file=sys.stderr)
     return report
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..conform.merge import merged
+from ..conform.merge import merge_reports
 from ..conform.rerun import profile_of
 from ..conform.result import Report, load
 from ..errors import InputError
@@ -19,7 +19,7 @@ def main(options: argparse.Namespace) -> int:
     held = conform_claim.held_to(profile, options)
     if held is not None:
         held.check_waivers(reports[0].run.takes)
-    report = merged(reports, options.reports, profile)
+    report = merge_reports(reports, options.reports, profile)
     conform.write_reports(report, options)
     return conform.status_of(report, held, report.run.takes, options)
 

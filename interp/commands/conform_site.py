@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from ..conform.format_text import count
 from ..conform.site import build, read
-from ..conform.words import count
 from ..errors import printable
 
 

@@ -93,7 +93,7 @@ class BlockPart:
         rows, k = self.arrays[0].shape
         return shapes[1] != self.outputs[1][1] and shapes[1] == self.block.scale_shape((k, rows))[::-1]
 
-    def joined(self, results: Sequence[np.ndarray]) -> np.ndarray:
+    def concatenate(self, results: Sequence[np.ndarray]) -> np.ndarray:
         """Concatenates results to one array of codes, with one NaN for each type."""
         flat = []
         for codes, (t, _) in zip(results, self.outputs, strict=True):
@@ -123,11 +123,11 @@ class BlockPart:
             if self.case.op == "quantize":
                 return self.of(oracle.quantized(self.numbers, self.block, self.rule))
             codes, scales, *of_tensor = self.arrays
-            return self.joined([oracle.dequantized(codes, scales, self.block, self.case.result, *of_tensor)])
+            return self.concatenate([oracle.dequantized(codes, scales, self.block, self.case.result, *of_tensor)])
 
     def of(self, found: Quantized) -> np.ndarray:
         """The concatenated codes of a quantized array."""
-        return self.joined(found.parts())
+        return self.concatenate(found.parts())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,7 +191,7 @@ class ScaledPart(RowPart):
         return oracle.scaled(x, s, left), oracle.scaled(y.T, t.T, right)
 
     @functools.cached_property
-    def asked(self) -> SumQuery:
+    def query(self) -> SumQuery:
         """The query for the sums: a scaled element has at most 8 bits, unless its scale is f32."""
         wide = any(b.scale_fmt.bits > 8 for b in self.sides)
         kind = "f32" if wide else "bf16"
@@ -216,7 +216,7 @@ class ScaledPart(RowPart):
 
         def factors() -> tuple[np.ndarray, np.ndarray]:
             places = flat // n, flat % n
-            sides = zip(self.scaled, places, self.asked.operands, strict=True)
+            sides = zip(self.scaled, places, self.query.operands, strict=True)
             left, right = (encode(FORMATS[t], Exact.of(x[at]))[0] for x, at, t in sides)
             return left, right
 

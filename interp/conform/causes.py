@@ -37,7 +37,7 @@ DESCRIPTIONS = frozenset(
 #: Identifiers that locate a fault without naming it.
 CIRCUMSTANCES = frozenset({"only-in-forms", "only-in-whole-array", "only-in-arrays", "only-with-other-ops"})
 #: Faults that are one decision of a backend with several symptoms: the cause, its sentence, the identifiers.
-KIN: tuple[tuple[str, str, frozenset[str]], ...] = (
+CAUSE_GROUPS: tuple[tuple[str, str, frozenset[str]], ...] = (
     (
         "sort-not-total",
         "sort does not order NaN and the two zeros, as TOTALORDER does",
@@ -59,7 +59,9 @@ KIN: tuple[tuple[str, str, frozenset[str]], ...] = (
 )
 #: Reports of early versions have only the sentences.
 _BY_SENTENCE = {f.sentence: f.identifier for f in FAULTS.values()}
-_KIN = {identifier: (cause, sentence) for cause, sentence, identifiers in KIN for identifier in identifiers}
+_CAUSE_OF = {
+    identifier: (cause, sentence) for cause, sentence, identifiers in CAUSE_GROUPS for identifier in identifiers
+}
 
 UNEXPLAINED = "unexplained"
 _CRASH = "crash: "
@@ -145,7 +147,7 @@ def causes(runs: Mapping[str, Sequence[CaseResult]]) -> list[Cause]:
     members: dict[str, list[Member]] = defaultdict(list)
     sentences: dict[str, Counter[str]] = defaultdict(Counter)
     for run, cases in runs.items():
-        for case, (key, sentence, is_assumed) in _keyed([c for c in cases if c.verdict in (FAIL, CRASH)]):
+        for case, (key, sentence, is_assumed) in _assign_keys([c for c in cases if c.verdict in (FAIL, CRASH)]):
             members[key].append(Member(run, case, is_assumed))
             sentences[key][sentence] += 0 if is_assumed else 1 + 1000 * (len(case.causes) == 1)
     made = [Cause(key, _usual(key, sentences[key]), tuple(of)) for key, of in members.items()]
@@ -165,17 +167,17 @@ def _usual(key: str, sentences: Counter[str]) -> str:
 _Key = tuple[str, str, bool]
 
 
-def _keyed(failing: Sequence[CaseResult]) -> Iterator[tuple[CaseResult, _Key]]:
+def _assign_keys(failing: Sequence[CaseResult]) -> Iterator[tuple[CaseResult, _Key]]:
     """The cause of each failing case of one run."""
-    named = {c.key: key for c in failing if (key := _named(c)) is not None}
-    alike = _Alike((c, named[c.key]) for c in failing if c.key in named and c.verdict == FAIL)
-    described = {c.key: key for c in failing if c.key not in named and (key := alike.of(c) or _described(c))}
-    alike = _Alike((c, described[c.key]) for c in failing if c.key in described)
+    named = {c.key: key for c in failing if (key := _fault_key(c)) is not None}
+    alike = _SimilarCases((c, named[c.key]) for c in failing if c.key in named and c.verdict == FAIL)
+    described = {c.key: key for c in failing if c.key not in named and (key := alike.of(c) or _description_key(c))}
+    alike = _SimilarCases((c, described[c.key]) for c in failing if c.key in described)
     for case in failing:
-        yield case, named.get(case.key) or described.get(case.key) or alike.of_signature(case) or _unexplained(case)
+        yield case, named.get(case.key) or described.get(case.key) or alike.of_signature(case) or _unexplained_key(case)
 
 
-class _Alike:
+class _SimilarCases:
     """Finds causes of cases by the known causes of other cases of the same run that fail alike."""
 
     def __init__(self, known: Iterable[tuple[CaseResult, _Key]]) -> None:
@@ -216,7 +218,7 @@ def _is_of_rows(case: CaseResult) -> bool:
     return any(len(codes) > 1 for f in case.failures for codes in f.operands)
 
 
-def _named(case: CaseResult) -> _Key | None:
+def _fault_key(case: CaseResult) -> _Key | None:
     """The cause of a case that names a fault, or crashes."""
     if case.verdict == CRASH:
         words = pattern(case.message) or "the backend gives no answer, and no message"
@@ -226,18 +228,18 @@ def _named(case: CaseResult) -> _Key | None:
     if not faults:
         return None
     identifier = re.sub(r":\d[\d:]*$", "", faults[0])  # the kind of a lane or a tail, without its number
-    if identifier in _KIN:
-        return (*_KIN[identifier], False)
+    if identifier in _CAUSE_OF:
+        return (*_CAUSE_OF[identifier], False)
     return identifier, _sentence(case) or case.model or identifier, False
 
 
-def _described(case: CaseResult) -> _Key | None:
+def _description_key(case: CaseResult) -> _Key | None:
     """The cause of a case that only describes its failing elements."""
     words = _sentence(case)
     return (f"{_family(case)}: {pattern(words)}", f"{_family(case)}: {words}", False) if words else None
 
 
-def _unexplained(case: CaseResult) -> _Key:
+def _unexplained_key(case: CaseResult) -> _Key:
     what = "sums that no known accumulator gives" if case.model else "wrong results that no known fault gives"
     return f"{_family(case)}: {UNEXPLAINED}", f"{_family(case)}: {what}", False
 

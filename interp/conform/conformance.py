@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from .cases.case import PRODUCT_OPS
 from .cases.forms import forms
+from .format_text import count
 from .profiles import OPTIONAL, REQUIRED, Profile
 from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult
 from .waivers import Waiver
-from .words import count
 
 CONFORMANT, NOT_CONFORMANT = "conformant", "not conformant"
 #: Ops, with or without attributes in their names, whose sums have accumulators.
@@ -77,7 +77,7 @@ def assess(profile: Profile, results: Sequence[CaseResult], waivers: Sequence[Wa
     used: set[Waiver] = set()
     for signature, form, need in expected(profile, takes):
         case = by_key.get((signature, form))
-        why = "there is no result" if case is None else _against(profile, case, need)
+        why = "there is no result" if case is None else _objection(profile, case, need)
         if not why:
             continue
         fitting = [w for w in waivers if w.fits(signature, form)]
@@ -92,7 +92,7 @@ def assess(profile: Profile, results: Sequence[CaseResult], waivers: Sequence[Wa
         tuple(problems),
         tuple(w for w in waivers if w in used),
         tuple(w for w in waivers if w not in used),
-        tuple(_declared(profile, results)),
+        tuple(_declarations(profile, results)),
     )
 
 
@@ -116,7 +116,7 @@ def forbidden(profile: Profile, waivers: Iterable[Waiver], takes: str) -> Iterat
 # -- one case ----------------------------------------------------------------------------------------------------------
 
 
-def _against(profile: Profile, case: CaseResult, need: str) -> str:
+def _objection(profile: Profile, case: CaseResult, need: str) -> str:
     """The objection to a case; empty if it conforms to the profile."""
     if case.verdict == UNSUPPORTED:
         return "" if need == OPTIONAL else f"unsupported, and {need}: {case.message or 'without a message'}"
@@ -150,7 +150,7 @@ def _accumulator(case: CaseResult) -> str:
 # -- declared ----------------------------------------------------------------------------------------------------------
 
 
-def _declared(profile: Profile, results: Sequence[CaseResult]) -> Iterator[tuple[str, str]]:
+def _declarations(profile: Profile, results: Sequence[CaseResult]) -> Iterator[tuple[str, str]]:
     """Declarations: overflow, other open points with a choice of the backend, accumulators, and the accuracy."""
     has = [c for c in results if c.verdict not in (UNSUPPORTED, CRASH)]
     for declaration in profile.declarations:
@@ -163,7 +163,7 @@ def _declared(profile: Profile, results: Sequence[CaseResult]) -> Iterator[tuple
             yield declaration.identifier, _phrase(chosen, {c.column for c in has}) or declaration.default
     names = list(dict.fromkeys(filter(None, map(_accumulator, has))))
     if names:
-        yield "accumulator", _named([n.removeprefix("unit/") for n in names])
+        yield "accumulator", _join_names([n.removeprefix("unit/") for n in names])
     inaccurate = [c.worst_ulp or 0 for c in has if c.verdict == ACCURACY]
     if inaccurate:
         yield "accuracy", f"up to {max(inaccurate)} ULP"
@@ -180,7 +180,7 @@ def _phrase(chosen: dict[str, set[str]], formats: set[str]) -> str:
     return ", ".join(phrases + of for phrases, of in named)
 
 
-def _named(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 

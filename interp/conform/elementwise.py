@@ -21,7 +21,7 @@ from .cases.data import Operands
 from .cases.forms import SIZES
 from .cases.layouts import LAYOUTS, emit, view
 from .result import FAIL, PASS
-from .verdicts.judge import Judged, judge
+from .verdicts.judge import Judgement, judge
 
 Call = Callable[[Operation, list[np.ndarray]], np.ndarray]
 
@@ -153,7 +153,7 @@ class Part:
             return chains.right(self.case, self.operands)
         return expected(self.case, self.operands, to_integers)
 
-    def judge(self, got: np.ndarray, limit: int, zeros_are_open: bool) -> tuple[Judged, np.ndarray]:
+    def judge(self, got: np.ndarray, limit: int, zeros_are_open: bool) -> tuple[Judgement, np.ndarray]:
         """The verdicts, and the results as codes of the case's result type."""
         limit = limit if self.case.is_near else 0
         got = np.asarray(got).astype(code_dtype(self.result_type), copy=False)
@@ -181,7 +181,7 @@ class Part:
         operands = tuple(x[places] for x in self.operands)
         return sides_of_function(self.case.op, self.case.result, operands, self.expected.codes[places])
 
-    def restricted(self, places: np.ndarray) -> Part:
+    def restrict(self, places: np.ndarray) -> Part:
         """The part reduced to some elements."""
         if self.form in ("scalar", "broadcast"):
             half = self.size // 2

@@ -69,7 +69,7 @@ def read(kind: Any, data: Any, where: str = "") -> Any:
         for option in arguments:
             with contextlib.suppress(ValueError):
                 return read(option, data, where)
-        raise ValueError(f"{where}: expected {' or '.join(map(_name, arguments))}, got {_shown(data)}")
+        raise ValueError(f"{where}: expected {' or '.join(map(_name, arguments))}, got {_show(data)}")
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _record(kind, data, where)
     if origin is list:
@@ -89,7 +89,7 @@ def _record(kind: type, data: Any, where: str) -> Any:
     hints, fields = _hints(kind), {f.name: f for f in dataclasses.fields(kind)}
     unknown = next((k for k in given if k not in fields), None)
     if unknown is not None:
-        raise ValueError(f"{where}: there is no field {_shown(unknown)}")
+        raise ValueError(f"{where}: there is no field {_show(unknown)}")
     needed = (f.name for f in fields.values() if _is_needed(f) and f.name not in given)
     missing = next(needed, None)
     if missing is not None:
@@ -111,7 +111,7 @@ def _as(kind: type, data: Any, where: str) -> Any:
     if kind is int and isinstance(data, bool):  # a code of i1
         return int(data)
     if not isinstance(data, kind):
-        raise ValueError(f"{where}: expected {_name(kind)}, got {_shown(data)}")
+        raise ValueError(f"{where}: expected {_name(kind)}, got {_show(data)}")
     return data
 
 
@@ -121,6 +121,6 @@ def _name(kind: Any) -> str:
     )
 
 
-def _shown(data: Any) -> str:
+def _show(data: Any) -> str:
     text = repr(data)
     return text if len(text) < 40 else f"{text[:37]}..."

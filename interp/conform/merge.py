@@ -15,7 +15,7 @@ from .verdicts.outcome import Settings
 _ALIKE = ("backend", "level", "seed", "ulp", "ops", "formats", "versions", "takes")
 
 
-def merged(reports: Sequence[Report], names: Sequence[str], profile: Profile | None = None) -> Report:
+def merge_reports(reports: Sequence[Report], names: Sequence[str], profile: Profile | None = None) -> Report:
     """Merges the reports of all shards.
 
     Args:
@@ -32,7 +32,7 @@ def merged(reports: Sequence[Report], names: Sequence[str], profile: Profile | N
         if not given:
             raise InputError(f"{name}: expected the report of a shard (--shard I/N), got the report of a whole run")
         try:
-            index, of = shards.parsed(given[0])
+            index, of = shards.parse(given[0])
         except ValueError as error:
             raise InputError(f"{name}: {error}") from None
         if not report.run.complete:

@@ -55,7 +55,7 @@ class Selection:
 
 
 @dataclasses.dataclass(frozen=True)
-class Listed:
+class ListedCase:
     """A case of a profile, with its forms."""
 
     signature: str
@@ -99,10 +99,10 @@ class Profile:
         return f"{self.name}-{self.version}"
 
     @functools.cached_property
-    def listed(self) -> tuple[Listed, ...]:
+    def listed(self) -> tuple[ListedCase, ...]:
         """All cases, in the order of `minihlo conform --list`, each once. Raises InputError if one does not exist."""
         known = {c.signature: c for c in cases(3)}
-        found: dict[str, Listed] = {}
+        found: dict[str, ListedCase] = {}
         for selection in self.selections:
             for signature in selection.signatures():
                 if signature not in known:
@@ -114,7 +114,7 @@ class Profile:
                 missing = [f for f in selection.forms if f not in has]
                 if missing or not chosen:
                     raise InputError(f"{self.identifier}: {signature} has no form {', '.join(missing) or 'at all'}")
-                found[signature] = Listed(signature, selection.need, chosen)
+                found[signature] = ListedCase(signature, selection.need, chosen)
         return tuple(found[s] for s in known if s in found)
 
     def cases(self) -> list[tuple[Case, tuple[str, ...]]]:
@@ -167,7 +167,7 @@ class Profile:
         return json.dumps(data, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
 
 
-def _signature(entry: Listed) -> str:
+def _signature(entry: ListedCase) -> str:
     return entry.signature
 
 
@@ -295,5 +295,5 @@ def _expect(is_so: bool, field: str, expected: str, got: Any) -> None:
         raise InputError(f"{field}: expected {expected}, got {printable(str(got))}")
 
 
-__all__ = ["NEEDS", "OPTIONAL", "REQUIRED", "WAIVABLE", "Declaration", "Listed", "Profile", "Selection"]
+__all__ = ["NEEDS", "OPTIONAL", "REQUIRED", "WAIVABLE", "Declaration", "ListedCase", "Profile", "Selection"]
 __all__ += ["folder", "load", "names", "parse"]

@@ -17,7 +17,7 @@ from .cases.layouts import LAYOUTS
 from .elementwise import Part
 from .result import FAIL, PASS
 from .rows import RowPart
-from .verdicts.judge import ELEMENT_VERDICTS, Judged
+from .verdicts.judge import ELEMENT_VERDICTS, Judgement
 
 if TYPE_CHECKING:
     from .verdicts.outcome import Settings
@@ -99,7 +99,7 @@ def intermittent(wrong: Sequence[int], size: int) -> Diagnosis:
     return Diagnosis(sentence, (INTERMITTENT,))
 
 
-def failing(judged: Judged) -> np.ndarray:
+def failing(judged: Judgement) -> np.ndarray:
     """Tests which elements are wrong."""
     return judged.verdicts == _FAIL
 
@@ -146,20 +146,20 @@ def evidence(tester: Runner, parts: Sequence[Part], runs: Sequence[Results]) -> 
     has_order = [p.form not in ("scalar", "broadcast", *LAYOUTS) and p.size > 1 for p in parts]
     orders = [random.permutation(p.size) if has else None for p, has in zip(parts, has_order, strict=True)]
     tried = zip(parts, orders, runs, strict=True)
-    moving = [(p.restricted(o), o) for p, o, results in tried if o is not None and len(results) == 1]
+    moving = [(p.restrict(o), o) for p, o, results in tried if o is not None and len(results) == 1]
     moved = iter(tester.results([p for p, _ in moving]) if moving else [])
     all_evidence = []
     for part, order, results in zip(parts, orders, runs, strict=True):
-        judged = [_judged(tester, part, r) for r in results]
+        judged = [_judge(tester, part, r) for r in results]
         wrong = tuple(map(failing, judged))
         elsewhere = None
         if order is not None and len(results) == 1:
             result = next(moved)
             if not isinstance(result, BackendError):
-                elsewhere = failing(_judged(tester, part.restricted(order), result))
+                elsewhere = failing(_judge(tester, part.restrict(order), result))
         all_evidence.append(Evidence(wrong, judged[0].verdicts == _PASS, order, elsewhere))
     return all_evidence
 
 
-def _judged(tester: Runner, part: Part, result: Any) -> Judged:
+def _judge(tester: Runner, part: Part, result: Any) -> Judgement:
     return part.judge(result, tester.settings.ulp, tester.kind == "operations")[0]

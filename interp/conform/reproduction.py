@@ -15,11 +15,11 @@ from .elementwise import Part, of_positions
 from .repeats import AnyPart, Evidence, Results, Runner
 from .result import ACCURACY, CaseResult
 from .verdicts import diagnosis, outcome
-from .verdicts.judge import ELEMENT_VERDICTS, Judged
+from .verdicts.judge import ELEMENT_VERDICTS, Judgement
 from .verdicts.outcome import Settings
 
 #: A part with FAIL or ACCURACY: its index, its verdicts, and the given codes.
-Failing = tuple[int, Part, Judged, np.ndarray]
+Failing = tuple[int, Part, Judgement, np.ndarray]
 
 _ACCURACY = ELEMENT_VERDICTS.index(ACCURACY)
 #: Number of elements of a kind that establish the backend's rule, against one that departs from it.
@@ -38,7 +38,7 @@ class Prober(Runner, Protocol):
         ...
 
 
-def explained(
+def add_explanations(
     tester: Prober,
     parts: Sequence[AnyPart],
     failing: Sequence[Failing],
@@ -51,21 +51,21 @@ def explained(
     """
     firsts = [_known(cases[i]).failures[0].index for i, *_ in failing]
     chosen = [_places(part, judged, at) for at, (_, part, judged, _) in zip(firsts, failing, strict=True)]
-    few = [part.restricted(places) for places, (_, part, _, _) in zip(chosen, failing, strict=True)]
+    few = [part.restrict(places) for places, (_, part, _, _) in zip(chosen, failing, strict=True)]
     results = tester.results(few) if tester.settings.can_repeat else [None] * len(few)
     for (i, part, judged, got), places, some, repeated in zip(failing, chosen, few, results, strict=True):
         shown = evidence.get(i)
         why = diagnosis.explain(part, judged, got, shown)
-        result = outcome.explained(_known(cases[i]), why)
+        result = outcome.add_diagnosis(_known(cases[i]), why)
         if shown is not None and shown.diagnosis():
             again = _again(tester.settings, part)
             yield i, dataclasses.replace(result, is_of_places=shown.is_of_places, **again)
             continue
-        how, again = _reproduced(tester, part, parts, places, got, some, repeated)
-        yield i, dataclasses.replace(outcome.explained(result, why.join(how)), **again)
+        how, again = _reproduce(tester, part, parts, places, got, some, repeated)
+        yield i, dataclasses.replace(outcome.add_diagnosis(result, why.join(how)), **again)
 
 
-def _places(part: Part, judged: Judged, at: int) -> np.ndarray:
+def _places(part: Part, judged: Judgement, at: int) -> np.ndarray:
     """The index of a failure; if it is one only by comparison with the backend's other results, with some of those."""
     point = part.expected.left_open[at]
     if point not in choices.RULED or part.form in ("scalar", "broadcast"):
@@ -80,7 +80,7 @@ _ONLY_IN_WHOLE = Diagnosis("only in the whole array", ("only-in-whole-array",))
 _ONLY_WITH_OTHERS = Diagnosis("only in a program with other ops", ("only-with-other-ops",))
 
 
-def _reproduced(
+def _reproduce(
     tester: Prober, part: Part, parts: Sequence[AnyPart], places: np.ndarray, got: np.ndarray, few: Part, repeated: Any
 ) -> tuple[Diagnosis, dict[str, Any]]:
     """Finds what is needed to reproduce the failure at the first of `places`, if more than those, and the command.
@@ -94,7 +94,7 @@ def _reproduced(
         others = [outcome.operands_text(part, int(places[1]), len(places) - 1)] if len(places) > 1 else []
         if _repeats(few, repeated, got[at], limit):
             return NONE, _again(tester.settings, few, [outcome.operands_text(part, at), *others])
-        many = part.restricted(np.full(_VECTOR, at))  # a vector of copies may behave differently
+        many = part.restrict(np.full(_VECTOR, at))  # a vector of copies may behave differently
         if _repeats(many, tester.results([many])[0], got[at], limit):
             return _ONLY_IN_ARRAYS, _again(tester.settings, many, [outcome.operands_text(part, at, _VECTOR)])
     if tester.kind == "operations" or _repeats(part, tester.results([part])[0], got[at], limit):

@@ -75,7 +75,7 @@ class ErrorMap:
     @classmethod
     def of(cls, errors: np.ndarray) -> ErrorMap:
         """Encodes an array of errors."""
-        return cls(len(errors), _packed(errors.astype(np.int8).tobytes()))
+        return cls(len(errors), _pack(errors.astype(np.int8).tobytes()))
 
     def array(self) -> np.ndarray:
         """int8[n, n]: at [a, b] the error of the operands with the codes a and b. Raises ValueError, zlib.error."""
@@ -120,7 +120,7 @@ class Failure:
 
 
 @dataclasses.dataclass(frozen=True)
-class Accumulated:
+class AccumulatorFacts:
     """The accumulator that explains the results of products, with the facts that a drawing shows."""
 
     name: str  #: an identifier
@@ -136,7 +136,7 @@ class Accumulated:
 
 
 @dataclasses.dataclass(frozen=True)
-class Kept:
+class StoredCodes:
     """The results of one part of a case, as codes from which it can be judged again."""
 
     operands: str  #: SHA-256 of the operands' codes
@@ -145,10 +145,10 @@ class Kept:
     codes: str = ""  #: base64 of zlib of these; empty if they are in another file
 
     @classmethod
-    def of(cls, operands: Sequence[np.ndarray], results: np.ndarray) -> Kept:
+    def of(cls, operands: Sequence[np.ndarray], results: np.ndarray) -> StoredCodes:
         """The record of codes."""
         raw = _little(results)
-        return cls(hash_of(operands), hashlib.sha256(raw).hexdigest(), len(raw), _packed(raw))
+        return cls(hash_of(operands), hashlib.sha256(raw).hexdigest(), len(raw), _pack(raw))
 
     @property
     def raw(self) -> bytes:
@@ -172,7 +172,7 @@ def _little(codes: np.ndarray) -> bytes:
     return np.ascontiguousarray(codes).astype(codes.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
-def _packed(raw: bytes) -> str:
+def _pack(raw: bytes) -> str:
     return base64.b64encode(zlib.compress(raw, 9)).decode()
 
 
@@ -200,7 +200,7 @@ class CaseResult:
     #: The same by identifier: for each open point the number of results of each choice (comparison.choices).
     open_points: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     model: str = ""  #: for a sum, the accumulation that explains the results: "accumulated in f32 in order"
-    accumulator: Accumulated | None = None  #: for a product that is not exact
+    accumulator: AccumulatorFacts | None = None  #: for a product that is not exact
     message: str = ""  #: why there is no result
     failures: list[Failure] = dataclasses.field(default_factory=list)  #: some, FAIL before ACCURACY before DIVERGENT
     command: str = ""  #: reproduces the first failure
@@ -210,7 +210,7 @@ class CaseResult:
     curve: ErrorCurve | None = None
     seconds: float = 0.0
     is_expected: bool = False  #: named by --xfail
-    kept: dict[str, Kept] = dataclasses.field(default_factory=dict)  #: with --submit: the results, by part
+    kept: dict[str, StoredCodes] = dataclasses.field(default_factory=dict)  #: with --submit: the results, by part
 
     @property
     def key(self) -> tuple[str, str]:

@@ -81,7 +81,7 @@ class RowPart:
     # -- right results -------------------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def asked(self) -> SumQuery:
+    def query(self) -> SumQuery:
         """The query for the sums, or products."""
         types = self.case.operands if self.case.is_product else self.case.operands[:1]
         return SumQuery(types, self.case.result, self.body, (self.terms[0].shape[1],))

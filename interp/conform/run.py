@@ -16,7 +16,7 @@ from . import shards, tests
 from .backend import takes
 from .cases import data
 from .cases.case import Case
-from .cases.cases import cases, chosen
+from .cases.cases import cases, select_cases
 from .cases.forms import FORMS, forms
 from .reproduction import MOST_CASES
 from .result import CaseResult, Report, Run, load
@@ -67,9 +67,9 @@ class Choice:
             known = {c.signature: c for c in cases(3)}
             return [known[signature] for signature, _ in self.listed]
         # A named case is found at any level that has it.
-        chosen_ = chosen(cases(3 if self.case else level), self.ops, self.formats, self.case)
+        chosen_ = select_cases(cases(3 if self.case else level), self.ops, self.formats, self.case)
         if level >= 2 or self.case:
-            chosen_ += chosen(tests.cases(self.tests), self.ops, self.formats, self.case)
+            chosen_ += select_cases(tests.cases(self.tests), self.ops, self.formats, self.case)
         return chosen_
 
 
@@ -84,7 +84,7 @@ def tasks(choice: Choice, settings: Settings, kind: str) -> list[Task]:
     ]
     if not specs and not choice.shard:
         raise ValueError("there is no such case (minihlo conform --list lists them)")
-    beside = tuple(_named(text) for text in choice.beside)
+    beside = tuple(_parse_spec(text) for text in choice.beside)
     groups: dict[tuple[object, ...], list[Spec]] = {}
     for spec in specs:
         groups.setdefault(spec.group, []).append(spec)
@@ -107,7 +107,7 @@ def _forms(
     return [f for f in names if choice.form in ("", f)]
 
 
-def _named(text: str) -> Spec:
+def _parse_spec(text: str) -> Spec:
     signature, _, form = text.rpartition(":")
     matching = [c for c in cases(3) if c.signature == signature]
     if not matching or form not in FORMS:
@@ -163,7 +163,7 @@ class Session:
             return 0
         if before.run.complete or not before.cases:
             return 0
-        other = _unlike(before.run, self.report.run)
+        other = _mismatch(before.run, self.report.run)
         if other:
             raise InputError(
                 f"{self.path}: expected another file, got one with {len(before.cases)} finished cases of "
@@ -199,7 +199,7 @@ class Session:
         for spec, result in zip(task.specs, results, strict=True):
             key = _key(spec)
             parts, before = self._unfinished.get(key, (set(), None))
-            whole = result if before is None else outcome.merged(before, result, self.settings.errors)
+            whole = result if before is None else outcome.merge_parts(before, result, self.settings.errors)
             parts.add(spec.part)
             if parts == self._wanted[key]:
                 self._unfinished.pop(key, None)
@@ -222,7 +222,7 @@ def _key(spec: Spec) -> tuple[str, str]:
     return spec.case.signature, spec.form
 
 
-def _unlike(a: Run, b: Run) -> str:
+def _mismatch(a: Run, b: Run) -> str:
     """Why the cases of one run do not fit another; empty if they do."""
     fields = ("backend", "level", "seed", "ulp", "ops", "formats", "options", "versions")
     differing = ((f, getattr(a, f), getattr(b, f)) for f in fields)
@@ -246,7 +246,7 @@ def in_this_process(backend: Any) -> Workers:
     return workers
 
 
-def described(settings: Settings, choice: Choice, backend: Any) -> Run:
+def describe_run(settings: Settings, choice: Choice, backend: Any) -> Run:
     """The description of a run in a report, before it begins."""
     return Run(
         settings.backend,

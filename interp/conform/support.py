@@ -28,20 +28,20 @@ class Types:
         self._lacks: dict[str, BackendError | None] = {}  #: why a type is skipped, None if it is not
         self._doubts: dict[str, tuple[BackendError, int]] = {}  #: types whose probe died, and parts since
 
-    def lacking(self, part: AnyPart) -> BackendError | None:
+    def reason_to_skip(self, part: AnyPart) -> BackendError | None:
         """The reason why a part is skipped: the backend does not take one of its types."""
         types = part.types if isinstance(part, (BlockPart, ScaledPart)) else (part.result_type,)
-        found = self.lack_of((*part.case.operands, part.case.result, *types))
+        found = self.reason_to_skip_types((*part.case.operands, part.case.result, *types))
         if found is None or part.case.op == "type":
             return found
         return BackendError("refused", str(found))
 
-    def lack_of(self, types: Sequence[str]) -> BackendError | None:
+    def reason_to_skip_types(self, types: Sequence[str]) -> BackendError | None:
         """The reason why some types are skipped, None if each is taken or still in doubt."""
         elements = [t for t in types if t in FORMATS]
         for element in elements:
             if element not in self._lacks:
-                self._lacks[element] = error = self._probed(element)
+                self._lacks[element] = error = self._probe_twice(element)
                 if error is not None and error.how != "refused":
                     self._lacks[element], self._doubts[element] = None, (error, 0)
         return next((r for t in elements if (r := self._lacks[t]) is not None), None)
@@ -50,11 +50,11 @@ class Types:
         """Whether the backend has died of a type of a part that is still in doubt."""
         return any(t in self._doubts for t in (*part.case.operands, part.case.result))
 
-    def blamed(self, part: AnyPart, error: BackendError) -> BackendError:
+    def blame_type(self, part: AnyPart, error: BackendError) -> BackendError:
         """The error of a part, attributed to its type while no part of the type has a result."""
         doubts = [self._doubts[t][0] for t in (*part.case.operands, part.case.result) if t in self._doubts]
         if part.case.op == "type" or error.how == "refused" or not doubts:
-            return self.lacking(part) or error
+            return self.reason_to_skip(part) or error
         return BackendError("refused", str(doubts[0]))
 
     def count(self, part: AnyPart, died: bool) -> None:
@@ -78,7 +78,7 @@ class Types:
         died = [t for t in types if t in dead or t in self._doubts]
         return outcome.command(Case("type", (died[0],), died[0]), "array", self._settings) if died else ""
 
-    def _probed(self, element: str) -> BackendError | None:
+    def _probe_twice(self, element: str) -> BackendError | None:
         """The error of the backend on a type, if it repeats: a process may die for another reason."""
         error = self._probe(element)
         return error if error is None or error.how == "refused" else self._probe(element)

@@ -21,16 +21,16 @@ from .cases import block_data, data
 from .cases.case import ROW_OPS, Case
 from .cases.layouts import LAYOUTS
 from .cases.row_data import arrays
-from .collected import OtherAxis, collected, outputs
+from .collect import OtherAxis, collect, outputs
 from .elementwise import Part, of_positions
 from .repeats import AnyPart, Results
-from .reproduction import Failing, batches, explained
-from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult, Kept
+from .reproduction import Failing, add_explanations, batches
+from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult, StoredCodes
 from .rows import RowPart
 from .support import Types, or_raise
 from .verdicts import blocks, outcome, scaled_sums, sums
 from .verdicts.outcome import Settings
-from .verdicts.sums import Formed
+from .verdicts.sums import SumResult
 
 #: Number of attempts to reproduce a crash on fewer operands.
 _TRIES = 24
@@ -68,7 +68,7 @@ class Tester:
     def __init__(self, backend: Any, settings: Settings) -> None:
         self.backend, self.settings = backend, settings
         self.kind = takes(backend)
-        self._types = Types(lambda part: self._evaluated([part], settings.timeout), settings)
+        self._types = Types(lambda part: self._evaluate([part], settings.timeout), settings)
         self._longest = 0.0
 
     def run(self, specs: Sequence[Spec], beside: Sequence[Spec] = ()) -> list[CaseResult]:
@@ -81,7 +81,7 @@ class Tester:
         results = self.results(parts)
         once = not self.settings.can_repeat or not self.reruns
         others = {} if once else self._try_some_again(parts[: len(specs)], results)
-        formed = _formed(parts[: len(specs)], results[: len(specs)], self.settings.accumulators)
+        formed = _judge_sums(parts[: len(specs)], results[: len(specs)], self.settings.accumulators)
         for i, (part, got) in enumerate(zip(parts, results, strict=True)):
             if isinstance(got, BackendError):
                 found[i] = self._without(part, got)
@@ -106,11 +106,11 @@ class Tester:
                 failing.append((i, part, judged, codes))
         if self.reruns:
             evidence = self._evidence(parts, results, found, others)
-            for i, result in explained(self, parts, failing, found, evidence):
+            for i, result in add_explanations(self, parts, failing, found, evidence):
                 found[i] = result
         if self.settings.keeps:
             for i, spec in enumerate(specs):
-                found[i] = _with_kept(found[i], spec, parts[i], results[i])
+                found[i] = _with_codes(found[i], spec, parts[i], results[i])
         return [r for r in found[: len(specs)] if r is not None]
 
     def _try_some_again(self, parts: Sequence[AnyPart], results: Results) -> dict[int, np.ndarray]:
@@ -158,13 +158,13 @@ class Tester:
             if isinstance(part, (RowPart, BlockPart)) and len(runs[i]) > 1:
                 shown = repeats.intermittent([self._wrong(part, np.asarray(r)) for r in runs[i]], part.size)
                 assert result is not None
-                found[i] = outcome.explained(dataclasses.replace(result, model=""), shown)
+                found[i] = outcome.add_diagnosis(dataclasses.replace(result, model=""), shown)
         elementwise = [(i, p) for i in wrong if isinstance(p := parts[i], Part)]
         shown = repeats.evidence(self, [p for _, p in elementwise], [runs[i] for i, _ in elementwise])
         return dict(zip((i for i, _ in elementwise), shown, strict=True))
 
     def _test(self, case: Case) -> CaseResult:
-        lacks = self._types.lack_of((case.result,))
+        lacks = self._types.reason_to_skip_types((case.result,))
         if lacks is not None:
             return outcome.without_result(case, tests.FORM, "refused", str(lacks), self.settings)
         return tests.run(case, self.backend, self.settings)
@@ -182,7 +182,7 @@ class Tester:
             if spec.form in ("scalar", "broadcast"):
                 given = tuple(np.concatenate([x, x]) for x in given)
             if spec.form in LAYOUTS:
-                given = data.laid(spec.form, 0, given)
+                given = data.apply_layout(spec.form, 0, given)
             return Part(spec.case, spec.form, given, to_integers=to_integers(settings.backend, spec.case.result))
         operands = data.operands(spec.case, spec.form, settings.level, settings.seed, spec.part)
         segment = len(all_codes(spec.case.operands[0])) if spec.form in ("scalar", "broadcast") else 1
@@ -194,8 +194,8 @@ class Tester:
     def results(self, parts: Sequence[AnyPart]) -> Results:
         """The backend's results for each part."""
         if self.kind == "operations":
-            return [self._operated(p) for p in parts]
-        lacking = [self._types.lacking(p) for p in parts]
+            return [self._operate(p) for p in parts]
+        lacking = [self._types.reason_to_skip(p) for p in parts]
         left = [p for p, lacks in zip(parts, lacking, strict=True) if lacks is None]
         there: Results = []
         for batch in batches(left):
@@ -208,20 +208,21 @@ class Tester:
         """Results of parts of a type whose probe died: some are tried before the type is given up."""
         batch = list(parts)
         with contextlib.suppress(BackendError):
-            return self._evaluated(batch, self.settings.timeout)
+            return self._evaluate(batch, self.settings.timeout)
         found: Results = []
         for part in batch:
-            lacks = self._types.lacking(part)
+            lacks = self._types.reason_to_skip(part)
             result = lacks if lacks is not None else self.batch([part], self.settings.timeout)[0]
             found.append(result)
             if lacks is None:
                 self._types.count(part, isinstance(result, BackendError) and result.how != "refused")
         # While no part of a type has a result, the type is at fault, not the op.
         return [
-            self._types.blamed(p, r) if isinstance(r, BackendError) else r for p, r in zip(batch, found, strict=True)
+            self._types.blame_type(p, r) if isinstance(r, BackendError) else r
+            for p, r in zip(batch, found, strict=True)
         ]
 
-    def _operated(self, part: AnyPart) -> np.ndarray | BackendError:
+    def _operate(self, part: AnyPart) -> np.ndarray | BackendError:
         self.backend.seconds = self.settings.timeout
 
         def call(operation: Operation, arrays: list[np.ndarray]) -> np.ndarray:
@@ -229,14 +230,14 @@ class Tester:
 
         try:
             results = part.operate(call)
-            return collected(list(results) if isinstance(part, BlockPart) else [np.asarray(results)], part)
+            return collect(list(results) if isinstance(part, BlockPart) else [np.asarray(results)], part)
         except BackendError as error:
             return or_raise(error)
 
     def batch(self, parts: Sequence[AnyPart], seconds: float) -> Results:
         """Runs all parts in one program; if it fails, each half in a program of its own."""
         try:
-            return self._evaluated(parts, seconds)
+            return self._evaluate(parts, seconds)
         except BackendError as error:
             if len(parts) == 1:
                 if error.how == "slow" and seconds < self.settings.timeout:
@@ -245,7 +246,7 @@ class Tester:
         half, less = len(parts) // 2, min(self.settings.timeout, max(3.0, 10 * self._longest))
         return self.batch(parts[:half], less) + self.batch(parts[half:], less)
 
-    def _evaluated(self, parts: Sequence[AnyPart], seconds: float) -> Results:
+    def _evaluate(self, parts: Sequence[AnyPart], seconds: float) -> Results:
         builder = Builder()
         for part in parts:
             part.emit(builder)
@@ -257,9 +258,7 @@ class Tester:
         if len(found) != sum(counts):
             raise BackendError("died", f"the program has {sum(counts)} results, and the backend gave {len(found)}")
         following = iter(found)
-        return [
-            collected([np.asarray(next(following)) for _ in range(n)], p) for n, p in zip(counts, parts, strict=True)
-        ]
+        return [collect([np.asarray(next(following)) for _ in range(n)], p) for n, p in zip(counts, parts, strict=True)]
 
     # -- cases without a result ----------------------------------------------------------------------------------------
 
@@ -268,7 +267,7 @@ class Tester:
         if isinstance(error, OtherAxis):
             result = outcome.blank(part.case, part.form, FAIL, total=part.size, counts={FAIL: part.size})
             again = outcome.command(part.case, part.form, self.settings)
-            return dataclasses.replace(outcome.explained(result, OtherAxis.why), command=again)
+            return dataclasses.replace(outcome.add_diagnosis(result, OtherAxis.why), command=again)
         result = outcome.without_result(part.case, part.form, error.how, str(error), self.settings)
         if result.verdict == UNSUPPORTED and part.case.op != "type":
             result = dataclasses.replace(result, command=self._types.shows_death(part))
@@ -293,12 +292,12 @@ class Tester:
 
         def crashes(smaller: Part) -> bool:
             try:
-                self._evaluated([smaller], least)
+                self._evaluate([smaller], least)
             except BackendError as error:
                 return error.how in ("died", "slow")
             return False
 
-        one = part.restricted(np.zeros(1, np.intp))
+        one = part.restrict(np.zeros(1, np.intp))
         if crashes(one):
             return one
         for _ in range(_TRIES):
@@ -306,7 +305,7 @@ class Tester:
             half = part.size // 2
             if half == 0:
                 break
-            halves = part.restricted(places[:half]), part.restricted(places[half:])
+            halves = part.restrict(places[:half]), part.restrict(places[half:])
             smaller = next((p for p in halves if crashes(p)), None)
             if smaller is None:
                 break
@@ -316,31 +315,31 @@ class Tester:
 
 def _terms_of(part: AnyPart) -> int:
     """The number of terms of a sum: long ones show whether their order is always the same."""
-    return part.asked.counts[0] if isinstance(part, RowPart) else 0
+    return part.query.counts[0] if isinstance(part, RowPart) else 0
 
 
-def _formed(parts: Sequence[AnyPart], results: Results, records: Sequence[str]) -> dict[int, Formed]:
+def _judge_sums(parts: Sequence[AnyPart], results: Results, records: Sequence[str]) -> dict[int, SumResult]:
     """The accumulation of sums of products, by the indices of their parts: those of one case are judged together."""
     groups: dict[str, list[int]] = {}
     for i, (part, got) in enumerate(zip(parts, results, strict=True)):
         if isinstance(part, RowPart) and part.case.has_products and not isinstance(got, BackendError):
             groups.setdefault(part.case.signature, []).append(i)
-    found: dict[int, Formed] = {}
+    found: dict[int, SumResult] = {}
     for at in groups.values():
         rows = [p for p in (parts[i] for i in at) if isinstance(p, RowPart)]
         got = [np.asarray(results[i]) for i in at]
         scaled = [p for p in rows if isinstance(p, ScaledPart)]
-        judged = scaled_sums.judged(scaled, got, records) if scaled else sums.judged(rows, got, records)
+        judged = scaled_sums.judge_scaled_sums(scaled, got, records) if scaled else sums.judge_sums(rows, got, records)
         found |= zip(at, judged, strict=True)
     return found
 
 
-def _with_kept(result: CaseResult | None, spec: Spec, part: AnyPart, got: np.ndarray | BackendError) -> CaseResult:
+def _with_codes(result: CaseResult | None, spec: Spec, part: AnyPart, got: np.ndarray | BackendError) -> CaseResult:
     """A result with the codes from which it was judged."""
     assert result is not None
     if isinstance(got, BackendError):
         return result
-    return dataclasses.replace(result, kept={str(spec.part): Kept.of(operands_of(part), np.asarray(got))})
+    return dataclasses.replace(result, kept={str(spec.part): StoredCodes.of(operands_of(part), np.asarray(got))})
 
 
 def operands_of(part: AnyPart) -> Sequence[np.ndarray]:

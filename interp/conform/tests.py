@@ -24,11 +24,11 @@ from ..oracle.expected import Expected
 from ..oracle.formats import FORMATS, Format, bits
 from ..parse.chunks import Chunk, chunks
 from .cases.case import ROW_OPS, Case
+from .format_text import value_text
 from .result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst
 from .verdicts import outcome
 from .verdicts.judge import ELEMENT_VERDICTS, FAR, judge
 from .verdicts.outcome import Settings
-from .words import value_text
 
 FORM = "test"
 #: Ops that have cases of their own, and ops with only tokens as results.
@@ -100,7 +100,7 @@ def run(case: Case, backend: Any, settings: Settings) -> CaseResult:
         return outcome.without_result(case, FORM, error.how, str(error), settings)
     except Error as error:  # minihlo's own, in this process
         return outcome.blank(case, FORM, UNSUPPORTED, message=str(error))
-    result = _judged(case, test, wrong, settings)
+    result = _judge(case, test, wrong, settings)
     inputs = [f"{'x'.join(map(str, x.shape))}… {x.dtype}" for x in exported.inputs]
     is_bad = result.verdict in (FAIL, CRASH, ACCURACY)
     return dataclasses.replace(
@@ -112,7 +112,7 @@ def run(case: Case, backend: Any, settings: Settings) -> CaseResult:
     )
 
 
-def _judged(case: Case, test: _Test, wrong: Sequence[Any], settings: Settings) -> CaseResult:
+def _judge(case: Case, test: _Test, wrong: Sequence[Any], settings: Settings) -> CaseResult:
     verdicts, failures, distances, messages = [PASS], [], [], []
     for mismatch in wrong:
         limit = _limit(test.op, settings.ulp)

@@ -114,7 +114,9 @@ def _rows(element: str, level: int) -> Iterator[Case]:
     yield Case("sort", (element,), element)
 
 
-def chosen(every: Iterable[Case], ops: Sequence[str] = (), formats: Sequence[str] = (), case: str = "") -> list[Case]:
+def select_cases(
+    every: Iterable[Case], ops: Sequence[str] = (), formats: Sequence[str] = (), case: str = ""
+) -> list[Case]:
     """The cases that match patterns of op names, formats and signatures."""
 
     def fits(c: Case) -> bool:

@@ -39,11 +39,11 @@ def steps(case: OpCase) -> tuple[Step, ...]:
     return _CHAINS[dict(case.attributes)["steps"]](case)
 
 
-def _by_way_of(between: str) -> Callable[[OpCase], tuple[Step, ...]]:
+def _through(between: str) -> Callable[[OpCase], tuple[Step, ...]]:
     return lambda case: (Step("convert", between, (0,)), Step("convert", case.result, (1,)))
 
 
-def _held(case: OpCase, n: int) -> tuple[Step, ...]:
+def _clamp_steps(case: OpCase, n: int) -> tuple[Step, ...]:
     """The steps that clamp the last of n values to the range of the result's format, and convert it."""
     fmt = FORMATS[case.result]
     low = -fmt.max if fmt.is_signed else float(fmt.decode(np.array([0]))[0])
@@ -55,11 +55,11 @@ def _held(case: OpCase, n: int) -> tuple[Step, ...]:
     )
 
 
-def _scaled(case: OpCase) -> tuple[Step, ...]:
-    return (Step("multiply", "f32", (0, 1)), *_held(case, 3))
+def _scale_steps(case: OpCase) -> tuple[Step, ...]:
+    return (Step("multiply", "f32", (0, 1)), *_clamp_steps(case, 3))
 
 
-def _dequantized(case: OpCase) -> tuple[Step, ...]:
+def _dequantize_steps(case: OpCase) -> tuple[Step, ...]:
     return (
         Step("convert", "f32", (0,)),
         Step("convert", "f32", (1,)),
@@ -70,7 +70,7 @@ def _dequantized(case: OpCase) -> tuple[Step, ...]:
         Step("add", "f32", (6, 7)),
         Step("constant", "f32", (), _INVERSE),
         Step("multiply", "f32", (8, 9)),
-        *_held(case, 11),
+        *_clamp_steps(case, 11),
     )
 
 
@@ -106,9 +106,9 @@ def _between_complex(part: str) -> Callable[[OpCase], tuple[Step, ...]]:
 
 
 _CHAINS: dict[str, Callable[[OpCase], tuple[Step, ...]]] = {
-    **{f"via_{t}": _by_way_of(t) for t in ("f16", "bf16", "f32")},
-    "scale_clamp_convert": _scaled,
-    "dequantize_add_quantize": _dequantized,
+    **{f"via_{t}": _through(t) for t in ("f16", "bf16", "f32")},
+    "scale_clamp_convert": _scale_steps,
+    "dequantize_add_quantize": _dequantize_steps,
     "multiply_add_in_bf16": _in_bf16,
     **{f"to_complex_{part}": _to_complex(part) for part in ("real", "imag")},
     "from_complex": _from_complex,
@@ -168,7 +168,7 @@ def right(case: OpCase, operands: Operands) -> Expected:
         elif step.op in ("real", "imag"):
             result = parts[step.takes[0]][step.op == "imag"]
         elif step.op == "convert":
-            result = _converted(step, sources[0], result, parts.get(step.takes[0]))
+            result = _convert(step, sources[0], result, parts.get(step.takes[0]))
             if isinstance(result, tuple):
                 parts[len(values)] = result
                 result = result[0]
@@ -181,7 +181,7 @@ def right(case: OpCase, operands: Operands) -> Expected:
     return values[-1]
 
 
-def _converted(
+def _convert(
     step: Step, source: str, value: Expected | None, parts: tuple[Expected, Expected] | None
 ) -> Expected | tuple[Expected, Expected]:
     """A conversion that keeps a NaN's sign; between real and complex types the imaginary part is dropped, or zero."""

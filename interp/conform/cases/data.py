@@ -10,11 +10,11 @@ import numpy as np
 
 from ...oracle.case import Operands
 from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS, all_codes, bits, code_dtype, integers
-from ..words import count
+from ..format_text import count
 from .boundaries import boundaries, near
 from .case import WIDE, Case
 from .forms import SIZES, is_common
-from .layouts import LAYOUTS, arranged
+from .layouts import LAYOUTS, arrange
 
 #: Number of operands without dimensions.
 _SCALARS = 4
@@ -46,11 +46,11 @@ def parts(case: Case, form: str, level: int) -> int:
 def operands(case: Case, form: str, level: int, seed: int, part: int = 0) -> Operands:
     """The operands of an elementwise case in a form."""
     if form == "array" and parts(case, form, level) > 1:
-        return _enumerated(case, part)
+        return _enumerate(case, part)
     if form == "rank-0":
         return _alone(case, part, level, seed)
     if form in LAYOUTS:
-        return laid(form, part, _few(case, LAYOUTS[form].size, level, seed))
+        return apply_layout(form, part, _few(case, LAYOUTS[form].size, level, seed))
     if form == "constant" and (case.column == WIDE or case.op == "chain"):
         return _sample(case, level, seed)
     if form == "constant" and level == 1 and len(case.operands) == 2 and not is_common(case):
@@ -62,11 +62,11 @@ def operands(case: Case, form: str, level: int, seed: int, part: int = 0) -> Ope
     return _whole(case, level, seed)
 
 
-def laid(form: str, part: int, given: Operands) -> Operands:
+def apply_layout(form: str, part: int, given: Operands) -> Operands:
     """Operands in a layout. For a layout of a single operand the part selects the operand."""
     layout = LAYOUTS[form]
     return tuple(
-        arranged(form, x) if i == part and layout.is_of_one else np.resize(x, layout.size) for i, x in enumerate(given)
+        arrange(form, x) if i == part and layout.is_of_one else np.resize(x, layout.size) for i, x in enumerate(given)
     )
 
 
@@ -87,7 +87,7 @@ def _sample(case: Case, level: int, seed: int) -> Operands:
     return whole if n <= _CONSTANTS else tuple(x[np.linspace(0, n - 1, _CONSTANTS).astype(np.intp)] for x in whole)
 
 
-def _enumerated(case: Case, part: int) -> Operands:
+def _enumerate(case: Case, part: int) -> Operands:
     places = np.arange(part * PART, (part + 1) * PART, dtype=np.uint32)
     if case.op == "convert":
         return (places,)

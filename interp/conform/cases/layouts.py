@@ -68,26 +68,26 @@ LAYOUTS: dict[str, Layout] = {
 }
 
 
-def stored(form: str, codes: np.ndarray) -> np.ndarray:
+def stored_array(form: str, codes: np.ndarray) -> np.ndarray:
     """The array stored for an operand, contiguous."""
     layout = LAYOUTS[form]
     return np.array(layout.store(codes.reshape(layout.shape)), order="C")
 
 
-def arranged(form: str, codes: np.ndarray) -> np.ndarray:
+def arrange(form: str, codes: np.ndarray) -> np.ndarray:
     """The codes of an operand in a layout, in the order of the results; a broadcast repeats codes."""
     layout = LAYOUTS[form]
-    return np.array(layout.view(stored(form, np.resize(codes, layout.size))), order="C").reshape(-1)
+    return np.array(layout.view(stored_array(form, np.resize(codes, layout.size))), order="C").reshape(-1)
 
 
 def view(form: str, codes: np.ndarray) -> np.ndarray:
     """An operand with the strides of its layout."""
-    return LAYOUTS[form].view(stored(form, codes))
+    return LAYOUTS[form].view(stored_array(form, codes))
 
 
 def emit(builder: Builder, form: str, codes: np.ndarray, element: str) -> str:
     """Adds an operand to a program; returns the name of its value."""
-    layout, kept = LAYOUTS[form], stored(form, codes)
+    layout, kept = LAYOUTS[form], stored_array(form, codes)
     value = builder.input(kept, element)
     if not layout.op:
         return value

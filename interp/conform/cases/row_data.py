@@ -55,7 +55,7 @@ def _summands(fmt: Format, k: int, random: np.random.Generator, rows: int) -> np
     codes = all_codes(fmt.name)
     numbers = fmt.decode(codes)
     positive = np.sort(numbers[np.isfinite(numbers) & (numbers > 0)])
-    made = [_bounded(_row(i % 6, positive, k, limit, random), limit, random) for i in range(rows)]
+    made = [_bound(_row(i % 6, positive, k, limit, random), limit, random) for i in range(rows)]
     result = encode(fmt, Exact.of(np.array(made)))[0]
     result[result == 0] = 0
     if fmt.nan_code is not None and rows > 8:
@@ -89,7 +89,7 @@ def _row(kind: int, positive: np.ndarray, k: int, limit: float, random: np.rando
     return row
 
 
-def _bounded(row: np.ndarray, limit: float, random: np.random.Generator) -> np.ndarray:
+def _bound(row: np.ndarray, limit: float, random: np.random.Generator) -> np.ndarray:
     """The rows, with zeros instead of terms that would make the sum overflow."""
     order = random.permutation(len(row))
     kept = np.cumsum(np.abs(row[order])) <= limit

@@ -35,7 +35,7 @@ def shape_in_three(case: Case, arrays: Arrays) -> tuple[int, ...]:
 
 def emit(builder: Builder, case: Case, form: str, arrays: Arrays, shape: tuple[int, ...]) -> None:
     """Adds a case to a program, as its next result, of a shape."""
-    stored = _stored(case, form, arrays)
+    stored = _stored_arrays(case, form, arrays)
     make = builder.constant if form == "constant" else builder.input
     values = [make(x, t) for x, t in zip(stored, case.operands, strict=True)]
     types = [tensor(x.shape, t) for x, t in zip(stored, case.operands, strict=True)]
@@ -44,7 +44,7 @@ def emit(builder: Builder, case: Case, form: str, arrays: Arrays, shape: tuple[i
     gives = tensor(shape, case.result)
     match case.op:
         case "reduce":
-            value = _reduced(builder, case, form, values[0], types[0], gives)
+            value = _emit_reduce(builder, case, form, values[0], types[0], gives)
         case "dot_general":
             dims = {"transposed": "contracting_dims = [0] x [1]", "rank-3": "batching_dims = [0] x [0], "
                     "contracting_dims = [2] x [1]"}.get(form, "contracting_dims = [1] x [0]")  # fmt: skip
@@ -52,9 +52,9 @@ def emit(builder: Builder, case: Case, form: str, arrays: Arrays, shape: tuple[i
                 f"stablehlo.dot_general {values[0]}, {values[1]}, {dims} : ({types[0]}, {types[1]}) -> {gives}"
             )
         case "convolution":
-            value = _convolved(builder, form, values, types, gives)
+            value = _emit_convolution(builder, form, values, types, gives)
         case _:
-            made = _windowed if case.op == "cumulative" else _sorted
+            made = _emit_reduce_window if case.op == "cumulative" else _emit_sort
             value = made(builder, case, form, values[0], stored[0].shape)
             if form in _BACK:
                 value = builder.op(f"stablehlo.transpose {value}, dims = {list(_BACK[form])} : ({types[0]}) -> {gives}")
@@ -65,7 +65,7 @@ def emit(builder: Builder, case: Case, form: str, arrays: Arrays, shape: tuple[i
 _BACK = {"transposed": (1, 0), "rank-3": (0, 2, 1)}
 
 
-def _stored(case: Case, form: str, arrays: Arrays) -> Sequence[np.ndarray]:
+def _stored_arrays(case: Case, form: str, arrays: Arrays) -> Sequence[np.ndarray]:
     """The arguments of the program."""
     if form == "transposed":
         return [np.asarray(x.T, order="C") for x in arrays]
@@ -90,13 +90,13 @@ def _start(builder: Builder, case: Case) -> str:
     return builder.constant(np.array(start_code(fmt, body(case)), fmt.code_dtype), fmt.name)
 
 
-def _reduced(builder: Builder, case: Case, form: str, value: str, kind: str, gives: str) -> str:
+def _emit_reduce(builder: Builder, case: Case, form: str, value: str, kind: str, gives: str) -> str:
     start, scalar = _start(builder, case), tensor((), case.operands[0])
     applies = f"applies stablehlo.{body(case)} across dimensions = [{_axis(form)}]"
     return builder.op(f"stablehlo.reduce({value} init: {start}) {applies} : ({kind}, {scalar}) -> {gives}")
 
 
-def _convolved(builder: Builder, form: str, values: list[str], types: list[str], gives: str) -> str:
+def _emit_convolution(builder: Builder, form: str, values: list[str], types: list[str], gives: str) -> str:
     dims = {
         "transposed": "dim_numbers = [f, 0, b]x[o, i, 0]->[b, 0, f], window = {stride = [1]}",
         "rank-3": "dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [1, 1]}",
@@ -107,7 +107,7 @@ def _convolved(builder: Builder, form: str, values: list[str], types: list[str],
     )
 
 
-def _windowed(builder: Builder, case: Case, form: str, value: str, shape: tuple[int, ...]) -> str:
+def _emit_reduce_window(builder: Builder, case: Case, form: str, value: str, shape: tuple[int, ...]) -> str:
     axis, scalar, kind = _axis(form), tensor((), case.operands[0]), tensor(shape, case.operands[0])
     region = (
         f"({{ ^bb0(%x: {scalar}, %y: {scalar}): %z = stablehlo.{body(case)} %x, %y : {scalar} "
@@ -120,7 +120,7 @@ def _windowed(builder: Builder, case: Case, form: str, value: str, shape: tuple[
     return builder.op(f"{text} : ({kind}, {scalar}) -> {kind}")
 
 
-def _sorted(builder: Builder, case: Case, form: str, value: str, shape: tuple[int, ...]) -> str:
+def _emit_sort(builder: Builder, case: Case, form: str, value: str, shape: tuple[int, ...]) -> str:
     scalar, kind = tensor((), case.operands[0]), tensor(shape, case.operands[0])
     region = (
         f'({{ ^bb0(%x: {scalar}, %y: {scalar}): %z = "stablehlo.compare"(%x, %y) '

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from ...oracle.formats import FORMATS
-from ..result import Accumulated, CaseResult
-from ..words import count
-from .markup import Content, Markup, element, joined
+from ..format_text import count
+from ..result import AccumulatorFacts, CaseResult
+from .markup import Content, Markup, element, join
 
 #: A cell is a bit; a row is a product some binary places below the largest one.
 _CELL, _ROW, _LEFT, _TOP = 6, 14, 74, 30
@@ -32,7 +32,7 @@ PLACES = {
 
 def accumulators(cases: Sequence[CaseResult]) -> Content:
     """The accumulators of a report, each once, with the types of the results it explains."""
-    explained: dict[Accumulated, list[CaseResult]] = defaultdict(list)
+    explained: dict[AccumulatorFacts, list[CaseResult]] = defaultdict(list)
     for case in cases:
         if case.accumulator is not None:
             explained[case.accumulator].append(case)
@@ -43,9 +43,9 @@ def accumulators(cases: Sequence[CaseResult]) -> Content:
     return element("section", element("h2", "Sums of products"), element("p", words), shown, id="accumulators")
 
 
-def _article(accumulator: Accumulated, cases: Sequence[CaseResult]) -> Markup:
+def _article(accumulator: AccumulatorFacts, cases: Sequence[CaseResult]) -> Markup:
     names = dict.fromkeys(case.signature for case in cases)
-    listed: Content = joined([[element("code", n), " "] for n in names])
+    listed: Content = join([[element("code", n), " "] for n in names])
     if len(names) > 8:
         listed = element("details", element("summary", count(len(names), "signature")), element("p", listed))
     record = element("pre", element("code", f"--accumulate '{accumulator.record}'")) if accumulator.record else None
@@ -54,7 +54,7 @@ def _article(accumulator: Accumulated, cases: Sequence[CaseResult]) -> Markup:
     )
 
 
-def sentences(accumulator: Accumulated) -> list[str]:
+def sentences(accumulator: AccumulatorFacts) -> list[str]:
     """A description of the drawing."""
     a = accumulator
     if a.keep == "exact" and a.bits is None:
@@ -79,7 +79,7 @@ def sentences(accumulator: Accumulated) -> list[str]:
     return said
 
 
-def drawing(accumulator: Accumulated, case: CaseResult) -> Markup:
+def drawing(accumulator: AccumulatorFacts, case: CaseResult) -> Markup:
     """Draws the bits of products that are kept, by the distance of a product from the largest; and the steps along
     k."""
     a = accumulator
@@ -128,7 +128,7 @@ def _product_bits(case: CaseResult) -> int:
     return sum(FORMATS[name].mantissa_bits + 1 for name in (*case.operands, *case.operands)[:2])
 
 
-def _steps(a: Accumulated, y: float, width: float) -> list[Markup]:
+def _steps(a: AccumulatorFacts, y: float, width: float) -> list[Markup]:
     """The first products of a dot, grouped by steps."""
     each = width / _STEPS
     step = a.step or _STEPS

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from ...oracle.formats import FORMATS
 from .. import causes, files
+from ..format_text import count
 from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Report, worst
-from ..words import count
 from . import html_causes
 from .accumulators import accumulators
 from .html_cases import BAD, SIGNS, accuracy, anchor, failures
-from .markup import Content, Markup, element, joined, page_head, scrolled
+from .markup import Content, Markup, element, join, page_head, scroll_box
 
 #: The verdicts, most important first, with their meanings.
 MEANINGS = {
@@ -123,7 +123,7 @@ def _grid(report: Report) -> Content:
         "section",
         element("h2", "Operations and formats"),
         element("ul", key, class_="key"),
-        scrolled("the grid", table),
+        scroll_box("the grid", table),
         id="grid",
     )
 
@@ -162,7 +162,7 @@ def _open(report: Report) -> Content:
 
     rows = [
         element(
-            "tr", element("td", choice), element("td", [joined([name(c), " "]) for c in cases.values()], class_="names")
+            "tr", element("td", choice), element("td", [join([name(c), " "]) for c in cases.values()], class_="names")
         )
         for choice, cases in by_point.items()
     ]
@@ -180,7 +180,7 @@ def _open(report: Report) -> Content:
         "section",
         element("h2", "Left open"),
         element("p", words),
-        scrolled("open points", table),
+        scroll_box("open points", table),
         id="divergent",
     )
 
@@ -206,7 +206,7 @@ def lacking(report: Report) -> Content:
         "thead", element("tr", element("th", "message of the backend", scope="col"), element("th", "of", scope="col"))
     )
     table = element("table", head, element("tbody", rows), class_="list")
-    return element("section", element("h2", "Not supported"), scrolled("unsupported cases", table), id="unsupported")
+    return element("section", element("h2", "Not supported"), scroll_box("unsupported cases", table), id="unsupported")
 
 
 def _about(report: Report) -> Markup:

@@ -6,9 +6,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from ..format_text import code_text, count
 from ..result import ACCURACY, CRASH, DIVERGENT, ERRORS, FAIL, PASS, UNSUPPORTED, CaseResult, Failure
-from ..words import code_text, count
-from .markup import Content, Markup, element, scrolled
+from .markup import Content, Markup, element, scroll_box
 from .pictures import pictures
 
 #: A sign for each verdict, so that colours are not needed.
@@ -50,11 +50,11 @@ def _signature(cases: Sequence[CaseResult]) -> Markup:
     more = None
     if others:
         shown = ", ".join(f"{c.form} (expected)" if c.is_expected else c.form for c in others)
-        more = element("details", element("summary", f"fails too: {shown}"), [described(c) for c in others])
-    return element("article", element("h3", element("code", first.signature)), described(first), more, id=anchor(first))
+        more = element("details", element("summary", f"fails too: {shown}"), [describe(c) for c in others])
+    return element("article", element("h3", element("code", first.signature)), describe(first), more, id=anchor(first))
 
 
-def described(case: CaseResult, pictured: bool = True) -> Markup:
+def describe(case: CaseResult, pictured: bool = True) -> Markup:
     """A case with its counts, diagnosis, pictures, first failures, and the command that reproduces them."""
     wrong = sum(n for v, n in case.counts.items() if v in BAD)
     facts = [f"form {case.form}"]
@@ -107,7 +107,7 @@ def table(case: CaseResult, failures: Sequence[Failure]) -> Content:
 
     head = element("thead", element("tr", [element("th", h, scope="col") for h in heads]))
     table = element("table", head, element("tbody", [row(f) for f in failures]), class_="examples")
-    return scrolled(f"results of {case.signature}, form {case.form}", table, role="group")
+    return scroll_box(f"results of {case.signature}, form {case.form}", table, role="group")
 
 
 def _error(failure: Failure) -> str:

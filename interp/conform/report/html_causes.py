@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..causes import Cause, Member, names
+from ..format_text import count
 from ..result import CaseResult
-from ..words import count
 from .html_cases import SIGNS, anchor, command, program, table
-from .markup import Content, Markup, element, joined
+from .markup import Content, Markup, element, join
 
 #: From a case of a run to the address of its description; None if there is none.
 Address = Callable[[str, CaseResult], str | None]
@@ -77,13 +77,11 @@ def example(member: Member, address: Address) -> list[Content]:
 def signatures(cause: Cause, run: str, address: Address, many: bool) -> Markup:
     """The signatures of a cause in a run, each linked to its description."""
     first = {m.case.signature: m.case for m in reversed(cause.members) if m.run == run}
-    listed = [_linked(first[s], address(run, first[s])) for s in names(cause, run)]
+    listed = [_link(first[s], address(run, first[s])) for s in names(cause, run)]
     words = count(len(listed), "signature") + (f" on {run}" if many else "")
-    return element(
-        "details", element("summary", words), element("p", joined([[x, " "] for x in listed]), class_="names")
-    )
+    return element("details", element("summary", words), element("p", join([[x, " "] for x in listed]), class_="names"))
 
 
-def _linked(case: CaseResult, where: str | None) -> Markup:
+def _link(case: CaseResult, where: str | None) -> Markup:
     name = element("code", case.signature)
     return element("a", name, href=where) if where else name

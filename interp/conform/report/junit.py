@@ -6,8 +6,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from .. import files
+from ..format_text import code_text
 from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report
-from ..words import code_text
 
 
 def write(report: Report, path: str | Path) -> None:

@@ -33,21 +33,21 @@ def element(name: str, /, *content: Content, **attributes: object) -> Markup:
     head = " ".join(words)
     if name in _VOID:
         return Markup(f"<{head}/>")
-    return Markup(f"<{head}>{joined(content)}</{name}>")
+    return Markup(f"<{head}>{join(content)}</{name}>")
 
 
-def joined(content: Content) -> Markup:
+def join(content: Content) -> Markup:
     """Concatenates contents to markup."""
     if content is None or content is False:
         return Markup()
     if isinstance(content, Markup):
         return content
     if isinstance(content, (list, tuple)):
-        return Markup("".join(joined(c) for c in content))
+        return Markup("".join(join(c) for c in content))
     return Markup(escape(str(content), quote=False))
 
 
-def scrolled(label: str, content: Content, role: str = "region") -> Markup:
+def scroll_box(label: str, content: Content, role: str = "region") -> Markup:
     """Wide content in a box of its own that the keyboard can scroll."""
     return element("div", content, class_="scroll", tabindex="0", role=role, aria_label=label)
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...oracle.formats import FORMATS, Format
+from ..format_text import code_text, number_text
 from ..result import CUT, UNTRIED, CaseResult
-from ..words import code_text, number_text
 from .markup import Markup, element, png
 from .shades import NAMES, RIGHT, SHADES, is_wrong, legend, regions, runs, shades
 

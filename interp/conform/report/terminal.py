@@ -10,6 +10,7 @@ from rich.text import Text
 
 from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS
 from ..causes import of_cases
+from ..format_text import code_text, count
 from ..result import (
     ABSENT,
     ACCURACY,
@@ -24,7 +25,6 @@ from ..result import (
     Report,
     worst,
 )
-from ..words import code_text, count
 
 _SIGNS = {PASS: "ok", DIVERGENT: "open", ACCURACY: "ulp", UNSUPPORTED: "-", FAIL: "FAIL", CRASH: "DIED"}
 _STYLES = {
@@ -70,10 +70,10 @@ def paragraphs(report: Report) -> Iterator[Text]:
     yield from _causes(report.cases)
     yield from _failures(report.cases)
     yield from _inaccurate([c for c in report.cases if c.verdict == ACCURACY])
-    yield from _listed("left open", _by(report.cases, lambda c: c.choices if c.verdict == DIVERGENT else []))
-    yield from _listed("sums", _by(report.cases, _models))
+    yield from _list("left open", _by(report.cases, lambda c: c.choices if c.verdict == DIVERGENT else []))
+    yield from _list("sums", _by(report.cases, _models))
     lacking = [c for c in report.cases if c.verdict == UNSUPPORTED]
-    yield from _listed("unsupported", _by(lacking, lambda c: [_short(c.message)]))
+    yield from _list("unsupported", _by(lacking, lambda c: [_short(c.message)]))
 
 
 def grids(cases: Sequence[CaseResult], width: int) -> Iterator[Table]:
@@ -227,7 +227,7 @@ def _by(cases: Sequence[CaseResult], sentences: Callable[[CaseResult], list[str]
     return groups
 
 
-def _listed(title: str, groups: dict[str, list[CaseResult]]) -> Iterator[Text]:
+def _list(title: str, groups: dict[str, list[CaseResult]]) -> Iterator[Text]:
     if not groups:
         return
     text = Text(title, "bold")

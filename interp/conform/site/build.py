@@ -13,13 +13,13 @@ from ..report import html
 from . import cells, facts, front, grids
 from .frame import STYLE
 from .model import Site, site
-from .read import Loaded
+from .read import LoadedReport
 
 #: The list of written files, which the next site removes.
 _LIST = "files.txt"
 
 
-def build(loaded: Sequence[Loaded], out: Path) -> int:
+def build(loaded: Sequence[LoadedReport], out: Path) -> int:
     """Writes the pages of some reports to a folder and returns their number.
 
     Raises InputError if the folder has other files than those of an earlier site, and OutputError if it cannot be

@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from ..causes import CIRCUMSTANCES
-from ..report.html_cases import BAD, badge, command, described, program, table
+from ..format_text import count
+from ..report.html_cases import BAD, badge, command, describe, program, table
 from ..report.markup import Content, Markup, element
 from ..result import DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, worst
-from ..words import count
 from . import frame
 from .model import Entry, Site
 
@@ -91,10 +91,10 @@ def _signature(name: str, cases: Sequence[CaseResult]) -> Markup:
     content: list[Content] = [element("h3", element("code", name))]
     if bad:
         first, *more = bad
-        content.append(described(first))
+        content.append(describe(first))
         if more:
             words = f"fails too: {', '.join(c.form for c in more)}"
-            listed = [described(c, pictured=False) for c in more[:_MOST]]
+            listed = [describe(c, pictured=False) for c in more[:_MOST]]
             content.append(element("details", element("summary", words), listed))
     by_verdict: dict[str, list[CaseResult]] = defaultdict(list)
     for case in others:

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from ...comparison.choices import CHOICES
 from ...comparison.open_points import IDENTIFIERS, OPEN_POINTS, row
+from ..format_text import count
 from ..report.accumulators import drawing
 from ..report.html_cases import BAD, badge
-from ..report.markup import Content, Markup, element, joined
-from ..result import Accumulated, CaseResult
+from ..report.markup import Content, Markup, element, join
+from ..result import AccumulatorFacts, CaseResult
 from ..verdicts.differences import Difference, differences
-from ..words import count
 from . import frame
 from .model import Entry, Site
 
@@ -36,7 +36,7 @@ _ROWS = 400
 
 def accumulators(site: Site) -> dict[str, str]:
     """The page of accumulators: for each pair of types a table of the facts, and the drawings side by side."""
-    pairs: dict[str, dict[tuple[str, Accumulated], list[CaseResult]]] = {}
+    pairs: dict[str, dict[tuple[str, AccumulatorFacts], list[CaseResult]]] = {}
     for entry in site.latest:
         for case in entry.report.cases:
             if case.accumulator is not None:
@@ -68,7 +68,9 @@ def _pair(case: CaseResult) -> str:
     return f"{operands} to {case.result}"
 
 
-def _of_pair(site: Site, pair: str, found: dict[tuple[str, Accumulated], list[CaseResult]]) -> Iterator[frame.Section]:
+def _of_pair(
+    site: Site, pair: str, found: dict[tuple[str, AccumulatorFacts], list[CaseResult]]
+) -> Iterator[frame.Section]:
     rows, drawn = [], []
     of_backend: Counter[str] = Counter()
     for (label, a), cases in list(found.items())[:_ROWS]:
@@ -78,7 +80,7 @@ def _of_pair(site: Site, pair: str, found: dict[tuple[str, Accumulated], list[Ca
         ops = [element("div", op, element("small", f" {', '.join(of)}")) for op, of in forms.items()]
         rows.append(
             [
-                _linked(site, label, cases[0]),
+                _link(site, label, cases[0]),
                 ops,
                 a.keep,
                 "all" if a.bits is None else a.bits,
@@ -98,7 +100,7 @@ def _of_pair(site: Site, pair: str, found: dict[tuple[str, Accumulated], list[Ca
     yield frame.Section(element("section", title, table, element("ul", drawn, class_="beside"), id=name), name)
 
 
-def _linked(site: Site, label: str, case: CaseResult) -> Content:
+def _link(site: Site, label: str, case: CaseResult) -> Content:
     to = site.address(label, case)
     return element("a", label, href=to) if to else label
 
@@ -222,7 +224,7 @@ def _row(entry: Entry, before: Entry, difference: Difference) -> list[Content]:
     name = [element("code", case.signature), f" {case.form}"]
     said = case.diagnosis or case.message or case.model or "; ".join(case.choices)
     badges = [_verdict(c) if c else None for c in (difference.before, difference.after)]
-    return [element("a", name, href=to) if to else joined(name), *badges, said]
+    return [element("a", name, href=to) if to else join(name), *badges, said]
 
 
 def _verdict(case: CaseResult) -> Content:

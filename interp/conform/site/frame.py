@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
 from ..report.html_cases import SIGNS
-from ..report.markup import Content, Markup, element, joined, page_head, scrolled
+from ..report.markup import Content, Markup, element, join, page_head, scroll_box
 
 STYLE = "site.css"
 #: The pages that every page links to.
@@ -101,7 +101,7 @@ def table(label: str, heads: Sequence[Content], rows: Iterable[Sequence[Content]
     """A table with a head, whose first cells head the rows."""
     head = element("thead", element("tr", [element("th", h, scope="col") for h in heads]))
     body = [element("tr", element("th", first, scope="row"), [element("td", x) for x in rest]) for first, *rest in rows]
-    return scrolled(label, element("table", head, element("tbody", body), class_=class_))
+    return scroll_box(label, element("table", head, element("tbody", body), class_=class_))
 
 
 def key(meanings: dict[str, str]) -> Markup:
@@ -127,10 +127,10 @@ def grid(label: str, columns: Sequence[Content], rows: Iterable[tuple[Content, S
     heads = [element("th", element("span", c), scope="col") for c in columns]
     body = [element("tr", element("th", head, scope="row"), cells) for head, cells in rows]
     top = element("thead", element("tr", element("td"), heads))
-    return scrolled(label, element("table", top, element("tbody", body), class_="grid"))
+    return scroll_box(label, element("table", top, element("tbody", body), class_="grid"))
 
 
-def listed(items: Sequence[Content], what: Callable[[int], str], few: int = 6) -> Content:
+def item_list(items: Sequence[Content], what: Callable[[int], str], few: int = 6) -> Content:
     """A list of items; a long one is collapsed."""
-    shown = joined([[x, " "] for x in items])
+    shown = join([[x, " "] for x in items])
     return shown if len(items) <= few else element("details", element("summary", what(len(items))), shown)

@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from ..causes import Cause
+from ..format_text import count
 from ..report.html import lacking, summary
 from ..report.html_cases import SIGNS
 from ..report.html_causes import card, sentence
-from ..report.markup import Content, Markup, element, joined
+from ..report.markup import Content, Markup, element, join
 from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult
 from ..verdicts.differences import differences
-from ..words import count
 from . import frame, grids
 from .model import Entry, Site
 
@@ -63,7 +63,7 @@ def _causes(site: Site) -> frame.Section:
         sign = element("span", SIGNS[cause.verdict], class_=f"sign {cause.verdict}", aria_hidden="true")
         to = element("a", sentence(cause), href=site.cause_addresses[cause.identifier])
         runs: list[Content] = [element("a", r, href=_page_of(site, r)) for r in cause.runs]
-        rows.append([[sign, " ", to], f"{len(cause.signatures):,}", frame.listed(runs, _backends)])
+        rows.append([[sign, " ", to], f"{len(cause.signatures):,}", frame.item_list(runs, _backends)])
     failing = {(m.run, m.case.signature) for c in site.causes for m in c.members}
     words = f"{count(len(failing), 'failing signature')} from {count(len(site.causes), 'cause')}."
     if len(site.causes) > len(rows):
@@ -96,7 +96,7 @@ def causes(site: Site) -> dict[str, str]:
     sections = []
     for cause in site.causes:
         name = site.names.of(f"cause {cause.identifier}")
-        runs = element("p", "On ", joined([[element("a", r, href=_page_of(site, r)), " "] for r in cause.runs]))
+        runs = element("p", "On ", join([[element("a", r, href=_page_of(site, r)), " "] for r in cause.runs]))
         shown = card(_few(cause), site.address, runs=runs, level="h2")
         sections.append(frame.Section(element("div", shown, id=name), name))
     words = "One fault is one card, however many operations and formats it fails. A card has the smallest example."
@@ -196,4 +196,4 @@ def _changes(entry: Entry, up: str) -> frame.Section:
 def _lacking(entry: Entry) -> frame.Section:
     """The unsupported cases; the anchor always exists, as cells link to it."""
     shown = lacking(entry.report)
-    return frame.Section(joined([shown]) if shown else Markup())
+    return frame.Section(join([shown]) if shown else Markup())

@@ -10,7 +10,7 @@ from ...oracle.formats import FORMATS
 from ..causes import Cause, causes
 from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, worst
 from .names import Names
-from .read import Loaded, by_backend
+from .read import LoadedReport, by_backend
 
 #: From a row and a column of the grid to the cases.
 Cells = dict[tuple[str, str], list[CaseResult]]
@@ -75,7 +75,7 @@ class Site:
         return next((e.address(case) for e in self.entries if e.label == label), None)
 
 
-def site(loaded: Sequence[Loaded]) -> Site:
+def site(loaded: Sequence[LoadedReport]) -> Site:
     """The model of some reports."""
     names, entries = Names(), []
     for of_backend in by_backend(loaded):
@@ -108,7 +108,7 @@ def _in_order(lists: Sequence[Sequence[str]], wanted: set[str]) -> list[str]:
     return [x for x in dict.fromkeys(x for xs in sorted(lists, key=len, reverse=True) for x in xs) if x in wanted]
 
 
-def _labels(runs: Sequence[Loaded]) -> list[str]:
+def _labels(runs: Sequence[LoadedReport]) -> list[str]:
     """The backend; for several runs with the versions that differ, else the date; if these are alike, the file."""
     reports = [r.report.run for r in runs]
     if len(runs) == 1:

@@ -14,9 +14,9 @@ from typing import Any
 from ...errors import InputError
 from ...oracle.exact import OPS, arity
 from ...oracle.formats import FORMATS, bits
+from ..format_text import code_text
 from ..report.accumulators import DROPS, PLACES
-from ..result import SCHEMA, Accumulated, CaseResult, ErrorCurve, Failure, Report, parse
-from ..words import code_text
+from ..result import SCHEMA, AccumulatorFacts, CaseResult, ErrorCurve, Failure, Report, parse
 
 #: Maximum size of a decompressed file.
 _MOST_BYTES = 1 << 30
@@ -34,14 +34,14 @@ _MOST_BITS = 4096
 
 
 @dataclasses.dataclass(frozen=True)
-class Loaded:
+class LoadedReport:
     """A report and the name of its file without extension."""
 
     stem: str
     report: Report
 
 
-def reports(folder: Path) -> tuple[list[Loaded], list[Path]]:
+def reports(folder: Path) -> tuple[list[LoadedReport], list[Path]]:
     """The reports in a folder, `*.json` and `*.json.gz`, by name; and the files that are not reports.
 
     Raises InputError if the folder or a report cannot be read, or there is none.
@@ -51,7 +51,7 @@ def reports(folder: Path) -> tuple[list[Loaded], list[Path]]:
     found, others = [], []
     for path in sorted(p for p in folder.iterdir() if p.name.endswith((".json", ".json.gz")) and p.is_file()):
         try:
-            data = unpacked(path)
+            data = decompress(path)
             if SCHEMA.split("/")[0].encode() not in data[:_HEAD]:
                 others.append(path)
                 continue
@@ -60,7 +60,7 @@ def reports(folder: Path) -> tuple[list[Loaded], list[Path]]:
             raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
         except ValueError as error:
             raise InputError(str(error)) from None
-        found.append(Loaded(path.name.removesuffix(".gz").removesuffix(".json"), checked(report, path)))
+        found.append(LoadedReport(path.name.removesuffix(".gz").removesuffix(".json"), check(report, path)))
     if not found:
         raise InputError(f"{folder}: expected results of minihlo conform (*.json, *.json.gz), got none")
     return found, others
@@ -70,7 +70,7 @@ def _kind(path: Path) -> str:
     return "a file" if path.exists() else "no such file"
 
 
-def unpacked(path: Path) -> bytes:
+def decompress(path: Path) -> bytes:
     """The bytes of a file, decompressed if it is `*.gz`. Raises InputError if they are too many."""
     if not path.name.endswith(".gz"):
         return path.read_bytes()
@@ -84,7 +84,7 @@ def unpacked(path: Path) -> bytes:
 # -- checks ------------------------------------------------------------------------------------------------------------
 
 
-def checked(report: Report, path: Path) -> Report:
+def check(report: Report, path: Path) -> Report:
     """The report with its texts shortened for the pages. Raises InputError if a case is inconsistent."""
     cases = []
     for i, case in enumerate(report.cases):
@@ -151,7 +151,7 @@ def _check_curve(case: CaseResult, curve: ErrorCurve) -> None:
         raise ValueError("curve: expected one operand")
 
 
-def _check_accumulator(case: CaseResult, a: Accumulated) -> None:
+def _check_accumulator(case: CaseResult, a: AccumulatorFacts) -> None:
     if len(case.operands) < 2 or any(t not in FORMATS for t in case.operands[:2]):
         raise ValueError("accumulator: expected two operands of floating-point types")
     if a.drop not in DROPS or a.c not in PLACES:
@@ -171,7 +171,7 @@ def _cut(record: Any) -> Any:
             value = [[x[:_WORD] if isinstance(x, str) else x for x in row[:_CODES]] for row in value[:_ITEMS]]
         elif isinstance(value, ErrorCurve):
             value = None if len(value.codes) > _POINTS else value
-        elif isinstance(value, Accumulated):
+        elif isinstance(value, AccumulatorFacts):
             value = _cut(value)
         else:
             value = _short(value, _LENGTHS.get(field.name, _WORD))
@@ -189,9 +189,9 @@ def _short(value: Any, most: int) -> Any:
     return value
 
 
-def by_backend(loaded: Sequence[Loaded]) -> Iterator[list[Loaded]]:
+def by_backend(loaded: Sequence[LoadedReport]) -> Iterator[list[LoadedReport]]:
     """The reports of each backend, by version and then by starting time; backends by name."""
-    backends: dict[str, list[Loaded]] = {}
+    backends: dict[str, list[LoadedReport]] = {}
     for one in sorted(loaded, key=lambda x: (x.report.run.backend, x.report.run.started, x.stem)):
         backends.setdefault(one.report.run.backend, []).append(one)
     for runs in backends.values():

@@ -25,9 +25,9 @@ from ...errors import InputError, printable
 from ...oracle.formats import FORMATS
 from .. import files
 from ..conformance import Assessment
-from ..result import CaseResult, Kept, Report, dumps, parse
+from ..format_text import code_text
+from ..result import CaseResult, Report, StoredCodes, dumps, parse
 from ..waivers import Waiver
-from ..words import code_text
 from . import environment
 
 SCHEMA = "minihlo.submission/1"
@@ -97,7 +97,7 @@ def write(path: str | Path, report: Report, assessment: Assessment, takes: str) 
 
     Two runs with the same results give the same bytes, except for `started` and `seconds`.
     """
-    codes = b"".join(kept.raw for *_, kept in _kept(report))
+    codes = b"".join(kept.raw for *_, kept in _stored_results(report))
     members = {
         CLAIM: _json(dataclasses.asdict(_claim(report, assessment, takes))),
         PROFILE: assessment.profile.text.encode(),
@@ -130,7 +130,7 @@ def _claim(report: Report, assessment: Assessment, takes: str) -> Claim:
         assessment.verdict,
         list(assessment.used),
         dict(assessment.declared),
-        nan_codes((case, kept.raw) for case, _, kept in _kept(report)),
+        nan_codes((case, kept.raw) for case, _, kept in _stored_results(report)),
         report.counts,
         report.run.versions,
         environment.here(),
@@ -155,11 +155,11 @@ def without_codes(report: Report) -> Report:
     return Report(dataclasses.replace(report.run, started="", seconds=0.0), cases)
 
 
-def _part(item: tuple[str, Kept]) -> int:
+def _part(item: tuple[str, StoredCodes]) -> int:
     return int(item[0])
 
 
-def _kept(report: Report) -> Iterator[tuple[CaseResult, str, Kept]]:
+def _stored_results(report: Report) -> Iterator[tuple[CaseResult, str, StoredCodes]]:
     """The kept results of all cases, in order, with the case and the part."""
     for case in report.cases:
         for part, kept in sorted(case.kept.items(), key=_part):
@@ -195,8 +195,8 @@ def read(path: str | Path) -> Submission:
         why = printable(str(error))
         raise InputError(f"{where}: expected a submission, got a file that is no zip: {why}") from None
     try:
-        claim = files.read(Claim, _loaded(members, CLAIM), CLAIM)
-        manifest = files.read(Manifest, _loaded(members, MANIFEST), MANIFEST)
+        claim = files.read(Claim, _load_json(members, CLAIM), CLAIM)
+        manifest = files.read(Manifest, _load_json(members, MANIFEST), MANIFEST)
         report = parse(members[RESULTS], RESULTS)
     except ValueError as error:
         raise InputError(f"{where}: {printable(str(error))}") from None
@@ -206,7 +206,7 @@ def read(path: str | Path) -> Submission:
     return Submission(claim, members[PROFILE], report, members[CODES], manifest, actual)
 
 
-def _loaded(members: Mapping[str, bytes], name: str) -> Any:
+def _load_json(members: Mapping[str, bytes], name: str) -> Any:
     """The JSON of a member. Raises ValueError if it is not JSON."""
     try:
         return json.loads(members[name].decode("utf-8"))
@@ -241,12 +241,12 @@ def _members(archive: zipfile.ZipFile, where: str) -> dict[str, bytes]:
     return members
 
 
-def unpacked(submission: Submission) -> Iterator[tuple[CaseResult, str, Kept, bytes]]:
+def split_codes(submission: Submission) -> Iterator[tuple[CaseResult, str, StoredCodes, bytes]]:
     """Each part of each case with its codes, fewer than `kept.size` if the member ends early."""
     at = 0
-    for case, part, kept in _kept(submission.report):
+    for case, part, kept in _stored_results(submission.report):
         yield case, part, kept, submission.codes[at : at + kept.size]
         at += kept.size
 
 
-__all__ = ["Claim", "Manifest", "Submission", "nan_codes", "read", "unpacked", "without_codes", "write"]
+__all__ = ["Claim", "Manifest", "Submission", "nan_codes", "read", "split_codes", "without_codes", "write"]

@@ -130,7 +130,7 @@ def _intervals(result: str, expected: Expected, limit: int, side: np.ndarray) ->
         at = np.arange(start, min(start + step, len(side)))
         some, sides = expected.at(at), side[at]
         candidates = _candidates(result, some.codes, limit)
-        is_fit = _accepted(result, candidates, some, limit, sides)
+        is_fit = _accepts(result, candidates, some, limit, sides)
         # Consecutive codes are one interval.
         order = np.argsort(candidates, axis=1, kind="stable")
         candidates = np.take_along_axis(candidates, order, axis=1)
@@ -156,7 +156,7 @@ def _candidates(result: str, codes: np.ndarray, limit: int) -> np.ndarray:
     return np.concatenate([near, np.broadcast_to(fixed, (len(codes), len(fixed)))], axis=1)
 
 
-def _accepted(result: str, candidates: np.ndarray, expected: Expected, limit: int, side: np.ndarray) -> np.ndarray:
+def _accepts(result: str, candidates: np.ndarray, expected: Expected, limit: int, side: np.ndarray) -> np.ndarray:
     """Tests which candidates are acceptable, other than the expected code."""
     n = candidates.shape[1]
     flat, repeated = candidates.reshape(-1), expected.at(np.repeat(np.arange(len(candidates)), n))

@@ -17,7 +17,7 @@ from ..verdicts.outcome import Settings
 from .acceptable import acceptable
 from .c_source import Headers
 from .calls import calls, name
-from .manifest import NAME, Alternatives, Entry, Made, Tensor, Writer
+from .manifest import NAME, Alternatives, Entry, ExportOptions, Tensor, Writer
 from .stores import Arrays, Families, Folder, Store, digest, empty_folder
 
 #: The forms of files.
@@ -38,7 +38,7 @@ def specs(tasks: Sequence[Task]) -> list[Spec]:
 
 
 def export(
-    path: Path, tasks: Sequence[Task], made: Made, advance: Callable[[], None] = lambda: None
+    path: Path, tasks: Sequence[Task], made: ExportOptions, advance: Callable[[], None] = lambda: None
 ) -> tuple[int, int, str]:
     """Writes vectors to a folder.
 
@@ -84,7 +84,7 @@ def export(
     return writer.count, sum(f.size for f in folder.files.values()), writer.vectors
 
 
-def _entries(tester: Tester, spec: Spec, store: Store, made: Made) -> Iterator[Entry]:
+def _entries(tester: Tester, spec: Spec, store: Store, made: ExportOptions) -> Iterator[Entry]:
     part = tester.part(spec)
     right = acceptable(part, made.ulp)
     every = calls(part)

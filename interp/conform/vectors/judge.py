@@ -9,7 +9,7 @@ import numpy as np
 from ...backends import BackendError
 from ...backends.operation import Operation
 from ...errors import InputError
-from ..cases.cases import chosen
+from ..cases.cases import select_cases
 from ..repeats import AnyPart
 from ..repeats import Results as RunResults
 from ..run import Choice, Done, Task
@@ -21,17 +21,20 @@ from .results import Results
 from .stores import digest
 
 
-def among(tasks: Sequence[Task], choice: Choice) -> list[Task]:
+def select_tasks(tasks: Sequence[Task], choice: Choice) -> list[Task]:
     """The tasks that a further choice selects."""
 
     def fits(spec: Spec) -> bool:
-        return bool(chosen([spec.case], choice.ops, choice.formats, choice.case)) and choice.form in ("", spec.form)
+        return bool(select_cases([spec.case], choice.ops, choice.formats, choice.case)) and choice.form in (
+            "",
+            spec.form,
+        )
 
     left = [Task(tuple(s for s in t.specs if fits(s))) for t in tasks]
     return [t for t in left if t.specs]
 
 
-def wanted(manifest: Manifest, tasks: Sequence[Task]) -> list[Entry]:
+def wanted_entries(manifest: Manifest, tasks: Sequence[Task]) -> list[Entry]:
     """The calls of tasks. Raises InputError if the vectors are not those of this version of minihlo."""
     by_part: dict[tuple[str, str, int], list[Entry]] = {}
     for entry in manifest.cases:
@@ -105,7 +108,7 @@ class RecordedTester(Tester):
         self._specs.clear()
 
 
-def recorded(manifest: Manifest, results: Results):
+def recorded_workers(manifest: Manifest, results: Results):
     """The workers of a run that judges results, one task after another."""
 
     def workers(settings: Settings, work: Sequence[Task]) -> Iterator[Done]:

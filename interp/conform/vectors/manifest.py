@@ -74,7 +74,7 @@ class File:
 
 
 @dataclasses.dataclass(frozen=True)
-class Made:
+class ExportOptions:
     """The description of an export."""
 
     minihlo: str  #: its version
@@ -96,7 +96,7 @@ class Manifest:
     """A manifest."""
 
     schema: str
-    made: Made
+    made: ExportOptions
     types: dict[str, dict[str, Any]]
     rules: dict[str, str]
     cases: list[Entry]
@@ -129,16 +129,16 @@ def nan_codes(element: str) -> list[list[int]]:
 class Writer:
     """Writes a manifest call by call."""
 
-    def __init__(self, stream: IO[str], made: Made) -> None:
+    def __init__(self, stream: IO[str], made: ExportOptions) -> None:
         self._stream, self._made = stream, made
         self._hash, self._content = hashlib.sha256(), hashlib.sha256()
         self._types: dict[str, dict[str, Any]] = {}
         self._rules: dict[str, str] = {}
         self.count = 0
         self._content.update(_line({"schema": SCHEMA, **made.facts()}).encode())
-        self._put(f'{{"schema": "{SCHEMA}",\n"made": {_line(dataclasses.asdict(made))},\n"cases": [')
+        self._write(f'{{"schema": "{SCHEMA}",\n"made": {_line(dataclasses.asdict(made))},\n"cases": [')
 
-    def _put(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         self._hash.update(text.encode())
         self._stream.write(text)
 
@@ -150,7 +150,7 @@ class Writer:
             self._rules.setdefault(rule, RULES.get(rule) or meanings(rule, entry.result.type))
         record = {k: v for k, v in dataclasses.asdict(entry).items() if v not in (None, [], {})}
         record.setdefault("attributes", {})
-        self._put(f"{',' if self.count else ''}\n{_line(record)}")
+        self._write(f"{',' if self.count else ''}\n{_line(record)}")
         for tensor in (*record["operands"], record["result"], record.get("alternatives", {})):
             tensor.pop("at", None)
         self._content.update(_line(record).encode())
@@ -164,8 +164,8 @@ class Writer:
     def end(self, written: Mapping[str, File]) -> None:
         """Writes the rest; `written` are the other files of the folder."""
         listed = ",\n".join(f"{json.dumps(p)}: {_line(dataclasses.asdict(f))}" for p, f in sorted(written.items()))
-        self._put(f'\n],\n"types": {_line(dict(sorted(self._types.items())))},\n"rules": {_line(self._rules)},\n')
-        self._put(f'"vectors": "{self.vectors}",\n"files": {{\n{listed}\n}},\n')
+        self._write(f'\n],\n"types": {_line(dict(sorted(self._types.items())))},\n"rules": {_line(self._rules)},\n')
+        self._write(f'"vectors": "{self.vectors}",\n"files": {{\n{listed}\n}},\n')
         self._stream.write(f'"sha256": "{self._hash.hexdigest()}"}}\n')
 
 

@@ -46,14 +46,12 @@ class _Program(Builder):
     def _argument(self, codes: np.ndarray, element: str) -> str:
         kind = carrier(element)
         stored, values = _UNSIGNED.get(kind, kind), encoded(codes, element)
-        value = self._inverted_twice(
-            self._constant(values.view(code_dtype(stored)), stored), tensor(codes.shape, stored)
-        )
+        value = self._invert_twice(self._constant(values.view(code_dtype(stored)), stored), tensor(codes.shape, stored))
         if stored != kind:
             value = self._unary("bitcast_convert", value, stored, kind, codes.shape)
         return self._turned(value, kind, element, codes.shape)
 
-    def _inverted_twice(self, value: str, kind: str) -> str:
+    def _invert_twice(self, value: str, kind: str) -> str:
         start, one, two, name = self.number(0), self.number(1), self.number(2), self.name()
         i, x, j, y = (self.name() for _ in range(4))
         head = f"^bb0({i}: tensor<i32>, {x}: {kind}):"
@@ -91,7 +89,7 @@ def program(part: AnyPart, ulp: int) -> str:
     count, first = "", ""
     for target in targets(part, ulp):
         wrong = _wrong(builder, value, element, n, target)
-        pair = _counted(builder, wrong, n)
+        pair = _count_wrong(builder, wrong, n)
         count, first = _fewer(builder, (count, first), pair) if count else pair
     zero, nowhere = builder.number(0), builder.number(-1)
     none = builder.op(f"stablehlo.compare EQ, {count}, {zero}, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>")
@@ -116,20 +114,20 @@ def _wrong(builder: _Program, value: str, element: str, n: int, target: Target) 
     """Tests which results lie in no interval."""
     takes, gives = tensor((n,), element), tensor((n,), "i1")
 
-    def compared(direction: str, bound: np.ndarray) -> str:
+    def compare(direction: str, bound: np.ndarray) -> str:
         constant = builder.constant(bound.astype(code_dtype(element)), element)
         text = f"stablehlo.compare {direction}, {value}, {constant}, UNSIGNED"
         return builder.op(f"{text} : ({takes}, {takes}) -> {gives}")
 
     (expected, _), *others = target.intervals
-    right = compared("EQ", expected)
+    right = compare("EQ", expected)
     for low, high in others:
-        inside = builder.op(f"stablehlo.and {compared('GE', low)}, {compared('LE', high)} : {gives}")
+        inside = builder.op(f"stablehlo.and {compare('GE', low)}, {compare('LE', high)} : {gives}")
         right = builder.op(f"stablehlo.or {right}, {inside} : {gives}")
     return builder.op(f"stablehlo.not {right} : {gives}")
 
 
-def _counted(builder: _Program, wrong: str, n: int) -> tuple[str, str]:
+def _count_wrong(builder: _Program, wrong: str, n: int) -> tuple[str, str]:
     """The number of wrong results, and the index of the first."""
     truth, whole = tensor((n,), "i1"), tensor((n,), "i32")
     ones = builder.op(f"stablehlo.convert {wrong} : ({truth}) -> {whole}")
@@ -137,12 +135,12 @@ def _counted(builder: _Program, wrong: str, n: int) -> tuple[str, str]:
     nowhere = builder.op(f"stablehlo.constant dense<{_NOWHERE}> : {whole}")
     where = builder.op(f"stablehlo.select {wrong}, {places}, {nowhere} : {truth}, {whole}")
 
-    def reduced(value: str, start: int, body: str) -> str:
+    def reduce(value: str, start: int, body: str) -> str:
         init = builder.number(start)
         text = f"stablehlo.reduce({value} init: {init}) applies stablehlo.{body} across dimensions = [0]"
         return builder.op(f"{text} : ({whole}, tensor<i32>) -> tensor<i32>")
 
-    return reduced(ones, 0, "add"), reduced(where, _NOWHERE, "minimum")
+    return reduce(ones, 0, "add"), reduce(where, _NOWHERE, "minimum")
 
 
 def _fewer(builder: _Program, a: tuple[str, str], b: tuple[str, str]) -> tuple[str, str]:
@@ -160,7 +158,7 @@ def _fewer(builder: _Program, a: tuple[str, str], b: tuple[str, str]) -> tuple[s
 
 
 @dataclasses.dataclass(frozen=True)
-class Written:
+class ExportCounts:
     """Counts of an export."""
 
     programs: int
@@ -174,7 +172,7 @@ def write(
     settings: Settings,
     version: str = "",
     advance: Callable[[], None] = lambda: None,
-) -> Written:
+) -> ExportCounts:
     """Writes cases as programs that check themselves, and a manifest.
 
     Args:
@@ -217,7 +215,7 @@ def write(
         "left_out": [list(key) for key in sorted(left_out)],
     }
     files.write(folder / MANIFEST, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-    return Written(len(listed), size, len(left_out))
+    return ExportCounts(len(listed), size, len(left_out))
 
 
 class _Programs:
@@ -235,12 +233,12 @@ def artifact(text: str, version: str) -> bytes:
 
     messages: list[str] = []
 
-    def heard(diagnostic: ir.DiagnosticInfo) -> bool:
+    def collect(diagnostic: ir.DiagnosticInfo) -> bool:
         messages.append(str(diagnostic.message))
         return True
 
     with make_context() as context, ir.Location.unknown():
-        context.attach_diagnostic_handler(heard)
+        context.attach_diagnostic_handler(collect)
         try:
             return stablehlo.serialize_portable_artifact(ir.Module.parse(text), version)
         except ValueError:
@@ -254,7 +252,7 @@ def versions() -> tuple[str, str]:
     return stablehlo.get_minimum_version(), stablehlo.get_current_version()
 
 
-def needed(element: str) -> str:
+def first_version(element: str) -> str:
     """The first version of StableHLO that has an element type."""
     first, last = versions()
     minor = int(last.split(".")[1])
@@ -273,7 +271,7 @@ def _check_version(version: str, elements: set[str]) -> None:
     words = version.split(".")
     if len(words) != 3 or not all(w.isdecimal() for w in words) or not _key(first) <= _key(version) <= _key(last):
         raise InputError(f"--stablehlo-version: expected a version from {first} to {last}, got {version}")
-    later = {e: v for e in sorted(elements) if _key(v := needed(e)) > _key(version)}
+    later = {e: v for e in sorted(elements) if _key(v := first_version(e)) > _key(version)}
     if later:
         least = max(later.values(), key=_key)
         listed = ", ".join(f"{e} ({v})" for e, v in later.items())

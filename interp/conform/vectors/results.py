@@ -148,10 +148,10 @@ class _File:
         lines = _lines(stream, self._path)
         where, line, _ = next(lines, (f"{self._path}", b"", 0))
         if line.strip() != SCHEMA.encode():
-            raise InputError(f"{where}: expected {SCHEMA}, got {_shown(line)}")
+            raise InputError(f"{where}: expected {SCHEMA}, got {_show(line)}")
         where, line, _ = next(lines, (f"{self._path}", b"", 0))
         if not line.startswith(b"vectors "):
-            raise InputError(f"{where}: expected vectors and their SHA-256, got {_shown(line)}")
+            raise InputError(f"{where}: expected vectors and their SHA-256, got {_show(line)}")
         _check_vectors(where, line.split(None, 1)[1].strip().decode(errors="replace"), vectors)
         current: Entry | None = None
         count, ended = 0, False
@@ -159,7 +159,7 @@ class _File:
             word, _, rest = line.strip().partition(b" ")
             text = rest.strip().decode(errors="replace")
             if ended:
-                raise InputError(f"{where}: expected nothing after the end, got {_shown(line)}")
+                raise InputError(f"{where}: expected nothing after the end, got {_show(line)}")
             if word in (b"case", b"end"):
                 self._finish(current, count, where)
                 current, count = None, 0
@@ -173,7 +173,7 @@ class _File:
             elif word == b"backend" and not self._blocks:
                 self.backend = _reason(text)
             elif current is None:
-                raise InputError(f"{where}: expected a case or the end, got {_shown(line)}")
+                raise InputError(f"{where}: expected a case or the end, got {_show(line)}")
             elif word.decode(errors="replace") in _ENDS and not count:
                 self._blocks[current.name] = BackendError(_ENDS[word.decode()], _reason(text))
                 current = None
@@ -217,7 +217,7 @@ def _lines(stream: IO[bytes], path: Path) -> Iterator[tuple[str, bytes, int]]:
             yield f"{path}:{number}", line, at
 
 
-def _shown(line: bytes) -> str:
+def _show(line: bytes) -> str:
     text = printable(line.strip().decode(errors="replace"))
     return repr(text if len(text) < 40 else f"{text[:37]}...") if text else "nothing"
 

@@ -63,12 +63,12 @@ class Folder:
         with self.open(name) as stream:
             stream.write(data)
 
-    def open(self, name: str) -> Hashed:
+    def open(self, name: str) -> HashedFile:
         """Opens a new file for incremental writing."""
-        return Hashed(self, name)
+        return HashedFile(self, name)
 
 
-class Hashed:
+class HashedFile:
     """A file that is hashed as it is written."""
 
     def __init__(self, folder: Folder, name: str) -> None:
@@ -91,7 +91,7 @@ class Hashed:
         self._hash.update(data)
         self._size += len(data)
 
-    def __enter__(self) -> Hashed:
+    def __enter__(self) -> HashedFile:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -127,9 +127,9 @@ class Arrays:
         """See Store."""
         codes = plain(codes)
         shape = "x".join(map(str, codes.shape)) or "scalar"
-        return self._kept(f"{digest(codes)[:20]}-{codes.dtype.itemsize}-{shape}", codes)
+        return self._store(f"{digest(codes)[:20]}-{codes.dtype.itemsize}-{shape}", codes)
 
-    def _kept(self, name: str, codes: np.ndarray, is_rows: bool = False) -> str:
+    def _store(self, name: str, codes: np.ndarray, is_rows: bool = False) -> str:
         path = f"arrays/{name}.{self._form}"
         if path in self._folder.files:
             return path
@@ -145,7 +145,7 @@ class Arrays:
     def alternatives(self, rows: np.ndarray) -> str:
         """See Store."""
         rows = plain(rows)
-        return self._kept(f"{digest(rows)[:20]}-alternatives", rows, is_rows=True)
+        return self._store(f"{digest(rows)[:20]}-alternatives", rows, is_rows=True)
 
     def call(self, entry: Entry, /) -> None:
         """See Store."""
@@ -166,7 +166,7 @@ class Arrays:
 class _Bytes:
     """A stream that numpy can write to."""
 
-    def __init__(self, stream: Hashed) -> None:
+    def __init__(self, stream: HashedFile) -> None:
         self.write = stream.write
 
 
@@ -175,7 +175,7 @@ class Families:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._stream: Hashed | None = None
+        self._stream: HashedFile | None = None
         self._path = ""
         self._known: dict[str, str] = {}
         self._calls: list[str] = []
@@ -183,13 +183,13 @@ class Families:
     def array(self, codes: np.ndarray) -> str:
         """See Store."""
         flat = plain(codes).reshape(-1)
-        return self._kept(f"{digest(flat)}-{flat.dtype}", "a", flat)
+        return self._store(f"{digest(flat)}-{flat.dtype}", "a", flat)
 
     def alternatives(self, rows: np.ndarray) -> str:
         """See Store."""
-        return self._kept(f"{digest(rows)}-rows", "r", rows)
+        return self._store(f"{digest(rows)}-rows", "r", rows)
 
-    def _kept(self, key: str, letter: str, codes: np.ndarray) -> str:
+    def _store(self, key: str, letter: str, codes: np.ndarray) -> str:
         assert self._stream is not None
         if key not in self._known:
             self._known[key] = f"{letter}{len(self._known)}"

@@ -33,7 +33,7 @@ class Choice:
     of: Codes
 
 
-def quantized(change: Changed) -> Codes:
+def of_quantize(change: Changed) -> Codes:
     """Makes a choice or a fault of quantize from a function of a part and its numbers."""
 
     def of(part: BlockPart) -> np.ndarray | None:
@@ -89,11 +89,11 @@ def _zero_scale(value: float) -> Changed:
     return of
 
 
-def _flushed(part: BlockPart, x: np.ndarray) -> Quantized:
+def _flush(part: BlockPart, x: np.ndarray) -> Quantized:
     return oracle.quantized(np.where(np.abs(x) < 2.0**-126, np.copysign(0.0, x), x), part.block, part.rule)
 
 
-def _not_saturated(part: BlockPart, x: np.ndarray) -> Quantized:
+def _without_saturation(part: BlockPart, x: np.ndarray) -> Quantized:
     return oracle.quantized(x, part.block, part.rule, saturates=False)
 
 
@@ -159,7 +159,7 @@ def _one_scale(part: BlockPart) -> np.ndarray | None:
     with np.errstate(all="ignore"):
         numbers = oracle.values(codes, part.block) * part.block.spread(factors, (codes.shape[0], codes.shape[1]))
     wide = FORMATS["f32"].decode(encode(FORMATS["f32"], Exact.of(numbers))[0])
-    return part.joined([encode(FORMATS[part.case.result], Exact.of(wide))[0]])
+    return part.concatenate([encode(FORMATS[part.case.result], Exact.of(wide))[0]])
 
 
 _LEAST, _NORMAL = 2.0**-9, 2.0**-6  # of f8E4M3FN
@@ -171,8 +171,8 @@ _CHOICES: tuple[tuple[str, str, str, Changed], ...] = (
     ("block-of-zeros", "one", "the scale is 1", _zero_scale(1.0)),
     ("block-of-zeros", "zero", "the scale is 0", _zero_scale(0.0)),
     ("block-of-zeros", "normal", "the scale is 2^-6", _zero_scale(_NORMAL)),
-    ("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _flushed),
-    ("beyond-the-largest-element", "not-saturated", "elements beyond the largest do not saturate", _not_saturated),
+    ("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _flush),
+    ("beyond-the-largest-element", "not-saturated", "elements beyond the largest do not saturate", _without_saturation),
     ("scale-rceil", "quotient", "amax / largest is rounded to f32", _in_f32(_quotient, False)),
     ("scale-rceil", "logarithm", "the logarithm of amax / largest is rounded to f32", _in_f32(_quotient, True)),
     ("scale-rceil", "reciprocal", "amax is multiplied by a rounded reciprocal", _in_f32(_by_reciprocal, False)),
@@ -196,12 +196,12 @@ def _products(flushed: float) -> Codes:
             each = np.where(np.abs(each) < flushed, 0.0, each)
             numbers = oracle.values(codes, part.block) * each
         numbers = np.where(np.abs(numbers) < 2.0**-126, np.copysign(0.0, numbers), numbers)
-        return part.joined([encode(FORMATS[part.case.result], Exact.of(numbers))[0]])
+        return part.concatenate([encode(FORMATS[part.case.result], Exact.of(numbers))[0]])
 
     return of
 
 
-CHOICES: tuple[Choice, ...] = tuple(Choice(p, name, words, quantized(of)) for p, name, words, of in _CHOICES) + (
+CHOICES: tuple[Choice, ...] = tuple(Choice(p, name, words, of_quantize(of)) for p, name, words, of in _CHOICES) + (
     Choice("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _products(2.0**-126)),
     # Some implementations join the fraction of an integer element to the scale.
     Choice("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _products(2.0**-120)),

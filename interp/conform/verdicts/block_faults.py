@@ -13,11 +13,11 @@ from ...oracle.blocks import Block, Quantized
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact, encode
 from ..block_parts import BlockPart
-from .block_choices import Changed, Codes, quantized, with_scales
+from .block_choices import Changed, Codes, of_quantize, with_scales
 
 
 @dataclasses.dataclass(frozen=True)
-class Fault:
+class BlockFault:
     """A fault."""
 
     identifier: str
@@ -38,7 +38,7 @@ def partial(block: Block, shape: tuple[int, ...]) -> np.ndarray:
     return is_last
 
 
-def exchanged(codes: np.ndarray) -> np.ndarray:
+def exchange_neighbours(codes: np.ndarray) -> np.ndarray:
     """Exchanges each element with its neighbour in a byte."""
     k = codes.shape[1] // 2 * 2
     swapped = codes.copy()
@@ -87,7 +87,7 @@ def _of_scale_rounding(how: str) -> Changed:
     return of
 
 
-def _moved(steps: int) -> Changed:
+def _shift_scales(steps: int) -> Changed:
     """Each scale off by so many steps."""
 
     def of(part: BlockPart, x: np.ndarray) -> Quantized:
@@ -149,10 +149,10 @@ def _nibbles(part: BlockPart, x: np.ndarray) -> Quantized | None:
     if part.block.fmt is None or part.block.fmt.bits != 4:
         return None
     found = _right(part, x)
-    return Quantized(exchanged(found.codes), found.scales, found.tensor_scale)
+    return Quantized(exchange_neighbours(found.codes), found.scales, found.tensor_scale)
 
 
-def _elements_rounded(how: str) -> Changed:
+def _round_elements(how: str) -> Changed:
     def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
         return None if part.block.fmt is None else oracle.quantized(x, part.block, part.rule, how)
 
@@ -170,7 +170,7 @@ def _smallest_scale(value: float) -> Changed:
     return of
 
 
-def _rolled(part: BlockPart, x: np.ndarray, elements: int, scales: int) -> Quantized:
+def _roll(part: BlockPart, x: np.ndarray, elements: int, scales: int) -> Quantized:
     found = _right(part, x)
     return Quantized(np.roll(found.codes, elements, 1), np.roll(found.scales, scales, 1), found.tensor_scale)
 
@@ -182,8 +182,8 @@ _QUANTIZE: tuple[tuple[str, str, Changed], ...] = (
     ),
     ("scale-rounded-up", "the scales are rounded up", _of_scale_rounding(rounding.UP)),
     ("scale-rounded-down", "the scales are rounded down", _of_scale_rounding(rounding.DOWN)),
-    ("scale-too-large", "each scale is one step too large", _moved(1)),
-    ("scale-too-small", "each scale is one step too small", _moved(-1)),
+    ("scale-too-large", "each scale is one step too large", _shift_scales(1)),
+    ("scale-too-small", "each scale is one step too small", _shift_scales(-1)),
     ("scale-twice", "elements are divided by their scale twice", _with_factors(lambda f: f * f)),
     ("scale-inverted", "elements are multiplied by their scale", _with_factors(lambda f: 1 / f)),
     ("unscaled", "elements are not scaled", _with_factors(np.ones_like)),
@@ -198,14 +198,14 @@ _QUANTIZE: tuple[tuple[str, str, Changed], ...] = (
     ("nibbles-exchanged", "the low and the high four bits of each byte are exchanged", _nibbles),
     ("smallest-scale", "the scale of code 0 counts as 2^-126; it is 2^-127", _smallest_scale(2.0**-126)),
     ("smallest-scale", "the scale of code 0 counts as 1; it is 2^-127", _smallest_scale(1.0)),
-    ("elements-toward-zero", "elements are rounded toward zero", _elements_rounded(rounding.TOWARD_ZERO)),
-    ("elements-ties-away", "elements are rounded to nearest, ties away from zero", _elements_rounded(rounding.AWAY)),
+    ("elements-toward-zero", "elements are rounded toward zero", _round_elements(rounding.TOWARD_ZERO)),
+    ("elements-ties-away", "elements are rounded to nearest, ties away from zero", _round_elements(rounding.AWAY)),
     *(
-        ("element-off-by-one", "each element is in the place of its neighbour", lambda p, x, n=n: _rolled(p, x, n, 0))
+        ("element-off-by-one", "each element is in the place of its neighbour", lambda p, x, n=n: _roll(p, x, n, 0))
         for n in (1, -1)
     ),
     *(
-        ("scale-off-by-one", "each scale is in the place of its neighbour", lambda p, x, n=n: _rolled(p, x, 0, n))
+        ("scale-off-by-one", "each scale is in the place of its neighbour", lambda p, x, n=n: _roll(p, x, 0, n))
         for n in (1, -1)
     ),
 )  # fmt: skip
@@ -216,7 +216,7 @@ _QUANTIZE: tuple[tuple[str, str, Changed], ...] = (
 Numbers = Callable[[BlockPart, np.ndarray, np.ndarray, np.ndarray], "np.ndarray | None"]
 
 
-def _dequantized(numbers: Numbers) -> Codes:
+def _of_dequantize(numbers: Numbers) -> Codes:
     def of(part: BlockPart) -> np.ndarray | None:
         if part.case.op != "dequantize":
             return None
@@ -224,7 +224,7 @@ def _dequantized(numbers: Numbers) -> Codes:
         with np.errstate(all="ignore"):
             one = oracle.factors(scales, part.block, *rest)
             found = numbers(part, codes, one, part.block.spread(one, (codes.shape[0], codes.shape[1])))
-            return None if found is None else part.joined([encode(FORMATS[part.case.result], Exact.of(found))[0]])
+            return None if found is None else part.concatenate([encode(FORMATS[part.case.result], Exact.of(found))[0]])
 
     return of
 
@@ -254,7 +254,7 @@ def _across(part: BlockPart, codes: np.ndarray, one: np.ndarray, _: np.ndarray) 
     return _values(part, codes) * spread.T
 
 
-def _across_turned(part: BlockPart, codes: np.ndarray, one: np.ndarray, _: np.ndarray) -> np.ndarray | None:
+def _across_transposed(part: BlockPart, codes: np.ndarray, one: np.ndarray, _: np.ndarray) -> np.ndarray | None:
     other = part.block.scale_shape((codes.shape[1], codes.shape[0]))
     if len(part.block.shape) == 2 or other[0] * other[1] != one.size:
         return None
@@ -283,9 +283,9 @@ def _nan_scale(part: BlockPart, codes: np.ndarray, one: np.ndarray, each: np.nda
     return _values(part, codes) * np.where(np.isnan(each), beyond, each) if np.isnan(one).any() else None
 
 
-def _swapped(part: BlockPart, codes: np.ndarray, _: np.ndarray, each: np.ndarray) -> np.ndarray | None:
+def _swap(part: BlockPart, codes: np.ndarray, _: np.ndarray, each: np.ndarray) -> np.ndarray | None:
     is_packed = part.block.fmt is not None and part.block.fmt.bits == 4
-    return _values(part, exchanged(codes)) * each if is_packed else None
+    return _values(part, exchange_neighbours(codes)) * each if is_packed else None
 
 
 _DEQUANTIZE: tuple[tuple[str, str, Numbers], ...] = (
@@ -293,7 +293,7 @@ _DEQUANTIZE: tuple[tuple[str, str, Numbers], ...] = (
     ("scale-inverted", "elements are divided by their scale", lambda p, c, _, f: _values(p, c) / f),
     ("unscaled", "elements are not scaled", lambda p, c, _, __: _values(p, c)),
     ("wrong-axis", "blocks lie along the other axis", _across),
-    ("wrong-axis", "blocks lie along the other axis", _across_turned),
+    ("wrong-axis", "blocks lie along the other axis", _across_transposed),
     ("wrong-axis", "scales are taken in the order of the other axis", _respread(lambda s: s.reshape(s.shape[::-1]).T)),
     ("partial-block-unscaled", "the last block, which is not full, is not scaled", _partial),
     ("through-bf16", "products are rounded to bf16 first", _product_through("bf16")),
@@ -313,7 +313,7 @@ _DEQUANTIZE: tuple[tuple[str, str, Numbers], ...] = (
         "smallest-scale", "the scale of code 0 counts as 0; it is 2^-127",
         lambda p, c, _, f: _values(p, c) * np.where(f == 2.0**-127, 0.0, f),
     ),
-    ("nibbles-exchanged", "the low and the high four bits of each byte are exchanged", _swapped),
+    ("nibbles-exchanged", "the low and the high four bits of each byte are exchanged", _swap),
     *(
         ("scale-off-by-one", "each scale is in the place of its neighbour", _respread(lambda s, n=n: np.roll(s, n, 1)))
         for n in (1, -1)
@@ -328,7 +328,7 @@ _DEQUANTIZE: tuple[tuple[str, str, Numbers], ...] = (
 )  # fmt: skip
 
 
-def faults() -> Iterator[Fault]:
+def faults() -> Iterator[BlockFault]:
     """All faults, the likeliest first."""
-    yield from (Fault(name, sentence, quantized(change)) for name, sentence, change in _QUANTIZE)
-    yield from (Fault(name, sentence, _dequantized(numbers)) for name, sentence, numbers in _DEQUANTIZE)
+    yield from (BlockFault(name, sentence, of_quantize(change)) for name, sentence, change in _QUANTIZE)
+    yield from (BlockFault(name, sentence, _of_dequantize(numbers)) for name, sentence, numbers in _DEQUANTIZE)

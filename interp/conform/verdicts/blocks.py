@@ -18,12 +18,12 @@ from ...oracle import blocks as oracle
 from ...oracle.formats import FORMATS
 from ..block_parts import BlockPart
 from ..cases.block_list import OWN
-from ..pictured import by_place
+from ..format_text import value_text
+from ..picture_data import by_place
 from ..result import DIVERGENT, FAIL, OPEN, PASS, CaseResult, Failure, worst
-from ..words import value_text
 from . import outcome
 from .block_choices import CHOICES
-from .block_faults import Fault, faults, partial
+from .block_faults import BlockFault, faults, partial
 from .outcome import Settings
 
 #: Number of faults that may explain wrong blocks together.
@@ -34,7 +34,7 @@ _WRONG = 1
 
 def result_of(part: BlockPart, got: np.ndarray, settings: Settings, seconds: float = 0.0) -> CaseResult:
     """The result of a case."""
-    judged = _Judged(part, got)
+    judged = _Judgement(part, got)
     verdicts = judged.verdicts
     counts = {v: n for v in (PASS, DIVERGENT, FAIL) if (n := int((verdicts == v).sum()))}
     why = judged.diagnosis() if FAIL in counts else NONE
@@ -56,7 +56,7 @@ def result_of(part: BlockPart, got: np.ndarray, settings: Settings, seconds: flo
     )
 
 
-class _Judged:
+class _Judgement:
     """A part, its results, and the judgement of each block."""
 
     def __init__(self, part: BlockPart, got: np.ndarray) -> None:
@@ -204,7 +204,7 @@ class _Judged:
             return rest
         return explained.join(rest or Diagnosis("other blocks are wrong too", ("other-blocks",)))
 
-    def _readings(self, part: BlockPart) -> Iterator[tuple[Fault, np.ndarray]]:
+    def _readings(self, part: BlockPart) -> Iterator[tuple[BlockFault, np.ndarray]]:
         for fault in faults():
             codes = fault.of(part)
             if codes is not None:

@@ -21,12 +21,12 @@ from ...oracle.rounding import NEGATIVE, Exact, encode
 from ...oracle.sums import exact_products, exact_sums
 from ..cases import chains
 from ..elementwise import Part, of_positions
+from ..format_text import code_text, value_text
 from ..repeats import Evidence
 from ..result import ACCURACY, FAIL, PASS
 from ..rows import RowPart
-from ..words import code_text, value_text
 from . import orders
-from .judge import ELEMENT_VERDICTS, Judged
+from .judge import ELEMENT_VERDICTS, Judgement
 
 #: Number of elements examined.
 _SAMPLE = 4096
@@ -34,7 +34,7 @@ _SAMPLE = 4096
 _LONG = 64
 
 
-def explain(part: Part, judged: Judged, got: np.ndarray, evidence: Evidence | None = None) -> Diagnosis:
+def explain(part: Part, judged: Judgement, got: np.ndarray, evidence: Evidence | None = None) -> Diagnosis:
     """Describes the failing elements; for a case without FAIL those of ACCURACY.
 
     `evidence` is from further runs: whether failures depend on positions, or are intermittent.
@@ -59,7 +59,7 @@ def explain(part: Part, judged: Judged, got: np.ndarray, evidence: Evidence | No
     return _of_operands(part, judged, got, failing)
 
 
-def _of_operands(part: Part, judged: Judged, got: np.ndarray, failing: np.ndarray) -> Diagnosis:
+def _of_operands(part: Part, judged: Judgement, got: np.ndarray, failing: np.ndarray) -> Diagnosis:
     """Describes failing elements by their operands and results."""
     if part.form == "upcast" and (judged.distances[failing] == 0).all():
         sentence = "the result is not rounded to the format before it is converted to f32"
@@ -116,7 +116,7 @@ def _unrounded(part: Part, got: np.ndarray, failing: np.ndarray) -> Diagnosis:
     return NONE
 
 
-def _by_faults(part: Part, judged: Judged, got: np.ndarray, failing: np.ndarray, rest: np.ndarray) -> Diagnosis:
+def _by_faults(part: Part, judged: Judgement, got: np.ndarray, failing: np.ndarray, rest: np.ndarray) -> Diagnosis:
     """The faults that explain the failing elements (comparison.diagnosis)."""
     way = part.to_integers[0]
     known = chains.faults_of(part.case) if part.case.op == "chain" else faults_of(part.case)
@@ -136,7 +136,7 @@ _KINDS: tuple[tuple[str, Callable[[Format, np.ndarray], np.ndarray]], ...] = (
 )
 
 
-def _common(part: Part, judged: Judged, got: np.ndarray, at: np.ndarray) -> Iterator[Diagnosis]:
+def _common(part: Part, judged: Judgement, got: np.ndarray, at: np.ndarray) -> Iterator[Diagnosis]:
     """Properties that all failing elements share, the most specific first."""
     case = part.case
     names = (
@@ -183,7 +183,7 @@ def _common(part: Part, judged: Judged, got: np.ndarray, at: np.ndarray) -> Iter
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def explain_rows(part: RowPart, judged: Judged, got: np.ndarray) -> Diagnosis:
+def explain_rows(part: RowPart, judged: Judgement, got: np.ndarray) -> Diagnosis:
     """Describes the rows whose extremes or orders are wrong."""
     fmt = FORMATS[part.case.operands[0]]
     is_sort = part.case.op == "sort"
@@ -216,10 +216,10 @@ def of_sums(part: RowPart, got: np.ndarray) -> Diagnosis:
         codes = encode(FORMATS[part.case.result], exact_sums(part.values[:, kept]))[0]
         if equal_codes(part.case.result, codes, got).all():
             return Diagnosis(note.sentence, (note.identifier,))
-    return next((Diagnosis(sentence, (identifier,)) for identifier, sentence in _written(part, got)), NONE)
+    return next((Diagnosis(sentence, (identifier,)) for identifier, sentence in _rounding_faults(part, got)), NONE)
 
 
-def _written(part: RowPart, got: np.ndarray) -> Iterator[tuple[str, str]]:
+def _rounding_faults(part: RowPart, got: np.ndarray) -> Iterator[tuple[str, str]]:
     """The faults of rounding that reproduce all results of exact sums, with their sentences."""
     fmt, name = FORMATS[part.case.result], part.case.result
     form = exact_sums if part.body == "add" else exact_products

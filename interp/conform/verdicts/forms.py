@@ -9,7 +9,7 @@ from ...comparison.places import TAIL, of_sizes, of_start, of_tail
 from ..cases.forms import FORMS, SIZES
 from ..repeats import INTERMITTENT
 from ..result import ACCURACY, DIVERGENT, FAIL, PASS, CaseResult
-from .outcome import explained
+from .outcome import add_diagnosis
 
 _ONLY_IN_FORMS = "only-in-forms"
 _ONLY = {
@@ -90,16 +90,16 @@ def _with_forms(case: CaseResult, alike: Sequence[CaseResult]) -> CaseResult:
         return _as(case, placed)  # its arrays are short, and made of pieces
     of_all = _of_sizes(alike)
     if of_all and (case.form in SIZES or case.is_of_places) and _tail_of(case):
-        return explained(case, of_all)
+        return add_diagnosis(case, of_all)
     words = _only(failing) if "array" in right else ""
     if not words or case.causes[:1] == [_ONLY_IN_FORMS]:
         return case
     before = Diagnosis(words, (_ONLY_IN_FORMS,))
-    return explained(case, before.join(Diagnosis(case.diagnosis, tuple(case.causes)), ": "))
+    return add_diagnosis(case, before.join(Diagnosis(case.diagnosis, tuple(case.causes)), ": "))
 
 
 def _as(case: CaseResult, other: CaseResult) -> CaseResult:
-    return explained(case, Diagnosis(other.diagnosis, tuple(other.causes)))
+    return add_diagnosis(case, Diagnosis(other.diagnosis, tuple(other.causes)))
 
 
 def _only(failing: Sequence[str]) -> str:

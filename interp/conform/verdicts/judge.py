@@ -30,7 +30,7 @@ Sides = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclasses.dataclass
-class Judged:
+class Judgement:
     """The verdict on each element, its error as a byte (result.py), its distance, and choices by open point."""
 
     verdicts: np.ndarray
@@ -47,7 +47,7 @@ def judge(
     limit: int = 0,
     zeros_are_open: bool = True,
     sides: Sides | None = None,
-) -> Judged:
+) -> Judgement:
     """Judges results of one element type.
 
     `limit` is the distance in ULP that counts as accuracy, 0 if the right result is required. With `sides`
@@ -81,7 +81,7 @@ def judge(
         if expected.by_steps is not None:
             near |= (got == expected.by_steps) & ~FORMATS[result].is_nan(got)
         verdicts[~equal & near] = _ACCURACY
-    judged = Judged(verdicts, errors, distances, {}, right)
+    judged = Judgement(verdicts, errors, distances, {}, right)
     if expected.left_open.any():
         _open_points(result, got, expected, judged, chosen, zeros_are_open)
     if result != "i1" and bits(result) < 8 * got.dtype.itemsize:  # an invalid code is no choice
@@ -134,7 +134,12 @@ def _by_rules(result: str, got: np.ndarray, expected: Expected) -> tuple[np.ndar
 
 
 def _open_points(
-    result: str, got: np.ndarray, expected: Expected, judged: Judged, ruled: dict[int, np.ndarray], zeros_are_open: bool
+    result: str,
+    got: np.ndarray,
+    expected: Expected,
+    judged: Judgement,
+    ruled: dict[int, np.ndarray],
+    zeros_are_open: bool,
 ) -> None:
     """Changes known choices at open points to DIVERGENT, and counts the choices."""
     for point in map(int, np.unique(expected.left_open)):

@@ -47,12 +47,12 @@ def read(path: str | None) -> list[Known]:
     return [Known(*w) for w in words if w]
 
 
-def marked(case: CaseResult, known: Iterable[Known]) -> CaseResult:
+def mark_expected(case: CaseResult, known: Iterable[Known]) -> CaseResult:
     """The case, marked as expected if a line names it."""
     return dataclasses.replace(case, is_expected=True) if any(k.fits(case) for k in known) else case
 
 
-def outdated(known: Iterable[Known], cases: Iterable[CaseResult], signatures: Iterable[str]) -> Iterator[str]:
+def outdated_lines(known: Iterable[Known], cases: Iterable[CaseResult], signatures: Iterable[str]) -> Iterator[str]:
     """Messages on lines that name no case, or cases of the run that all are right now."""
     cases, signatures = list(cases), list(signatures)
     for line in known:

@@ -7,7 +7,7 @@ import numpy as np
 from ...comparison.diagnosis import NONE, Diagnosis
 from ...oracle.exact import total_order
 from ...oracle.formats import Format
-from ..words import number_text
+from ..format_text import number_text
 
 
 def of_rows(fmt: Format, given: np.ndarray, got: np.ndarray) -> Diagnosis:

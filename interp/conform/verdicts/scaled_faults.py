@@ -11,7 +11,7 @@ from ...oracle import blocks as oracle
 from ...oracle.blocks import Block
 from ...oracle.formats import FORMATS
 from ..block_parts import ScaledPart
-from .block_faults import exchanged, in_type, partial
+from .block_faults import exchange_neighbours, in_type, partial
 
 #: The scaled numbers of one side, [rows, k], from a block format, elements and scales; None if they do not differ.
 Side = Callable[[Block, np.ndarray, np.ndarray], "np.ndarray | None"]
@@ -47,10 +47,10 @@ def readings() -> Iterator[Reading]:
     for name in ("bf16", "f32", "f16"):
         for flushed in (False, True):
             for scales in (True, False):
-                yield _rounded(name, flushed, scales)
+                yield _round(name, flushed, scales)
 
 
-def _rounded(name: str, flushed: bool, scales: bool) -> Reading:
+def _round(name: str, flushed: bool, scales: bool) -> Reading:
     """Rounds scaled numbers to a type; if `flushed`, its subnormal numbers become zero, those of scales too.
 
     With `scales`, scales are rounded by themselves first, as in JAX's decomposition.
@@ -87,7 +87,7 @@ def _with_codes(change: Callable[[np.ndarray], np.ndarray]) -> Side:
 
 def _nibbles(block: Block, codes: np.ndarray, scales: np.ndarray) -> np.ndarray | None:
     is_packed = block.fmt is not None and block.fmt.bits == 4
-    return oracle.scaled(exchanged(codes), scales, block) if is_packed else None
+    return oracle.scaled(exchange_neighbours(codes), scales, block) if is_packed else None
 
 
 def _partial(block: Block, codes: np.ndarray, scales: np.ndarray) -> np.ndarray:

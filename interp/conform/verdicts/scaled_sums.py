@@ -25,7 +25,7 @@ from ..result import DIVERGENT, FAIL
 from . import sums
 from .judge import ELEMENT_VERDICTS, judge
 from .scaled_faults import Reading, faults, readings
-from .sums import Formed
+from .sums import SumResult
 
 _DIVERGENT, _FAIL = ELEMENT_VERDICTS.index(DIVERGENT), ELEMENT_VERDICTS.index(FAIL)
 #: The largest distance of sums from the exact ones, as a share of the magnitudes of their terms: for f32 with
@@ -33,35 +33,41 @@ _DIVERGENT, _FAIL = ELEMENT_VERDICTS.index(DIVERGENT), ELEMENT_VERDICTS.index(FA
 _OF_F32, _OF_UNITS = 2.0**-12, 2.0**-8
 
 
-def judged(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], records: Sequence[str] = ()) -> list[Formed]:
+def judge_scaled_sums(
+    parts: Sequence[ScaledPart], results: Sequence[np.ndarray], records: Sequence[str] = ()
+) -> list[SumResult]:
     """The verdicts on a dot of two block formats, on several shapes."""
-    known = [*_usual(parts[0].asked), *_units(parts[0], records)]
+    known = [*_usual(parts[0].query), *_units(parts[0], records)]
     near = [i for i, (p, got) in enumerate(zip(parts, results, strict=True)) if _is_near(p, got, _OF_UNITS)]
-    found: list[Formed] = [sums.unexplained(p, got) for p, got in zip(parts, results, strict=True)]
-    _put(found, near, sums.judged([parts[i] for i in near], [results[i] for i in near], ways=known) if near else [])
+    found: list[SumResult] = [sums.unexplained(p, got) for p, got in zip(parts, results, strict=True)]
+    _replace(
+        found,
+        near,
+        sums.judge_sums([parts[i] for i in near], [results[i] for i in near], candidates=known) if near else [],
+    )
     if _all_known(found):
         return found
     read = _by_rounding(parts, results, found)
     return read or _with_faults(parts, results, found)
 
 
-def _put(found: list[Formed], at: Sequence[int], several: Sequence[Formed]) -> None:
+def _replace(found: list[SumResult], at: Sequence[int], several: Sequence[SumResult]) -> None:
     for i, each in zip(at, several, strict=True):
         found[i] = each
 
 
-def _all_known(found: Sequence[Formed]) -> bool:
+def _all_known(found: Sequence[SumResult]) -> bool:
     return all(f.identifier for f in found)
 
 
-def _usual(asked: SumQuery) -> list[AccumulationHypothesis]:
+def _usual(query: SumQuery) -> list[AccumulationHypothesis]:
     """Exact sums, and sums in f32."""
-    flushing = hypotheses.flushing_hypotheses(asked)
+    flushing = hypotheses.flushing_hypotheses(query)
     return [
         hypotheses.exact("add"),
-        *hypotheses.in_types(asked, ("f32",)),
+        *hypotheses.in_types(query, ("f32",)),
         *flushing,
-        *hypotheses.truncating_hypotheses(asked),
+        *hypotheses.truncating_hypotheses(query),
     ]
 
 
@@ -96,7 +102,9 @@ def _of_record(
     return AccumulationHypothesis(identifier, sentence, total, True, record, identifier, record.storage.name)
 
 
-def _by_rounding(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[Formed]) -> list[Formed]:
+def _by_rounding(
+    parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[SumResult]
+) -> list[SumResult]:
     """The verdicts by the type that scaled numbers are rounded to: the widest type that explains all."""
     best, most = [], -1
     for reading in readings():
@@ -110,24 +118,26 @@ def _by_rounding(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], pla
 
 
 def _by(
-    reading: Reading, parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[Formed]
-) -> list[Formed] | None:
+    reading: Reading, parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[SumResult]
+) -> list[SumResult] | None:
     """The verdicts if a reading explains all shapes; None if it does not."""
     changed = [reading.part(p) or p for p in parts]
     if all(c is p for c, p in zip(changed, parts, strict=True)):
         return None
     if not all(_is_near(c, got) for c, got in zip(changed, results, strict=True)):
         return None
-    read = sums.judged(changed, results, ways=_usual(parts[0].asked))
+    read = sums.judge_sums(changed, results, candidates=_usual(parts[0].query))
     if not _all_known(read):
         return None
     return [
-        p if p.identifier and c is part else _rounded(reading, part, c, got, r)
+        p if p.identifier and c is part else _judge_rounded(reading, part, c, got, r)
         for p, r, c, part, got in zip(plain, read, changed, parts, results, strict=True)
     ]
 
 
-def _rounded(reading: Reading, part: ScaledPart, changed: ScaledPart, got: np.ndarray, read: Formed) -> Formed:
+def _judge_rounded(
+    reading: Reading, part: ScaledPart, changed: ScaledPart, got: np.ndarray, read: SumResult
+) -> SumResult:
     """The verdict on results of rounded operands: a choice, but wrong where numbers or a result are lost."""
     found = judge(part.case.result, got, part.exact, 0)
     fmt = FORMATS[part.case.result]
@@ -140,7 +150,7 @@ def _rounded(reading: Reading, part: ScaledPart, changed: ScaledPart, got: np.nd
     sentence = f"{reading.sentence}, then {read.sentence}"
     why = Diagnosis(f"{reading.sentence}, and some are beyond its range", ("scaled-beyond-range",))
     identifier = f"{reading.identifier}/{read.identifier}"
-    return Formed(found, sentence, identifier, read.accumulator, why if lost.any() else Diagnosis())
+    return SumResult(found, sentence, identifier, read.accumulator, why if lost.any() else Diagnosis())
 
 
 def _is_coarse(part: ScaledPart, changed: ScaledPart) -> np.ndarray:
@@ -156,7 +166,9 @@ def _is_coarse(part: ScaledPart, changed: ScaledPart) -> np.ndarray:
 # -- faults ------------------------------------------------------------------------------------------------------------
 
 
-def _with_faults(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], found: Sequence[Formed]) -> list[Formed]:
+def _with_faults(
+    parts: Sequence[ScaledPart], results: Sequence[np.ndarray], found: Sequence[SumResult]
+) -> list[SumResult]:
     """Adds an explanation to shapes that nothing else explains: one fault, or a common property."""
     at = [i for i, f in enumerate(found) if not f.identifier]
     left, got = [parts[i] for i in at], [results[i] for i in at]
@@ -169,7 +181,7 @@ def _with_faults(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], fou
 
 
 def _fault(parts: Sequence[ScaledPart], results: Sequence[np.ndarray]) -> Diagnosis:
-    usual = _usual(parts[0].asked)
+    usual = _usual(parts[0].query)
     for reading in faults():
         changed = [reading.part(p) for p in parts]
         if any(c is None for c in changed):
@@ -177,7 +189,7 @@ def _fault(parts: Sequence[ScaledPart], results: Sequence[np.ndarray]) -> Diagno
         several = [c for c in changed if c is not None]
         if not all(_is_near(c, got) for c, got in zip(several, results, strict=True)):
             continue
-        if _all_known(sums.judged(several, results, ways=usual)):
+        if _all_known(sums.judge_sums(several, results, candidates=usual)):
             return Diagnosis(reading.sentence, (reading.identifier,))
     for axis in (0, 1):
         for step in (1, -1):
@@ -200,7 +212,7 @@ def _is_near(part: ScaledPart, got: np.ndarray, share: float = _OF_F32) -> bool:
     return bool(near.all())
 
 
-def _common(part: ScaledPart, got: np.ndarray, found: Formed) -> Diagnosis:
+def _common(part: ScaledPart, got: np.ndarray, found: SumResult) -> Diagnosis:
     """A property that wrong results have in common."""
     fails = (found.judged.verdicts == _FAIL).reshape(part.shape)
     given = np.where(got & np.array(FORMATS[part.case.result].ones, got.dtype) == 0, 0, 1).reshape(part.shape)

@@ -19,47 +19,47 @@ from ...comparison.sums.explain import BoundedSum, Fit, Observation, explain, ex
 from ...comparison.sums.hypotheses import AccumulationHypothesis, SumQuery
 from ...oracle.expected import Expected
 from ...oracle.formats import FORMATS
-from ..result import DIVERGENT, FAIL, Accumulated
+from ..result import DIVERGENT, FAIL, AccumulatorFacts
 from ..rows import RowPart
-from .judge import ELEMENT_VERDICTS, Judged, judge
-from .sum_words import by_shape, facts, family_of, shapes_of_others
+from .judge import ELEMENT_VERDICTS, Judgement, judge
+from .sum_messages import by_shape, facts, family_of, shapes_of_others
 
 _DIVERGENT, _FAIL = ELEMENT_VERDICTS.index(DIVERGENT), ELEMENT_VERDICTS.index(FAIL)
 EXACT = "exact, rounded once"
 
 
 @dataclasses.dataclass(frozen=True)
-class Formed:
+class SumResult:
     """The judgement of one part's sums."""
 
-    judged: Judged
+    judged: Judgement
     sentence: str
     identifier: str = ""  #: empty if nothing explains the results
-    accumulator: Accumulated | None = None  #: its facts
+    accumulator: AccumulatorFacts | None = None  #: its facts
     why: Diagnosis = NONE  #: for wrong results
 
 
-def judged(
+def judge_sums(
     parts: Sequence[RowPart],
     results: Sequence[np.ndarray],
     records: Sequence[str] = (),
-    ways: Sequence[AccumulationHypothesis] | None = None,
-) -> list[Formed]:
+    candidates: Sequence[AccumulationHypothesis] | None = None,
+) -> list[SumResult]:
     """The verdicts on the sums of one op on one pair of types, on several shapes.
 
     Args:
         parts: the sums.
         results: the codes that a backend gave for each.
         records: accumulators given by the user, as text.
-        every: the hypotheses to try; None for all known ones.
+        candidates: the hypotheses to try; None for all known ones.
     """
     tried = [_Sums(p, r) for p, r in zip(parts, results, strict=True)]
-    found: list[Formed | None] = [t.formed(EXACT, "exact") if t.is_exact else None for t in tried]
+    found: list[SumResult | None] = [t.result(EXACT, "exact") if t.is_exact else None for t in tried]
     left = [t for t in tried if not t.is_exact]
     if left:
         case = parts[0].case
-        asked = SumQuery(parts[0].asked.operands, case.result, parts[0].body, tuple(p.asked.counts[0] for p in parts))
-        every = list(known(asked, records)) if ways is None else list(ways)
+        asked = SumQuery(parts[0].query.operands, case.result, parts[0].body, tuple(p.query.counts[0] for p in parts))
+        every = list(known(asked, records)) if candidates is None else list(candidates)
         if case.has_products:
             explained = {id(t): f for t, f in zip(left, _products(tried, left, every), strict=True)}
         else:
@@ -68,20 +68,20 @@ def judged(
     return [f for f in found if f is not None]
 
 
-def known(asked: SumQuery, records: Sequence[str] = ()) -> Iterator[AccumulationHypothesis]:
+def known(query: SumQuery, records: Sequence[str] = ()) -> Iterator[AccumulationHypothesis]:
     """The hypotheses to try, the likeliest first."""
-    yield hypotheses.exact(asked.body)
-    for text in records if asked.is_dot else ():
+    yield hypotheses.exact(query.body)
+    for text in records if query.is_dot else ():
         yield hypotheses.from_record(
-            Accumulator.from_text(text), "given", f"summed as the given record: {text}", asked.operands
+            Accumulator.from_text(text), "given", f"summed as the given record: {text}", query.operands
         )
-    yield from hypotheses.in_types(asked, ("f32",))
-    yield from hypotheses.units(asked)
-    if asked.is_dot:
-        yield from hypotheses.flushing_hypotheses(asked)
-        yield from hypotheses.truncating_hypotheses(asked)
+    yield from hypotheses.in_types(query, ("f32",))
+    yield from hypotheses.units(query)
+    if query.is_dot:
+        yield from hypotheses.flushing_hypotheses(query)
+        yield from hypotheses.truncating_hypotheses(query)
     # f32 again, if it is the operands' own type
-    yield from (w for w in hypotheses.in_types(asked) if w.type != "f32")
+    yield from (w for w in hypotheses.in_types(query) if w.type != "f32")
 
 
 class _Sums:
@@ -102,7 +102,7 @@ class _Sums:
         return not self.fails.any()
 
     @property
-    def observed(self) -> Observation:
+    def observation(self) -> Observation:
         places = np.arange(len(self.got))
         if not self.part.case.has_products:
             places = np.flatnonzero(~self.part.may_overflow)
@@ -112,7 +112,7 @@ class _Sums:
         """Some of the results."""
         part = self.part
         wrong = places[self.fails[places]]
-        return Observation(part.form, part.asked, part.rows, self._agrees, lambda flat: self.got[flat], places, wrong)
+        return Observation(part.form, part.query, part.rows, self._agrees, lambda flat: self.got[flat], places, wrong)
 
     def _agrees(self, flat: np.ndarray, codes: np.ndarray, left_open: np.ndarray) -> np.ndarray:
         given, result = self.got[flat], self.part.case.result
@@ -130,13 +130,13 @@ class _Sums:
             both[both] = (self.part.values[flat[both]] == 0).all(axis=1)
         return both
 
-    def formed(
+    def result(
         self,
         sentence: str,
         identifier: str,
         wrong: np.ndarray | None = None,
-        accumulator: Accumulated | None = None,
-    ) -> Formed:
+        accumulator: AccumulatorFacts | None = None,
+    ) -> SumResult:
         """The verdicts if a hypothesis explains all results but the wrong ones."""
         verdicts, errors = self.judged.verdicts, self.judged.errors
         if wrong is None:
@@ -145,7 +145,7 @@ class _Sums:
         verdicts[open_point] = _DIVERGENT if self.part.case.has_products else 0
         verdicts[wrong] = _FAIL
         errors[open_point] = 0
-        return Formed(self.judged, sentence, identifier, accumulator)
+        return SumResult(self.judged, sentence, identifier, accumulator)
 
 
 # -- products ----------------------------------------------------------------------------------------------------------
@@ -153,25 +153,25 @@ class _Sums:
 
 def _products(
     tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[AccumulationHypothesis]
-) -> Iterator[Formed]:
+) -> Iterator[SumResult]:
     """Judges inexact results: by one hypothesis, else by several, depending on the shape.
 
     Sums in f32 come first, for all shapes and for each: libraries choose their order by shape.
     """
-    observed = [t.observed for t in tried]
+    observed = [t.observation for t in tried]
     usual = [w for w in every if w.family in _USUAL]
     others = [w for w in every if w.family not in _USUAL]
     first = explain(observed, usual, hardest_first=True)
     explanation = first if first.fit else explain(observed, others)
     if fit := explanation.fit:
         for t in left:
-            yield t.formed(fit.sentence, fit.identifier, accumulator=facts(fit))
+            yield t.result(fit.sentence, fit.identifier, accumulator=facts(fit))
         return
-    bound = find_bound([t.observed for t in left])
-    longest = max(left, key=lambda t: t.observed.count)
-    if bound is not None and not explain_alone(longest.observed, usual):
+    bound = find_bound([t.observation for t in left])
+    longest = max(left, key=lambda t: t.observation.count)
+    if bound is not None and not explain_alone(longest.observation, usual):
         for t in left:
-            yield t.formed(bound.sentence, bound.identifier, accumulator=facts(bound))
+            yield t.result(bound.sentence, bound.identifier, accumulator=facts(bound))
         return
     alone, bounds = _each(left, usual, others)
     chosen: dict[str, Fit | BoundedSum] = {**_cover(alone), **bounds}
@@ -189,7 +189,7 @@ def _products(
         elif not is_one:
             sentence += f"; other shapes need another record: {'; '.join(shapes_of_others(chosen, own.sentence))}"
             identifier += "/by-shape"
-        yield t.formed(sentence, identifier, accumulator=facts(own))
+        yield t.result(sentence, identifier, accumulator=facts(own))
 
 
 #: The families of exact sums, and of sums in f32.
@@ -206,8 +206,8 @@ def _each(
     alone: dict[str, list[Fit]] = {}
     bounds: dict[str, BoundedSum] = {}
     ways = list(others) if len(left) > 1 else []
-    for t in sorted(left, key=lambda t: t.observed.count):
-        form, observed = t.part.form, t.observed
+    for t in sorted(left, key=lambda t: t.observation.count):
+        form, observed = t.part.form, t.observation
         earlier = list({f.identifier: f for each in alone.values() for f in each}.values())
         fits = [f for f in earlier if f.hits(observed).all()] or explain_alone(observed, usual)
         bound = None if fits else find_bound([observed])
@@ -225,9 +225,9 @@ def _each(
 _LONG = 129
 
 
-def _is_quick(way: AccumulationHypothesis) -> bool:
+def _is_quick(hypothesis: AccumulationHypothesis) -> bool:
     """Whether a hypothesis computes long sums in steps of several products, or on whole arrays."""
-    return way.record is not None and (way.record.bits is not None or way.record.step > 4)
+    return hypothesis.record is not None and (hypothesis.record.bits is not None or hypothesis.record.step > 4)
 
 
 def _cover(by_shape: dict[str, list[Fit]]) -> dict[str, Fit]:
@@ -244,19 +244,19 @@ def _cover(by_shape: dict[str, list[Fit]]) -> dict[str, Fit]:
     return found
 
 
-def unexplained(part: RowPart, got: np.ndarray) -> Formed:
+def unexplained(part: RowPart, got: np.ndarray) -> SumResult:
     """The verdicts on sums without hypotheses."""
     tried = _Sums(part, got)
-    return _wrong(tried, None) if not tried.is_exact else tried.formed(EXACT, "exact")
+    return _wrong(tried, None) if not tried.is_exact else tried.result(EXACT, "exact")
 
 
-def _wrong(t: _Sums, best: Fit | None) -> Formed:
+def _wrong(t: _Sums, best: Fit | None) -> SumResult:
     """Judges unexplained results: those are wrong that neither the best hypothesis nor any order in f32 gives."""
-    hits = best.hits(t.observed) if best is not None else ~t.fails
+    hits = best.hits(t.observation) if best is not None else ~t.fails
     off = t.fails & ~hits if (t.fails & ~hits).any() else t.fails
-    is_far = off & ~within(t.observed)
+    is_far = off & ~within(t.observation)
     wrong = is_far if is_far.any() else off
-    return t.formed(_nearest(best), "", wrong)
+    return t.result(_nearest(best), "", wrong)
 
 
 def _nearest(best: Fit | None) -> str:
@@ -266,12 +266,12 @@ def _nearest(best: Fit | None) -> str:
 # -- folds -------------------------------------------------------------------------------------------------------------
 
 
-def _fold(t: _Sums, every: Sequence[AccumulationHypothesis]) -> Formed:
+def _fold(t: _Sums, every: Sequence[AccumulationHypothesis]) -> SumResult:
     """Judges a reduction, whose order is unspecified: right if a type and an order give its results.
 
     A sum that overflows in some order may be formed in any order by itself.
     """
-    observed = t.observed
+    observed = t.observation
     explanation = explain([observed], every)
     wild = t.among(np.flatnonzero(t.part.may_overflow))
     if fit := explanation.fit:
@@ -279,20 +279,20 @@ def _fold(t: _Sums, every: Sequence[AccumulationHypothesis]) -> Formed:
         wrong[wild.places] = ~_any(wild, every)
         wrong &= t.fails
         if wrong.any():
-            return t.formed(f"{fit.sentence}, but for sums that may overflow, or of infinities or NaN", "", wrong)
-        return t.formed(fit.sentence, fit.identifier)
+            return t.result(f"{fit.sentence}, but for sums that may overflow, or of infinities or NaN", "", wrong)
+        return t.result(fit.sentence, fit.identifier)
     best = explanation.best
     wrong = t.fails.copy()
     wrong[observed.places[within(observed)]] = False
     wrong[wild.places] &= ~_any(wild, every)
     if not wrong.any():
         found = BoundedSum("", False)
-        return t.formed(found.sentence, found.identifier)
+        return t.result(found.sentence, found.identifier)
     if best is not None:
         hits = np.zeros(len(t.got), bool)
         hits[observed.places] = best.hits(observed)
         wrong &= ~hits if (wrong & ~hits).any() else True
-    return t.formed(_nearest(best), "", wrong)
+    return t.result(_nearest(best), "", wrong)
 
 
 def _any(observed: Observation, every: Sequence[AccumulationHypothesis]) -> np.ndarray:

@@ -9,16 +9,16 @@ import numpy as np
 from ..oracle.formats import MINIFLOATS, bits
 from .cases.data import numbers
 from .elementwise import Part, of_positions
+from .format_text import number_text
 from .result import UNTRIED, ErrorCurve, ErrorMap
 from .rows import RowPart
-from .verdicts.judge import Judged
-from .words import number_text
+from .verdicts.judge import Judgement
 
 #: Maximum number of points of a curve of each sort, right and wrong.
 _POINTS = 1000
 
 
-def pictured(part: Part | RowPart, judged: Judged) -> dict[str, Any]:
+def picture_data(part: Part | RowPart, judged: Judgement) -> dict[str, Any]:
     """The map of a binary op, the curve of a unary one, else errors by position; empty if all results are right."""
     if not judged.errors.any():
         return {}
@@ -34,7 +34,7 @@ def by_place(errors: np.ndarray) -> dict[str, Any]:
     """The curve of errors by position; empty if all results are right."""
     if not errors.any():
         return {}
-    places = np.sort(_chosen(errors))
+    places = np.sort(_select(errors))
     return {"curve": _curve(places, places.astype(np.float64), errors[places], "places")}
 
 
@@ -52,7 +52,7 @@ def _by_value(part: Part, errors: np.ndarray) -> ErrorCurve:
     codes = part.operands[0]
     codes = codes.view(np.uint8) if codes.dtype == bool else codes  # codes in JSON are integers
     values = numbers(codes, part.case.operands[0]).astype(np.float64)
-    places = _chosen(errors)
+    places = _select(errors)
     places = places[np.argsort(values[places], kind="stable")]
     return _curve(codes[places], values[places], errors[places], "values")
 
@@ -62,7 +62,7 @@ def _curve(codes: np.ndarray, values: np.ndarray, errors: np.ndarray, over: str)
     return ErrorCurve(codes.tolist(), written, errors.tolist(), over)
 
 
-def _chosen(errors: np.ndarray) -> np.ndarray:
+def _select(errors: np.ndarray) -> np.ndarray:
     """The indices of all elements, or an even selection of many."""
     if len(errors) <= _POINTS:
         return np.arange(len(errors))

@@ -28,16 +28,16 @@ def outputs(part: AnyPart) -> list[tuple[str, tuple[int, ...]]]:
     return part.outputs if isinstance(part, BlockPart) else [(part.result_type, part.shape)]
 
 
-def collected(found: Sequence[np.ndarray], part: AnyPart) -> np.ndarray:
+def collect(found: Sequence[np.ndarray], part: AnyPart) -> np.ndarray:
     """The results of a backend as codes; several results are concatenated."""
     signature = part.case.signature
     if isinstance(part, BlockPart) and part.is_across([np.shape(x) for x in found]):
         raise OtherAxis()
-    codes = [_checked(x, t, shape, signature) for x, (t, shape) in zip(found, outputs(part), strict=True)]
-    return part.joined(codes) if isinstance(part, BlockPart) else codes[0]
+    codes = [_check_output(x, t, shape, signature) for x, (t, shape) in zip(found, outputs(part), strict=True)]
+    return part.concatenate(codes) if isinstance(part, BlockPart) else codes[0]
 
 
-def _checked(found: np.ndarray, element: str, shape: tuple[int, ...], signature: str) -> np.ndarray:
+def _check_output(found: np.ndarray, element: str, shape: tuple[int, ...], signature: str) -> np.ndarray:
     """One result, as codes."""
     if found.shape != shape:
         shapes = f"expected shape {list(shape)}, got {list(found.shape)}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...comparison.sums.explain import BoundedSum, Fit
 from ...oracle.formats import FORMATS
-from ..result import Accumulated
+from ..result import AccumulatorFacts
 
 
 def family_of(found: Fit | BoundedSum) -> str:
@@ -56,19 +56,19 @@ def shapes_of_others(chosen: dict[str, Fit | BoundedSum], own: str) -> Iterator[
         yield f"{sentence} ({', '.join(of)})"
 
 
-def facts(found: Fit | BoundedSum) -> Accumulated:
+def facts(found: Fit | BoundedSum) -> AccumulatorFacts:
     """The facts of an accumulator."""
     if isinstance(found, BoundedSum):
         drop = "zero" if found.is_cut else "nearest_even"
-        return Accumulated(found.identifier, "f32", 23, 1, drop, "in an order of its own", found.through)
+        return AccumulatorFacts(found.identifier, "f32", 23, 1, drop, "in an order of its own", found.through)
     record, name = found.hypothesis.record, found.identifier
     if record is not None:
         order = "in order" if record.take == "consecutive" else f"in order, {record.take} of each window"
         kept = record.keep, record.bits, record.step, record.drop, order
-        return Accumulated(name, *kept, found.through, record.c, record.outer, record.to_text())
+        return AccumulatorFacts(name, *kept, found.through, record.c, record.outer, record.to_text())
     if found.hypothesis.family == "exact":
-        return Accumulated(name, "exact", None, 0, order="in any order", then=found.through)
+        return AccumulatorFacts(name, "exact", None, 0, order="in any order", then=found.through)
     fmt = FORMATS[found.hypothesis.type]
     drop = "zero" if found.hypothesis.family.startswith("cut-off") else "nearest_even"
     order = found.hypothesis.sentence.partition(f" in {fmt.name} ")[2]
-    return Accumulated(name, fmt.name, fmt.mantissa_bits, 1, drop, order, found.through)
+    return AccumulatorFacts(name, fmt.name, fmt.mantissa_bits, 1, drop, order, found.through)
