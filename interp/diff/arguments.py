@@ -12,11 +12,11 @@ from .source import Source
 
 
 def fitted(source: Source, arrays: Sequence[Any], partitions: bool = False) -> tuple[list[Any], Source]:
-    """The values of the arguments, and the program for their sizes.
+    """The values of the arguments, and the program specialized to their sizes.
 
-    With `partitions` a program for several partitions is taken too, on the gathered arguments.
+    With `partitions` a program for several partitions is accepted too, with the gathered arguments.
 
-    Raises InputError for arguments that are not those of the program, and for a program for several devices.
+    Raises InputError for arguments that do not fit the program, and for a program for several devices.
     """
     function = source.function
     types = function.argument_types

@@ -22,8 +22,8 @@ from .source import Source
 from .traced import traced
 from .walk import Walk
 
-#: How many turns of a loop are examined.
-TURNS = 100
+#: Number of iterations of a loop that are examined.
+ITERATIONS = 100
 
 
 def compare(
@@ -34,15 +34,15 @@ def compare(
     how: str = "op",
     policy: Policy | None = None,
     policies: Sequence[Policy | str] | None = None,
-    turns: int = TURNS,
+    iterations: int = ITERATIONS,
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
     **kwargs: Any,
 ) -> Report:
     """Compare a function or program on a backend with the exact results, operation by operation.
 
-    Each operation gets the operands that the backend has computed, and its result is compared with the exact result of
-    the same operands. So an error is reported where it arises, and its consequences are not.
+    Each operation gets the operands that the backend has computed, and its result is compared with the exact result on
+    the same operands. So an error is reported at the operation that introduces it, without its consequences.
 
     Args:
         function: A function that JAX can trace (also one of `jax.jit` or `interp.jit`), or a program as `interp.load`
@@ -54,17 +54,17 @@ def compare(
         how: `"op"` runs each operation alone, so that an error is the operation's own. `"program"` runs the program as
             the backend compiles it and returns every value: this shows the effects of compiling operations together.
         policy: The policy of the exact results. The default is `Policy()`.
-        policies: Two policies, or names of chips, to compare with each other in place of a backend: each operation is
+        policies: Two policies, or names of chips, to compare with each other instead of a backend: each operation is
             computed by both from the values of the second. `Report.parting` is the first operation where they differ.
-        turns: How many turns of each loop are compared.
+        iterations: The number of iterations of each loop that are compared.
         static_argnums: Static arguments by position, as of `jax.jit`.
         static_argnames: Static arguments by name, as of `jax.jit`.
         **kwargs: Keyword arguments of the function.
 
     Returns:
         A Report. `print` shows it; `ops` has one entry for each operation, with a verdict. FAIL is a wrong result.
-        ACCURACY is off by no more than functions and sums are allowed. DIVERGENT is what the format or the operation
-        leaves open.
+        ACCURACY is within the permitted error of functions and sums. DIVERGENT is a result that the format or the
+        operation leaves open.
 
     Raises:
         InputError: The arguments are not those of the function, or there is no such backend.
@@ -72,8 +72,8 @@ def compare(
     """
     if how not in HOWS:
         raise InputError(f"how: expected one of {', '.join(HOWS)}, got {how!r}")
-    if turns < 1:
-        raise InputError(f"turns: expected at least 1, got {turns}")
+    if iterations < 1:
+        raise InputError(f"iterations: expected at least 1, got {iterations}")
     two = None
     if policies is not None:
         if policy is not None or backend != "cpu":
@@ -93,7 +93,7 @@ def compare(
         else:
             raise InputError(f"expected a function or a program, got {type(function).__name__}")
         beside, policy = ("", policy) if two is None else two[0]
-        return examine(source, arrays, chosen, how, policy, turns, beside)
+        return examine(source, arrays, chosen, how, policy, iterations, beside)
     finally:
         chosen.close()
 
@@ -104,10 +104,11 @@ def examine(
     backend: Backend,
     how: str = "op",
     policy: Policy | None = None,
-    turns: int = TURNS,
+    iterations: int = ITERATIONS,
     beside: str = "",
 ) -> Report:
-    """The report of a program whose arguments are `arrays`; `beside` names the policy where the backend is another.
+    """The report of a program with the arguments `arrays`; `beside` is the name of the policy if the backend is another
+    one.
 
     Raises InputError for arguments, or a backend, that do not fit.
     """
@@ -119,12 +120,12 @@ def examine(
         results = whole.run(examiner, values)
     else:
         examiner = Examiner(source, backend, policy or Policy(), beside)
-        results = Walk(examiner, turns).run(source.function, values)
+        results = Walk(examiner, iterations).run(source.function, values)
     return Report(backend.name, how, list(examiner.reports.values()), results, beside)
 
 
 def _named(policy: Any, index: int) -> tuple[str, Policy]:
-    """A policy with its name: that of its chip, or else its place."""
+    """A policy with its name: that of its chip, or else its index."""
     if isinstance(policy, Policy):
         return f"policies[{index}]", policy
     if not isinstance(policy, str):
@@ -136,7 +137,7 @@ def _named(policy: Any, index: int) -> tuple[str, Policy]:
 
 
 def source_of(program: Any) -> Source:
-    """A program with its MLIR: of text, a path, bytes or an ir.Module. Raises InputError, ProgramError."""
+    """A program with its MLIR, from text, a path, bytes or an ir.Module. Raises InputError, ProgramError."""
     if isinstance(program, bytes):
         return Source.of_text(program, "<bytes>")
     if isinstance(program, LoadedProgram):
@@ -147,5 +148,5 @@ def source_of(program: Any) -> Source:
 
 
 def is_program(thing: Any) -> bool:
-    """Whether it is what `interp.load` takes, and no function."""
+    """Whether an object is a program for `interp.load`, and not a function."""
     return isinstance(thing, str | bytes | os.PathLike | LoadedProgram) or hasattr(thing, "operation")

@@ -30,9 +30,9 @@ from .source import Source, inputs, is_movable
 
 Arrays = Sequence[np.ndarray]
 
-#: How many elements of an op are reported, and up to how many elements an operand is shown whole.
+#: Number of elements reported for an op, and the largest operand that is shown whole.
 _EXAMPLES, _WHOLE = 4, 8
-#: The longest note of what others say.
+#: The longest message of another tool in a note.
 _NOTE = 240
 #: `tensor<2x3xf32>` but not `tensor<f32>`.
 _SHAPE = re.compile(r"tensor<(?:\d+x)+")
@@ -42,19 +42,21 @@ class Examiner:
     """Examines ops of a program on a backend."""
 
     def __init__(self, source: Source, backend: Backend, policy: Policy, beside: str = "") -> None:
-        """With `beside`, the name of the policy, the backend is another policy: any other result is where they part."""
+        """If `beside` is the name of the policy, the backend is another policy: any different result is where they
+        part.
+        """
         self.source, self.backend, self._policy, self._beside = source, backend, policy, beside
         self.reports: dict[Operation, OpReport] = {}  #: in the order of their first execution
-        #: Where values are known that ops of the program have made: which op made each, and what they all are.
+        #: If values of the program are known, the op that made each, and the values themselves.
         self.makers: dict[Value, Operation] = {}
         self.values: dict[Value, Any] = {}
-        self.calls: list[Operation] = []  #: the calls of the functions that are being run
+        self.calls: list[Operation] = []  #: the calls of the functions that are running
         self._plans: dict[Operation, Plan] = {}
         self._texts: dict[Operation, str] = {}
         self._refused: dict[Operation, BackendError] = {}
 
     def report(self, operation: Operation) -> OpReport:
-        """The report of an op, which is a new one at first."""
+        """The report of an op, created on first use."""
         if operation not in self.reports:
             made = OpReport(operation.name, place_of(operation, self.calls), types_of(operation))
             made.is_float = any(_is_float(v.type) for v in operation.results[:1])
@@ -88,9 +90,9 @@ class Examiner:
         return received(self.backend.evaluate(text, arrays), [v.type for v in operation.results], self.backend.name)
 
     def run(self, operation: Operation, values: Arrays) -> list[np.ndarray]:
-        """The backend's results of an op that it runs alone, examined; ours where it gives none.
+        """The backend's results of an op that it runs alone, examined; ours if it gives none.
 
-        Raises what we raise where there are none of ours either.
+        Raises our error if we have no results either.
         """
         try:
             theirs = self.there(operation, values)
@@ -107,10 +109,10 @@ class Examiner:
         self.compare(operation, values, theirs, ours)
         return theirs
 
-    def rest(self, operation: Operation, values: Arrays, turns: int) -> list[np.ndarray]:
-        """What the backend makes of a loop after so many turns, as a whole."""
+    def rest(self, operation: Operation, values: Arrays, iterations: int) -> list[np.ndarray]:
+        """The backend's results of a whole loop after so many iterations."""
         report = self.report(operation)
-        note = f"examined for {turns} turns; what it does after that, as a whole, is not"
+        note = f"examined for {iterations} iterations; the later ones, run as a whole, are not"
         if note not in report.notes:
             report.notes.append(note)
         if len(set(operation.operands)) == len(operation.operands) and is_movable(operation):
@@ -132,7 +134,7 @@ class Examiner:
 
     @np.errstate(all="ignore")
     def compare(self, operation: Operation, values: Arrays, theirs: Arrays, ours: Arrays) -> None:
-        """Hold results of an op against ours, and add what is found to its report."""
+        """Compares results of an op with ours, and adds the findings to its report."""
         report = self.report(operation)
         report.executions += 1
         if wrong := mistaken(theirs, ours):
@@ -154,7 +156,7 @@ class Examiner:
             report.add(notes)
             self._count(report, graded, theirs[i], ours[i])
             examples = self._examples(operation, operands, theirs[i], ours[i], graded)
-            if report.verdict != before:  # what is worse comes first
+            if report.verdict != before:  # worse results come first
                 report.worst, before = [], report.verdict
                 self._keep(operation, values, report)
                 self._shrink(operation, values, graded, report)
@@ -196,7 +198,7 @@ class Examiner:
             )
         return examples
 
-    # -- what reproduces it --------------------------------------------------------------------------------------------
+    # -- reproduction --------------------------------------------------------------------------------------------------
 
     def _keep(self, operation: Operation, values: Arrays, report: OpReport) -> None:
         if is_movable(operation):
@@ -209,7 +211,7 @@ class Examiner:
         report.input_types = [TensorType(x.shape, type_of_dtype(x.dtype)) for x in values]
 
     def _shrink(self, operation: Operation, values: Arrays, graded: Graded, report: OpReport) -> None:
-        """A wrong elementwise op on its wrong elements alone, where these are wrong there too."""
+        """Reduces a wrong elementwise op to its wrong elements, if they are wrong alone too."""
         places = np.argwhere(graded.grades == WRONG)[:_EXAMPLES]
         if not is_elementwise(operation) or not len(places) or graded.grades.ndim == 0 or operation not in self._texts:
             return
@@ -233,25 +235,25 @@ class Examiner:
 
 
 def place_of(operation: Operation, calls: Sequence[Operation]) -> Location:
-    """Where an op stands. What JAX makes a function of for itself has no place of its own, but that of its call."""
+    """The location of an op. A function that JAX makes has no location of its own, but that of its call."""
     places = [o.location for o in (operation, *reversed(calls))]
     return next((p for p in places if p.line), operation.location)
 
 
 def types_of(operation: Operation) -> str:
-    """The types of an op's operands and results, as MLIR writes them."""
+    """The types of an op's operands and results, in MLIR's notation."""
     takes, gives = (", ".join(str(v.type) for v in vs) for vs in (operation.operands, operation.results))
     return f"({takes}) -> {gives if len(operation.results) == 1 else f'({gives})'}"
 
 
 def operands_of(operation: Operation, values: Arrays) -> list[np.ndarray]:
-    """The operands of an op, of the values of its `inputs`."""
+    """The operands of an op, from the values of its `inputs`."""
     known = dict(zip(inputs(operation), values, strict=True))
     return [known[v] for v in operation.operands]
 
 
 def received(arrays: Iterable[np.ndarray], types: Iterable[object], backend: str) -> list[np.ndarray]:
-    """What has travelled from a backend, as values of these types. Raises BackendError where there are too few."""
+    """Decodes arrays from a backend to values of these types. Raises BackendError if there are too few."""
     left = iter(arrays)
     try:
         return [transport.unpacked(left, t.element) for t in types if isinstance(t, TensorType)]
@@ -260,7 +262,7 @@ def received(arrays: Iterable[np.ndarray], types: Iterable[object], backend: str
 
 
 def mistaken(theirs: Arrays, ours: Arrays) -> str:
-    """What is wrong with the results' types or number, empty where nothing is."""
+    """The error in the results' types or number, empty if there is none."""
     types = [[f"{type_of_dtype(np.asarray(x).dtype)}{list(x.shape)}" for x in xs] for xs in (theirs, ours)]
     return "" if types[0] == types[1] else f"gives {', '.join(types[0])} where {', '.join(types[1])} is right"
 
@@ -276,7 +278,7 @@ def _is_float(t: Type) -> bool:
 
 
 def _operand(x: np.ndarray, at: tuple[int, ...], shape: tuple[int, ...], elementwise: bool) -> str:
-    """The part of an operand that an element of a result is made of, as far as that is short."""
+    """The part of an operand that contributes to an element of a result, if it is short."""
     element = type_of_dtype(x.dtype)
     if elementwise and x.shape == shape:
         return shown(x[at], element)

@@ -1,4 +1,4 @@
-"""Holds a backend's results of one op against ours, on the same operands: what is right, near enough, open or wrong."""
+"""Judges a backend's results of one op by ours, on the same operands: right, near enough, open or wrong."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ VERDICTS = (PASS, DIVERGENT, ACCURACY, FAIL)
 
 
 class Kind(enum.Enum):
-    """What is asked of an op's results."""
+    """The requirement on an op's results."""
 
     EXACT = "the exact result, rounded once"
     SUM = "a sum in any order, in a type that is wide enough"
     FUNCTION = "near the exact result"
-    STEPS = "each of its steps is rounded, and how depends on the implementation"
+    STEPS = "each of its steps is rounded, as the implementation chooses"
     RANDOM = "left to the implementation"
 
 
 def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) -> list[Graded]:
-    """A grade for each element of each result, which are of the same shapes and types."""
+    """Grades each element of each result; shapes and types must agree."""
     graded_ = [grade_by_equality(t, o) for t, o in zip(theirs, ours, strict=True)]
     if all(g.worst == SAME for g in graded_):
         return graded_
@@ -60,7 +60,7 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
 
 
 def parted(theirs: Arrays, ours: Arrays) -> list[Graded]:
-    """A grade for each element of the results of two policies: where they are not the same, both are right."""
+    """Grades each element of the results of two policies: different results are both right."""
     found = [grade_by_equality(t, o) for t, o in zip(theirs, ours, strict=True)]
     for g in found:
         g.set(g.grades == WRONG, OPEN, Note("policies", "the two policies give different results"))
@@ -68,7 +68,7 @@ def parted(theirs: Arrays, ours: Arrays) -> list[Graded]:
 
 
 def kind_of(operation: Operation) -> Kind:
-    """What is asked of the results of an op, by its declared accuracy."""
+    """The requirement on the results of an op, by its declared accuracy."""
     record, name = lookup(operation.name), operation.name.removeprefix("stablehlo.")
     if name in ("rng", "custom_call"):
         return Kind.RANDOM
@@ -108,7 +108,7 @@ def _inside(operation: Operation) -> Iterator[Operation]:
 
 
 def rounds(operation: Operation) -> bool:
-    """Whether an op rounds floats; one with a body, whether an op of its body does."""
+    """Whether an op rounds floats; for one with a body, whether an op of its body does."""
     if operation.regions:
         return any(map(rounds, _inside(operation)))
     record = lookup(operation.name)
@@ -120,11 +120,11 @@ def _is_complex(operation: Operation) -> bool:
     return any(isinstance(v.type, TensorType) and v.type.element.is_complex for v in operation.operands)
 
 
-# -- what is permitted -------------------------------------------------------------------------------------------------
+# -- permissions -------------------------------------------------------------------------------------------------------
 
 
 def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, grades: Graded) -> None:
-    """What takes many steps: half of the digits of the largest element."""
+    """Grades ops of many steps: half of the digits of the largest element must agree."""
     why = Note("steps", f"not judged: {Kind.STEPS.value}")
     element = type_of_dtype(theirs.dtype)
     if not (element.is_float or element.is_complex) or not ours.size:
@@ -132,7 +132,7 @@ def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, g
     with np.errstate(all="ignore"):
         x, y = (v.astype(np.complex128) for v in (theirs, ours))
         largest = np.max(np.abs(y[np.isfinite(y)]), initial=0.0)
-    # Many steps in a narrow type may lose all digits, but hardly the size.
+    # Many steps in a narrow type may lose all digits, but hardly the magnitude.
     share = (
         0.5 if element.part.is_minifloat else 2.0 ** -(element.part.format.precision // (4 if operation.regions else 2))
     )
@@ -141,7 +141,7 @@ def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, g
 
 
 def _in_another_order(operation: Operation, theirs: np.ndarray, ours: np.ndarray, grades: Graded) -> None:
-    """What an op may put in, or combine in, one order or another."""
+    """Grades ops that may arrange or combine elements in any order."""
     name, attributes = operation.name, operation.attributes
     if name == "stablehlo.sort" and not attributes.get("is_stable", False):
         axis = int(attributes.get("dimension", -1))

@@ -18,7 +18,7 @@ _ATTRIBUTES = ("comparison_direction", "compare_type")
 
 
 def operate(backend: Any, operation: Operation, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The results of an op. Raises BackendError; also where it is not one that such backends are asked for."""
+    """The results of an op. Raises BackendError, also for an op that such backends are not asked for."""
     asked = _asked(operation)
     if asked is None:
         raise BackendError("refused", f"{backend.name} is asked for elementwise ops and products of matrices only")
@@ -48,7 +48,7 @@ def _asked(operation: Operation) -> conform.Operation | None:
 
 
 def _is_product(operation: Operation) -> bool:
-    """Whether it is the plain product of two matrices."""
+    """Whether an op is the plain product of two matrices."""
     ranks = [len(v.type.shape) for v in operation.operands if isinstance(v.type, TensorType)]
     numbers = operation.attributes.get("dot_dimension_numbers") or {}
     dimensions = [tuple(int(d) for d in numbers.get(name, ())) for name in _DIMENSIONS]

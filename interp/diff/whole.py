@@ -1,7 +1,7 @@
-"""A program run as a whole on a backend, with the result of every op as one more result of the program.
+"""Runs a program as a whole on a backend, with the result of every op as an additional result of the program.
 
-So a fault shows that is not an op's own but comes of compiling several together: a value that is kept in a wider type
-between two ops, say. Loops, branches and composites are examined as wholes.
+This shows faults of ops that are compiled together, such as a value kept in a wider type between two ops. Loops,
+branches and composites are examined as wholes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .source import inputs, is_movable
 
 
 def run(examiner: Examiner, arguments: Sequence[Any]) -> list[Any]:
-    """Examine a program, whose calls are inlined; the backend's results of it. Raises BackendError, ProgramError."""
+    """Examines a program with inlined calls; returns the backend's results. Raises BackendError, ProgramError."""
     source = examiner.source
     body = source.function.body
     assert body is not None

@@ -23,12 +23,12 @@ from .search import Effect, Search
 from .substitution import Site, Substitution
 from .ways import ByBackend, Choice, Rounding, choice, held_in, pair
 
-#: The share of the difference that a set has to make. Of ULP all: the last bit is what they count.
+#: The share of the difference that a set has to explain. All for ULP, which count the last bit.
 _SHARES = {"ulp": 1.0}
 _SHARE = 0.95
-#: The most turns of a loop, so that a loop that a fault keeps from ending ends.
+#: The most iterations of a loop, which ends loops that a fault keeps running.
 _TURNS = 100_000
-#: The bytes of results that are kept, which saves computing them again.
+#: The bytes of results that are kept to avoid computing them again.
 _MEMORY = 1 << 30
 
 
@@ -47,12 +47,12 @@ def blame(
     static_argnames: str | Iterable[str] | None = None,
     **kwargs: Any,
 ) -> Blame:
-    """Find which operations make the difference between two ways of computing the same program.
+    """Find the operations that cause the difference between two ways of computing the same program.
 
     The program runs operation by operation in the good way, with a set of its operations computed in the bad way, each
-    on the operands that it then has. A search over such sets finds what each operation contributes to the difference
-    of the *outputs*, and a smallest set that explains the difference. An operation in a loop is one for all turns; in
-    a function that is called several times, one for each call.
+    on the operands that it then has. A search over such sets finds the contribution of each operation to the difference
+    of the *outputs*, and a smallest set that explains the difference. An operation in a loop is one for all iterations;
+    in a function that is called several times, one for each call.
 
     Args:
         function: A function that JAX can trace (also one of `jax.jit` or `interp.jit`), or a program as `interp.load`
@@ -67,17 +67,17 @@ def blame(
             outputs; `"ulp"`, the largest distance in ULP; `"loss"`, the difference of the first output that is a
             floating-point scalar; or a function of (good output, output), each as `function` returns it (of a program
             a list), which gives a number.
-        share: The share of the difference that the set has to make. The default is 0.95, and 1 for `"ulp"`.
+        share: The share of the difference that the set has to explain. The default is 0.95, and 1 for `"ulp"`.
         evaluations: The most runs of the program. With too few the result is not `complete`.
-        turns: The most turns of a loop.
+        iterations: The most iterations of a loop.
         memory: The bytes of results of operations that are kept for other runs.
         static_argnums: Static arguments by position, as of `jax.jit`.
         static_argnames: Static arguments by name, as of `jax.jit`.
         **kwargs: Keyword arguments of the function.
 
     Returns:
-        A Blame. `print` shows it. `ranking` has every operation that the two ways compute differently, with what it
-        contributes; `explains` is the set.
+        A Blame. `print` shows it. `ranking` has every operation that the two ways compute differently, with its
+        contribution; `explains` is the set.
 
     Raises:
         InputError: An argument is not one of those above, or the arguments are not those of the function.
@@ -121,7 +121,7 @@ def examine(
     memory: int = _MEMORY,
     unflatten: Callable[[list[Any]], Any] = list,
 ) -> Blame:
-    """The result for a program whose arguments are `arrays`. Raises as `blame`."""
+    """The result for a program with the arguments `arrays`. Raises as `blame`."""
     values, source = fitted(source, arrays)
     ways = pair(source, good, bad)
     runs = Substitution(source, values, *ways, turns=turns, memory=memory)
@@ -172,14 +172,14 @@ def _rank(effect: Effect | None) -> tuple[bool, Any]:
 
 
 class _Difference:
-    """What is seen of one op: how often it ran, and in how many elements the two ways differ on the same operands."""
+    """Counts of one op: its executions, and the elements that differ between the two ways on the same operands."""
 
     def __init__(self) -> None:
         self.executions = self.elements = self.differing = 0
 
 
 class _Differences:
-    """What the two ways give for each op, on the same operands, in the order of first executions."""
+    """The differences between the results of the two ways for each op, on the same operands, in order of execution."""
 
     def __init__(self) -> None:
         self.found: dict[Site, _Difference] = {}

@@ -30,7 +30,7 @@ from .profile import lowered, write
 from .profile_run import Observed
 from .statistics import Statistics
 
-#: Formats to choose from where none are named, and the relative error of the output that is allowed.
+#: The default formats, and the default bound of the output's relative error.
 FORMATS_TRIED = ("mxfp4_e2m1", "nvfp4", "f8E4M3FN", "f8E5M2", "mxfp8_e4m3", "mxfp8_e5m2", "bf16")
 BOUND = 0.01
 Measure = Callable[[Any, Any], float]
@@ -45,8 +45,8 @@ class Choice:
         op: The operation.
         operand: 0 or 1.
         type: The type of the operand.
-        format: A float type, a block format, or None where the operand stays as it is.
-        scale: k of the power of two 2^k by which the operand is multiplied before it is rounded; 0 of blocks.
+        format: A float type, a block format, or None if the operand is unchanged.
+        scale: k of the power of two 2^k by which the operand is multiplied before it is rounded; 0 for blocks.
         error: The measure of the output with this operand alone in its format.
         file: The file of the line.
         line: The line of code, 0 if it is not known.
@@ -71,9 +71,9 @@ class QuantizePlan:
         choices: One Choice for each operand of each matmul.
         bound: The largest permitted error of the output.
         error: The measured error of the output with all formats together.
-        bits: Mean bits of an element of the operands, over the sizes of their tensors.
-        bits_before: The same as the program has it.
-        evaluations: How often the program was evaluated.
+        bits: Mean bits of an element of the operands, weighted by the sizes of their tensors.
+        bits_before: The same for the original program.
+        evaluations: The number of evaluations of the program.
     """
 
     choices: tuple[Choice, ...]
@@ -91,11 +91,11 @@ class QuantizePlan:
             function: The function or program that the plan was made for.
 
         Returns:
-            A function of the same arguments (of a program: of its arrays). Results are numpy arrays in the pytree of
+            A function of the same arguments (for a program: of its arrays). Results are numpy arrays in the pytree of
             the function's results.
 
         Raises:
-            InputError: `function` is none, or has other matmuls than the plan; when it is called.
+            InputError: `function` is not a function, or has other matmuls than the plan; when it is called.
         """
         if is_program(function):
             source = source_of(function)
@@ -141,7 +141,7 @@ class QuantizePlan:
         changed = sum(c.format is not None for c in self.choices)
         return (
             f"{changed} of {len(self.choices)} operands of matmuls in other formats: "
-            f"{self.bits:.3g} bits an element in the place of {self.bits_before:.3g}\n"
+            f"{self.bits:.3g} bits an element instead of {self.bits_before:.3g}\n"
             f"error of the output {self.error:.3g}, bound {self.bound:.3g} ({self.evaluations} evaluations)\n\n"
             f"{self.table()}"
         )
@@ -177,9 +177,9 @@ def quantize_plan(
     """Find for each operand of each matmul the cheapest format with which the output stays within a bound.
 
     An operand in a format is rounded to it and brought back to its own type; the product is then computed as before. An
-    operand in a float type of up to 8 bits is multiplied by a power of two before, the largest with which these
+    operand in a float type of up to 8 bits is first multiplied by a power of two, the largest with which these
     arguments fit, and saturates. Blocks lie along the dimension that is summed. A format is cheaper than another if an
-    element has fewer bits, its part of the scale of a block included.
+    element has fewer bits, including its part of the scale of a block.
 
     The search measures each operand alone, takes the cheapest formats that keep the bound, and then gives better ones
     to the operands that matter most until the whole keeps it. At the end it tries each operand in cheaper formats once
@@ -255,7 +255,7 @@ def _checked(formats: Iterable[str]) -> list[str]:
 def _taken(
     function: Any, args: Sequence[Any], kwargs: dict[str, Any], policy: Policy
 ) -> tuple[str, Source, Sequence[Any], Callable[[list[Any]], Any]]:
-    """A name, the program, its arrays, and what makes a list of results the function's."""
+    """A name, the program, its arrays, and the conversion of a list of results to the function's."""
     if is_program(function):
         if kwargs:
             raise InputError("a program takes arrays only (keywords are for functions)")
@@ -280,7 +280,7 @@ def _evaluated(program: Program, source: Source, values: Sequence[Any], policy: 
 def _observed(
     source: Source, operations: Sequence[Operation], values: Sequence[Any], policy: Policy, names: Sequence[str]
 ) -> tuple[list[Any], list[Operand]]:
-    """The results as they are, and each operand with the formats that it may have, by the magnitudes it had."""
+    """The original results, and each operand with its possible formats, by the magnitudes it had."""
     statistics: dict[tuple[Operation, int], Statistics] = {}
     wanted = set(operations)
 
@@ -306,12 +306,12 @@ def _observed(
 
 
 def _fits(name: str, rank: int) -> bool:
-    """Whether tensors of a rank can be in a format."""
+    """Whether tensors of a rank can have a format."""
     return name not in BLOCK_FORMATS or rank >= len(BLOCK_FORMATS[name].block)
 
 
 def _scale(name: str, seen: Statistics | None) -> int:
-    """The exponent of the largest power of two with which all magnitudes fit into a float type of up to 8 bits."""
+    """The exponent of the largest power of two with which all magnitudes fit a float type of up to 8 bits."""
     if name in BLOCK_FORMATS or not FORMATS[name].is_minifloat or seen is None:
         return 0
     fitting = Statistics(name)
@@ -320,7 +320,7 @@ def _scale(name: str, seen: Statistics | None) -> int:
 
 
 def _error(reference: Any, unflatten: Callable[[list[Any]], Any], measure: Measure | None, results: list[Any]) -> float:
-    """The error of results; infinite where it is NaN."""
+    """The error of results; infinite if it is NaN."""
     if measure is not None:
         error = float(measure(reference, unflatten(results)))
     else:

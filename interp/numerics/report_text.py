@@ -1,4 +1,4 @@
-"""A profile as text: what loses most in sentences, and a table."""
+"""A profile as text: the largest losses in sentences, and a table."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .profile_tensors import TensorProfile, percent
 if TYPE_CHECKING:
     from .profile import Profile
 
-#: So many sentences are printed.
+#: Number of sentences printed.
 _SENTENCES = 5
 _HEAD = ("line", "op", "format", "elements", "underflow", "subnormal", "saturate", "overflow", "NaN",
          "largest", "smallest", "ULP", "SQNR dB", "scale")  # fmt: skip
 
 
 def text(profile: Profile, most: int | None = 20) -> str:
-    """What loses most, and the table."""
+    """The largest losses, and the table."""
     sentences = profile.sentences()
     few = [f"{i}. {s}" for i, s in enumerate(sentences[:_SENTENCES], 1)]
     if len(sentences) > _SENTENCES:
@@ -30,7 +30,7 @@ def text(profile: Profile, most: int | None = 20) -> str:
 
 
 def table(profile: Profile, most: int | None) -> str:
-    """A row for each tensor that may lose something, the worst first."""
+    """A row for each tensor that may have losses, the worst first."""
     rounding = sorted((t for t in profile.tensors if t.rounds), key=lambda t: -t.gravity)
     narrow = [t for t in rounding if t.statistics.format.bits <= 16 or t.is_found]
     rows = [_HEAD, *(row(t) for t in narrow[:most])]

@@ -1,9 +1,9 @@
-"""Ways of computing an op: under a policy, by a backend, or in a type that is wide enough for narrow ones not to round.
+"""Evaluators of single ops: under a policy, by a backend, or in a type so wide that narrow ones do not round.
 
-In a wide way (`"f32"`, `"f64"`) every value of a narrower float type is held in that type, so a conversion to FP8 keeps
-all digits and the whole range. Beside it, an op of the other way rounds its own result only: where its operands are
-numbers of the types that the program gives them, it is computed as ever; else it is computed on them as they are, and
-the result is rounded to its type. What only moves or chooses elements rounds nothing.
+The wide evaluators (`"f32"`, `"f64"`) hold every value of a narrower float type in that type, so a conversion to FP8
+keeps all digits and the whole range. Beside a wide evaluator, an op of the other one only rounds its own result: if its
+operands are numbers of the program's types, it is computed as usual; otherwise it is computed on the operands
+as they are, and the result is rounded to its type. Ops that only move or choose elements round nothing.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from ..values import transport
 
 Arrays = Sequence[Any]
 
-#: Sums are rounded once, so that a wide sum and a sum of minifloats with a wide result are the same.
+#: Sums are rounded once, so that a wide sum equals a sum of minifloats with a wide result.
 EXACT = Policy(accumulate="exact")
 WIDE = ("f32", "f64")
 
 
 class Way(Protocol):
-    """A way of computing single ops."""
+    """An evaluator of single ops."""
 
     @property
     def name(self) -> str:
@@ -48,7 +48,7 @@ class Way(Protocol):
 
     @property
     def runs_whole(self) -> bool:
-        """Whether a loop, branch or call as a whole gives the same bits as op by op."""
+        """Whether a loop, branch or call evaluated as a whole gives the same bits as op by op."""
         ...
 
     def results(self, operation: Operation, values: Arrays) -> list[Any]:
@@ -58,7 +58,7 @@ class Way(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """A way that a user has named, before there is a program. One of `policy`, `backend` and `wide` is given."""
+    """A user's choice of an evaluator, before there is a program. One of `policy`, `backend` and `wide` is given."""
 
     name: str
     policy: Policy | None = None
@@ -67,11 +67,11 @@ class Choice:
 
     @property
     def platform(self) -> str | None:
-        """The platform of JAX that the way runs on, if it is one."""
+        """The platform of JAX that the evaluator runs on, if it is one."""
         return getattr(self.backend, "platform", None)
 
     def on(self, source: Source) -> Way:
-        """The way for ops of a program."""
+        """The evaluator for the ops of a program."""
         if self.wide:
             return Wide(source, ELEMENT_TYPES[self.wide])
         if self.policy is not None:
@@ -79,15 +79,15 @@ class Choice:
         return ByBackend(source, self.backend)
 
     def close(self) -> None:
-        """Release what the backend holds."""
+        """Releases the resources of the backend."""
         if self.backend is not None:
             self.backend.close()
 
 
 def choice(named: Any, role: str, backend_of: Callable[[Any], Any] = any_subject) -> Choice:
-    """The way that is meant: a Policy, "exact", "f32", "f64", a chip's name, a backend or its name.
+    """The choice that a user means: a Policy, "exact", "f32", "f64", a chip's name, a backend or its name.
 
-    `backend_of` finds the backend. Raises InputError, which names the `role`, where there is none.
+    `backend_of` finds the backend. Raises InputError, which names the `role`, if there is none.
     """
     if isinstance(named, Policy):
         return Choice(_described(named), named)
@@ -117,7 +117,7 @@ def _described(policy: Policy) -> str:
     return f"Policy({', '.join(f'{n}={getattr(policy, n)!r}' for n in fields)})"
 
 
-# -- the ways ----------------------------------------------------------------------------------------------------------
+# -- evaluators --------------------------------------------------------------------------------------------------------
 
 
 class ByPolicy:
@@ -136,7 +136,7 @@ class ByPolicy:
 
 
 class ByBackend:
-    """A backend; what it gives no result for is computed exactly, and noted."""
+    """A backend; if it gives no result for an op, the op is computed exactly, and noted."""
 
     runs_whole = False
 
@@ -172,7 +172,7 @@ class ByBackend:
 
 
 class Wide:
-    """Every float type narrower than one is held, and computed, in it; with sums that are rounded once."""
+    """Holds and computes every float type narrower than `element` in it, with sums rounded once."""
 
     runs_whole = False
 
@@ -188,23 +188,24 @@ class Wide:
             try:
                 return self._exact.results(wide, given)
             except Error:
-                self._widened[operation] = None  # an op that has no such form
+                self._widened[operation] = None  # an op without such a form
         return self._exact.results(operation, declared(operation, values))
 
     def _of(self, operation: Operation) -> Operation | None:
         if operation not in self._widened:
-            keeps = traits_of(operation.name).keeps_bits  # whose results depend on the codes
+            keeps = traits_of(operation.name).keeps_bits  # its results depend on the codes
             self._widened[operation] = None if keeps else _Widener(self._element).operation(operation)
         return self._widened[operation]
 
 
 class Rounding:
-    """A way beside a wide one: its ops take operands that their types do not hold, and round their own results."""
+    """An evaluator beside a wide one: its ops take operands that their types do not hold, and round their own
+    results."""
 
     runs_whole = False
 
     def __init__(self, way: Way, wide: Wide, policy: Policy) -> None:
-        """`policy` says how results are rounded to their types."""
+        """`policy` determines the rounding of results to their types."""
         self.name, self.inner, self._wide, self._policy = way.name, way, wide, policy
 
     def results(self, operation: Operation, values: Arrays) -> list[Any]:
@@ -218,7 +219,7 @@ class Rounding:
 
 
 def pair(source: Source, good: Choice, bad: Choice) -> tuple[Way, Way]:
-    """Both ways for ops of a program, so that each takes what the other gives."""
+    """Both evaluators for ops of a program, so that each accepts the other's results."""
     ways = [good.on(source), bad.on(source)]
     for i, other in ((0, 1), (1, 0)):
         wide, way = ways[other], ways[i]
@@ -240,7 +241,7 @@ def held_in(value: Any, t: Type, policy: Policy = EXACT) -> Any:
 
 
 def declared(operation: Operation, values: Arrays) -> list[Any]:
-    """The values of an op's `inputs` in the types that the program gives them."""
+    """The values of an op's `inputs` in the program's types."""
     return [held_in(x, v.type) for x, v in zip(values, inputs(operation), strict=True)]
 
 
@@ -252,7 +253,7 @@ def _is_same(narrow: Any, value: Any) -> bool:
 
 
 class _Widener:
-    """Copies an op with wider types in the place of narrow floats."""
+    """Copies an op with wider types instead of narrow floats."""
 
     def __init__(self, element: ElementType) -> None:
         self._element = element

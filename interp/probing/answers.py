@@ -1,4 +1,4 @@
-"""Dots with the results of a backend, and how well records predict them."""
+"""Dots with the results of a backend, and the comparison of records with them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .dots import Asker
 from .operands import values
 from .predict import predicted_by
 
-#: How many dots of each design are asked for: these hold several of every exponent.
+#: Number of dots of each design in a call: they contain several of every exponent.
 _EACH = 300
-#: Dots of up to so many products are few.
+#: Dots of up to this many products are few.
 _FEW = 8
-#: Records that are compared at once, and how many of them on a second part of the data, a third and so on.
+#: Number of records compared at once, and of those compared on the second part of the data, the third and so on.
 _BLOCK, _NEAR = 1024, (100, 24, 12, 6)
 
 
@@ -46,7 +46,7 @@ class Answers:
 
 
 class Session:
-    """What a backend has been asked, and what it answered."""
+    """The dots asked of a backend, with its answers."""
 
     def __init__(self, asker: Asker, rng: np.random.Generator) -> None:
         self.asker, self.rng = asker, rng
@@ -59,7 +59,7 @@ class Session:
         codes = np.arange(1 << (8 * fmt.code_dtype.itemsize), dtype=np.int64) if fmt.bits <= 16 else np.zeros(0, int)
         self._nans = np.isnan(values(codes.astype(fmt.code_dtype), fmt.name))
 
-    # -- what is asked -------------------------------------------------------------------------------------------------
+    # -- questions -----------------------------------------------------------------------------------------------------
 
     def ask(self, kind: str, dots: Dots) -> Answers:
         """Ask the backend and keep its answers."""
@@ -79,10 +79,10 @@ class Session:
             self.answers.append(Answers(kind, dots, got[first : first + len(dots)]))
             first += len(dots)
 
-    # -- how well a record predicts ------------------------------------------------------------------------------------
+    # -- predictions ---------------------------------------------------------------------------------------------------
 
     def misses(self, record: Accumulator, answers: Answers) -> np.ndarray:
-        """Return which dots a record does not predict. NaN is NaN, whatever its code."""
+        """Return which dots a record does not predict. All NaN are equal."""
         return self.misses_of((record,), answers)[0]
 
     def misses_of(self, records: Sequence[Accumulator], answers: Answers) -> np.ndarray:
@@ -100,7 +100,7 @@ class Session:
         return int(self.misses(record, answers).sum())
 
     def allow(self, predictions: int) -> None:
-        """Let the next search make so many predictions."""
+        """Allow this many predictions in the next search."""
         self._left = predictions
 
     def best(
@@ -108,7 +108,7 @@ class Session:
     ) -> tuple[Accumulator, int]:
         """Return the record with the fewest misses, the earliest of several; `first` before all.
 
-        All records are compared on the first part of the data, and on each further part those that miss the fewest.
+        All records are compared on the first part of the data, and those with the fewest misses on each further part.
         """
         best, least = first, sum(self.cost(first, part) for part in data)
         records = iter(records)
@@ -154,7 +154,7 @@ class Session:
 
 
 def joined(parts: Sequence[Answers]) -> Answers:
-    """Return answers of several kinds as one."""
+    """Concatenate answers of several kinds."""
     return Answers("", Dots.joined([p.dots for p in parts]), np.concatenate([p.got for p in parts]))
 
 

@@ -1,4 +1,4 @@
-"""Dots that a backend is asked for: packed into matrix products, so that one call answers thousands."""
+"""The dots of a probe: packed into matrix products, so that one call answers thousands."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..backends.operation import Operation
 from ..backends.programs import Builder, decoded, tensor
 from .faults import ProbeFailure
 
-#: Rows and columns of a matrix product: one tile of the units of chips, so that every dot is formed in one way.
+#: Rows and columns of a matrix product: one tile of chip units, so that every dot is summed in one way.
 TILE = 32
-#: The matrix products of one program. A backend that starts a process for each program is called less often.
+#: Matrix products in one program. A backend that starts a process for each program is called less often.
 PRODUCTS = 8
 
 
@@ -35,7 +35,7 @@ class Signature:
 
 
 class Asker:
-    """Asks a backend for dots. Counts them, and tells `progress` how far a probe has come."""
+    """Asks a backend for dots, counts them, and reports the state of a probe to `progress`."""
 
     def __init__(self, backend: Any, signature: Signature, progress: Callable[[str], None] | None = None) -> None:
         self.signature, self._progress = signature, progress
@@ -57,8 +57,8 @@ class Asker:
             Codes of the result type, [dots].
 
         Raises:
-            BackendError: The backend does not take such dots, or is not there.
-            ProbeFailure: It crashed, or the results have another shape or type than the program says.
+            BackendError: The backend does not take such dots, or does not exist.
+            ProbeFailure: It crashed, or results have another shape or type than the program's.
         """
         if not len(x):
             return np.zeros(0, ELEMENT_TYPES[self.signature.result].format.code_dtype)
@@ -151,7 +151,7 @@ class _Operations:
 
 
 def _numbered(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct rows in the order in which they first come, and the number of each row among them."""
+    """Return the distinct rows in order of first occurrence, and the index of each row among them."""
     numbers: dict[bytes, int] = {}
     wide = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0]
     number = np.array([numbers.setdefault(row, len(numbers)) for row in wide.tolist()], np.intp)

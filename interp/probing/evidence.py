@@ -1,4 +1,4 @@
-"""Dots that show a fact: the backend's result, and what a record with another value would give."""
+"""Dots that demonstrate a fact: the backend's result, and the results under other values."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .dots import Signature
 from .predict import predicted
 from .sentences import alternatives
 
-#: The lines of a fact.
+#: Number of lines for a fact.
 _LINES = 2
 
 
 def evidence(session: Session, answers: Answers, record: Accumulator, field: str) -> Iterator[str]:
-    """Return lines that show the value of a field: each refutes another value by the first dot that it does not give.
+    """Return lines that demonstrate the value of a field: each refutes other values by the first dot that they miss.
 
     `answers` has those of few products first.
     """
@@ -37,7 +37,7 @@ def evidence(session: Session, answers: Answers, record: Accumulator, field: str
             count += 1
             yield f"{line(answers.dots, i, s)} => {shown(answers.got[i], s)} ({shown(expected[i], s)} with {name})"
     if unseen:
-        yield f"these dots do not tell it from {', '.join(unseen)}"
+        yield f"these dots do not distinguish it from {', '.join(unseen)}"
 
 
 def line(dots: Dots, i: int, s: Signature) -> str:

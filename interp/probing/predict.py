@@ -16,21 +16,21 @@ from .designs import Dots
 from .dots import Signature
 
 _PLAIN = Policy()
-#: Dots with more than one product of so many that is not zero are summed as they are.
+#: If more than one in this many products are not zero, dots are summed without compression.
 _DENSE = 4
 
 
 def predicted(record: Accumulator, dots: Dots, signature: Signature) -> np.ndarray:
-    """Return the codes of dots as a record forms them, in the result type, [n]."""
+    """Return the results of dots by a record, as codes of the result type, [n]."""
     return predicted_by((record,), dots, signature)[0]
 
 
 def predicted_by(records: Sequence[Accumulator], dots: Dots, signature: Signature) -> np.ndarray:
-    """Return the codes of dots as each record forms them, in the result type, [records, n]."""
+    """Return the results of dots by each record, as codes of the result type, [records, n]."""
     result, types = ELEMENT_TYPES[signature.result], (signature.lhs, signature.rhs)
     codes = np.empty((len(records), len(dots)), result.format.code_dtype)
     sparse = dots.sparse(*types)
-    if len(records) == 1 and len(sparse.row) > dots.x.size // _DENSE:  # there is little to leave out
+    if len(records) == 1 and len(sparse.row) > dots.x.size // _DENSE:  # there is little to omit
         every = iter([([0], summed(records[0], dots.x, dots.y, *types)[None])])
     else:
         every = sums(records, sparse, dots.packed)

@@ -1,7 +1,7 @@
-"""Finds the record that gives a backend's dots.
+"""Finds the record that reproduces a backend's dots.
 
-Each fact is the value that predicts most of the dots designed for it. What the facts together do not predict is
-searched on a sample of all dots, one fact after the other.
+Each fact is the value that predicts most of the dots designed for it. If the facts together miss some dots, the search
+continues on a sample of all dots, one fact after the other.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from .facts import changed, neighbours
 from .orders import order
 from .structure import Structure, structure
 
-#: Dots that candidates are compared on, and those of one kind among them.
+#: Dots for the comparison of candidates, and the share of one kind among them.
 _SAMPLE, _SHARE = 600, 60
-#: Dots of a kind that are compared first: such as a record misses, and others.
+#: Dots of a kind that are compared first: dots that a record misses, and others.
 _WRONG, _RIGHT = 9, 2
-#: The same of dots of many products, which take long.
+#: The same for dots of many products, which are slow.
 _WIDE_DOTS = 2
-#: How many of them are compared first, and how many then.
+#: Number of dots in the first batch, and in the second.
 _HEATS = 80, 120
-#: How many of the best records the search goes on with, and how often with other dots.
+#: Number of best records with which the search continues, and of rounds with other dots.
 _DESCENTS, _ROUNDS = 3, 2
-#: Starts that miss up to so many times as many dots as the best one are near.
+#: Starts that miss at most this factor more dots than the best one are near.
 _CLOSE = 2
-#: A record that misses less than this part of the dots is searched at once.
+#: A record that misses less than this share of the dots is searched immediately.
 _NEARLY = 200
-#: Of so few misses all others are looked at as well.
+#: With so few misses all other dots are examined as well.
 _FEW = 40
-#: Bits that cut nothing off, until the cut is looked for.
+#: Bits that truncate nothing, until the truncation is searched.
 _WIDE = 45
-#: How many predictions, of some hundred dots each, these searches may make.
+#: Limits of the predictions, of some hundred dots each, in these searches.
 _EACH_START, _EACH_DESCENT, _EACH_PRODUCT = 10_000, 10_000, 1500
-#: Facts that are searched together, as each hides the other's effect.
+#: Facts that are searched together, as each masks the other's effect.
 _TOGETHER = (("bits", "drop", "normalise"), ("keep", "rounding"), ("c", "keep"), ("even_odd", "drop", "join"))
-#: The same, of which there are thousands of pairs: they are tried once.
+#: The same with thousands of pairs: they are tried once.
 _MANY = ("least", "bits")
 #: Facts that are searched one by one, those of few values first.
 _FIELDS = (
@@ -49,17 +49,17 @@ _FIELDS = (
 )  # fmt: skip
 
 
-#: Facts that say where products lie.
+#: Facts that place products.
 _STEPS = ("step", "take", "group", "outer", "tree", "even_odd")
 
-#: The facts that are set back to their defaults where that predicts the same dots, in this order.
+#: Facts that are reset to their defaults if that predicts the same dots, in this order.
 _SIMPLER = (
     "flush", "overflow", "least", "product_limit", "c_reach", "join", "normalise", "drop", "rounding", "bits",
     "even_odd", "outer", "group", "c", "keep", "take",
 )  # fmt: skip
-#: Random dots that are asked for.
+#: Number of random dots.
 _RANDOM = ("few", "codes", "normal", "wide", "cancelling")
-#: Records that are tried before all others: one exact sum, f32 in order, and the same of rounded products.
+#: Records that are tried first: one exact sum, f32 in order, and the same with rounded products.
 _PLAIN = (Accumulator(0, keep=EXACT), Accumulator(), Accumulator(1, tree=True, c="after"))
 #: Facts that are searched together, and the kinds of dots that show them.
 Group = tuple[Sequence[str], Sequence[str]]
@@ -81,13 +81,13 @@ _FACTS: tuple[Group, ...] = (
     (("flush",), ("alone", "tiny")),
     (("product_limit",), ("alone", "overflow")),
 )
-#: For sums that join: what cuts the running sum hides how it is rounded.
+#: For sums that join: truncation of the running sum masks its rounding.
 _JOINED: tuple[Group, ...] = (*_FACTS[:8], _KEPT, *_FACTS[4:])
 #: For sums whose form keeps fewer bits than their terms do.
 _KEPT_FIRST: tuple[Group, ...] = (_FACTS[0], _FACTS[2], *_FACTS[1:])
-#: The same once their numbers are nearly known: where the running sum joins may be another place.
+#: The same once their numbers are nearly known: the running sum may join elsewhere.
 _AGAIN: tuple[Group, ...] = (*_FACTS, (("c",), _JOINING), *_FACTS[1:])
-#: For sums that join: the bits of the products' sum, before those of the products are looked for.
+#: For sums that join: the bits of the products' sum, before those of the products.
 _SUM_FIRST: tuple[Group, ...] = (
     (("sum_bits", "join"), ("in a step", *_JOINING)),
     *_JOINED,
@@ -106,7 +106,7 @@ def find(session: Session) -> tuple[Accumulator, Structure]:
 
 
 def fit(session: Session, starts: Sequence[Accumulator], lengths: Sequence[int]) -> Accumulator:
-    """Return the record that predicts the most of all answers; the search begins with `starts`."""
+    """Return the record that predicts most of all answers; the search begins with `starts`."""
     for plain in _PLAIN:
         if session.predicts_all(plain):
             return plain
@@ -117,7 +117,7 @@ def fit(session: Session, starts: Sequence[Accumulator], lengths: Sequence[int])
 
 
 def refit(session: Session, record: Accumulator, shown: Structure) -> Accumulator:
-    """Return the record that predicts the most of all answers; `record` predicts all but some that are new."""
+    """Return the record that predicts most of all answers; `record` predicts all but some new ones."""
     search = _Fit(session, shown.lengths)
     mended = search.mended(record)
     if session.missed(mended) > _FEW:
@@ -135,18 +135,18 @@ class _Fit:
         self._has_tried_all = False
 
     def near(self, start: Accumulator) -> Accumulator:
-        """Return a record for sums in a plain order, which few records express: each fact as its dots show it."""
+        """Return a record for sums in a sequential order, which few records express: each fact as its dots show it."""
         return self._tried(start, _FACTS)[1]
 
     def fitted(self, starts: Sequence[Accumulator]) -> Accumulator:
-        """Return the record that predicts the most of all dots."""
+        """Return the record that predicts most of all dots."""
         ways = [list(self._ways(start)) for start in starts]
         found = []
         for way in ways:
             found.append(self._tried(*way[0]))
             if not found[-1][0]:
                 return found[-1][1]
-        # The other ways of those that come near go first.
+        # The other paths of near records go first.
         least = min(missed for missed, _ in found)
         near = [way for (missed, _), way in zip(found, ways, strict=True) if missed <= _CLOSE * least]
         for turn in (near, [way for way in ways if way not in near]):
@@ -154,7 +154,7 @@ class _Fit:
                 found.append(self._tried(*way))
                 if not found[-1][0]:
                     return found[-1][1]
-            # Records with as many misses are mostly alike: one of them is enough.
+            # Records with equally many misses are mostly alike: one of them is enough.
             for missed, record in sorted(dict(reversed(found)).items())[:_DESCENTS]:
                 found.append(self._refined(missed, record))
                 if not found[-1][0]:
@@ -162,7 +162,7 @@ class _Fit:
         return min(found, key=lambda f: f[0])[1]
 
     def _tried(self, start: Accumulator, facts: Sequence[Group]) -> tuple[int, Accumulator]:
-        """Search each group of facts; a record that is near the right one is searched at once."""
+        """Search each group of facts; a record that is near the right one is searched immediately."""
         record = self._by_facts(start, facts)
         missed = self.session.missed(record)
         if 0 < missed < sum(map(len, self.answers)) // _NEARLY:
@@ -170,7 +170,7 @@ class _Fit:
         return missed, record
 
     def _refined(self, missed: int, record: Accumulator) -> tuple[int, Accumulator]:
-        """A record that misses fewer dots than one that is not near the right one, and how many."""
+        """Return a record that misses fewer dots than one far from the right one, and their number."""
         for _ in range(_ROUNDS):
             better = self._descended(self._by_facts(record, _AGAIN))
             if better[0] >= missed:
@@ -181,7 +181,7 @@ class _Fit:
         return missed, record
 
     def _descended(self, record: Accumulator) -> tuple[int, Accumulator]:
-        """A record that misses fewer dots, found by changes of one fact or two, and how many."""
+        """Return a record that misses fewer dots, found by changes of one fact or two, and their number."""
         if record not in self._stuck:
             self.session.allow(_EACH_DESCENT)
             self._stuck.add(record)
@@ -208,7 +208,9 @@ class _Fit:
         return record
 
     def _ways(self, start: Accumulator) -> Iterator[tuple[Accumulator, Sequence[Group]]]:
-        """Return records to begin with and the order of facts: what cuts most is found first, and hides the others."""
+        """Return starting records and the order of facts: the strongest truncation is found first, and masks the
+        others.
+        """
         if start.c != "joined":
             yield start, _FACTS
             widest = self._widest(start)
@@ -221,13 +223,13 @@ class _Fit:
 
     @staticmethod
     def _widest(record: Accumulator) -> Accumulator | None:
-        """Return the record with as many bits as it can have where it has some."""
+        """Return the record with as many bits as possible in each of its fields."""
         if record.bits is None:
             return None
         return next((r for n in range(_WIDE, 0, -1) if (r := changed(record, {"bits": n})) is not None), None)
 
     def _by_facts(self, record: Accumulator, facts: Sequence[Group] = _FACTS) -> Accumulator:
-        """Search each group of facts on the dots that are designed for it."""
+        """Search each group of facts on the dots designed for it."""
         self.session.allow(_EACH_START)
         for fields, kinds in facts:
             if fields[0] in ("c_bits", "c_reach", "sum_bits") and record.c != "joined":
@@ -235,9 +237,9 @@ class _Fit:
             # The running sum is a term: in a short step it takes the place of one of three products.
             aligned = self._of(("joining",)) if record.c == "aligned" else []
             if record.even_odd and "drop" in fields:
-                fields = (*fields, "join")  # even and odd sums are cut as well
+                fields = (*fields, "join")  # even and odd sums are truncated as well
             if record.step == 1 and record.c != "aligned" and "bits" in fields:
-                kinds = (*kinds, "alone")  # what is cut is cut of one product
+                kinds = (*kinds, "alone")  # truncation affects one product
             if record.c == "after" and "keep" in fields:
                 kinds = (*kinds, *_JOINING)  # sums join in the type that is kept
             if data := self._of(kinds) or aligned or self._of(("one sum", "two sums")):
@@ -254,10 +256,10 @@ class _Fit:
         return _heats(some[order])
 
     def _descend(self, record: Accumulator) -> Accumulator:
-        """Make the best change of all, again and again, as long as a sample of all dots is predicted better."""
+        """Apply the best change repeatedly, while a sample of all dots is predicted better."""
         session, data = self.session, self._sample(record)
         cost = session.missed_of(record, data)
-        # Where only dots of many products tell, steps stay: packed in one way alone such dots are quick.
+        # If only dots of many products distinguish records, steps stay: packed in one way alone such dots are quick.
         is_wide = not data[0].is_few
         fields = [f for f in _FIELDS if not is_wide or f not in _STEPS]
         while cost:
@@ -279,7 +281,7 @@ class _Fit:
         return record
 
     def _sample(self, record: Accumulator) -> list[Answers]:
-        """Return some dots of each kind, such as the record does not predict and others: first some of few products."""
+        """Return some dots of each kind, mispredicted ones and others: first some of few products."""
         first, wide, rest, every = [], [], {True: [], False: []}, 0
         for answers in self.answers:
             missed = self.session.misses(record, answers)
@@ -291,9 +293,9 @@ class _Fit:
             elif len(wrong):
                 wide.append(answers[wrong[:_WIDE_DOTS]])
         parts = [first, rest[True], rest[False]]
-        if not self.session.missed_of(record, first):  # only dots of many products tell
+        if not self.session.missed_of(record, first):  # only dots of many products distinguish records
             parts.insert(0, wide)
-        if every < _FEW:  # whatever predicts these has to be right about all others
+        if every < _FEW:  # a record that predicts these has to be right about all others
             parts.append([a for a in self.answers if a.is_few])
         return [joined(part) for part in parts if part]
 
@@ -307,6 +309,6 @@ class _Fit:
 
 
 def _heats(answers: Answers) -> list[Answers]:
-    """Return answers in parts, of which the first are few."""
+    """Return answers in batches, the first ones small."""
     ends = [0, *itertools.accumulate(_HEATS), len(answers)]
     return [answers[i:j] for i, j in itertools.pairwise(ends) if i < min(j, len(answers))]

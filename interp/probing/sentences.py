@@ -42,12 +42,12 @@ def _kept(r: Accumulator) -> str:
     return "not rounded" if name == "exact" else f"in {name}" + (f" of {bits} fraction bits" if bits else "")
 
 
-#: The sentence of each fact, in the order of a report. None: the fact has no part in such a record.
+#: The sentence of each fact, in the order of a report. None: the fact does not apply to such a record.
 SENTENCES: dict[str, Callable[[Accumulator], str | None]] = {
     "step": _step,
     "take": lambda r: None if r.step in (0, 1) and r.take == "consecutive" else f"a step takes {_take(r)}",
     "tree": lambda r: "products are added pairwise, each sum rounded" if r.tree else "products are not added pairwise",
-    "even_odd": lambda r: "even and odd positions are summed apart" if r.even_odd else None,
+    "even_odd": lambda r: "even and odd positions are summed separately" if r.even_odd else None,
     "bits": lambda r: (
         None
         if r.tree
@@ -55,7 +55,7 @@ SENTENCES: dict[str, Callable[[Accumulator], str | None]] = {
         if r.bits is None
         else f"{r.bits} fraction bits are kept in alignment"
     ),
-    "drop": lambda r: None if r.bits is None else f"what lies below is rounded {_DROPPED[r.drop]}",
+    "drop": lambda r: None if r.bits is None else f"lower bits are rounded {_DROPPED[r.drop]}",
     "normalise": lambda r: (
         None if r.bits is None else f"products are {'' if r.normalise else 'not '}normalised before they are aligned"
     ),
@@ -66,7 +66,7 @@ SENTENCES: dict[str, Callable[[Accumulator], str | None]] = {
     "c_reach": lambda r: (
         None if r.c_reach is None else f"a running sum below 2^-{r.c_reach} of the largest term counts as zero"
     ),
-    "join": lambda r: None if r.c != "joined" else f"what lies below is rounded {_DROPPED[r.join]} there",
+    "join": lambda r: None if r.c != "joined" else f"lower bits are rounded {_DROPPED[r.join]} there",
     "keep": lambda r: f"the running sum is kept {_kept(r)}",
     "rounding": lambda r: None if r.keep == "exact" else f"it is rounded {_ROUNDED[r.rounding]}",
     "least": lambda r: None if r.bits is None or r.least is None else f"terms are aligned to 2^{r.least} at least",
@@ -84,7 +84,7 @@ SENTENCES: dict[str, Callable[[Accumulator], str | None]] = {
 
 
 def alternatives(record: Accumulator, field: str, k: int) -> Iterator[tuple[str, Accumulator]]:
-    """Return records with other values of a fact, the nearest first, and how the report names the values."""
+    """Return records with other values of a fact, the nearest first, and their names in the report."""
     value = getattr(record, field)
     others: dict[str, Callable[[], list]] = {
         "step": lambda: [n for n in (record.step * 2, record.step // 2) if 0 < n <= k] if record.step else [k // 2, 1],
