@@ -110,7 +110,7 @@ def diff(parser: argparse.ArgumentParser) -> None:
         help="run each op alone, or compile the whole program (default: op)",
     )
     add(
-        "--turns",
+        "--iterations",
         type=positive,
         default=100,
         metavar="N",

@@ -7,7 +7,7 @@ import json
 
 from ..errors import InputError
 from ..numerics.blame import examine
-from ..numerics.ways import Choice, choice
+from ..numerics.evaluators import Choice, choice
 from .diff import backend_of, inputs_of, sources_of, write_json
 from .run import read_inputs
 
@@ -21,7 +21,7 @@ def main(options: argparse.Namespace) -> int:
         for source in sources_of(options):
             what, arrays = inputs_of(source, given, options.seed)[0]
             result = examine(
-                source, arrays, good, bad, options.measure, options.share, options.evaluations, options.turns
+                source, arrays, good, bad, options.measure, options.share, options.evaluations, options.iterations
             )
             print(f"{source.file}: {what}\n{result}\n" if what else f"{result}\n", flush=True)
             results.append({"file": source.file, "inputs": what} | result.data())

@@ -11,7 +11,7 @@ from ..values.values import check_input
 from .source import Source
 
 
-def fitted(source: Source, arrays: Sequence[Any], partitions: bool = False) -> tuple[list[Any], Source]:
+def fit_arguments(source: Source, arrays: Sequence[Any], partitions: bool = False) -> tuple[list[Any], Source]:
     """The values of the arguments, and the program specialized to their sizes.
 
     With `partitions` a program for several partitions is accepted too, with the gathered arguments.
@@ -31,4 +31,4 @@ def fitted(source: Source, arrays: Sequence[Any], partitions: bool = False) -> t
     known: list[Type] = [
         TensorType(v.shape, t.element) if isinstance(t, TensorType) else t for v, t in zip(values, types, strict=True)
     ]
-    return values, source.refined(known)
+    return values, source.refine(known)

@@ -15,11 +15,11 @@ from ..errors import InputError
 from ..loaded import LoadedProgram
 from ..parse.reader import Places
 from . import whole
-from .arguments import fitted
+from .arguments import fit_arguments
 from .examiner import Examiner
 from .report import HOWS, Report
 from .source import Source
-from .traced import traced
+from .trace import trace
 from .walk import Walk
 
 #: Number of iterations of a loop that are examined.
@@ -78,7 +78,7 @@ def compare(
     if policies is not None:
         if policy is not None or backend != "cpu":
             raise InputError("policies: expected no policy and no backend beside them, got one")
-        two = [_named(p, i) for i, p in enumerate(policies)]
+        two = [_name_policy(p, i) for i, p in enumerate(policies)]
         if len(two) != 2:
             raise InputError(f"policies: expected two, got {len(two)}")
     chosen = subject(backend) if two is None else Minihlo(*two[1])
@@ -89,7 +89,7 @@ def compare(
             source, arrays = source_of(function), list(args)
         elif callable(function):
             platform = getattr(chosen, "platform", "cpu")
-            source, arrays, _ = traced(function, args, kwargs, static_argnums, static_argnames, platform)
+            source, arrays, _ = trace(function, args, kwargs, static_argnums, static_argnames, platform)
         else:
             raise InputError(f"expected a function or a program, got {type(function).__name__}")
         beside, policy = ("", policy) if two is None else two[0]
@@ -112,11 +112,11 @@ def examine(
 
     Raises InputError for arguments, or a backend, that do not fit.
     """
-    values, source = fitted(source, arrays)
+    values, source = fit_arguments(source, arrays)
     if how == "program" and backend.takes != PROGRAMS:
         raise InputError(f"{backend.name} takes single operations, no programs (how='op')")
     if how == "program":
-        examiner = Examiner(source.inlined(), backend, policy or Policy(), beside)
+        examiner = Examiner(source.inline(), backend, policy or Policy(), beside)
         results = whole.run(examiner, values)
     else:
         examiner = Examiner(source, backend, policy or Policy(), beside)
@@ -124,7 +124,7 @@ def examine(
     return Report(backend.name, how, list(examiner.reports.values()), results, beside)
 
 
-def _named(policy: Any, index: int) -> tuple[str, Policy]:
+def _name_policy(policy: Any, index: int) -> tuple[str, Policy]:
     """A policy with its name: that of its chip, or else its index."""
     if isinstance(policy, Policy):
         return f"policies[{index}]", policy

@@ -80,7 +80,7 @@ def _case(operation: Operation) -> OpCase | None:
     return OpCase(name, tuple(names[:-1]), names[-1], attributes)
 
 
-def unrounded(
+def explain_unrounded(
     operation: Operation,
     operands: Sequence[np.ndarray],
     theirs: np.ndarray,

@@ -22,8 +22,8 @@ from ..errors import Error
 from ..program import Location, Operation, Value
 from ..testing.failures import shown
 from ..values import transport
-from .diagnosis import unrounded
-from .judge import VERDICTS, Kind, judge, kind_of, parted
+from .diagnosis import explain_unrounded
+from .judge import VERDICTS, Kind, grade_policies, judge, kind_of
 from .operations import operate
 from .report import Example, OpReport
 from .source import Source, inputs, is_movable
@@ -80,14 +80,14 @@ class Examiner:
         try:
             if self.backend.takes == OPERATIONS:
                 return operate(self.backend, operation, operands_of(operation, values))
-            return self._evaluated(self._texts[operation], operation, values)
+            return self._evaluate(self._texts[operation], operation, values)
         except BackendError as error:
             self._refused[operation] = error
             raise
 
-    def _evaluated(self, text: str, operation: Operation, values: Arrays) -> list[np.ndarray]:
+    def _evaluate(self, text: str, operation: Operation, values: Arrays) -> list[np.ndarray]:
         arrays = [a for x in values for a in transport.packed(x, type_of_dtype(x.dtype))]
-        return received(self.backend.evaluate(text, arrays), [v.type for v in operation.results], self.backend.name)
+        return receive(self.backend.evaluate(text, arrays), [v.type for v in operation.results], self.backend.name)
 
     def run(self, operation: Operation, values: Arrays) -> list[np.ndarray]:
         """The backend's results of an op that it runs alone, examined; ours if it gives none.
@@ -137,12 +137,12 @@ class Examiner:
         """Compares results of an op with ours, and adds the findings to its report."""
         report = self.report(operation)
         report.executions += 1
-        if wrong := mistaken(theirs, ours):
+        if wrong := type_mismatch(theirs, ours):
             report.verdict = FAIL
             report.notes.append(wrong)
             return self._keep(operation, values, report)
         operands = operands_of(operation, values)
-        all_graded = parted(theirs, ours) if self._beside else judge(operation, operands, theirs, ours)
+        all_graded = grade_policies(theirs, ours) if self._beside else judge(operation, operands, theirs, ours)
         before = report.verdict
         for i, graded in enumerate(all_graded):
             report.elements += graded.grades.size
@@ -152,7 +152,7 @@ class Examiner:
             report.verdict = worst([report.verdict, verdict])
             notes = graded.notes
             if verdict == FAIL and not notes and i == 0:
-                notes = unrounded(operation, operands, theirs[0], self.makers, self.values)
+                notes = explain_unrounded(operation, operands, theirs[0], self.makers, self.values)
             report.add(notes)
             self._count(report, graded, theirs[i], ours[i])
             examples = self._examples(operation, operands, theirs[i], ours[i], graded)
@@ -160,7 +160,7 @@ class Examiner:
                 report.worst, before = [], report.verdict
                 self._keep(operation, values, report)
                 self._shrink(operation, values, graded, report)
-            report.worst = sorted([*report.worst, *examples], key=_gravity)[:_EXAMPLES]
+            report.worst = sorted([*report.worst, *examples], key=_severity)[:_EXAMPLES]
         return None
 
     @staticmethod
@@ -225,11 +225,11 @@ class Examiner:
             if self.backend.takes == OPERATIONS:
                 theirs = operate(self.backend, made, operands_of(made, few))
             else:
-                theirs = self._evaluated(_SHAPE.sub(shape, self._texts[operation]), made, few)
+                theirs = self._evaluate(_SHAPE.sub(shape, self._texts[operation]), made, few)
             ours = machine.run(small.plan(made, self._policy), few)
         except Error:
             return
-        if not mistaken(theirs, ours) and judge(made, operands_of(made, few), theirs, ours)[0].worst == WRONG:
+        if not type_mismatch(theirs, ours) and judge(made, operands_of(made, few), theirs, ours)[0].worst == WRONG:
             report.program = text
             self._give(report, few)
 
@@ -252,7 +252,7 @@ def operands_of(operation: Operation, values: Arrays) -> list[np.ndarray]:
     return [known[v] for v in operation.operands]
 
 
-def received(arrays: Iterable[np.ndarray], types: Iterable[object], backend: str) -> list[np.ndarray]:
+def receive(arrays: Iterable[np.ndarray], types: Iterable[object], backend: str) -> list[np.ndarray]:
     """Decodes arrays from a backend to values of these types. Raises BackendError if there are too few."""
     left = iter(arrays)
     try:
@@ -261,7 +261,7 @@ def received(arrays: Iterable[np.ndarray], types: Iterable[object], backend: str
         raise BackendError("died", f"{backend} gave results of other types or fewer than asked for: {error}") from None
 
 
-def mistaken(theirs: Arrays, ours: Arrays) -> str:
+def type_mismatch(theirs: Arrays, ours: Arrays) -> str:
     """The error in the results' types or number, empty if there is none."""
     types = [[f"{type_of_dtype(np.asarray(x).dtype)}{list(x.shape)}" for x in xs] for xs in (theirs, ours)]
     return "" if types[0] == types[1] else f"gives {', '.join(types[0])} where {', '.join(types[1])} is right"
@@ -289,5 +289,5 @@ def _operand(x: np.ndarray, at: tuple[int, ...], shape: tuple[int, ...], element
     return f"[{', '.join(shown(e, element).partition(' : ')[0] for e in x.ravel())}] : {TensorType(x.shape, element)}"
 
 
-def _gravity(example: Example) -> tuple[int, float]:
+def _severity(example: Example) -> tuple[int, float]:
     return -VERDICTS.index(example.verdict), -(np.inf if example.ulp is None else example.ulp)

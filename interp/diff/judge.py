@@ -59,7 +59,7 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
     return graded_
 
 
-def parted(theirs: Arrays, ours: Arrays) -> list[Graded]:
+def grade_policies(theirs: Arrays, ours: Arrays) -> list[Graded]:
     """Grades each element of the results of two policies: different results are both right."""
     found = [grade_by_equality(t, o) for t, o in zip(theirs, ours, strict=True)]
     for g in found:

@@ -14,7 +14,7 @@ from ..parse.reader import Places
 _MOST = 10_000
 
 
-def walked(root: ir.Operation) -> list[ir.Operation]:
+def list_operations(root: ir.Operation) -> list[ir.Operation]:
     """All ops below one, itself first. (`walk` returns plain operations; see `reader.Reader`.)"""
     operations: list[ir.Operation] = []
 
@@ -34,7 +34,7 @@ def name_of(function: ir.Operation) -> str:
 
 def replace_operands(op: ir.Operation, given: Mapping[ir.Value, ir.Value]) -> None:
     """Replaces operands of an op, in its regions too."""
-    for inner in walked(op):
+    for inner in list_operations(op):
         for i, operand in enumerate(inner.operands):
             if operand in given:
                 inner.operands[i] = given[operand]
@@ -46,7 +46,7 @@ def inline_calls(module: ir.Module, function: str, places: Places) -> None:
     MLIR's own pass does not know the dialects of JAX's programs. Ops without a location get that of the call.
     Raises ProgramError for a call that cannot be inlined.
     """
-    functions = {name_of(op): op for op in walked(module.operation) if op.name == "func.func"}
+    functions = {name_of(op): op for op in list_operations(module.operation) if op.name == "func.func"}
     bodies = {name: _operations(op) for name, op in functions.items()}
     waiting = [op for op in bodies[function] if op.name == "func.call"]
     done = 0
@@ -78,4 +78,4 @@ def _operations(function: ir.Operation) -> list[ir.Operation]:
     if not function.regions[0].blocks:
         return []
     block = function.regions[0].blocks[0]
-    return [op for op in walked(function) if op != function and op.block == block]
+    return [op for op in list_operations(function) if op != function and op.block == block]

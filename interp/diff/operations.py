@@ -19,7 +19,7 @@ _ATTRIBUTES = ("comparison_direction", "compare_type")
 
 def operate(backend: Any, operation: Operation, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The results of an op. Raises BackendError, also for an op that such backends are not asked for."""
-    asked = _asked(operation)
+    asked = _as_conform_operation(operation)
     if asked is None:
         raise BackendError("refused", f"{backend.name} is asked for elementwise ops and products of matrices only")
     shape = operation.results[0].type
@@ -32,7 +32,7 @@ def operate(backend: Any, operation: Operation, operands: Sequence[np.ndarray]) 
     return [array.reshape([d or 0 for d in shape.shape])]
 
 
-def _asked(operation: Operation) -> conform.Operation | None:
+def _as_conform_operation(operation: Operation) -> conform.Operation | None:
     types = [v.type for v in (*operation.operands, *operation.results)]
     record = lookup(operation.name)
     if record is None or not operation.name.startswith("stablehlo.") or len(operation.results) != 1:

@@ -118,20 +118,20 @@ class OpReport:
         line = f": {self.source}" if self.source else ""
         lines = [f"{self.verdict}  {self.location}{line}", f"  {self.op} {self.types}"]
         if self.differing:
-            lines.append(f"  {self.counted()}")
+            lines.append(f"  {self.summary()}")
         lines += [f"  {note}" for note in self.notes]
-        lines += [f"    {example}{self._apart(example)}" for example in self.worst]
+        lines += [f"    {example}{self._format_difference(example)}" for example in self.worst]
         if self.program and self.failed:
             what = "to reproduce it" if how == "op" else "the op alone, which may be right by itself"
             lines += [f"  {what}: {self.command(backend)}", *(f"    {x}" for x in self.program.splitlines())]
         return "\n".join(lines)
 
-    def _apart(self, example: Example) -> str:
+    def _format_difference(self, example: Example) -> str:
         if example.ulp is None or not self.is_float:
             return ""
         return f" ({example.ulp:.0f} ULP)" if example.ulp else " (the sign of zero)"
 
-    def counted(self) -> str:
+    def summary(self) -> str:
         """The number of elements that differ, and their distances."""
         times = f" in {self.executions} executions" if self.executions > 1 else ""
         one = self.differing == 1
@@ -150,7 +150,7 @@ class OpReport:
 _SIZES = re.compile(r"(?<=<)(?:\d+x)+")
 
 
-def _alike(ops: list[OpReport]) -> list[list[OpReport]]:
+def _group(ops: list[OpReport]) -> list[list[OpReport]]:
     """Groups ops of one name, on the same element types, with the same findings."""
     groups: dict[tuple[Any, ...], list[OpReport]] = {}
     for o in ops:
@@ -210,7 +210,7 @@ class Report:
             head += f"\nthey first differ at {first.location}: {first.op}" if first else "\nthey give the same results"
         order = [*reversed(VERDICTS)]
         shown = sorted((o for o in self.ops if o.verdict != PASS), key=lambda o: order.index(o.verdict))
-        return "\n\n".join([head, *(self._section(alike) for alike in _alike(shown))])
+        return "\n\n".join([head, *(self._section(alike) for alike in _group(shown))])
 
     def _section(self, alike: list[OpReport]) -> str:
         """Ops that are wrong in the same way: the first, and the locations of the others."""
@@ -218,7 +218,7 @@ class Report:
         lines = [first.text(self.backend, self.how)]
         if others:
             lines.append(f"  the same in {len(others)} more op{'s' * (len(others) != 1)}:")
-            lines += [f"    {o.location}: {o.types}{f', {o.counted()}' if o.differing else ''}" for o in others]
+            lines += [f"    {o.location}: {o.types}{f', {o.summary()}' if o.differing else ''}" for o in others]
         return "\n".join(lines)
 
     def data(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ..parse.syntax import NEWER
 from ..program import Function, Location, Operation, Region, Value
 from ..system.isolate import quiet_native_stderr
 from ..values import transport
-from .mlir import inline_calls, name_of, replace_operands, walked
+from .mlir import inline_calls, list_operations, name_of, replace_operands
 
 _MAIN, _ALONE = "main", "one op"
 
@@ -64,7 +64,7 @@ class Source:
         """Reads a program from text or bytecode. Raises ProgramError if it cannot be read."""
         return cls(parser.module(text, file, first_line), Places(file, first_line - 1), file, function)
 
-    def refined(self, types: Sequence[Type]) -> Source:
+    def refine(self, types: Sequence[Type]) -> Source:
         """The program refined for arguments of these types, if its own leave sizes open. Raises ProgramError."""
         if all(t.is_static for t in self.function.argument_types if isinstance(t, TensorType)):
             return self
@@ -74,13 +74,13 @@ class Source:
             "stablehlo-refine-shapes",
             "func.func(stablehlo-canonicalize-dynamism)",
         )
-        return self._changed(lambda m: PassManager.parse(f"builtin.module({','.join(passes)})").run(m.operation))
+        return self._copy_changed(lambda m: PassManager.parse(f"builtin.module({','.join(passes)})").run(m.operation))
 
-    def inlined(self) -> Source:
+    def inline(self) -> Source:
         """The program with the functions called at its top level inlined."""
-        return self._changed(lambda m: inline_calls(m, self.function.name, self._places))
+        return self._copy_changed(lambda m: inline_calls(m, self.function.name, self._places))
 
-    def _changed(self, change: Callable[[ir.Module], None]) -> Source:
+    def _copy_changed(self, change: Callable[[ir.Module], None]) -> Source:
         """A changed copy; the locations of its ops are the same."""
         with self.module.context, ir.Location.unknown():
             text: Any = self.module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
@@ -135,12 +135,12 @@ class Source:
             function.attributes["function_type"] = attributes["function_type"]
             if "@" in str(clone):
                 self._add_functions(module)
-            text = _printed(module.operation)
+            text = _to_text(module.operation)
         if text.startswith("module {\n"):
             text = textwrap.dedent(text.partition("\n")[2].rpartition("}")[0])
         return text.replace(f'"{NEWER}', '"')
 
-    def instrumented(self, wanted: Sequence[Value]) -> str:
+    def instrument(self, wanted: Sequence[Value]) -> str:
         """The whole program for a backend, with arguments, results and some values of its top level in transport
         form."""
         assert self.function.body is not None
@@ -148,13 +148,13 @@ class Source:
         arguments = {v: i for i, v in enumerate(self.function.body.arguments)}
         with self.module.context, ir.Location.unknown():
             module: Any = self.module.operation.clone()
-            functions = {name_of(op): op for op in walked(module) if op.name == "func.func"}
+            functions = {name_of(op): op for op in list_operations(module) if op.name == "func.func"}
             for name, op in functions.items():
                 visibility = "public" if name == self.function.name else "private"
                 op.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
             function = functions[self.function.name]
             block = function.regions[0].blocks[0]
-            operations = [op for op in walked(function) if op != function and op.block == block]
+            operations = [op for op in list_operations(function) if op != function and op.block == block]
             count = len(block.arguments)
             with ir.InsertionPoint.at_block_begin(block):
                 given = [_argument(block, t, True) for t in self.function.argument_types]
@@ -180,7 +180,7 @@ class Source:
             for name, attribute in signature.items():
                 function.attributes[name] = attribute
             _drop_unused_functions(module)
-            text = _printed(module)
+            text = _to_text(module)
         return text.replace(f'"{NEWER}', '"')
 
     def _add_functions(self, module: ir.Module) -> None:
@@ -203,7 +203,7 @@ def is_movable(operation: Operation) -> bool:
     )
 
 
-def _printed(module: ir.Operation) -> str:
+def _to_text(module: ir.Operation) -> str:
     """The text of a module, in the generic form if MLIR cannot read the ops' own form.
 
     (A `dynamic_slice` of a scalar is printed with an empty list of starts, which the reader refuses.)

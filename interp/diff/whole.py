@@ -14,7 +14,7 @@ from ..conform.result import UNSUPPORTED
 from ..errors import Error
 from ..program import Operation, Value
 from ..values import transport
-from .examiner import Examiner, received
+from .examiner import Examiner, receive
 from .source import inputs, is_movable
 
 
@@ -27,8 +27,8 @@ def run(examiner: Examiner, arguments: Sequence[Any]) -> list[Any]:
     asked = [o for o in body.operations if _is_asked(o)]
     wanted = [v for o in asked for v in o.results]
     arrays = [a for x in arguments for a in transport.packed(x, type_of_dtype(x.dtype))]
-    outputs = examiner.backend.evaluate(source.instrumented(wanted), arrays)
-    values.update(zip(wanted, received(outputs, [v.type for v in wanted], examiner.backend.name), strict=True))
+    outputs = examiner.backend.evaluate(source.instrument(wanted), arrays)
+    values.update(zip(wanted, receive(outputs, [v.type for v in wanted], examiner.backend.name), strict=True))
     examiner.values, examiner.makers = values, {v: o for o in asked for v in o.results}
     for operation in body.operations:
         if operation.name.startswith("check."):

@@ -10,24 +10,24 @@ import numpy as np
 
 from ...ops.types import TensorType, type_of_dtype
 from ..comparison.equality import equal_values
-from ..diff.arguments import fitted
+from ..diff.arguments import fit_arguments
 from ..diff.compare import source_of
 from ..diff.source import Source, is_movable
-from ..diff.traced import traced
+from ..diff.trace import trace
 from ..errors import Error, InputError
 from ..loaded import LoadedProgram
 from .blame_report import Blame, BlamedOp, percent
+from .evaluators import BackendEvaluator, Choice, RoundingEvaluator, choice, convert_to, pair
 from .lines import own_line
 from .measures import Measure, Outcome
 from .search import Effect, Search
 from .substitution import Site, Substitution
-from .ways import ByBackend, Choice, Rounding, choice, held_in, pair
 
 #: The share of the difference that a set has to explain. All for ULP, which count the last bit.
 _SHARES = {"ulp": 1.0}
 _SHARE = 0.95
 #: The most iterations of a loop, which ends loops that a fault keeps running.
-_TURNS = 100_000
+_ITERATIONS = 100_000
 #: The bytes of results that are kept to avoid computing them again.
 _MEMORY = 1 << 30
 
@@ -41,7 +41,7 @@ def blame(
     measure: Any = "norm",
     share: float | None = None,
     evaluations: int = 1000,
-    turns: int = _TURNS,
+    iterations: int = _ITERATIONS,
     memory: int = _MEMORY,
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
@@ -86,7 +86,7 @@ def blame(
     """
     if share is not None and not 0 < share <= 1:
         raise InputError(f"share: expected more than 0 and at most 1, got {share}")
-    for name, value in (("evaluations", evaluations), ("turns", turns), ("memory", memory)):
+    for name, value in (("evaluations", evaluations), ("iterations", iterations), ("memory", memory)):
         if value < 1:
             raise InputError(f"{name}: expected at least 1, got {value}")
     chosen = [choice(good, "good")]
@@ -99,11 +99,11 @@ def blame(
                 raise InputError("a program takes arrays only (keywords and static arguments are for functions)")
             source, arrays = source_of(function), list(args)
         elif callable(function):
-            source, arrays, tree = traced(function, args, kwargs, static_argnums, static_argnames, platform)
+            source, arrays, tree = trace(function, args, kwargs, static_argnums, static_argnames, platform)
             unflatten = tree.unflatten
         else:
             raise InputError(f"expected a function or a program, got {type(function).__name__}")
-        return examine(source, arrays, chosen[0], chosen[1], measure, share, evaluations, turns, memory, unflatten)
+        return examine(source, arrays, chosen[0], chosen[1], measure, share, evaluations, iterations, memory, unflatten)
     finally:
         for c in chosen:
             c.close()
@@ -117,14 +117,14 @@ def examine(
     measure: Any = "norm",
     share: float | None = None,
     evaluations: int = 1000,
-    turns: int = _TURNS,
+    iterations: int = _ITERATIONS,
     memory: int = _MEMORY,
     unflatten: Callable[[list[Any]], Any] = list,
 ) -> Blame:
     """The result for a program with the arguments `arrays`. Raises as `blame`."""
-    values, source = fitted(source, arrays)
-    ways = pair(source, good, bad)
-    runs = Substitution(source, values, *ways, turns=turns, memory=memory)
+    values, source = fit_arguments(source, arrays)
+    evaluators = pair(source, good, bad)
+    runs = Substitution(source, values, *evaluators, iterations=iterations, memory=memory)
     seen = _Differences()
     reference = runs.run(frozenset(), seen.observe)
     measured = Measure(measure, reference, source.function.result_types, unflatten)
@@ -139,10 +139,10 @@ def examine(
     explained = 1 - at_smallest.left.of(search.total) if smallest and at_smallest else 0.0
     if smallest and len(smallest) == len(sites):  # the bad way itself, which is not run again
         explained = 1.0
-    ops = {s: _blamed(source, s, seen.found[s], effects.get(s), search, s in smallest) for s in order}
+    ops = {s: _blame_op(source, s, seen.found[s], effects.get(s), search, s in smallest) for s in order}
     first = [s for s in order if s in smallest]
     ranking = [ops[s] for s in (*first, *(s for s in order if s not in smallest))]
-    notes = [*_notes(search, effects, outcome), *_refusals(ways)]
+    notes = [*_notes(search, effects, outcome), *_refusals(evaluators)]
     return Blame(
         good.name,
         bad.name,
@@ -193,11 +193,11 @@ class _Differences:
             seen.elements += x.size
             if x.dtype != y.dtype:  # one of them is held in a wider type
                 wide = max(x.dtype, y.dtype, key=lambda d: type_of_dtype(d).bits)
-                x, y = (held_in(v, TensorType(v.shape, type_of_dtype(wide))) for v in (x, y))
+                x, y = (convert_to(v, TensorType(v.shape, type_of_dtype(wide))) for v in (x, y))
             seen.differing += int(x.size - np.count_nonzero(equal_values(x, y)))
 
 
-def _blamed(
+def _blame_op(
     source: Source, site: Site, seen: _Difference, effect: Effect | None, search: Search[Site], explains: bool
 ) -> BlamedOp:
     contribution = effect.most if effect else None
@@ -238,11 +238,11 @@ def _notes(search: Search[Site], effects: dict[Site, Effect], outcome: Outcome) 
     return notes
 
 
-def _refusals(ways: Sequence[Any]) -> list[str]:
+def _refusals(evaluators: Sequence[Any]) -> list[str]:
     notes = []
-    for way in ways:
-        inner = way.inner if isinstance(way, Rounding) else way
-        if isinstance(inner, ByBackend):
+    for evaluator in evaluators:
+        inner = evaluator.inner if isinstance(evaluator, RoundingEvaluator) else evaluator
+        if isinstance(inner, BackendEvaluator):
             for operation, why in list(inner.refused.items())[:5]:
                 where = f"{operation.location}: {operation.name}"
                 notes.append(f"{where}: computed exactly, as {inner.name} gives no result: {why}")

@@ -23,7 +23,7 @@ import jax
 from jax._src import pjit
 
 #: Called with the traced ClosedJaxpr, the same object for each call, and the flat list of arguments.
-Seen = Callable[[Any, Sequence[Any]], None]
+Callback = Callable[[Any, Sequence[Any]], None]
 
 _RUN, _FAST = "_pjit_call_impl_python", "_get_fastpath_data"
 can_observe = hasattr(pjit, _RUN) and hasattr(pjit, _FAST) and hasattr(jax, "make_user_context")
@@ -36,14 +36,14 @@ _Cache: Any = getattr(getattr(pjit, "_jax", None), "PjitFunctionCache", None)
 can_show_some = hasattr(pjit, _RUN) and hasattr(pjit, _FAST) and hasattr(_Cache, "clear_all")
 
 _lock = threading.Lock()
-_active: list[Seen] = []
-_all: list[Seen] = []  # those of `_active` that are shown all calls
+_active: list[Callback] = []
+_all: list[Callback] = []  # those of `_active` that are shown all calls
 _originals: list[Any] = []
 _here = threading.local()
 
 
 @contextlib.contextmanager
-def observed(seen: Seen, some: bool = False) -> Iterator[None]:
+def observe_calls(seen: Callback, some: bool = False) -> Iterator[None]:
     """A context in which `seen` is called before each jitted call, in the thread that makes it; for `some`, see above.
 
     Calls that `seen` itself makes are not shown. An exception that it raises ends the call.
@@ -72,7 +72,7 @@ def observed(seen: Seen, some: bool = False) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def unobserved() -> Iterator[None]:
+def hide_calls() -> Iterator[None]:
     """A context in which no call of this thread is shown."""
     before, _here.busy = getattr(_here, "busy", False), True
     try:
@@ -84,7 +84,7 @@ def unobserved() -> Iterator[None]:
 def _run(*args: Any, jaxpr: Any, **options: Any) -> Any:
     original = _originals[0]
     if not getattr(_here, "busy", False) and not _is_of_jax(jaxpr):
-        with unobserved():
+        with hide_calls():
             for seen in list(_active):
                 seen(jaxpr, args)
     return original(*args, jaxpr=jaxpr, **options)

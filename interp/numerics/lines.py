@@ -17,7 +17,7 @@ _LIBRARIES = (
 )
 
 
-def own_line(lines: Sequence[Location], otherwise: Location) -> Location:
+def own_line(lines: Sequence[Location], fallback: Location) -> Location:
     """The innermost line outside of libraries."""
     own = (x for x in lines if x.line and not x.file.startswith(_LIBRARIES) and "-packages" not in x.file)
-    return next(own, next((x for x in lines if x.line), otherwise))
+    return next(own, next((x for x in lines if x.line), fallback))

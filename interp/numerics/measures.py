@@ -12,7 +12,7 @@ import numpy as np
 from ...ops.types import Type, type_of_dtype
 from ..comparison.ulp import distance
 from ..errors import Error, InputError
-from .ways import held_in
+from .evaluators import convert_to
 
 Outputs = Sequence[Any]
 #: The results of a run, or the error that ended it.
@@ -77,15 +77,15 @@ class Measure:
         if isinstance(first, Error) or isinstance(second, Error):
             return NONE if isinstance(first, Error) and isinstance(second, Error) else FAILED
         if self._function is not None:
-            return _apart(*(self._called(x) for x in (first, second)))
+            return _abs_difference(*(self._call(x) for x in (first, second)))
         if self.name == "loss":
             assert self._loss is not None
-            return _apart(*(float(np.asarray(x[self._loss]).astype(np.float64)) for x in (first, second)))
+            return _abs_difference(*(float(np.asarray(x[self._loss]).astype(np.float64)) for x in (first, second)))
         each = self._ulp if self.name == "ulp" else self._norm
         parts = [each(i, a, b) for i, (a, b) in enumerate(zip(first, second, strict=True)) if isinstance(a, np.ndarray)]
         return Amount(sum(p.lost for p in parts), max((p.size for p in parts), default=0.0))
 
-    def _called(self, outputs: Outputs) -> float:
+    def _call(self, outputs: Outputs) -> float:
         assert self._function is not None
         value: Any = self._function(self._unflatten(list(self._good)), self._unflatten(list(outputs)))
         try:
@@ -101,7 +101,7 @@ class Measure:
             return Amount(int(lost.sum()), _norm((a - b)[~equal & ~lost]) / self._scales[i])
 
     def _ulp(self, i: int, first: np.ndarray, second: np.ndarray) -> Amount:
-        steps = distance(*(held_in(x, self._types[i]) for x in (first, second)))
+        steps = distance(*(convert_to(x, self._types[i]) for x in (first, second)))
         lost = np.isnan(steps)
         return Amount(int(lost.sum()), float(np.max(steps, initial=0.0, where=~lost)))
 
@@ -123,7 +123,7 @@ def _norm(x: np.ndarray) -> float:
     return 0.0 if largest == 0 else largest * float(np.sqrt(np.sum(np.abs(x / largest) ** 2)))
 
 
-def _apart(first: float, second: float) -> Amount:
+def _abs_difference(first: float, second: float) -> Amount:
     if first == second or (math.isnan(first) and math.isnan(second)):
         return NONE
     if not (math.isfinite(first) and math.isfinite(second)):

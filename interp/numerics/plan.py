@@ -17,17 +17,17 @@ from ...ops.policy import Policy
 from ...ops.types import TensorType, TokenType, guess
 from .. import machine
 from ..compile.planner import plan
-from ..diff.arguments import fitted
+from ..diff.arguments import fit_arguments
 from ..diff.compare import is_program, source_of
 from ..diff.source import Source
 from ..errors import InputError
 from ..program import Operation, Program
 from ..system import host_floats
 from .lines import own_line
-from .plan_rewrite import Rounding, bits_of, products, rewritten
+from .plan_rewrite import Rounding, bits_of, products, rewrite
 from .plan_search import Operand, relative_norm, search
-from .profile import lowered, write
-from .profile_run import Observed
+from .profile import lower, write
+from .profile_run import ObservedProgram
 from .statistics import Statistics
 
 #: The default formats, and the default bound of the output's relative error.
@@ -105,13 +105,13 @@ class QuantizePlan:
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            _, source, arrays, unflatten = _taken(function, args, kwargs, self.policy)
+            _, source, arrays, unflatten = _prepare(function, args, kwargs, self.policy)
             return unflatten(self._run(source, arrays))
 
         return run
 
     def _run(self, source: Source, arrays: Sequence[Any]) -> list[Any]:
-        values, known = fitted(source, arrays, partitions=True)
+        values, known = fit_arguments(source, arrays, partitions=True)
         operations = products(known.program, known.function)
         for_each: dict[Operation, list[Rounding | None]] = {o: [None, None] for o in operations}
         ours = [(c.product, c.op) for c in self.choices]
@@ -122,7 +122,7 @@ class QuantizePlan:
         for c in self.choices:
             if c.format is not None:
                 for_each[operations[c.product]][c.operand] = Rounding(c.format, c.scale)
-        return _evaluated(rewritten(known.program, for_each), known, values, self.policy)
+        return _evaluate(rewrite(known.program, for_each), known, values, self.policy)
 
     def table(self) -> str:
         """The choices as a table of text."""
@@ -203,7 +203,7 @@ def quantize_plan(
         InputError: There is no such format, the bound is not valid, or the function has no matmul.
         ProgramError: The program cannot be read or is not supported.
     """
-    names = _checked(formats)
+    names = _check_formats(formats)
     if isinstance(bound, bool) or not isinstance(bound, int | float) or not 0 <= bound < math.inf:
         raise InputError(f"bound: expected a number of at least 0, got {bound!r}")
     if measure is not None and not callable(measure):
@@ -211,17 +211,17 @@ def quantize_plan(
     if policy is not None and not isinstance(policy, Policy):
         raise InputError(f"policy: expected a minihlo.interp.Policy, got {type(policy).__name__}")
     chosen = policy or Policy()
-    name, source, arrays, unflatten = _taken(function, args, kwargs, chosen)
-    values, known = fitted(source, arrays, partitions=True)
+    name, source, arrays, unflatten = _prepare(function, args, kwargs, chosen)
+    values, known = fit_arguments(source, arrays, partitions=True)
     operations = products(known.program, known.function)
     if not operations:
         raise InputError(f"{name}: expected a program with matmuls, got none")
-    reference, operands = _observed(known, operations, values, chosen, names)
+    reference, operands = _observe(known, operations, values, chosen, names)
     of = functools.partial(_error, unflatten(list(reference)), unflatten, measure)
 
     def evaluate(roundings: Sequence[Rounding | None]) -> float:
         choices = {o: roundings[2 * i : 2 * i + 2] for i, o in enumerate(operations)}
-        return of(_evaluated(rewritten(known.program, choices), known, values, chosen))
+        return of(_evaluate(rewrite(known.program, choices), known, values, chosen))
 
     found = search(operands, evaluate, float(bound))
     size = sum(o.size for o in operands) or 1
@@ -240,7 +240,7 @@ def quantize_plan(
     return QuantizePlan(tuple(made), float(bound), found.error, bits, before, found.evaluations, chosen)
 
 
-def _checked(formats: Iterable[str]) -> list[str]:
+def _check_formats(formats: Iterable[str]) -> list[str]:
     names = [formats] if isinstance(formats, str) else list(formats)
     known = {n for n, f in FORMATS.items() if f.bits <= 16 and f.has_zero} | set(BLOCK_FORMATS)
     for name in names:
@@ -252,7 +252,7 @@ def _checked(formats: Iterable[str]) -> list[str]:
     return names
 
 
-def _taken(
+def _prepare(
     function: Any, args: Sequence[Any], kwargs: dict[str, Any], policy: Policy
 ) -> tuple[str, Source, Sequence[Any], Callable[[list[Any]], Any]]:
     """A name, the program, its arrays, and the conversion of a list of results to the function's."""
@@ -263,7 +263,7 @@ def _taken(
         return source.file, source, args, list
     if not callable(function):
         raise InputError(f"expected a function or a program, got {type(function).__name__}")
-    source, arrays = lowered(function, args, kwargs, policy)
+    source, arrays = lower(function, args, kwargs, policy)
     import jax
 
     jitted: Any = function if hasattr(function, "trace") else jax.jit(function)
@@ -271,13 +271,13 @@ def _taken(
     return source.file, source, arrays, lambda results: jax.tree.unflatten(tree, results)
 
 
-def _evaluated(program: Program, source: Source, values: Sequence[Any], policy: Policy) -> list[Any]:
+def _evaluate(program: Program, source: Source, values: Sequence[Any], policy: Policy) -> list[Any]:
     made = plan(program, source.function.name, policy)
     results = machine.run(made, values)
     return [r for r, t in zip(results, made.result_types, strict=True) if not isinstance(t, TokenType)]
 
 
-def _observed(
+def _observe(
     source: Source, operations: Sequence[Operation], values: Sequence[Any], policy: Policy, names: Sequence[str]
 ) -> tuple[list[Any], list[Operand]]:
     """The original results, and each operand with its possible formats, by the magnitudes it had."""
@@ -290,8 +290,8 @@ def _observed(
                 if isinstance(x, np.ndarray) and isinstance(v.type, TensorType):
                     statistics.setdefault((operation, i), Statistics(v.type.element.name)).add(x)
 
-    Observed(source.program, source.function, policy, observe).run(values)
-    results = _evaluated(source.program, source, values, policy)
+    ObservedProgram(source.program, source.function, policy, observe).run(values)
+    results = _evaluate(source.program, source, values, policy)
     found = []
     for operation in operations:
         for i, v in enumerate(operation.operands):

@@ -89,7 +89,7 @@ def summed_axis(operation: Operation, operand: int) -> int:
     return -1
 
 
-def rewritten(program: Program, choices: Choices) -> Program:
+def rewrite(program: Program, choices: Choices) -> Program:
     """The program with operands of products rounded to formats and brought back to their own types."""
     functions = {
         name: f if f.body is None else dataclasses.replace(f, body=_region(f.body, choices))
@@ -104,7 +104,7 @@ def _region(region: Region, choices: Choices) -> Region:
         if operation in choices:
             operands = []
             for i, (value, rounding) in enumerate(zip(operation.operands, choices[operation], strict=True)):
-                operands.append(value if rounding is None else _rounded(made, operation, i, value, rounding))
+                operands.append(value if rounding is None else _round(made, operation, i, value, rounding))
             made.append(dataclasses.replace(operation, operands=tuple(operands), origin=operation))
             continue
         inner = operation.regions
@@ -115,7 +115,7 @@ def _region(region: Region, choices: Choices) -> Region:
     return Region(region.arguments, made, region.returns)
 
 
-def _rounded(made: list[Operation], product: Operation, operand: int, value: Value, rounding: Rounding) -> Value:
+def _round(made: list[Operation], product: Operation, operand: int, value: Value, rounding: Rounding) -> Value:
     """Rounds a value to a format by ops that are added to `made`."""
     t = value.type
     assert isinstance(t, TensorType)

@@ -23,7 +23,7 @@ class Operand:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The result of the search: for each operand 0 if unchanged or 1 + the index of an option, and the measured error.
 
     alone: the error with one operand in one option, by both.
@@ -108,11 +108,13 @@ class _Search:
         return gain / max(self.operands[i].size * (self.cost(i, next_level) - self.cost(i, level)), 1e-9)
 
 
-def search(operands: Sequence[Operand], evaluate: Callable[[Sequence[Rounding | None]], float], bound: float) -> Found:
+def search(
+    operands: Sequence[Operand], evaluate: Callable[[Sequence[Rounding | None]], float], bound: float
+) -> SearchResult:
     """The cheapest formats that keep the bound; with all operands unchanged the error is 0."""
     made = _Search(operands, evaluate, bound)
     levels = made.run()
-    return Found(levels, made.whole(levels), made.evaluations, made.alone)
+    return SearchResult(levels, made.whole(levels), made.evaluations, made.alone)
 
 
 def relative_norm(good: Sequence[Any], other: Sequence[Any]) -> float:

@@ -14,17 +14,17 @@ from ...ops.policy import Policy
 from ...ops.programs.block_targets import QUANTIZE
 from ...ops.traits import RegionSemantics
 from ...ops.types import type_of_dtype
-from ..diff.arguments import fitted
+from ..diff.arguments import fit_arguments
 from ..diff.compare import is_program, source_of
 from ..diff.source import Source
-from ..diff.traced import traced
+from ..diff.trace import trace
 from ..errors import InputError, OutputError
 from ..program import Location, Operation
 from ..system import host_floats
 from ..values.blocks import block_format
 from .lines import own_line
 from .profile_exact import Exact, rounds, target
-from .profile_run import Observed
+from .profile_run import ObservedProgram
 from .profile_tensors import LineProfile, Step, TensorProfile, lines_of
 from .statistics import Statistics
 from .statistics_blocks import BlockStatistics, call_format
@@ -78,14 +78,14 @@ def profile(
             raise InputError("a program takes arrays only (keywords and static arguments are for functions)")
         made.run(source_of(function), args)
     elif callable(function):
-        source, arrays = lowered(function, args, kwargs, made.policy, static_argnums, static_argnames)
+        source, arrays = lower(function, args, kwargs, made.policy, static_argnums, static_argnames)
         made.run(source, arrays)
     else:
         raise InputError(f"expected a function or a program, got {type(function).__name__}")
     return made
 
 
-def lowered(
+def lower(
     function: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -103,7 +103,7 @@ def lowered(
         raise InputError("a function needs JAX, which is not installed (pip install jax)") from None
     token = lowered_under.set(policy)  # functions of `interp.jit` become part of the program
     try:
-        return traced(function, args, kwargs, static_argnums, static_argnames, PLATFORM)[:2]
+        return trace(function, args, kwargs, static_argnums, static_argnames, PLATFORM)[:2]
     finally:
         lowered_under.reset(token)
 
@@ -138,10 +138,10 @@ class Profile:
         """
         found = self._runs.get(id(source))
         if found is None:
-            values, known = fitted(source, arrays, partitions=True)
+            values, known = fit_arguments(source, arrays, partitions=True)
             found = self._runs[id(source)] = _Run(self, source, known)
         else:
-            values, _ = fitted(source, arrays, partitions=True)
+            values, _ = fit_arguments(source, arrays, partitions=True)
         number = len(self.steps) if step is None else step
         self.results = found.run(values, number)
         self.steps.append({"step": number, "program": source.file})
@@ -155,7 +155,7 @@ class Profile:
     @property
     def findings(self) -> list[TensorProfile]:
         """The tensors with losses, the worst first: overflows, then by the share lost."""
-        return sorted((t for t in self.tensors if t.is_found), key=lambda t: -t.gravity)
+        return sorted((t for t in self.tensors if t.is_found), key=lambda t: -t.severity)
 
     def sentences(self) -> list[str]:
         """The losses, the worst first, one sentence for each operation: where, how much, and what would help."""
@@ -213,7 +213,7 @@ class _Run:
         self._profile, self._kept = profile, source  # so that its id stays its own
         self._source, self._exact = fitted, Exact()
         self._blocks: tuple[str, ...] = profile._blocks
-        self._observed = Observed(fitted.program, fitted.function, profile.policy, self._observe)
+        self._observed = ObservedProgram(fitted.program, fitted.function, profile.policy, self._observe)
         self._tensors: dict[tuple[Operation | None, int], TensorProfile] = {}
         self._now: dict[tuple[Operation | None, int], Statistics] = {}
         self._is_counted: dict[Operation, bool] = {}
@@ -273,7 +273,7 @@ class _Run:
             statistics.add(x, exact[i])
             made = statistics.nans + statistics.infinities - before
             if made and tensor.rounds and all(_is_finite(o) for o in operands):
-                tensor.born += made
+                tensor.nonfinite_created += made
             if i == 0 and in_blocks and known:
                 of = tensor.blocks.setdefault(call_format(operation.attributes).name, self._in_blocks(operation))
                 of.add_call(operation.attributes, np.asarray(operands[0]), results)

@@ -28,7 +28,7 @@ from ..system import host_floats
 from ..transform.computation import Computation
 from ..transform.primitive import to_numpy
 from . import calls as jitted_calls
-from .profile import Profile, lowered
+from .profile import Profile, lower
 
 
 class profiling(Profile):  # noqa: N801 (used as a function)
@@ -83,7 +83,7 @@ class profiling(Profile):  # noqa: N801 (used as a function)
 
     def __enter__(self) -> profiling:
         if jitted_calls.can_observe:
-            self._context.enter_context(jitted_calls.observed(self._seen))
+            self._context.enter_context(jitted_calls.observe_calls(self._observe))
         else:
             warnings.warn("this version of JAX does not show its calls: pass functions through p(f)", stacklevel=2)
         return self
@@ -105,17 +105,17 @@ class profiling(Profile):  # noqa: N801 (used as a function)
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
             if not any(isinstance(x, core.Tracer) for x in jax.tree.leaves((args, kwargs))):
-                with jitted_calls.unobserved():
+                with jitted_calls.hide_calls():
                     self._sample(("explicit", id(function)), lambda: self._program(jitted, args, kwargs))
-            with jitted_calls.unobserved():
+            with jitted_calls.hide_calls():
                 return function(*args, **kwargs)
 
         return run
 
     # -- sampling ------------------------------------------------------------------------------------------------------
 
-    def _seen(self, jaxpr: Any, args: Sequence[Any]) -> None:
-        self._sample(id(jaxpr), lambda: self._traced(jaxpr, args))
+    def _observe(self, jaxpr: Any, args: Sequence[Any]) -> None:
+        self._sample(id(jaxpr), lambda: self._trace(jaxpr, args))
 
     def _sample(self, key: Any, program: Callable[[], tuple[Source, list[Any]]]) -> None:
         """Counts a call, and evaluates it if it is one of the sample."""
@@ -136,11 +136,11 @@ class profiling(Profile):  # noqa: N801 (used as a function)
     def _program(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Source, list[Any]]:
         jaxpr = function.trace(*args, **kwargs).jaxpr
         _check(jaxpr)
-        source, arrays = lowered(function, args, kwargs, self.policy)
+        source, arrays = lower(function, args, kwargs, self.policy)
         known = self._known.setdefault(id(jaxpr), (jaxpr, source, None))
         return known[1], [np.array(a) if a is not None else None for a in arrays]
 
-    def _traced(self, jaxpr: Any, args: Sequence[Any]) -> tuple[Source, list[Any]]:
+    def _trace(self, jaxpr: Any, args: Sequence[Any]) -> tuple[Source, list[Any]]:
         if id(jaxpr) not in self._known:
             _check(jaxpr)
             computation = Computation(jaxpr, self.policy)

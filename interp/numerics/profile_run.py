@@ -26,7 +26,7 @@ from ..program import BARRIER, Function, Location, Operation, Program, Region, V
 Observer = Callable[[Operation, Sequence[Any], Sequence[Any]], None]
 
 
-class Observed:
+class ObservedProgram:
     """A program whose operations are shown to a function when it runs."""
 
     def __init__(self, program: Program, function: Function, policy: Policy, observer: Observer) -> None:

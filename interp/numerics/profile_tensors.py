@@ -70,7 +70,7 @@ class TensorProfile:
     rounds: bool
     statistics: Statistics
     executions: int = 0
-    born: int = 0
+    nonfinite_created: int = 0
     blocks: dict[str, BlockStatistics] = dataclasses.field(default_factory=dict)
     steps: list[Step] = dataclasses.field(default_factory=list)
 
@@ -96,27 +96,27 @@ class TensorProfile:
         An infinity in place of a finite exact result is counted once.
         """
         s = self.statistics
-        return s.underflows + s.saturations + max(s.overflows, self.born)
+        return s.underflows + s.saturations + max(s.overflows, self.nonfinite_created)
 
     @property
-    def gravity(self) -> float:
+    def severity(self) -> float:
         """The sort key of reports: overflows first, then by the share of lost results."""
         s = self.statistics
         if not self.rounds or not s.elements:
             return 0.0
-        overflow = max(s.overflows, self.born)
+        overflow = max(s.overflows, self.nonfinite_created)
         return bool(overflow) + self.lost / s.elements
 
     @property
     def is_found(self) -> bool:
         """Whether it is to be reported."""
-        return bool(self.rounds and (self.born or self.statistics.overflows)) or self.gravity >= _LEAST
+        return bool(self.rounds and (self.nonfinite_created or self.statistics.overflows)) or self.severity >= _LEAST
 
     def sentence(self) -> str:
         """The losses, and what would help."""
         s, parts = self.statistics, []
         for count, words in (
-            (max(s.overflows, self.born), "overflow" if s.compared else "become an infinity or NaN"),
+            (max(s.overflows, self.nonfinite_created), "overflow" if s.compared else "become an infinity or NaN"),
             (s.saturations, "saturate"),
             (s.underflows, "underflow to zero"),
         ):
@@ -145,7 +145,7 @@ class TensorProfile:
             "source": self.source,
             "rounds": self.rounds,
             "executions": self.executions,
-            "born": self.born,
+            "born": self.nonfinite_created,
             **self.statistics.data(),
             "blocks": [b.data() for b in self.blocks.values()],
             "steps": steps,
@@ -165,9 +165,9 @@ class LineProfile:
         return self.tensors[0].source
 
     @property
-    def gravity(self) -> float:
+    def severity(self) -> float:
         """The severity of the worst tensor."""
-        return self.tensors[0].gravity
+        return self.tensors[0].severity
 
     @property
     def share(self) -> float:
@@ -183,7 +183,7 @@ def lines_of(tensors: Sequence[TensorProfile]) -> list[LineProfile]:
         if t.op != "argument":
             lines.setdefault((t.line.file, t.line.line), []).append(t)
     made = [
-        LineProfile(Location(file, line), sorted(ts, key=lambda t: -t.gravity))
+        LineProfile(Location(file, line), sorted(ts, key=lambda t: -t.severity))
         for (file, line), ts in sorted(lines.items())
     ]
     return [x for x in made if x.tensors]

@@ -35,7 +35,7 @@ def page(profile: Profile) -> str:
         for package in (conform_report.__name__, __package__ or "")
     )
     lines = [x for x in profile.lines if any(_is_shown(t) for t in x.tensors)]
-    worst = sorted(lines, key=lambda x: -x.gravity)
+    worst = sorted(lines, key=lambda x: -x.severity)
     programs = dict.fromkeys(str(s["program"]) for s in profile.steps)
     title = f"Numerics of {', '.join(programs) or 'nothing'}"
     head = page_head(title, element("style", Markup(style)))
@@ -187,7 +187,7 @@ def _numbers(t: TensorProfile) -> Markup:
         ("underflow", share(s.underflows, s.compared) if s.compared else "not known"),
         ("subnormal", share(s.subnormals, s.elements)),
         ("saturate", share(s.saturations, s.compared) if s.compared else "not known"),
-        ("overflow", share(max(s.overflows, t.born), s.elements)),
+        ("overflow", share(max(s.overflows, t.nonfinite_created), s.elements)),
         ("NaN", share(s.nans, s.elements)),
         ("infinite", share(s.infinities, s.elements)),
         ("largest", number(s.max_abs)),

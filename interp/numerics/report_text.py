@@ -31,7 +31,7 @@ def text(profile: Profile, most: int | None = 20) -> str:
 
 def table(profile: Profile, most: int | None) -> str:
     """A row for each tensor that may have losses, the worst first."""
-    rounding = sorted((t for t in profile.tensors if t.rounds), key=lambda t: -t.gravity)
+    rounding = sorted((t for t in profile.tensors if t.rounds), key=lambda t: -t.severity)
     narrow = [t for t in rounding if t.statistics.format.bits <= 16 or t.is_found]
     rows = [_HEAD, *(row(t) for t in narrow[:most])]
     widths = [max(len(r[i]) for r in rows) for i in range(len(_HEAD))]
@@ -55,7 +55,7 @@ def row(t: TensorProfile) -> tuple[str, ...]:
     return (
         place, t.short, s.format.name, f"{s.elements:,}",
         share(s.underflows, s.compared), share(s.subnormals, s.elements), share(s.saturations, s.compared),
-        share(max(s.overflows, t.born), s.elements), share(s.nans, s.elements),
+        share(max(s.overflows, t.nonfinite_created), s.elements), share(s.nans, s.elements),
         number(s.max_abs), number(s.min_abs),
         "-" if s.ulp_mean is None else f"{s.ulp_max:.3g}",
         "-" if s.sqnr is None else "exact" if math.isinf(s.sqnr) else f"{s.sqnr:.1f}",

@@ -127,14 +127,14 @@ class Search(Generic[T]):
             while size < len(order) and not self.explains(order[:size]):
                 size *= 2
             found = list(order[:size])
-            return self._reduced(found)
+            return self._reduce(found)
         except SpentError:
             self.is_complete = False
             return self._best or found
 
     _best: list[T] | None = None
 
-    def _reduced(self, ops: list[T]) -> list[T]:
+    def _reduce(self, ops: list[T]) -> list[T]:
         """ddmin: halves, quarters and so on alone, and their complements."""
         parts = 2
         while len(ops) > 1:

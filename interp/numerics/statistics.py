@@ -156,7 +156,7 @@ class Statistics:
         self.max_abs, self.min_abs = _spread(chosen, self.max_abs, self.min_abs)
         exponents = np.frexp(chosen)[1] - 1
         kept = None if weights is None else weights[number]
-        self.histogram += _counted(exponents - self.range.lowest, kept, len(self.histogram))
+        self.histogram += _count_bins(exponents - self.range.lowest, kept, len(self.histogram))
         if self.format.has_subnormals:
             low = exponents < self.range.lowest_normal
             self.subnormals += int(np.count_nonzero(low) if kept is None else kept[low].sum())
@@ -171,7 +171,7 @@ class Statistics:
         exponents = np.frexp(exact)[1] - 1
         if there.any():
             self.exact_max, self.exact_min = _spread(size[there], self.exact_max, self.exact_min)
-            self.exact_histogram += _counted(exponents[there] - _LOWEST, None, len(self.exact_histogram))
+            self.exact_histogram += _count_bins(exponents[there] - _LOWEST, None, len(self.exact_histogram))
         finite = np.isfinite(got)
         if not finite.all():
             self.overflows += int(np.count_nonzero(~finite))
@@ -296,7 +296,7 @@ class Statistics:
         return _dense(self.exact_histogram, _LOWEST) if self.compared else _dense(self.histogram, self.range.lowest)
 
 
-def _counted(bins: np.ndarray, weights: np.ndarray | None, length: int) -> np.ndarray:
+def _count_bins(bins: np.ndarray, weights: np.ndarray | None, length: int) -> np.ndarray:
     counts = np.bincount(bins, weights, length)
     return counts if weights is None else np.rint(counts).astype(np.int64)
 

@@ -21,7 +21,7 @@ from ..diff.source import Source, inputs
 from ..diff.walk import Values, Walk
 from ..errors import LimitError
 from ..program import Location, Operation, Region
-from .ways import EXACT, ByPolicy, Way, declared
+from .evaluators import EXACT, Evaluator, PolicyEvaluator, to_declared
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,7 @@ Observer = Callable[[Site, Sequence[Any], Sequence[Any]], None]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Held:
+class DigestedValue:
     """A value with a digest of its contents. In a condition it behaves like its array."""
 
     value: Any
@@ -74,13 +74,13 @@ class Substitution:
     """Runs a program on its arguments, some ops by the evaluator `bad` and the others by `good`."""
 
     def __init__(
-        self, source: Source, arguments: Sequence[Any], good: Way, bad: Way, *, turns: int, memory: int
+        self, source: Source, arguments: Sequence[Any], good: Evaluator, bad: Evaluator, *, iterations: int, memory: int
     ) -> None:
         """A run raises LimitError for a loop of more than `iterations`; `memory` bytes of results are kept."""
-        self.source, self.ways, self._turns, self._room = source, (good, bad), turns, memory
-        self._arguments = list(map(held, arguments))
+        self.source, self.evaluators, self._iterations, self._room = source, (good, bad), iterations, memory
+        self._arguments = list(map(digest_value, arguments))
         self.executions = 0  #: number of results computed so far, without cached ones
-        self._kept: OrderedDict[tuple[Any, ...], list[Held]] = OrderedDict()
+        self._kept: OrderedDict[tuple[Any, ...], list[DigestedValue]] = OrderedDict()
         self._parents = dict(_parents(source))
 
     def run(self, bad: frozenset[Site] | None, observer: Observer | None = None) -> list[Any]:
@@ -88,18 +88,18 @@ class Substitution:
 
         With an observer every op is computed in both ways. Raises errors of `interp`.
         """
-        entered = None if bad is None or observer or not self.ways[0].runs_whole else set(self._enclosing(bad))
-        results = _Walk(_Run(self, bad, observer), self._turns, entered).run(self.source.function, self._arguments)
+        entered = None if bad is None or observer or not self.evaluators[0].runs_whole else set(self._enclosing(bad))
+        results = _Walk(_Run(self, bad, observer), self._iterations, entered).run(self.source.function, self._arguments)
         return [r.value for r in results]
 
-    def result(self, operation: Operation, values: Sequence[Held], is_bad: bool) -> list[Held]:
+    def result(self, operation: Operation, values: Sequence[DigestedValue], is_bad: bool) -> list[DigestedValue]:
         """The results of an op by one of the evaluators, computed once for operands with the same contents."""
         key = (operation, is_bad, *(v.digest for v in values))
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
         self.executions += 1
-        results = list(map(held, self.ways[is_bad].results(operation, [v.value for v in values])))
+        results = list(map(digest_value, self.evaluators[is_bad].results(operation, [v.value for v in values])))
         self._kept[key] = results
         self._room -= sum(r.bytes for r in results)
         while self._room < 0 and len(self._kept) > 1:
@@ -122,9 +122,9 @@ class _Run:
     def __init__(self, of: Substitution, bad: frozenset[Site] | None, observer: Observer | None) -> None:
         self.source, self._of, self._bad, self._observer = of.source, of, bad, observer
         self.calls: list[Operation] = []
-        self._exact = ByPolicy(of.source, "exact", EXACT)
+        self._exact = PolicyEvaluator(of.source, "exact", EXACT)
 
-    def run(self, operation: Operation, values: Sequence[Held]) -> list[Held]:
+    def run(self, operation: Operation, values: Sequence[DigestedValue]) -> list[DigestedValue]:
         site = Site(tuple(self.calls), operation)
         results = self._of.result(operation, values, self._bad is None or site in self._bad)
         if self._observer is not None:
@@ -132,22 +132,24 @@ class _Run:
             self._observer(site, *both)
         return results
 
-    def whole(self, operation: Operation, values: Sequence[Held]) -> list[Held]:
+    def whole(self, operation: Operation, values: Sequence[DigestedValue]) -> list[DigestedValue]:
         return self._of.result(operation, values, False)
 
-    def here(self, operation: Operation, values: Sequence[Held]) -> list[Held]:
-        return list(map(held, self._exact.results(operation, declared(operation, [v.value for v in values]))))
+    def here(self, operation: Operation, values: Sequence[DigestedValue]) -> list[DigestedValue]:
+        return list(
+            map(digest_value, self._exact.results(operation, to_declared(operation, [v.value for v in values])))
+        )
 
-    def rest(self, operation: Operation, values: Sequence[Any], turns: int) -> list[Any]:
+    def rest(self, operation: Operation, values: Sequence[Any], iterations: int) -> list[Any]:
         del values
-        raise LimitError(f"{operation.location}: {operation.name}: stopped after {turns} turns")
+        raise LimitError(f"{operation.location}: {operation.name}: stopped after {iterations} iterations")
 
 
 class _Walk(Walk):
     """A walk that enters only loops, branches and calls with an op to be substituted; all, if `entered` is None."""
 
-    def __init__(self, run: _Run, turns: int, entered: set[Operation] | None) -> None:
-        super().__init__(run, turns)
+    def __init__(self, run: _Run, iterations: int, entered: set[Operation] | None) -> None:
+        super().__init__(run, iterations)
         self._run, self._entered = run, entered
 
     def _operation(self, operation: Operation, values: Values) -> list[Any]:
@@ -178,9 +180,9 @@ def _parents(source: Source) -> Iterator[tuple[Operation, Operation]]:
             yield from visit(function.body, None)
 
 
-def held(value: Any) -> Held:
+def digest_value(value: Any) -> DigestedValue:
     """A value with its digest."""
-    return Held(value, _digest(value))
+    return DigestedValue(value, _digest(value))
 
 
 def _digest(value: Any) -> bytes:

@@ -26,7 +26,7 @@ from ..backends import BackendError
 from ..backends.subjects import any_subject
 from ..diff.report import OpReport
 from ..diff.source import Source
-from ..diff.traced import traced
+from ..diff.trace import trace
 from ..errors import InputError
 from ..parse.reader import Places
 from ..program import Operation
@@ -34,7 +34,7 @@ from ..system import host_floats
 from ..transform.computation import Computation
 from ..transform.primitive import to_numpy
 from . import calls as jitted_calls
-from .watch_check import Checked
+from .watch_check import CheckedProgram
 from .watch_file import WatchFile
 from .watch_jaxprs import count, name_of, refuse_effects
 
@@ -70,14 +70,14 @@ class Watch:
         self.spent, self.checks = 0.0, 0
         self._backend: Any = None
         self._file: WatchFile | None = None
-        self._known: dict[int, tuple[Any, Checked | None, Computation | None]] = {}
+        self._known: dict[int, tuple[Any, CheckedProgram | None, Computation | None]] = {}
         self._counts: Counter[int] = Counter()
         self._sizes: dict[int, tuple[Any, int]] = {}
         self._key, self._thing = 0, None
         self._job: Iterator[float] | None = None
         self._needs = self._dispatch = 0.0
         self._of: dict[str, Any] = {}
-        self._at: Checked | None = None
+        self._at: CheckedProgram | None = None
         self._left = 0
         self._lock = threading.Lock()
         self._context = contextlib.ExitStack()
@@ -106,7 +106,7 @@ class Watch:
         self._file.write("start", backend=self._backend.name, budget=self._budget, every=self._every)
         some = self._every is None and jitted_calls.can_show_some
         if some or jitted_calls.can_observe:
-            self._context.enter_context(jitted_calls.observed(self._seen, some))
+            self._context.enter_context(jitted_calls.observe_calls(self._observe, some))
         else:
             warnings.warn("this version of JAX does not show its calls: pass functions through w(f)", stacklevel=2)
         if some:
@@ -126,7 +126,7 @@ class Watch:
         if self._file is None:
             return
         self._context.close()
-        self._ended_job()
+        self._end_job()
         self._file.write(
             "end",
             calls=sum(self._counts.values()),
@@ -158,7 +158,7 @@ class Watch:
         def run(*args: Any, **kwargs: Any) -> Any:
             if any(isinstance(x, core.Tracer) for x in jax.tree.leaves((args, kwargs))):
                 return function(*args, **kwargs)
-            with jitted_calls.unobserved():
+            with jitted_calls.hide_calls():
                 self._take(id(jitted), jitted, lambda: self._explicit(jitted, args, kwargs))
                 return function(*args, **kwargs)
 
@@ -166,12 +166,12 @@ class Watch:
 
     # -- one call ------------------------------------------------------------------------------------------------------
 
-    def _seen(self, jaxpr: Any, args: Sequence[Any]) -> None:
+    def _observe(self, jaxpr: Any, args: Sequence[Any]) -> None:
         self._dispatch = _DISPATCH * (len(args) + len(jaxpr.out_avals))
-        self._take(id(jaxpr), jaxpr, lambda: self._traced(jaxpr, args))
+        self._take(id(jaxpr), jaxpr, lambda: self._trace(jaxpr, args))
         self.spent += self._dispatch
 
-    def _take(self, key: int, thing: Any, prepared: Callable[[], tuple[Checked, list[Any], str]]) -> None:
+    def _take(self, key: int, thing: Any, prepared: Callable[[], tuple[CheckedProgram, list[Any], str]]) -> None:
         """Counts a call, and continues pending checks as far as the budget allows."""
         if self._file is None or not self._lock.acquire(blocking=False):  # another thread is checking
             return
@@ -208,7 +208,7 @@ class Watch:
         key: int,
         thing: Any,
         number: int,
-        prepared: Callable[[], tuple[Checked, list[Any], str]],
+        prepared: Callable[[], tuple[CheckedProgram, list[Any], str]],
         before: float,
     ) -> None:
         if key not in self._known:
@@ -217,12 +217,12 @@ class Watch:
             self._needs = _PREPARE * self._sizes[key][1]
         if not self._allows(self._needs if key not in self._known else 0.0, before):
             return
-        self._ended_job()
+        self._end_job()
         self._key, self._thing = key, thing
         self._of = {"call": number, "function": name_of(thing)}
         checked, arrays, self._of["function"] = prepared()
         self._at, self._left = checked, checked.kinds
-        self._job = checked.run(arrays, self._found)
+        self._job = checked.run(arrays, self._record)
         self._needs = next(self._job)
 
     def _go_on(self, before: float) -> None:
@@ -231,7 +231,7 @@ class Watch:
             try:
                 self._needs = next(self._job)
             except StopIteration:
-                self._ended_job()
+                self._end_job()
                 self._needs = 0.0
                 return
             self.checks += 1
@@ -243,19 +243,19 @@ class Watch:
         spent = self.spent + now - before
         return spent + seconds <= _AIM * self._budget * (now - self._began - spent)
 
-    def _found(self, operation: Operation, report: OpReport) -> None:
+    def _record(self, operation: Operation, report: OpReport) -> None:
         self.failures[operation] = report
         assert self._file is not None
         self._file.failure(operation, report, **self._of, checked_at=sum(self._counts.values()) - 1)
 
-    def _ended_job(self) -> None:
+    def _end_job(self) -> None:
         if self._job is not None and self._file is not None and self._at is not None:
             self._file.write("check", **self._of, ops=self._at.count, verdicts=dict(self._at.verdicts))
         self._job = None
 
     # -- programs ------------------------------------------------------------------------------------------------------
 
-    def _traced(self, jaxpr: Any, args: Sequence[Any]) -> tuple[Checked, list[Any], str]:
+    def _trace(self, jaxpr: Any, args: Sequence[Any]) -> tuple[CheckedProgram, list[Any], str]:
         """The program of a traced function, for the backend's platform, and copies of its arguments."""
         platform = getattr(self._backend, "platform", "cpu")
         if id(jaxpr) not in self._known:
@@ -266,7 +266,7 @@ class Watch:
             lowered = jax.jit(computation.function, keep_unused=True).trace(*avals)
             module: Any = lowered.lower(lowering_platforms=(platform,)).compiler_ir("stablehlo")
             source = Source(module, Places(name), name)
-            checked = Checked(source, self._backend, self._policy, self._memory)
+            checked = CheckedProgram(source, self._backend, self._policy, self._memory)
             self._known[id(jaxpr)] = jaxpr, checked, computation
         _, checked, computation = self._known[id(jaxpr)]
         assert checked is not None
@@ -278,14 +278,14 @@ class Watch:
         arrays = [None if isinstance(t, TokenType) else next(values) for t in types]
         return checked, arrays, f"jit({computation.name})"
 
-    def _explicit(self, jitted: Any, args: Sequence[Any], kwargs: Any) -> tuple[Checked, list[Any], str]:
+    def _explicit(self, jitted: Any, args: Sequence[Any], kwargs: Any) -> tuple[CheckedProgram, list[Any], str]:
         """The same for a call of a function that was passed through the watch."""
         platform = getattr(self._backend, "platform", "cpu")
         jaxpr = jitted.trace(*args, **kwargs).jaxpr
         refuse_effects(jaxpr)
-        source, arrays, _ = traced(jitted, args, kwargs, None, None, platform)
+        source, arrays, _ = trace(jitted, args, kwargs, None, None, platform)
         if id(jaxpr) not in self._known:
-            self._known[id(jaxpr)] = jaxpr, Checked(source, self._backend, self._policy, self._memory), None
+            self._known[id(jaxpr)] = jaxpr, CheckedProgram(source, self._backend, self._policy, self._memory), None
         checked = self._known[id(jaxpr)][1]
         assert checked is not None
         return checked, [a if a is None else np.array(a) for a in arrays], source.file

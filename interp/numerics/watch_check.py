@@ -25,7 +25,7 @@ from ..diff.judge import rounds
 from ..diff.report import OpReport
 from ..diff.source import Source, inputs, is_movable
 from ..program import Operation
-from .profile_run import Observed
+from .profile_run import ObservedProgram
 
 #: The cost of an op's first run on a backend, with compilation: 20 to 40 ms on XLA's CPU, 2 on minihlo.
 _FIRST = 0.03
@@ -40,14 +40,14 @@ class Item:
     results: list[Any]
 
 
-class Checked:
+class CheckedProgram:
     """A watched program: its ops, the number of checks of each kind, and the cost of checking."""
 
     def __init__(self, source: Source, backend: Backend, policy: Policy, memory: int) -> None:
         """`memory` limits the bytes of operands and results that are held. Raises errors of `interp`."""
         self.source, self._memory = source, memory
         self._examiner = Examiner(source, backend, policy)
-        self._observed = Observed(source.program, source.function, policy, self._see)
+        self._observed = ObservedProgram(source.program, source.function, policy, self._see)
         self._kinds = {o: (o.name, types_of(o)) for o in self._observed.operations if _is_checked(o, backend)}
         self._rounding = {o: rounds(o) for o in self._kinds}
         self._times: Counter[Any] = Counter()  #: of a kind of ops, and of an op
@@ -76,7 +76,7 @@ class Checked:
         yield self._run_cost
         before = time.perf_counter()
         order = self._order()
-        self._wanted, self._seen = set(self._that_fit(order)), {}
+        self._wanted, self._seen = set(self._select_fitting(order)), {}
         self._runs.clear()
         self._observed.run(arrays)
         items = {o: self._seen.pop(o) for o in order if o in self._seen}
@@ -97,15 +97,15 @@ class Checked:
         first: dict[Any, Operation] = {}
         for operation in order:
             first.setdefault(self._kinds[operation], operation)
-        heads = sorted(first.values(), key=lambda o: (self._turn(o), not self._rounding[o], chance[o]))
+        heads = sorted(first.values(), key=lambda o: (self._check_count(o), not self._rounding[o], chance[o]))
         chosen = set(heads)
         return [*heads, *(o for o in order if o not in chosen)]
 
-    def _turn(self, operation: Operation) -> int:
+    def _check_count(self, operation: Operation) -> int:
         """The number of checks of its kind; ops that only move elements are checked a third as often."""
         return self._times[self._kinds[operation]] * (1 if self._rounding[operation] else 3)
 
-    def _that_fit(self, order: Sequence[Operation]) -> Iterator[Operation]:
+    def _select_fitting(self, order: Sequence[Operation]) -> Iterator[Operation]:
         room = self._memory
         for operation in order:
             size = sum(_bytes(v.type) for v in (*operation.operands, *operation.results))

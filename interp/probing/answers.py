@@ -15,7 +15,7 @@ from ...ops.types import ELEMENT_TYPES
 from .designs import Designer, Dots
 from .dots import Asker
 from .operands import values
-from .predict import predicted_by
+from .predict import predict_by
 
 #: Number of dots of each design in a call: they contain several of every exponent.
 _EACH = 300
@@ -72,7 +72,7 @@ class Session:
         kinds = [(kind, dots[self.rng.permutation(len(dots))[:_EACH]]) for kind, dots in kinds if len(dots)]
         if not kinds:
             return
-        together = Dots.joined([dots for _, dots in kinds])
+        together = Dots.join([dots for _, dots in kinds])
         got = self.asker.ask(together.x, together.y)
         first = 0
         for kind, dots in kinds:
@@ -87,8 +87,8 @@ class Session:
 
     def misses_of(self, records: Sequence[Accumulator], answers: Answers) -> np.ndarray:
         """Return which dots each record does not predict, [records, dots]."""
-        self.asker.compared(len(records))
-        expected = predicted_by(records, answers.dots, self.signature)
+        self.asker.count_compared(len(records))
+        expected = predict_by(records, answers.dots, self.signature)
         return (expected != answers.got) & ~(self.is_nan(expected) & self.is_nan(answers.got))
 
     def is_nan(self, codes: np.ndarray) -> np.ndarray:
@@ -130,17 +130,17 @@ class Session:
         """Return whether a record predicts all dots."""
         return not any(self.cost(record, part) for part in self._every())
 
-    def missed(self, record: Accumulator) -> int:
+    def count_misses(self, record: Accumulator) -> int:
         """Return how many dots of all a record does not predict."""
-        return self.missed_of(record, self._every())
+        return self.count_misses_of(record, self._every())
 
-    def missed_of(self, record: Accumulator, parts: Sequence[Answers]) -> int:
+    def count_misses_of(self, record: Accumulator, parts: Sequence[Answers]) -> int:
         """Return how many dots of some answers a record does not predict."""
         return sum(self.cost(record, part) for part in parts)
 
     def some_of_few(self, count: int) -> Answers:
         """Return random answers of few products."""
-        few = joined([a for a in self.answers if a.is_few])
+        few = join([a for a in self.answers if a.is_few])
         return few[self.rng.permutation(len(few))[:count]]
 
     def _every(self) -> list[Answers]:
@@ -149,17 +149,17 @@ class Session:
             few, others = [], []
             for a in self.answers:
                 (few if a.is_few else others).append(a)
-            self._together = [joined(part) for part in (few, others) if part]
+            self._together = [join(part) for part in (few, others) if part]
         return self._together
 
 
-def joined(parts: Sequence[Answers]) -> Answers:
+def join(parts: Sequence[Answers]) -> Answers:
     """Concatenate answers of several kinds."""
-    return Answers("", Dots.joined([p.dots for p in parts]), np.concatenate([p.got for p in parts]))
+    return Answers("", Dots.join([p.dots for p in parts]), np.concatenate([p.got for p in parts]))
 
 
 def simplest(parts: Sequence[Answers], most: int) -> Answers:
     """Return the answers whose dots have the fewest products."""
-    every = joined(parts)
+    every = join(parts)
     count = ((every.dots.x != 0) & (every.dots.y != 0)).sum(1)
     return every[np.argsort(count, kind="stable")[:most]]

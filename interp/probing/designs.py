@@ -45,7 +45,7 @@ class Dots:
         return Dots(self.x[index], self.y[index])  # type: ignore[index]
 
     @classmethod
-    def joined(cls, parts: Sequence[Dots]) -> Dots:
+    def join(cls, parts: Sequence[Dots]) -> Dots:
         return cls(np.concatenate([p.x for p in parts]), np.concatenate([p.y for p in parts]))
 
 
@@ -136,9 +136,9 @@ class Designer:
 
         The large ones are powers of two, or have a significand above 2; the small one has few bits or more.
         """
-        return self.dots(self._swept(scale, large, small, deep))
+        return self.dots(self._sweep_rows(scale, large, small, deep))
 
-    def _swept(
+    def _sweep_rows(
         self, scale: Scale, large: Sequence[tuple[int, float]], small: int, deep: int
     ) -> Iterator[list[Product]]:
         significands = dict.fromkeys((1.0, self.half, self.fine))

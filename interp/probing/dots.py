@@ -62,10 +62,10 @@ class Asker:
         """
         if not len(x):
             return np.zeros(0, ELEMENT_TYPES[self.signature.result].format.code_dtype)
-        (rows, row), (columns, column) = _numbered(x), _numbered(y)
+        (rows, row), (columns, column) = _number_rows(x), _number_rows(y)
         tiles, tile = np.unique(np.stack([row // TILE, column // TILE], 1), axis=0, return_inverse=True)
-        lhs = np.stack([_padded(rows[i * TILE : (i + 1) * TILE]) for i in tiles[:, 0]])
-        rhs = np.stack([_padded(columns[i * TILE : (i + 1) * TILE]) for i in tiles[:, 1]])
+        lhs = np.stack([_pad(rows[i * TILE : (i + 1) * TILE]) for i in tiles[:, 0]])
+        rhs = np.stack([_pad(columns[i * TILE : (i + 1) * TILE]) for i in tiles[:, 1]])
         self.dots += len(x)
         return self._matrices(lhs, rhs)[tile.reshape(-1), row % TILE, column % TILE]
 
@@ -74,7 +74,7 @@ class Asker:
         self.dots += x.shape[0] * TILE * TILE
         return self._matrices(x, y)
 
-    def compared(self, records: int) -> None:
+    def count_compared(self, records: int) -> None:
         """Count records that have been compared with the answers."""
         self._compared += records
         if self._progress is not None:
@@ -90,7 +90,7 @@ class Asker:
         for i in range(0, len(x), size):
             self.calls += 1
             results.append(self._answer(x[i : i + size], y[i : i + size].swapaxes(1, 2)))
-            self.compared(0)
+            self.count_compared(0)
         return np.concatenate(results)[:n]
 
     def _answer(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -150,7 +150,7 @@ class _Operations:
         return [np.asarray(self._backend.operate(self._operation, [a, b])) for a, b in zip(x, y, strict=True)]
 
 
-def _numbered(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _number_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the distinct rows in order of first occurrence, and the index of each row among them."""
     numbers: dict[bytes, int] = {}
     wide = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0]
@@ -160,6 +160,6 @@ def _numbered(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows[first], number
 
 
-def _padded(rows: np.ndarray) -> np.ndarray:
+def _pad(rows: np.ndarray) -> np.ndarray:
     """Return TILE rows: the given ones, and copies of the last."""
     return rows if len(rows) == TILE else np.concatenate([rows, np.repeat(rows[-1:], TILE - len(rows), axis=0)])

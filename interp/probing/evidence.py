@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...ops.accumulators.record import Accumulator
-from . import words
+from . import format_text as words
 from .answers import Answers, Session
 from .designs import Dots
 from .dots import Signature
-from .predict import predicted
+from .predict import predict
 from .sentences import alternatives
 
 #: Number of lines for a fact.
@@ -27,7 +27,7 @@ def evidence(session: Session, answers: Answers, record: Accumulator, field: str
     right = ~session.misses(record, answers)
     count, unseen = 0, []
     for name, other in alternatives(record, field, s.k):
-        expected = predicted(other, answers.dots, s)
+        expected = predict(other, answers.dots, s)
         differs = right & (expected != answers.got) & ~(session.is_nan(expected) & session.is_nan(answers.got))
         if not differs.any():
             unseen.append(name)
@@ -35,7 +35,7 @@ def evidence(session: Session, answers: Answers, record: Accumulator, field: str
         if count < _LINES:
             i = int(np.argmax(differs))
             count += 1
-            yield f"{line(answers.dots, i, s)} => {shown(answers.got[i], s)} ({shown(expected[i], s)} with {name})"
+            yield f"{line(answers.dots, i, s)} => {format_result(answers.got[i], s)} ({format_result(expected[i], s)} with {name})"
     if unseen:
         yield f"these dots do not distinguish it from {', '.join(unseen)}"
 
@@ -45,6 +45,6 @@ def line(dots: Dots, i: int, s: Signature) -> str:
     return words.dot(dots.x[i], dots.y[i], s.lhs, s.rhs)
 
 
-def shown(code: np.ndarray | int, s: Signature) -> str:
+def format_result(code: np.ndarray | int, s: Signature) -> str:
     """Return a result as text."""
     return words.number(code, s.result)

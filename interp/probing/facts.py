@@ -34,7 +34,7 @@ def take(pattern: tuple[int, int]) -> str:
     return "consecutive" if run == period else f"{run}of{period}"
 
 
-def changed(record: Accumulator, change: Change) -> Accumulator | None:
+def with_change(record: Accumulator, change: Change) -> Accumulator | None:
     """Return the record with some fields changed and contradicting ones reset. None if there is none."""
     fields = vars(record) | change
     if fields["c"] != "joined":
@@ -54,7 +54,7 @@ def neighbours(record: Accumulator, field: str, k: int, lengths: Iterable[int] =
     """Return the records that differ from one in a field, and in the changes that it implies."""
     for value in values(record, field, k, lengths):
         for also in _also(record, field, value):
-            made = changed(record, {field: value} | also)
+            made = with_change(record, {field: value} | also)
             if made is not None and made != record:
                 yield made
 

@@ -7,8 +7,8 @@ import numpy as np
 from ...ops.types import ELEMENT_TYPES
 from .dots import TILE, Asker
 from .faults import ProbeFailure
+from .format_text import number
 from .operands import Range, codes, values
-from .words import number
 
 #: How often the same matrix products are requested.
 _TIMES = 3

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...ops.accumulators.record import Accumulator
-from .facts import PATTERNS, Change, changed, take
+from .facts import PATTERNS, Change, take, with_change
 
 #: Groups and outer sums take the products of this many steps, or of this many groups.
 _MULTIPLES = (*range(2, 17), 24, 32, 48, 64, 96, 128)
@@ -42,7 +42,7 @@ class Layout(NamedTuple):
         """Return a record of this layout with other facts; None if they contradict it."""
         fields: Change = {"step": self.step, "take": take(self.pattern)}
         fields |= {"group": self.group, "outer": self.outer} | ({self.apart: True} if self.apart else {})
-        made = changed(Accumulator(), fields | change)
+        made = with_change(Accumulator(), fields | change)
         return made if made is not None and made.group == self.group else None
 
     def is_alike(self, change: Change) -> bool:
@@ -66,16 +66,16 @@ class _Positions(NamedTuple):
 
 def _positions(layout: Layout, k: int) -> _Positions:
     run, period = layout.pattern
-    ways = period // run
+    parts = period // run
     window, outer = layout.window or k, layout.outer or k
     chunk, within = np.divmod(np.arange(k, dtype=np.int32), outer)
     at, offset = np.divmod(within, window)
-    step = at * ways + offset % period // run
+    step = at * parts + offset % period // run
     group = step // (layout.group // layout.step) if layout.group else step
     place = offset // period * run + offset % run
     if layout.apart == "tree":
         place = _paths(layout.step or k)[place]
-    steps = -(-outer // window) * ways
+    steps = -(-outer // window) * parts
     return _Positions(chunk * steps + step, chunk * steps + group, chunk, place)
 
 
@@ -129,8 +129,8 @@ class Masks:
             every = np.bincount(codes.reshape(-1), minlength=len(some) * size)
             kept = np.bincount(codes[:, self._kept[at]].reshape(-1), minlength=len(some) * size)
             costs = np.minimum(kept, every - kept).reshape(len(some), size).sum(1)
-            ways = (every > 0).reshape(len(some), size).sum(1)
-            found |= zip(some, zip(costs.tolist(), ways.tolist(), strict=True), strict=True)
+            parts = (every > 0).reshape(len(some), size).sum(1)
+            found |= zip(some, zip(costs.tolist(), parts.tolist(), strict=True), strict=True)
         return found
 
     def _codes(self, layouts: Sequence[Layout], at: np.ndarray) -> np.ndarray:

@@ -28,10 +28,10 @@ def order(session: Session, checks: Sequence[Answers]) -> str:
     pairs = [(n, *pair) for n in (_FEW, None) for pair in zip(terms, checks, strict=True)]
     for t in accumulation.types(elements, "add"):
         for held in accumulation.rounded_sums(t, precisions > FORMATS[t.name].mantissa_bits + 1):
-            for way in accumulation.orders([s.k]):
-                total = held.total(way)
+            for sequence in accumulation.orders([s.k]):
+                total = held.total(sequence)
                 if all(_gives(session, total, rows, answers, n) for n, rows, answers in pairs):
-                    return f"{held.sentence} in {held.type.name} {way.sentence}"
+                    return f"{held.sentence} in {held.type.name} {sequence.sentence}"
     return ""
 
 

@@ -20,12 +20,12 @@ _PLAIN = Policy()
 _DENSE = 4
 
 
-def predicted(record: Accumulator, dots: Dots, signature: Signature) -> np.ndarray:
+def predict(record: Accumulator, dots: Dots, signature: Signature) -> np.ndarray:
     """Return the results of dots by a record, as codes of the result type, [n]."""
-    return predicted_by((record,), dots, signature)[0]
+    return predict_by((record,), dots, signature)[0]
 
 
-def predicted_by(records: Sequence[Accumulator], dots: Dots, signature: Signature) -> np.ndarray:
+def predict_by(records: Sequence[Accumulator], dots: Dots, signature: Signature) -> np.ndarray:
     """Return the results of dots by each record, as codes of the result type, [records, n]."""
     result, types = ELEMENT_TYPES[signature.result], (signature.lhs, signature.rhs)
     codes = np.empty((len(records), len(dots)), result.format.code_dtype)
@@ -52,5 +52,5 @@ def steps(record: Accumulator, k: int) -> list[list[int]]:
         last = min(first + (record.outer or k), k)
         for i in range(first, last, size):
             window = range(i, min(i + size, last))
-            found += [[p for p in window if (p - i) % period // run == way] for way in range(period // run)]
+            found += [[p for p in window if (p - i) % period // run == part] for part in range(period // run)]
     return [s for s in found if s]

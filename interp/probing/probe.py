@@ -17,9 +17,9 @@ from ..errors import InputError
 from . import health, orders, rivals
 from .answers import Answers, Session, simplest
 from .dots import Asker, Signature
-from .evidence import evidence, line, shown
+from .evidence import evidence, format_result, line
 from .operands import check
-from .predict import predicted
+from .predict import predict
 from .report import Finding, Report
 from .search import find, refit
 from .sentences import SENTENCES
@@ -103,15 +103,15 @@ def examine(
     session = Session(asker, rng)
     record, shown = find(session)
     for _ in range(_RIVALS):
-        if session.missed(record) or not rivals.ask(session, record):
+        if session.count_misses(record) or not rivals.ask(session, record):
             break
-        if session.missed(record):
+        if session.count_misses(record):
             record = refit(session, record, shown)
     for again in range(_AGAIN + 1):
         checks = _random(session)
         missed = [a[session.misses(record, a)] for a in checks]
         # Random dots do not repair a record that misses designed ones.
-        if again == _AGAIN or not any(map(len, missed)) or session.missed(record):
+        if again == _AGAIN or not any(map(len, missed)) or session.count_misses(record):
             return _report(backend.name, session, shown, record, checks, missed)
         session.answers += [a for a in missed if len(a)]
         record = refit(session, record, shown)
@@ -146,9 +146,9 @@ def _report(
     ]
     checked = sum(map(len, checks))
     contradictions = [
-        f"{line(a.dots, i, s)} => {shown(a.got[i], s)}, the record gives {shown(expected[i], s)}"
+        f"{line(a.dots, i, s)} => {format_result(a.got[i], s)}, the record gives {format_result(expected[i], s)}"
         for a in [simplest([*wrong, *missed], _SHOWN)]
-        for expected in [predicted(record, a.dots, s)]
+        for expected in [predict(record, a.dots, s)]
         for i in range(len(a))
     ]
     designed = sum(map(len, wrong))

@@ -13,8 +13,8 @@ import numpy as np
 from ...ops.accumulators.record import DROPS, Accumulator
 from .answers import Session
 from .designs import Product
-from .facts import changed
-from .predict import predicted_by, steps
+from .facts import with_change
+from .predict import predict_by, steps
 from .sentences import SENTENCES, alternatives
 
 #: Number of dots made, and of dots asked for each record.
@@ -31,10 +31,10 @@ def ask(session: Session, record: Accumulator) -> bool:
     """Ask for dots on which the records nearest to one differ from it; return whether there are any."""
     s = session.signature
     rivals = _rivals(session, record)
-    dots = session.designer.dots(_scattered(session, record))
+    dots = session.designer.dots(_scatter(session, record))
     if not rivals or not len(dots):
         return False
-    expected = predicted_by((record, *rivals), dots, s)
+    expected = predict_by((record, *rivals), dots, s)
     nan = session.is_nan(expected)
     differs = (expected[1:] != expected[0]) & ~(nan[1:] & nan[0])
     chosen = np.unique(np.concatenate([np.flatnonzero(d)[:_ASKED] for d in differs]))
@@ -50,14 +50,14 @@ def _rivals(session: Session, record: Accumulator) -> list[Accumulator]:
     near += [
         other
         for even_odd, drop, join in itertools.product((False, True), DROPS, DROPS)
-        if (other := changed(record, {"even_odd": even_odd, "drop": drop, "join": join})) is not None
+        if (other := with_change(record, {"even_odd": even_odd, "drop": drop, "join": join})) is not None
     ]
     near = [r for r in dict.fromkeys(near) if r != record]
     some = session.some_of_few(_ANSWERS)
     return [r for r, n in zip(near, session.misses_of(near, some).sum(1).tolist(), strict=True) if not n]
 
 
-def _scattered(session: Session, record: Accumulator) -> Iterator[list[Product]]:
+def _scatter(session: Session, record: Accumulator) -> Iterator[list[Product]]:
     """Products in one or several steps, of random exponents, many as far apart as the record has bits.
 
     In some dots a small product occurs a second time, with the other sign: each of the two is truncated toward minus

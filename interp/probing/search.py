@@ -13,8 +13,8 @@ import numpy as np
 
 from ...ops.accumulators.record import EXACT, Accumulator
 from . import questions
-from .answers import Answers, Session, joined
-from .facts import changed, neighbours
+from .answers import Answers, Session, join
+from .facts import neighbours, with_change
 from .orders import order
 from .structure import Structure, structure
 
@@ -25,7 +25,7 @@ _WRONG, _RIGHT = 9, 2
 #: The same for dots of many products, which are slow.
 _WIDE_DOTS = 2
 #: Number of dots in the first batch, and in the second.
-_HEATS = 80, 120
+_BATCH_SIZES = 80, 120
 #: Number of best records with which the search continues, and of rounds with other dots.
 _DESCENTS, _ROUNDS = 3, 2
 #: Starts that miss at most this factor more dots than the best one are near.
@@ -113,15 +113,15 @@ def fit(session: Session, starts: Sequence[Accumulator], lengths: Sequence[int])
     search = _Fit(session, lengths)
     if order(session, [a for a in session.answers if a.kind.startswith("random")]):
         return search.near(starts[0])
-    return search.simplest(search.fitted(starts))
+    return search.simplest(search.fit(starts))
 
 
 def refit(session: Session, record: Accumulator, shown: Structure) -> Accumulator:
     """Return the record that predicts most of all answers; `record` predicts all but some new ones."""
     search = _Fit(session, shown.lengths)
-    mended = search.mended(record)
-    if session.missed(mended) > _FEW:
-        mended = search.fitted((record, *shown.starts))
+    mended = search.refine(record)
+    if session.count_misses(mended) > _FEW:
+        mended = search.fit((record, *shown.starts))
     return search.simplest(mended)
 
 
@@ -136,43 +136,43 @@ class _Fit:
 
     def near(self, start: Accumulator) -> Accumulator:
         """Return a record for sums in a sequential order, which few records express: each fact as its dots show it."""
-        return self._tried(start, _FACTS)[1]
+        return self._try(start, _FACTS)[1]
 
-    def fitted(self, starts: Sequence[Accumulator]) -> Accumulator:
+    def fit(self, starts: Sequence[Accumulator]) -> Accumulator:
         """Return the record that predicts most of all dots."""
-        ways = [list(self._ways(start)) for start in starts]
+        paths = [list(self._starts(start)) for start in starts]
         found = []
-        for way in ways:
-            found.append(self._tried(*way[0]))
+        for path in paths:
+            found.append(self._try(*path[0]))
             if not found[-1][0]:
                 return found[-1][1]
         # The other paths of near records go first.
         least = min(missed for missed, _ in found)
-        near = [way for (missed, _), way in zip(found, ways, strict=True) if missed <= _CLOSE * least]
-        for turn in (near, [way for way in ways if way not in near]):
-            for way in itertools.chain.from_iterable(way[1:] for way in turn):
-                found.append(self._tried(*way))
+        near = [path for (missed, _), path in zip(found, paths, strict=True) if missed <= _CLOSE * least]
+        for group in (near, [path for path in paths if path not in near]):
+            for path in itertools.chain.from_iterable(path[1:] for path in group):
+                found.append(self._try(*path))
                 if not found[-1][0]:
                     return found[-1][1]
             # Records with equally many misses are mostly alike: one of them is enough.
             for missed, record in sorted(dict(reversed(found)).items())[:_DESCENTS]:
-                found.append(self._refined(missed, record))
+                found.append(self._improve(missed, record))
                 if not found[-1][0]:
                     return found[-1][1]
         return min(found, key=lambda f: f[0])[1]
 
-    def _tried(self, start: Accumulator, facts: Sequence[Group]) -> tuple[int, Accumulator]:
+    def _try(self, start: Accumulator, facts: Sequence[Group]) -> tuple[int, Accumulator]:
         """Search each group of facts; a record that is near the right one is searched immediately."""
         record = self._by_facts(start, facts)
-        missed = self.session.missed(record)
+        missed = self.session.count_misses(record)
         if 0 < missed < sum(map(len, self.answers)) // _NEARLY:
-            return self._descended(record)
+            return self._descend_and_count(record)
         return missed, record
 
-    def _refined(self, missed: int, record: Accumulator) -> tuple[int, Accumulator]:
+    def _improve(self, missed: int, record: Accumulator) -> tuple[int, Accumulator]:
         """Return a record that misses fewer dots than one far from the right one, and their number."""
         for _ in range(_ROUNDS):
-            better = self._descended(self._by_facts(record, _AGAIN))
+            better = self._descend_and_count(self._by_facts(record, _AGAIN))
             if better[0] >= missed:
                 break
             missed, record = better
@@ -180,34 +180,38 @@ class _Fit:
                 break
         return missed, record
 
-    def _descended(self, record: Accumulator) -> tuple[int, Accumulator]:
+    def _descend_and_count(self, record: Accumulator) -> tuple[int, Accumulator]:
         """Return a record that misses fewer dots, found by changes of one fact or two, and their number."""
         if record not in self._stuck:
             self.session.allow(_EACH_DESCENT)
             self._stuck.add(record)
             record = self._descend(record)
-        return self.session.missed(record), record
+        return self.session.count_misses(record), record
 
-    def mended(self, record: Accumulator) -> Accumulator:
+    def refine(self, record: Accumulator) -> Accumulator:
         """Return a record that predicts dots that a record misses, if there is one near it."""
         for _ in range(_ROUNDS):
             self.session.allow(_EACH_DESCENT)
             record = self._descend(record)
-            if not self.session.missed(record):
+            if not self.session.count_misses(record):
                 break
         return record
 
     def simplest(self, record: Accumulator) -> Accumulator:
         """Return a record that predicts the same dots with more facts at their defaults."""
-        missed = self.session.missed(record)
+        missed = self.session.count_misses(record)
         for field in _SIMPLER:
             default = getattr(Accumulator(), field)
-            simpler = changed(record, {field: default})
-            if getattr(record, field) != default and simpler is not None and self.session.missed(simpler) <= missed:
+            simpler = with_change(record, {field: default})
+            if (
+                getattr(record, field) != default
+                and simpler is not None
+                and self.session.count_misses(simpler) <= missed
+            ):
                 record = simpler
         return record
 
-    def _ways(self, start: Accumulator) -> Iterator[tuple[Accumulator, Sequence[Group]]]:
+    def _starts(self, start: Accumulator) -> Iterator[tuple[Accumulator, Sequence[Group]]]:
         """Return starting records and the order of facts: the strongest truncation is found first, and masks the
         others.
         """
@@ -216,7 +220,7 @@ class _Fit:
             widest = self._widest(start)
             yield widest or start, _KEPT_FIRST
             return
-        joined = changed(start, {"sum_bits": _WIDE, "c_bits": _WIDE}) or start
+        joined = with_change(start, {"sum_bits": _WIDE, "c_bits": _WIDE}) or start
         yield joined, _JOINED
         if widest := self._widest(joined):
             yield widest, _SUM_FIRST
@@ -226,7 +230,7 @@ class _Fit:
         """Return the record with as many bits as possible in each of its fields."""
         if record.bits is None:
             return None
-        return next((r for n in range(_WIDE, 0, -1) if (r := changed(record, {"bits": n})) is not None), None)
+        return next((r for n in range(_WIDE, 0, -1) if (r := with_change(record, {"bits": n})) is not None), None)
 
     def _by_facts(self, record: Accumulator, facts: Sequence[Group] = _FACTS) -> Accumulator:
         """Search each group of facts on the dots designed for it."""
@@ -251,14 +255,14 @@ class _Fit:
         each = max(_SAMPLE // max(len(chosen), 1), 1)
         if not chosen:
             return []
-        some = joined([a[self.rng.permutation(len(a))[:each]] for a in chosen])
+        some = join([a[self.rng.permutation(len(a))[:each]] for a in chosen])
         order = self.rng.permutation(len(some))
-        return _heats(some[order])
+        return _batches(some[order])
 
     def _descend(self, record: Accumulator) -> Accumulator:
         """Apply the best change repeatedly, while a sample of all dots is predicted better."""
         session, data = self.session, self._sample(record)
-        cost = session.missed_of(record, data)
+        cost = session.count_misses_of(record, data)
         # If only dots of many products distinguish records, steps stay: packed in one way alone such dots are quick.
         is_wide = not data[0].is_few
         fields = [f for f in _FIELDS if not is_wide or f not in _STEPS]
@@ -293,11 +297,11 @@ class _Fit:
             elif len(wrong):
                 wide.append(answers[wrong[:_WIDE_DOTS]])
         parts = [first, rest[True], rest[False]]
-        if not self.session.missed_of(record, first):  # only dots of many products distinguish records
+        if not self.session.count_misses_of(record, first):  # only dots of many products distinguish records
             parts.insert(0, wide)
         if every < _FEW:  # a record that predicts these has to be right about all others
             parts.append([a for a in self.answers if a.is_few])
-        return [joined(part) for part in parts if part]
+        return [join(part) for part in parts if part]
 
     def _product(self, record: Accumulator, fields: Sequence[str]) -> Iterator[Accumulator]:
         """Return the records that differ in some of the fields."""
@@ -308,7 +312,7 @@ class _Fit:
             yield from self._product(other, fields[1:])
 
 
-def _heats(answers: Answers) -> list[Answers]:
+def _batches(answers: Answers) -> list[Answers]:
     """Return answers in batches, the first ones small."""
-    ends = [0, *itertools.accumulate(_HEATS), len(answers)]
+    ends = [0, *itertools.accumulate(_BATCH_SIZES), len(answers)]
     return [answers[i:j] for i, j in itertools.pairwise(ends) if i < min(j, len(answers))]

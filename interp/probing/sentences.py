@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ...ops.accumulators.record import DROPS, OVERFLOWS, PLACES, ROUNDINGS, Accumulator
-from .facts import changed
+from .facts import with_change
 
 _DROPPED = {
     "zero": "toward zero",
@@ -37,7 +37,7 @@ def _step(r: Accumulator) -> str:
     return "all products are one step" if not r.step else f"{r.step} product{'s' * (r.step > 1)} in a step"
 
 
-def _kept(r: Accumulator) -> str:
+def _kept_form(r: Accumulator) -> str:
     name, _, bits = r.keep.partition(":")
     return "not rounded" if name == "exact" else f"in {name}" + (f" of {bits} fraction bits" if bits else "")
 
@@ -67,7 +67,7 @@ SENTENCES: dict[str, Callable[[Accumulator], str | None]] = {
         None if r.c_reach is None else f"a running sum below 2^-{r.c_reach} of the largest term counts as zero"
     ),
     "join": lambda r: None if r.c != "joined" else f"lower bits are rounded {_DROPPED[r.join]} there",
-    "keep": lambda r: f"the running sum is kept {_kept(r)}",
+    "keep": lambda r: f"the running sum is kept {_kept_form(r)}",
     "rounding": lambda r: None if r.keep == "exact" else f"it is rounded {_ROUNDED[r.rounding]}",
     "least": lambda r: None if r.bits is None or r.least is None else f"terms are aligned to 2^{r.least} at least",
     "flush": lambda r: f"subnormal {' and '.join(r.flush)} are zero" if r.flush else "subnormals are kept",
@@ -110,7 +110,7 @@ def alternatives(record: Accumulator, field: str, k: int) -> Iterator[tuple[str,
     }
     for other in others[field]():
         also = {"c": "after", "bits": None} if field == "tree" and other else {"tree": False} if field == "tree" else {}
-        made = changed(record, {field: other} | also)
+        made = with_change(record, {field: other} | also)
         if made is not None and made != record:
             yield f"{field}={_text(other)}", made
 

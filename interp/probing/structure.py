@@ -18,10 +18,10 @@ from ...ops.accumulators.record import Accumulator
 from .answers import Answers, Session
 from .designs import Dots, Scale
 from .facts import Change
+from .format_text import places
 from .layouts import Layout, Masks, layouts
 from .operands import values
-from .predict import predicted_by
-from .words import places
+from .predict import predict_by
 
 #: Number of layouts with few more exceptions than the best that are tried with all forms of sums.
 _LAYOUTS = 60
@@ -38,7 +38,7 @@ _SPAN = 70
 _PAIRS = (2, 3, 4, 7, 8, 12, 13, 24, 32, 47)
 
 #: Number of pairs shown in a report.
-_TOLD = ((0, 1), (0, 2))
+_SHOWN_PAIRS = ((0, 1), (0, 2))
 
 #: Second positions of pairs that are asked for with all third positions.
 _DENSE = (1, 2, 3, 4, 5, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181)
@@ -78,7 +78,7 @@ def _hidden(triples: Sequence[Triple], kept: np.ndarray, k: int) -> Iterator[str
     """Describe the small products that are lost beside the first pairs of large ones, which are tested with all
     positions.
     """
-    for pair in _TOLD:
+    for pair in _SHOWN_PAIRS:
         lost = [at for (i, j, at), is_kept in zip(triples, kept, strict=True) if (i, j) == pair and not is_kept]
         if pair[1] < k:
             beside = f"at {places(lost)}" if lost else "nowhere"
@@ -117,7 +117,7 @@ def _largest(session: Session, low: int, high: int) -> int:
     each = list(itertools.takewhile(lambda dots: len(dots) == len(pairs), each))
     if not each:
         return high
-    together = Dots.joined(each)
+    together = Dots.join(each)
     left = np.abs(values(session.asker.ask(together.x, together.y), session.signature.result)).reshape(len(each), -1)
     with np.errstate(invalid="ignore"):
         is_small = (left <= 2.0 ** np.arange(high - 2, high - 2 + len(each))[:, None]).all(1)
@@ -127,7 +127,7 @@ def _largest(session: Session, low: int, high: int) -> int:
 
 def _left(session: Session, masks: Answers, records: Sequence[Accumulator], at: np.ndarray) -> np.ndarray:
     """Return the results of some masks by records, [records, masks]."""
-    return predicted_by(records, masks.dots[at], session.signature)
+    return predict_by(records, masks.dots[at], session.signature)
 
 
 def _starts(

@@ -36,7 +36,7 @@ class Peer:
             assert body is not None
             pairs = zip(arrays, module.arguments, strict=True)
             sent = [part for x, t in pairs for part in transport.packed(x, t.element)]
-            parts = iter(self._backend.evaluate(source.instrumented(body.returns), sent))
+            parts = iter(self._backend.evaluate(source.instrument(body.returns), sent))
             return [transport.unpacked(parts, t.element) for t in module.results]
         except BackendError as error:
             return error

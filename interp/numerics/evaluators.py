@@ -23,7 +23,7 @@ from ..backends import OPERATIONS, BackendError
 from ..backends.own import Minihlo
 from ..backends.subjects import any_subject
 from ..compile.planner import Plan
-from ..diff.examiner import operands_of, received
+from ..diff.examiner import operands_of, receive
 from ..diff.judge import rounds
 from ..diff.operations import operate
 from ..diff.source import Source, inputs
@@ -38,7 +38,7 @@ EXACT = Policy(accumulate="exact")
 WIDE = ("f32", "f64")
 
 
-class Way(Protocol):
+class Evaluator(Protocol):
     """An evaluator of single ops."""
 
     @property
@@ -70,13 +70,13 @@ class Choice:
         """The platform of JAX that the evaluator runs on, if it is one."""
         return getattr(self.backend, "platform", None)
 
-    def on(self, source: Source) -> Way:
+    def on(self, source: Source) -> Evaluator:
         """The evaluator for the ops of a program."""
         if self.wide:
-            return Wide(source, ELEMENT_TYPES[self.wide])
+            return WideEvaluator(source, ELEMENT_TYPES[self.wide])
         if self.policy is not None:
-            return ByPolicy(source, self.name, self.policy)
-        return ByBackend(source, self.backend)
+            return PolicyEvaluator(source, self.name, self.policy)
+        return BackendEvaluator(source, self.backend)
 
     def close(self) -> None:
         """Releases the resources of the backend."""
@@ -90,7 +90,7 @@ def choice(named: Any, role: str, backend_of: Callable[[Any], Any] = any_subject
     `backend_of` finds the backend. Raises InputError, which names the `role`, if there is none.
     """
     if isinstance(named, Policy):
-        return Choice(_described(named), named)
+        return Choice(_describe(named), named)
     if named == "exact":
         return Choice(named, EXACT)
     if isinstance(named, str) and named in WIDE:
@@ -111,7 +111,7 @@ def choice(named: Any, role: str, backend_of: Callable[[Any], Any] = any_subject
     return Choice(backend.name, backend=backend)
 
 
-def _described(policy: Policy) -> str:
+def _describe(policy: Policy) -> str:
     plain = Policy()
     fields = [f.name for f in dataclasses.fields(Policy) if getattr(policy, f.name) != getattr(plain, f.name)]
     return f"Policy({', '.join(f'{n}={getattr(policy, n)!r}' for n in fields)})"
@@ -120,7 +120,7 @@ def _described(policy: Policy) -> str:
 # -- evaluators --------------------------------------------------------------------------------------------------------
 
 
-class ByPolicy:
+class PolicyEvaluator:
     """minihlo under a policy."""
 
     def __init__(self, source: Source, name: str, policy: Policy) -> None:
@@ -135,35 +135,35 @@ class ByPolicy:
         return machine.run(self._plans[operation], values)
 
 
-class ByBackend:
+class BackendEvaluator:
     """A backend; if it gives no result for an op, the op is computed exactly, and noted."""
 
     runs_whole = False
 
     def __init__(self, source: Source, backend: Any) -> None:
         self.name, self._source, self._backend = backend.name, source, backend
-        self._exact = ByPolicy(source, "exact", EXACT)
+        self._exact = PolicyEvaluator(source, "exact", EXACT)
         self._texts: dict[Operation, str] = {}
         self.refused: dict[Operation, str] = {}  #: why the backend gives no results
 
     def results(self, operation: Operation, values: Arrays) -> list[Any]:
         if operation not in self.refused:
             try:
-                return self._computed(operation, values)
+                return self._compute(operation, values)
             except BackendError as error:
                 if error.how == "absent":
                     raise
                 self.refused[operation] = str(error)
         return self._exact.results(operation, values)
 
-    def _computed(self, operation: Operation, values: Arrays) -> list[Any]:
+    def _compute(self, operation: Operation, values: Arrays) -> list[Any]:
         if self._backend.takes == OPERATIONS:
             return operate(self._backend, operation, operands_of(operation, values))
         if operation not in self._texts:
             self._texts[operation] = self._source.text(operation, packed=True)
         arrays = [a for x in values for a in transport.packed(x, type_of_dtype(x.dtype))]
         answer = self._backend.evaluate(self._texts[operation], arrays)
-        results = received(answer, [v.type for v in operation.results], self.name)
+        results = receive(answer, [v.type for v in operation.results], self.name)
         for result, value in zip(results, operation.results, strict=True):
             assert isinstance(value.type, TensorType)
             if result.shape != value.type.shape:
@@ -171,25 +171,25 @@ class ByBackend:
         return results
 
 
-class Wide:
+class WideEvaluator:
     """Holds and computes every float type narrower than `element` in it, with sums rounded once."""
 
     runs_whole = False
 
     def __init__(self, source: Source, element: ElementType) -> None:
         self.name, self._element = element.name, element
-        self._exact = ByPolicy(source, "exact", EXACT)
+        self._exact = PolicyEvaluator(source, "exact", EXACT)
         self._widened: dict[Operation, Operation | None] = {}
 
     def results(self, operation: Operation, values: Arrays) -> list[Any]:
         wide = self._of(operation)
         if wide is not None:
-            given = [held_in(x, v.type) for x, v in zip(values, inputs(wide), strict=True)]
+            given = [convert_to(x, v.type) for x, v in zip(values, inputs(wide), strict=True)]
             try:
                 return self._exact.results(wide, given)
             except Error:
                 self._widened[operation] = None  # an op without such a form
-        return self._exact.results(operation, declared(operation, values))
+        return self._exact.results(operation, to_declared(operation, values))
 
     def _of(self, operation: Operation) -> Operation | None:
         if operation not in self._widened:
@@ -198,51 +198,51 @@ class Wide:
         return self._widened[operation]
 
 
-class Rounding:
+class RoundingEvaluator:
     """An evaluator beside a wide one: its ops take operands that their types do not hold, and round their own
     results."""
 
     runs_whole = False
 
-    def __init__(self, way: Way, wide: Wide, policy: Policy) -> None:
+    def __init__(self, evaluator: Evaluator, wide: WideEvaluator, policy: Policy) -> None:
         """`policy` determines the rounding of results to their types."""
-        self.name, self.inner, self._wide, self._policy = way.name, way, wide, policy
+        self.name, self.inner, self._wide, self._policy = evaluator.name, evaluator, wide, policy
 
     def results(self, operation: Operation, values: Arrays) -> list[Any]:
-        given = declared(operation, values)
+        given = to_declared(operation, values)
         if all(_is_same(x, y) for x, y in zip(given, values, strict=True)):
             return self.inner.results(operation, given)
         results = self._wide.results(operation, values)
         if not rounds(operation):
             return results
-        return [held_in(x, v.type, self._policy) for x, v in zip(results, operation.results, strict=True)]
+        return [convert_to(x, v.type, self._policy) for x, v in zip(results, operation.results, strict=True)]
 
 
-def pair(source: Source, good: Choice, bad: Choice) -> tuple[Way, Way]:
+def pair(source: Source, good: Choice, bad: Choice) -> tuple[Evaluator, Evaluator]:
     """Both evaluators for ops of a program, so that each accepts the other's results."""
-    ways = [good.on(source), bad.on(source)]
+    evaluators = [good.on(source), bad.on(source)]
     for i, other in ((0, 1), (1, 0)):
-        wide, way = ways[other], ways[i]
-        if isinstance(wide, Wide) and not isinstance(way, Wide):
-            ways[i] = Rounding(way, wide, (good, bad)[i].policy or Policy())
-    if isinstance(ways[0], Wide) and isinstance(ways[1], Wide) and good.wide != bad.wide:
+        wide, evaluator = evaluators[other], evaluators[i]
+        if isinstance(wide, WideEvaluator) and not isinstance(evaluator, WideEvaluator):
+            evaluators[i] = RoundingEvaluator(evaluator, wide, (good, bad)[i].policy or Policy())
+    if isinstance(evaluators[0], WideEvaluator) and isinstance(evaluators[1], WideEvaluator) and good.wide != bad.wide:
         raise InputError(f"expected one wide type at most, got {good.wide} and {bad.wide}")
-    return ways[0], ways[1]
+    return evaluators[0], evaluators[1]
 
 
 # -- values in wider types ---------------------------------------------------------------------------------------------
 
 
-def held_in(value: Any, t: Type, policy: Policy = EXACT) -> Any:
+def convert_to(value: Any, t: Type, policy: Policy = EXACT) -> Any:
     """A value in the element type of a tensor type."""
     if not isinstance(value, np.ndarray) or not isinstance(t, TensorType) or value.dtype == t.element.dtype:
         return value
     return cast(value, type_of_dtype(value.dtype), t.element, policy)
 
 
-def declared(operation: Operation, values: Arrays) -> list[Any]:
+def to_declared(operation: Operation, values: Arrays) -> list[Any]:
     """The values of an op's `inputs` in the program's types."""
-    return [held_in(x, v.type) for x, v in zip(values, inputs(operation), strict=True)]
+    return [convert_to(x, v.type) for x, v in zip(values, inputs(operation), strict=True)]
 
 
 def _is_same(narrow: Any, value: Any) -> bool:
@@ -262,7 +262,7 @@ class _Widener:
     def operation(self, operation: Operation) -> Operation:
         attributes = {k: v for k, v in operation.attributes.items() if k != "algorithm"}  # it names narrow types
         if operation.name == CONSTANT:
-            attributes["value"] = held_in(attributes["value"], self._type(operation.results[0].type))
+            attributes["value"] = convert_to(attributes["value"], self._type(operation.results[0].type))
         return dataclasses.replace(
             operation,
             operands=self._all(operation.operands),

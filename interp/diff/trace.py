@@ -14,7 +14,7 @@ from ..parse.reader import Places
 from .source import Source
 
 
-def traced(
+def trace(
     function: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
