@@ -1,4 +1,4 @@
-"""`minihlo blame`: which ops make the difference between the outputs of two ways of computing a program."""
+"""`minihlo blame`: finds the ops that make the difference between the outputs of two ways of computing a program."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _ways(options: argparse.Namespace) -> tuple[Choice, Choice]:
-    """The two ways. Raises InputError where a way is given twice, or the bad one not at all."""
+    """The two ways. Raises InputError if a way is given twice, or the bad one not at all."""
     targets = options.target or []
     goods = [w for w in (options.good, *targets[:1]) if w is not None]
     bads = [w for w in (options.backend, options.bad, *targets[1:]) if w is not None]

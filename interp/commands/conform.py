@@ -26,7 +26,7 @@ from ..errors import InputError, OutputError, WorkersLostError
 from ..policies import accumulation
 from . import conform_badge, conform_claim
 
-#: What the patterns of an option match.
+#: The patterns that an option accepts.
 EXPECTED = {
     "--formats": "an element type or a pattern",
     "--ops": "an op or a pattern",
@@ -59,7 +59,7 @@ def _settings(name: str, options: argparse.Namespace) -> outcome.Settings:
 
 
 def record(text: str) -> str:
-    """An accumulator that is given by --accumulate, as text. Raises InputError where it is none."""
+    """An accumulator of --accumulate, as text. Raises InputError if it is invalid."""
     found = accumulation(text)
     try:
         return (Accumulator.from_text(found) if isinstance(found, str) else found).to_text()
@@ -80,7 +80,7 @@ def choice_of_options(options: argparse.Namespace) -> run.Choice:
 
 
 def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
-    settings, choice, held = _settings(name, options), choice_of_options(options), conform_claim.profiled(options)
+    settings, choice, held = _settings(name, options), choice_of_options(options), conform_claim.profile_run(options)
     expected = known.read(options.xfail)
     if held is None:
         check(choice, options.level)
@@ -104,7 +104,7 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
 
 
 def status_of(
-    report: Report, held: conform_claim.Profiled | None, takes: str, options: argparse.Namespace, is_bad: bool = False
+    report: Report, held: conform_claim.ProfileRun | None, takes: str, options: argparse.Namespace, is_bad: bool = False
 ) -> int:
     """Print the verdict of a profile and the annotations for CI. Returns the exit status."""
     if held is not None:

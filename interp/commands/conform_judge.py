@@ -14,7 +14,7 @@ from ..conform.verdicts.outcome import Settings
 from ..errors import InputError
 from . import conform, conform_claim
 
-#: The name of a backend that has none.
+#: The name of a backend without name.
 _NAME = "recorded"
 
 
@@ -42,7 +42,7 @@ def main(options: argparse.Namespace) -> int:
         tasks = judge.select_tasks(run.tasks(choice, settings, "operations"), further)
     except ValueError as error:
         raise InputError(f"{options.folder}: {error}") from None
-    held = conform_claim.held_to(profile, options)
+    held = conform_claim.assessment_run(profile, options)
     if held is not None and (choice.shard or further != run.Choice()):
         if held.keeps or options.waivers or options.badge:
             raise InputError("--submit, --waivers, --badge: expected all cases of the profile, got a part of them")

@@ -12,11 +12,11 @@ from . import conform, conform_claim
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command. Returns 1 if a case fails. Raises InputError where the reports are not those of one run."""
+    """Run the command. Returns 1 if a case fails. Raises InputError if the reports are not those of one run."""
     conform.check_outputs(options)
     reports = [_load(name) for name in options.reports]
     profile = profile_of(reports[0].run.options, options.profile)
-    held = conform_claim.held_to(profile, options)
+    held = conform_claim.assessment_run(profile, options)
     if held is not None:
         held.check_waivers(reports[0].run.takes)
     report = merge_reports(reports, options.reports, profile)

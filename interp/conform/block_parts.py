@@ -121,9 +121,9 @@ class BlockPart:
         """The right codes, concatenated."""
         with np.errstate(all="ignore"):
             if self.case.op == "quantize":
-                return self.of(oracle.quantized(self.numbers, self.block, self.rule))
+                return self.of(oracle.quantize(self.numbers, self.block, self.rule))
             codes, scales, *of_tensor = self.arrays
-            return self.concatenate([oracle.dequantized(codes, scales, self.block, self.case.result, *of_tensor)])
+            return self.concatenate([oracle.dequantize(codes, scales, self.block, self.case.result, *of_tensor)])
 
     def of(self, found: Quantized) -> np.ndarray:
         """The concatenated codes of a quantized array."""
@@ -188,7 +188,7 @@ class ScaledPart(RowPart):
             return self.operands
         left, right = self.sides
         x, y, s, t = self.arrays
-        return oracle.scaled(x, s, left), oracle.scaled(y.T, t.T, right)
+        return oracle.apply_scales(x, s, left), oracle.apply_scales(y.T, t.T, right)
 
     @functools.cached_property
     def query(self) -> SumQuery:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..backends import BackendError
-from ..backends.programs import decoded
+from ..backends.programs import decode
 from ..comparison.diagnosis import Diagnosis
 from ..oracle.formats import bits, code_dtype
 from .block_parts import BlockPart
@@ -44,7 +44,7 @@ def _check_output(found: np.ndarray, element: str, shape: tuple[int, ...], signa
         raise BackendError("died", f"the result of {signature}: {shapes}")
     found = found.reshape(-1)
     if found.dtype.kind == "f" and bits(element) == 6:
-        return decoded(found, element)
+        return decode(found, element)
     kind = code_dtype(element)
     if found.dtype.kind in "iu" and found.itemsize == kind.itemsize:
         return found.view(kind)

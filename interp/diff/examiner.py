@@ -20,7 +20,7 @@ from ..compile.planner import Plan
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, worst
 from ..errors import Error
 from ..program import Location, Operation, Value
-from ..testing.failures import shown
+from ..testing.failures import format_element
 from ..values import transport
 from .diagnosis import explain_unrounded
 from .judge import VERDICTS, Kind, grade_policies, judge, kind_of
@@ -190,7 +190,7 @@ class Examiner:
                 break
             texts_of = [_operand(x, at, theirs.shape, is_elementwise(operation)) for x in operands]
             ulp = None if np.isnan(distances[at]) else float(distances[at])
-            texts = shown(theirs[at], element), shown(ours[at], element).partition(" : ")[0]
+            texts = format_element(theirs[at], element), format_element(ours[at], element).partition(" : ")[0]
             is_exact = kind_of(operation) is Kind.EXACT or (not operation.regions and is_elementwise(operation))
             shorter = texts[0].partition(" : ")[0], texts[1]
             examples.append(
@@ -281,12 +281,13 @@ def _operand(x: np.ndarray, at: tuple[int, ...], shape: tuple[int, ...], element
     """The part of an operand that contributes to an element of a result, if it is short."""
     element = type_of_dtype(x.dtype)
     if elementwise and x.shape == shape:
-        return shown(x[at], element)
+        return format_element(x[at], element)
     if x.size > _WHOLE:
         return ""
     if not x.shape:
-        return shown(x[()], element)
-    return f"[{', '.join(shown(e, element).partition(' : ')[0] for e in x.ravel())}] : {TensorType(x.shape, element)}"
+        return format_element(x[()], element)
+    texts = (format_element(e, element).partition(" : ")[0] for e in x.ravel())
+    return f"[{', '.join(texts)}] : {TensorType(x.shape, element)}"
 
 
 def _severity(example: Example) -> tuple[int, float]:

@@ -11,7 +11,7 @@ from ...ops.op import lookup
 from ...ops.types import QuantizedType, TensorType
 from ..backends import BackendError
 from ..backends import operation as conform
-from ..backends.codes import codes, typed
+from ..backends.codes import codes, to_typed
 from ..program import Operation
 
 _ATTRIBUTES = ("comparison_direction", "compare_type")
@@ -28,7 +28,7 @@ def operate(backend: Any, operation: Operation, operands: Sequence[np.ndarray]) 
         codes(x if x.ndim <= 1 or _is_product(operation) else x.ravel(), t)
         for x, t in zip(operands, asked.operands, strict=True)
     ]
-    array = typed(np.asarray(backend.operate(asked, arrays)), asked.result)
+    array = to_typed(np.asarray(backend.operate(asked, arrays)), asked.result)
     return [array.reshape([d or 0 for d in shape.shape])]
 
 

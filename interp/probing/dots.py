@@ -11,7 +11,7 @@ import numpy as np
 from ...ops.types import ELEMENT_TYPES
 from ..backends import OPERATIONS, BackendError
 from ..backends.operation import Operation
-from ..backends.programs import Builder, decoded, tensor
+from ..backends.programs import Builder, decode, tensor
 from .faults import ProbeFailure
 
 #: Rows and columns of a matrix product: one tile of chip units, so that every dot is summed in one way.
@@ -129,7 +129,7 @@ class _Programs:
             text = f"stablehlo.dot_general {values[0]}, {values[1]}, contracting_dims = [1] x [0] : {kinds} -> {gives}"
             builder.output(builder.op(text), s.result, (TILE, TILE))
         results = self._backend.evaluate(builder.text(), builder.arguments)
-        return [decoded(np.asarray(r), s.result) for r in results]
+        return [decode(np.asarray(r), s.result) for r in results]
 
 
 class _Distinct(Builder):

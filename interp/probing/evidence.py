@@ -35,7 +35,8 @@ def evidence(session: Session, answers: Answers, record: Accumulator, field: str
         if count < _LINES:
             i = int(np.argmax(differs))
             count += 1
-            yield f"{line(answers.dots, i, s)} => {format_result(answers.got[i], s)} ({format_result(expected[i], s)} with {name})"
+            got, other = format_result(answers.got[i], s), format_result(expected[i], s)
+            yield f"{line(answers.dots, i, s)} => {got} ({other} with {name})"
     if unseen:
         yield f"these dots do not distinguish it from {', '.join(unseen)}"
 

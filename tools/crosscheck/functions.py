@@ -78,7 +78,7 @@ class Function:
         exported = self.exported
         ours = Minihlo("minihlo", policy or Policy())
         returned = ours.evaluate(text or exported.text, exported.inputs if inputs is None else inputs)
-        return dict(zip(map(id, exported.checks), checked.compared(exported, iter(returned)), strict=True))
+        return dict(zip(map(id, exported.checks), checked.compared_values(exported, iter(returned)), strict=True))
 
     @functools.cached_property
     def values(self) -> Mapping[int, Any]:
@@ -147,7 +147,7 @@ def differing(function: Function, returned: Sequence[np.ndarray]) -> list[Checke
     wrong = [m.check for m in checked.judge(exported, iter(returned))]
     if not wrong:
         return []
-    got = dict(zip(map(id, exported.checks), checked.compared(exported, iter(returned)), strict=True))
+    got = dict(zip(map(id, exported.checks), checked.compared_values(exported, iter(returned)), strict=True))
     is_sum = any(_is_held(c) for c in exported.checks)
     if is_sum:
         wrong = [c for c in exported.checks if _is_held(c)]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...oracle.case import OpCase, Operands
-from ...oracle.expected import converted
+from ...oracle.expected import convert
 from ...oracle.formats import FORMATS, INTEGERS, code_dtype
 from ...oracle.rounding import Exact, encode
 from .record import Codes, Compute
@@ -33,7 +33,7 @@ def round_with(to_integer: Callable[[np.ndarray], np.ndarray]) -> Compute:
         fits = (numbers > low - 1) & (numbers < high + 1.0)
         mask = np.uint64((1 << INTEGERS[case.result][0]) - 1)
         codes = np.where(fits, to_integer(numbers), 0.0).astype(np.int64).view(np.uint64) & mask
-        converted_ = converted(operands[0], case.operands[0], case.result).codes
+        converted_ = convert(operands[0], case.operands[0], case.result).codes
         return np.where(fits, codes.astype(converted_.dtype), converted_)
 
     return compute
@@ -63,7 +63,7 @@ def limits_in_format(case: OpCase, operands: Operands) -> Codes | None:
     low, high = _limits(case.result)
     lowest, highest = fmt.decode(encode(fmt, Exact.of(np.array([float(low), float(high)])))[0])
     x = fmt.decode(operands[0])
-    codes = converted(operands[0], case.operands[0], case.result).codes
+    codes = convert(operands[0], case.operands[0], case.result).codes
     mask = (1 << width) - 1
     codes = np.where(x >= highest, np.array(high, codes.dtype), codes)
     return np.where((x <= lowest) & (x < 0), np.array(low & mask, codes.dtype), codes)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...oracle.case import OpCase, Operands
 from ...oracle.exact import COMPARISONS, FUNCTIONS, OPS, compare, estimate, evaluate
-from ...oracle.expected import as_exact, converted, logistic_by_steps
+from ...oracle.expected import as_exact, convert, logistic_by_steps
 from ...oracle.formats import FORMATS, INTEGERS, Format, integers
 from ...oracle.rounding import EVEN, Exact, encode
 from .record import Codes, Compute
@@ -77,7 +77,7 @@ def _convert(case: OpCase, operands: Operands, rounding: str, through: str) -> C
     if case.op != "convert" or case.result not in FORMATS:
         return None
     if not through:
-        return converted(operands[0], case.operands[0], case.result, rounding).codes
+        return convert(operands[0], case.operands[0], case.result, rounding).codes
     wide = FORMATS[through]
     codes = encode(wide, as_exact(operands[0], case.operands[0]))[0]
     return encode(FORMATS[case.result], Exact.of(wide.decode(codes)), rounding)[0]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...backends.programs import Builder, carrier, encoded, tensor
+from ...backends.programs import Builder, carrier, encode, tensor
 from ...errors import InputError
 from ...oracle.formats import code_dtype
 from .. import files
@@ -45,11 +45,11 @@ class _Program(Builder):
 
     def _argument(self, codes: np.ndarray, element: str) -> str:
         kind = carrier(element)
-        stored, values = _UNSIGNED.get(kind, kind), encoded(codes, element)
+        stored, values = _UNSIGNED.get(kind, kind), encode(codes, element)
         value = self._invert_twice(self._constant(values.view(code_dtype(stored)), stored), tensor(codes.shape, stored))
         if stored != kind:
             value = self._unary("bitcast_convert", value, stored, kind, codes.shape)
-        return self._turned(value, kind, element, codes.shape)
+        return self._convert(value, kind, element, codes.shape)
 
     def _invert_twice(self, value: str, kind: str) -> str:
         start, one, two, name = self.number(0), self.number(1), self.number(2), self.name()
@@ -73,7 +73,7 @@ class _Program(Builder):
     def output(self, value: str, element: str, shape: Sequence[int]) -> None:
         """Keeps a value to be checked."""
         kind = carrier(element)
-        self.results.append((self._turned(value, element, kind, shape), kind, tuple(shape)))
+        self.results.append((self._convert(value, element, kind, shape), kind, tuple(shape)))
 
     def number(self, value: int, element: str = "i32") -> str:
         """A constant without dimensions."""

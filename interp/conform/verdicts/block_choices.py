@@ -69,7 +69,7 @@ def _from_amax(nan: float, infinity: float) -> Changed:
 
 
 def _largest_scale(part: BlockPart, x: np.ndarray) -> Quantized:
-    right = oracle.quantized(x, part.block, part.rule)
+    right = oracle.quantize(x, part.block, part.rule)
     infinite = np.isinf(_amax(x, part.block, np.nan, np.inf))
     return with_scales(part, x, np.where(infinite, part.block.scale_fmt.max_code, right.scales), right.tensor_scale)
 
@@ -81,7 +81,7 @@ def _zero_scale(value: float) -> Changed:
         fmt = part.block.scale_fmt
         if value == 0 and not fmt.has_zero:
             return None
-        right = oracle.quantized(x, part.block, part.rule)
+        right = oracle.quantize(x, part.block, part.rule)
         zeros = _amax(x, part.block, np.nan, np.inf) == 0
         scales = np.where(zeros, encode(fmt, Exact.of(np.array([value])))[0][0], right.scales)
         return Quantized(right.codes, scales.astype(right.scales.dtype), right.tensor_scale)
@@ -90,11 +90,11 @@ def _zero_scale(value: float) -> Changed:
 
 
 def _flush(part: BlockPart, x: np.ndarray) -> Quantized:
-    return oracle.quantized(np.where(np.abs(x) < 2.0**-126, np.copysign(0.0, x), x), part.block, part.rule)
+    return oracle.quantize(np.where(np.abs(x) < 2.0**-126, np.copysign(0.0, x), x), part.block, part.rule)
 
 
 def _without_saturation(part: BlockPart, x: np.ndarray) -> Quantized:
-    return oracle.quantized(x, part.block, part.rule, saturates=False)
+    return oracle.quantize(x, part.block, part.rule, saturates=False)
 
 
 def _in_f32(quotient: Callable[[np.ndarray, float], np.ndarray], by_logarithm: bool) -> Changed:
@@ -145,7 +145,7 @@ def _in_steps(least: float, reciprocal: bool) -> Changed:
         shared = block.spread(factors, (x.shape[0], x.shape[1]))
         numbers = (x.astype(f32) * shared).astype(np.float64)
         one = np.where(np.isnan(shared), np.nan, 1.0)
-        return Quantized(oracle.encoded(numbers, one, block), scales, of_tensor)
+        return Quantized(oracle.encode_elements(numbers, one, block), scales, of_tensor)
 
     return of
 

@@ -50,7 +50,7 @@ def exchange_neighbours(codes: np.ndarray) -> np.ndarray:
 
 
 def _right(part: BlockPart, x: np.ndarray) -> Quantized:
-    return oracle.quantized(x, part.block, part.rule)
+    return oracle.quantize(x, part.block, part.rule)
 
 
 def _factors(part: BlockPart, found: Quantized) -> np.ndarray:
@@ -63,7 +63,7 @@ def _with_factors(factors: Callable[[np.ndarray], np.ndarray]) -> Changed:
 
     def of(part: BlockPart, x: np.ndarray) -> Quantized:
         found = _right(part, x)
-        codes = oracle.encoded(x, factors(_factors(part, found)), part.block)
+        codes = oracle.encode_elements(x, factors(_factors(part, found)), part.block)
         return Quantized(codes, found.scales, found.tensor_scale)
 
     return of
@@ -73,7 +73,7 @@ def _of_rule(rule: str) -> Changed:
     def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
         if rule == part.rule or not part.block.has_power_scale:
             return None
-        return oracle.quantized(x, part.block, rule)
+        return oracle.quantize(x, part.block, rule)
 
     return of
 
@@ -82,7 +82,7 @@ def _of_scale_rounding(how: str) -> Changed:
     def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
         if part.block.has_power_scale or (how == rounding.UP and part.rule == "rceil"):
             return None
-        return oracle.quantized(x, part.block, "nearest", scale_rounding=how)
+        return oracle.quantize(x, part.block, "nearest", scale_rounding=how)
 
     return of
 
@@ -100,7 +100,7 @@ def _shift_scales(steps: int) -> Changed:
 
 def _along_the_other_axis(how: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]) -> Changed:
     def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
-        found = oracle.quantized(x.T, part.block, part.rule)
+        found = oracle.quantize(x.T, part.block, part.rule)
         wanted = part.block.scale_shape((x.shape[0], x.shape[1]))
         if len(part.block.shape) == 2 or found.scales.size != np.prod(wanted):
             return None
@@ -117,7 +117,7 @@ def _partial_unscaled(scale_too: bool) -> Changed:
         found, fmt = _right(part, x), part.block.scale_fmt
         one = encode(fmt, Exact.of(np.array([1.0])))[0][0]
         spread = part.block.spread(last, (x.shape[0], x.shape[1]))
-        codes = oracle.encoded(x, np.where(spread, 1.0, _factors(part, found)), part.block)
+        codes = oracle.encode_elements(x, np.where(spread, 1.0, _factors(part, found)), part.block)
         scales = np.where(last, one, found.scales).astype(found.scales.dtype) if scale_too else found.scales
         return Quantized(codes, scales, found.tensor_scale)
 
@@ -139,7 +139,7 @@ def _quotients_through(name: str) -> Changed:
     def of(part: BlockPart, x: np.ndarray) -> Quantized:
         found = _right(part, x)
         factors = _factors(part, found)
-        codes = oracle.encoded(in_type(x / factors, name), np.where(np.isnan(factors), np.nan, 1.0), part.block)
+        codes = oracle.encode_elements(in_type(x / factors, name), np.where(np.isnan(factors), np.nan, 1.0), part.block)
         return Quantized(codes, found.scales, found.tensor_scale)
 
     return of
@@ -154,7 +154,7 @@ def _nibbles(part: BlockPart, x: np.ndarray) -> Quantized | None:
 
 def _round_elements(how: str) -> Changed:
     def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
-        return None if part.block.fmt is None else oracle.quantized(x, part.block, part.rule, how)
+        return None if part.block.fmt is None else oracle.quantize(x, part.block, part.rule, how)
 
     return of
 

@@ -77,7 +77,7 @@ class _Judgement:
             return self._without_negative_zero(part.expected)
         rules = part.block.rules if part.block.has_power_scale else ("nearest", "rceil")
         with np.errstate(all="ignore"):
-            by_rule = {r: part.of(oracle.quantized(part.numbers, part.block, r)) for r in rules}
+            by_rule = {r: part.of(oracle.quantize(part.numbers, part.block, r)) for r in rules}
         by_rule = {r: self._without_negative_zero(codes) for r, codes in by_rule.items()}
         best = max(by_rule, key=lambda r: int(self._blocks(self.got == by_rule[r]).sum()))
         differs = ~self._blocks(by_rule[best] == by_rule[rules[0]]) & self._blocks(self.got == by_rule[best])

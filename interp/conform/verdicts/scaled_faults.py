@@ -34,7 +34,7 @@ class Reading:
         found, is_other = [], False
         given = ((x, s), (y.T, t.T))
         for block, (codes, scales), changes in zip(part.sides, given, self.of, strict=True):
-            right = oracle.scaled(codes, scales, block)
+            right = oracle.apply_scales(codes, scales, block)
             with np.errstate(all="ignore"):
                 read = self.side(block, codes, scales) if changes else None
             is_other |= read is not None and not np.array_equal(read, right, equal_nan=True)
@@ -78,21 +78,21 @@ def _with_factors(change: Callable[[np.ndarray], np.ndarray]) -> Side:
 
 
 def _with_scales(change: Callable[[np.ndarray], np.ndarray]) -> Side:
-    return lambda block, codes, scales: oracle.scaled(codes, change(scales), block)
+    return lambda block, codes, scales: oracle.apply_scales(codes, change(scales), block)
 
 
 def _with_codes(change: Callable[[np.ndarray], np.ndarray]) -> Side:
-    return lambda block, codes, scales: oracle.scaled(change(codes), scales, block)
+    return lambda block, codes, scales: oracle.apply_scales(change(codes), scales, block)
 
 
 def _nibbles(block: Block, codes: np.ndarray, scales: np.ndarray) -> np.ndarray | None:
     is_packed = block.fmt is not None and block.fmt.bits == 4
-    return oracle.scaled(exchange_neighbours(codes), scales, block) if is_packed else None
+    return oracle.apply_scales(exchange_neighbours(codes), scales, block) if is_packed else None
 
 
 def _partial(block: Block, codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
     last = block.spread(partial(block, codes.shape), (codes.shape[0], codes.shape[1]))
-    return np.where(last, oracle.values(codes, block), oracle.scaled(codes, scales, block))
+    return np.where(last, oracle.values(codes, block), oracle.apply_scales(codes, scales, block))
 
 
 def _nan_as(value: float) -> Side:
