@@ -4,7 +4,7 @@ VENV := .venv-$(notdir $(PYTHON))
 BIN := $(VENV)/bin
 JOBS ?= auto
 
-.PHONY: run test oldest fast docs dist stress exhaustive lint bench generate clean
+.PHONY: run test oldest docs dist stress exhaustive lint bench generate clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/minihlo run examples/fnuz_dot.mlir
@@ -17,11 +17,7 @@ test: $(VENV)/test.stamp
 
 # The JAX platform and the programs of every op, on the oldest jaxlib that is supported.
 oldest: .venv-oldest/test.stamp
-	.venv-oldest/bin/python -m pytest -n $(JOBS) tests/test_plugin.py tests/test_plugin_devices.py mlir_tests
-
-# With the extra `fast`: compiled kernels against numpy's ways, on all that the exhaustive tests try too.
-fast: .venv-fast/test.stamp
-	.venv-fast/bin/python -m pytest -n $(JOBS) -m "not stress" tests/test_compiled.py tests/test_compiled_cache.py tests/test_compiled_elements.py tests/test_compiled_functions.py tests/test_compiled_groups.py tests/test_compiled_integers.py tests/test_compiled_loops.py tests/test_compiled_rows.py tests/test_compiled_scatters.py tests/test_accumulators_compiled.py tests/test_half.py tests/test_patches.py tests/test_joined.py tests/test_row_programs.py tests/test_speed.py tests/test_long_turns.py tests/test_ordered_sums.py tests/test_squares.py tests/test_strided_leaves.py tests/test_integer_products.py tests/test_vector_turns.py
+	.venv-oldest/bin/python -m pytest -n $(JOBS) tests/plugin/test_plugin.py tests/plugin/test_plugin_devices.py mlir_tests
 
 # What is uploaded: built, checked, and its tests run on what it installs.
 dist: .venv-dist/dist.stamp $(VENV)/test.stamp
@@ -67,11 +63,6 @@ $(VENV)/test.stamp: $(VENV)/run.stamp
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' \
 		$$(sed -n 's/.*"jaxlib>=\([0-9.]*\)".*/jax==\1 jaxlib==\1/p' pyproject.toml)
-	@touch $@
-
-.venv-fast/test.stamp: pyproject.toml
-	$(PYTHON) -m venv .venv-fast
-	.venv-fast/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test,fast]'
 	@touch $@
 
 .venv-dist/dist.stamp: pyproject.toml

@@ -6,11 +6,11 @@ import os
 import stat
 from typing import IO, Any
 
-from .compile.planner import speed_without
 from .errors import InputError, ProgramError
 from .loaded import LoadedProgram
 from .lowered import of_jax
 from .parse import parser
+from .settings import default_settings
 from .system.child_python import python
 from .system.isolate import death_in_child
 
@@ -44,9 +44,9 @@ def load(source: str | bytes | os.PathLike[str] | Any, *, without: str = "") -> 
 
     jaxlib's reader of bytecode can abort on damaged input. A child process tries it first, which takes about 0.2 s.
     """
-    speed = speed_without(without, "without") if without else None
+    settings = default_settings().without(without) if without else None
     program = _load(source)
-    program.speed = speed
+    program.settings = settings
     return program
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.engine.speed import Speed
 from ..ops.policy import Policy
 from . import machine
-from .compile.planner import Listener, Plan, find_function, plan
 from .errors import InputError
+from .machine import Listener, Plan, find_function, plan
 from .program import Program
+from .settings import Settings
 from .values.values import check_input
 
 #: How many plans a program keeps, one for each function and policy in use: a limit of memory.
@@ -23,7 +23,7 @@ class LoadedProgram:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.speed: Speed | None = None  #: optimizations; None: the environment variable `MINIHLO_WITHOUT` decides
+        self.settings: Settings | None = None  #: None: the environment variable `MINIHLO_WITHOUT` decides
         self._plans: dict[tuple[str, Policy], Plan] = {}
         self._plain: Plan | None = None  # for the default function
 
@@ -59,11 +59,11 @@ class LoadedProgram:
             raise InputError(f"policy: expected a minihlo.interp.Policy, got {type(policy).__name__}")
         is_plain, policy = function is None and policy is None, policy or Policy()
         if listener is not None:
-            return plan(self.program, function, policy, listener, self.speed)
+            return plan(self.program, function, policy, listener, self.settings)
         key = find_function(self.program, function).name, policy
         result = self._plans.get(key)
         if result is None:
-            result = plan(self.program, key[0], policy, speed=self.speed)
+            result = plan(self.program, key[0], policy, settings=self.settings)
             while len(self._plans) >= _PLANS:
                 self._plans.pop(next(iter(self._plans)))
             self._plans[key] = result

@@ -10,9 +10,9 @@ import numpy as np
 
 from ..ops.policy import Policy
 from ..ops.types import TensorType, TokenType
-from .compile.planner import find_function
 from .errors import InputError
 from .loaded import LoadedProgram
+from .machine import find_function
 from .parse import parser
 from .program import Program
 

@@ -290,8 +290,7 @@ def wrap(x: np.ndarray, target: ElementType) -> np.ndarray:
 def _truncate(x: np.ndarray, target: ElementType) -> np.ndarray:
     """f32 or f64 as integers: toward zero, NaN as 0, and the nearest integer of the type for those beyond it."""
     x, number = np.asarray(x), x.dtype.type
-    low = -(1 << (target.bits - 1)) if target.kind is Kind.SIGNED else 0
-    high = (1 << (target.bits - int(target.kind is Kind.SIGNED))) - 1
+    low, high = target.range
     end = number(high + 1)
     most = number(high) if int(number(high)) == high else np.nextafter(end, number(0))
     near = np.asarray(x.clip(number(low), most))  # a host's conversion of what its type does not hold is undefined

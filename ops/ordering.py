@@ -51,6 +51,28 @@ def value_keys(x: np.ndarray, element: ElementType) -> np.ndarray:
     return np.where(x != x, _largest(codes), np.where(codes < 0, -magnitude, magnitude))
 
 
+def sort_total(x: np.ndarray, element: ElementType) -> np.ndarray:
+    """The elements of each row (of no complex type) in their total order."""
+    if element.is_minifloat:
+        codes, ranks = _ranks(element)
+        return array_of(codes.take(np.sort(ranks.take(codes_of(x, element.format)), kind="stable")), element.format)
+    keys = total_keys(x, element)
+    keys = np.sort(keys, kind="stable" if keys.itemsize <= 2 else None)  # numpy counts integers of up to 16 bits
+    return of_total_keys(keys, element) if element.is_float else keys.astype(element.dtype, copy=False)
+
+
+def stable_argsort(keys: np.ndarray) -> np.ndarray:
+    """The positions of each row's keys in ascending order; equal keys keep their order.
+
+    numpy sorts integers of up to 16 bits by counting. Those of 32 bits are joined with their positions, so that any
+    sort is stable: numpy's quickest is ten times as quick as its stable one.
+    """
+    if keys.itemsize != 4:
+        return np.argsort(keys, axis=-1, kind="stable")
+    wide = keys.astype(np.int64) - (1 << 31 if keys.dtype.kind == "u" else 0)
+    return np.sort((wide << 32) | np.arange(keys.shape[-1]), axis=-1) & 0xFFFFFFFF
+
+
 def _largest(x: np.ndarray) -> int:
     return (1 << (8 * x.dtype.itemsize - 1)) - 1
 
@@ -77,6 +99,16 @@ def _codes_of_keys(element: ElementType) -> np.ndarray:
     table[key_table(element, True)[codes] + 128] = codes
     table.setflags(write=False)
     return table
+
+
+@functools.cache
+def _ranks(element: ElementType) -> tuple[np.ndarray, np.ndarray]:
+    """The codes of a minifloat in the total order, and the place of each byte among them."""
+    codes = np.arange(1 << element.format.bits, dtype=np.uint8)
+    ordered = codes[np.argsort(key_table(element, True)[codes], kind="stable")]
+    ranks = np.zeros(256, np.uint8)
+    ranks[ordered] = codes
+    return ordered, ranks
 
 
 @functools.cache

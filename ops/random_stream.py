@@ -23,6 +23,7 @@ class RandomStream(threading.local):
         self._seed: int | np.random.SeedSequence = 0
         self._key: np.ndarray | None = None
         self._roundings = 0
+        self._shared: Draws | None = None
 
     def restart(self, seed: int | np.random.SeedSequence) -> None:
         """Begin the stream of `seed` anew, as every run of a program does."""
@@ -39,11 +40,22 @@ class RandomStream(threading.local):
         """The draws of the next rounding; None where the policy does not round by them."""
         if policy.rounding != "stochastic":
             return None
+        if self._shared is not None:
+            return self._shared
         if self._key is None:
             seed = self._seed if isinstance(self._seed, np.random.SeedSequence) else np.random.SeedSequence(self._seed)
             self._key = seed.generate_state(2, np.uint64)
         self._roundings += 1
         return Draws(self._key, self._roundings - 1)
+
+    @contextlib.contextmanager
+    def one_rounding(self, policy: Policy) -> Iterator[None]:
+        """All roundings in the meantime count as one: they take its draws one after the other."""
+        self._shared = self.draws(policy)
+        try:
+            yield
+        finally:
+            self._shared = None
 
     def spawn(self, count: int) -> list[np.random.SeedSequence]:
         """The seeds of streams that have nothing to do with this one, nor with those that were spawned before."""
@@ -60,3 +72,10 @@ class RandomStream(threading.local):
             yield
         finally:
             self._seed, self._generator, self._key, self._roundings = before
+
+
+def first_draws(policy: Policy) -> Draws | None:
+    """The draws of the first rounding of a run; None where the policy does not round by them."""
+    random = RandomStream()
+    random.restart(policy.seed)
+    return random.draws(policy)

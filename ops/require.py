@@ -70,3 +70,8 @@ def storage(element: ElementType) -> np.dtype:
 def identity(value: Any) -> Any:
     """The kernel of an op that changes nothing."""
     return value
+
+
+def unpack(results: tuple[Any, ...]) -> Any:
+    """Results as a kernel returns them: one by itself, several as a tuple."""
+    return results[0] if len(results) == 1 else results

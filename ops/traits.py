@@ -119,8 +119,8 @@ class OpTraits:
     reach: what it exchanges values with. An op that reaches anything has effects too.
     is_call: the op is a call of the function that its first attribute of `Op.calls` names, and nothing else.
     regions: how its regions are run.
-    body_runs: how often it runs a region of `RegionSemantics.ELEMENTS`, by the shapes of its operands and of its results
-        and by its attributes. By default once for each element of the operands or of the results, whichever are more.
+    body_runs: how often it runs a region of `RegionSemantics.ELEMENTS`, by the shapes of its operands and results and
+        by its attributes. By default once for each element of the operands or of the results, whichever are more.
     folds: its region combines elements in an order that the implementation may choose.
     terms: how many products are summed for each element of the result, by the shapes of its operands and by its
         attributes. None of an op that sums no products.
@@ -174,6 +174,8 @@ def first_operand(_: int) -> Iterable[int]:
 NOTHING, PURE = OpTraits(), OpTraits(is_pure=True)
 #: Of ops that move elements, or give linear functions of them.
 PURE_LINEAR = OpTraits(is_pure=True, linear=first_operand)
+#: Of ops that move the elements of one operand to places that the shapes and attributes determine.
+MOVES = dataclasses.replace(PURE_LINEAR, moves=True)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)

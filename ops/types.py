@@ -77,6 +77,12 @@ class ElementType:
         return self.is_float and self.format.is_minifloat
 
     @property
+    def range(self) -> tuple[int, int]:
+        """The smallest and the largest number of an integer type."""
+        low = -(1 << (self.bits - 1)) if self.kind is Kind.SIGNED else 0
+        return low, low + (1 << self.bits) - 1
+
+    @property
     def part(self) -> ElementType:
         """The element type of a complex type's real and imaginary parts; any other type itself."""
         return ELEMENT_TYPES[f"f{self.bits // 2}"] if self.is_complex else self
@@ -193,7 +199,7 @@ def quantized_type(
     _require(stored.is_integer and stored.bits <= 32, f"its storage type is {stored} (i2 to i32 or ui2 to ui32)")
     _require(meant.is_float, f"its expressed type is {meant} (a float type)")
     unsigned = stored.kind is Kind.UNSIGNED
-    whole = (0, (1 << stored.bits) - 1) if unsigned else (-(1 << (stored.bits - 1)), (1 << (stored.bits - 1)) - 1)
+    whole = stored.range
     low, high = limits or whole
     _require(whole[0] <= low < high <= whole[1], f"its limits are {low}:{high} (within {whole[0]}:{whole[1]})")
     _require(all(low <= z <= high for z in zeros), f"its zero points must lie within {low}:{high}")

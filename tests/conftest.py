@@ -1,20 +1,16 @@
 """What tests share: how processes end, and what those of `minihlo conform` need."""
 
-import dataclasses
 import gc
 import os
 import sys
-import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from minihlo.interp.backends import ChildBackend
 from minihlo.interp.cli import main
 from minihlo.interp.conform.result import Report, load
-from minihlo.ops.engine import compiled, speed
 
 from . import jax_child, processes
 
@@ -22,9 +18,6 @@ processes.hear_signals()
 # Tests start some hundred processes; where Python may not keep what it compiles, that is a third of their time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-
-#: Changes fields of the tuning, for as long as the test lasts: `tune(block=5)`.
-Tune = Callable[..., None]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -46,50 +39,6 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000)
-
-
-@pytest.fixture
-def tune() -> Iterator[Tune]:
-    """Changes the tuning of what this test runs, and of the plans that it makes without naming a `Speed`."""
-    tokens = []
-
-    def change(**numbers: int) -> None:
-        now = speed.current()
-        tokens.append(speed.enter(dataclasses.replace(now, tuning=dataclasses.replace(now.tuning, **numbers))))
-
-    yield change
-    for token in reversed(tokens):
-        speed.leave(token)
-
-
-#: What stands in for numba, and leaves functions as they are.
-STAND_IN = types.SimpleNamespace(
-    boolean=bool,
-    int64=int,
-    float32=np.float32,
-    float64=float,
-    from_dtype=lambda dtype: dtype,
-    types=types.SimpleNamespace(Array=lambda *_, **__: np.ndarray),
-    njit=lambda *_, **__: lambda function: function,
-)
-
-compiled.is_available()  # which is looked up once, before anything stands in for numba
-
-
-@pytest.fixture(params=["numba", "python"])
-def compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What compiles loops: numba, or something that leaves them Python."""
-    if request.param == "python":
-        monkeypatch.setitem(sys.modules, "numba", STAND_IN)
-        monkeypatch.setattr(compiled, "is_available", lambda: True)
-    elif not compiled.is_available():
-        pytest.skip("numba is not installed")
-    return request.param
-
-
-def tuned(switches: speed.Speed) -> speed.Speed:
-    """The same optimizations with the tuning of the test that runs."""
-    return dataclasses.replace(switches, tuning=speed.tuning())
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ PACKAGES = {
 #: Those that hold data alone, with the names of their files.
 _DATA = {"mlir_tests": ".mlir", "profiles": ".toml"}
 #: Tests of the command line, its children and the files they read. The rest is as in a checkout.
-TESTS = ["tests/test_cli.py", "mlir_tests/interpret_abs.mlir"]
+TESTS = ["tests/programs/test_cli.py", "mlir_tests/interpret_abs.mlir"]
 #: Folders that tools make in a checkout.
 _MADE = re.compile(r"__pycache__|build|dist|\.git|\.venv.*|.*_cache|\.hypothesis|.*\.egg-info")
 

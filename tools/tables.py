@@ -18,7 +18,7 @@ import numpy as np
 from minihlo.interp import backends, cli
 from minihlo.ops.blocks.formats import BLOCK_FORMATS
 from minihlo.ops.blocks.open_points import BLOCK_POINTS, MICROXCALING, PTX, TORCHAO
-from minihlo.ops.engine import speed
+from minihlo.interp import settings
 from minihlo.ops.minifloat.codec import decode, to_fraction
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS, Nan
 from minihlo.ops.minifloat.open_points import ML_DTYPES, ONNX, OPEN_POINTS, XLA
@@ -179,9 +179,9 @@ def extras_table() -> str:
 
 
 def optimizations_table() -> str:
-    """Each optimization that can be turned off, by its line in the docstring of Speed."""
-    rows = re.findall(r"^(\w+): (.*)$", inspect.getdoc(speed.Speed) or "", re.MULTILINE)
-    return table(["name", "meaning"], ([f"`{name}`", meaning] for name, meaning in rows if name in speed.NAMES))
+    """Each optimization that can be turned off, by its line in the docstring of Settings."""
+    rows = re.findall(r"^ *(\w+): (.*)$", inspect.getdoc(settings.Settings) or "", re.MULTILINE)
+    return table(["name", "meaning"], ([f"`{name}`", meaning] for name, meaning in rows if name in settings.NAMES))
 
 
 def command_line() -> str:

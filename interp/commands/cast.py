@@ -17,11 +17,11 @@ from ...ops.minifloat.codec import decode, round_number, to_fraction
 from ...ops.minifloat.formats import Format
 from ...ops.minifloat.number import FINITE, NAN, Number
 from ...ops.policy import Policy
-from ...ops.random_stream import RandomStream
+from ...ops.random_stream import first_draws
 from ...ops.types import ElementType, guess, named_type
 from ..errors import InputError
 from ..parse.literals import array_of_literals, fraction, is_code, real
-from ..values.numbers import convert, integer_ends
+from ..values.numbers import convert
 from ..values.printing import code_text, number_text
 from ..values.values import parse_value
 
@@ -43,9 +43,7 @@ def main(options: argparse.Namespace) -> int:
         raise InputError(f"expected a block format, got {options.format!r}{meant} (known: {', '.join(BLOCK_FORMATS)})")
     target = _element(options.format)
     policy = options.policy
-    random = RandomStream()
-    random.restart(policy.seed)
-    draws = random.draws(policy)
+    draws = first_draws(policy)
     if "=" in text or text.startswith("@"):
         array, t = parse_value(text)
         if options.source and _element(options.source) != t.element:
@@ -95,7 +93,7 @@ def _real_to(text: str, target: ElementType, policy: Policy, draws: Draws | None
 
 def _to_integer(number: Number, exact: Fraction | None, target: ElementType) -> np.generic:
     """Convert as stablehlo.convert does: truncate and clamp to the range; NaN becomes 0, and i1 is true unless zero."""
-    low, high = integer_ends(target)
+    low, high = target.range
     if exact is not None:
         whole = int(exact != 0) if target.bits == 1 else min(max(math.trunc(exact), low), high)
     elif number.kind == NAN:
@@ -159,7 +157,7 @@ def _element_text(value: np.generic, element: ElementType) -> str:
 def _neighbours(value: np.generic, element: ElementType) -> tuple[str, str]:
     """Return the texts of the next element below and above, `none` at the ends of the range."""
     if not element.is_float:
-        low, high = integer_ends(element)
+        low, high = element.range
         number = int(value)
         return (str(number - 1) if number > low else "none"), (str(number + 1) if number < high else "none")
     fmt = element.format

@@ -19,7 +19,8 @@ from ..diff.report import Report
 from ..diff.samples import RUNS, sample
 from ..diff.source import Source
 from ..errors import InputError, OutputError
-from ..parse.parser import BYTECODE, split
+from ..parse.chunks import split
+from ..parse.parser import BYTECODE
 from .run import read_inputs, read_source
 
 

@@ -17,12 +17,14 @@ from ...ops.programs.checks import Condition, check
 from ...ops.types import TensorType, Type
 from ..api import read, read_stream
 from ..comparison.equality import equal_values
-from ..compile.explain import Part, groups, listing
-from ..compile.planner import Listener, Plan, plan, speed_without
 from ..errors import CheckFailure, InputError, OutputError, ProgramError
+from ..listing import Part, groups, listing
+from ..machine import Listener, Plan, plan
 from ..machine import run as run_plan
-from ..parse.parser import BYTECODE, parse, parse_attributes, split
+from ..parse.chunks import split
+from ..parse.parser import BYTECODE, parse, parse_attributes
 from ..program import Operation, Program
+from ..settings import default_settings
 from ..values import npy
 from ..values.printing import format_value, json_value
 from ..values.values import check_input, read_values, tensors_of, value_of
@@ -42,16 +44,16 @@ def main(options: argparse.Namespace) -> int:
     # One of several programs may have no function. A single program must have one if an option needs it.
     requested = any((options.function, options.input, options.args, options.output, options.expected))
     running = [p for p in programs if p.functions or (requested and len(programs) == 1)]
-    speed = speed_without(options.without, "--without")
+    settings = default_settings().without(options.without, "--without")
     jobs = [
-        (p, plan(p, options.function, options.policy, recorder.listener, speed, options.max_steps)) for p in running
+        (p, plan(p, options.function, options.policy, recorder.listener, settings, options.max_steps)) for p in running
     ]
     if options.trace or options.print_plan:
         for program in running:
-            fast = plan(program, options.function, options.policy, speed=speed)
-            recorder.groups |= groups(fast)
+            optimized = plan(program, options.function, options.policy, settings=settings)
+            recorder.groups |= groups(optimized)
             if options.print_plan:
-                print(listing(fast), flush=True)
+                print(listing(optimized), flush=True)
     fitted = [_fit(p, inputs) for _, p in jobs]
     for _, p in jobs:
         _check_results(p.result_types, options.output, expected)

@@ -51,10 +51,10 @@ def _arguments(text: str) -> str:
 def _results(path: str, skip: int, timeout: float | None, max_steps: int | None) -> Any:
     from ...ops.policy import Policy
     from ..api import read
-    from ..compile.planner import plan
     from ..errors import Error
-    from ..machine import run
-    from ..parse.parser import parse, parse_attributes, split
+    from ..machine import plan, run
+    from ..parse.chunks import split
+    from ..parse.parser import parse, parse_attributes
     from ..values.values import check_input
 
     try:

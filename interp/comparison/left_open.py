@@ -36,8 +36,8 @@ def grade_open(operation: Operation, operands: Arrays, theirs: np.ndarray, ours:
         graded.set(~_fits(operands[0], operation), OPEN, note("beyond-integer"))
     elif element.is_integer and name in ("divide", "remainder"):
         x, y = (v.astype(np.int64 if element.kind is Kind.SIGNED else np.uint64) for v in operands)
-        least = -(1 << (element.bits - 1)) if element.kind is Kind.SIGNED else 1  # unsigned numbers have no -1
-        overflows = (y == -1) & (x == least) if least < 0 else np.zeros(y.shape, bool)
+        least = element.range[0]
+        overflows = (y == -1) & (x == least) if least else np.zeros(y.shape, bool)  # unsigned numbers have no -1
         graded.set(np.broadcast_to((y == 0) | overflows, graded.grades.shape), OPEN, note("integer-division"))
     elif name == "compare" and operation.attributes.get("compare_type") == "TOTALORDER":
         t = operation.operands[0].type

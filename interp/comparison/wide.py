@@ -14,8 +14,8 @@ from ...ops.cast import cast
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, TensorType, Type
 from .. import machine
-from ..compile.planner import Plan, plan
 from ..errors import Error
+from ..machine import Plan, plan
 from ..program import Function, Operation, Program, Region, Value
 
 _F64 = ELEMENT_TYPES["f64"]

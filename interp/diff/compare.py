@@ -13,7 +13,7 @@ from ..backends.own import Minihlo
 from ..backends.subjects import subject
 from ..errors import InputError
 from ..loaded import LoadedProgram
-from ..parse.reader import Places
+from ..parse.reader import Locator
 from . import whole
 from .arguments import fit_arguments
 from .examiner import Examiner
@@ -143,7 +143,7 @@ def source_of(program: Any) -> Source:
     if isinstance(program, LoadedProgram):
         raise InputError("a loaded program cannot be compared: its MLIR is not kept (pass what it was loaded from)")
     if hasattr(program, "operation"):
-        return Source(program, Places("<module>"), "<module>")
+        return Source(program, Locator("<module>"), "<module>")
     return Source.of_text(*contents(program))
 
 

@@ -16,9 +16,9 @@ from .. import machine
 from ..backends import OPERATIONS, Backend, BackendError
 from ..comparison.grades import SAME, WRONG, Graded
 from ..comparison.ulp import distance
-from ..compile.planner import Plan
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, worst
 from ..errors import Error
+from ..machine import Plan
 from ..program import Location, Operation, Value
 from ..testing.failures import format_element
 from ..values import transport

@@ -8,7 +8,7 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from ..errors import ProgramError
-from ..parse.reader import Places
+from ..parse.reader import Locator
 
 #: Maximum number of inlined calls; with more, functions call each other without end.
 _MOST = 10_000
@@ -40,7 +40,7 @@ def replace_operands(op: ir.Operation, given: Mapping[ir.Value, ir.Value]) -> No
                 inner.operands[i] = given[operand]
 
 
-def inline_calls(module: ir.Module, function: str, places: Places) -> None:
+def inline_calls(module: ir.Module, function: str, places: Locator) -> None:
     """Replaces calls at the top level of a function by the called functions.
 
     MLIR's own pass does not know the dialects of JAX's programs. Ops without a location get that of the call.

@@ -14,10 +14,10 @@ from jaxlib.mlir.passmanager import PassManager
 
 from ...ops.policy import Policy
 from ...ops.types import QuantizedType, TensorType, Type
-from ..compile.planner import Plan, find_function, plan
 from ..errors import ProgramError
+from ..machine import Plan, find_function, plan
 from ..parse import parser
-from ..parse.reader import Places, Reader
+from ..parse.reader import Locator, Reader
 from ..parse.syntax import NEWER
 from ..program import Function, Location, Operation, Region, Value
 from ..system.isolate import quiet_native_stderr
@@ -30,7 +30,7 @@ _MAIN, _ALONE = "main", "one op"
 class _Recorder(Reader):
     """A reader that remembers the MLIR of each op and value."""
 
-    def __init__(self, module: ir.Module, places: Places) -> None:
+    def __init__(self, module: ir.Module, places: Locator) -> None:
         super().__init__(module, places)
         self.operations: dict[Operation, ir.Operation] = {}
         self.values: dict[Value, ir.Value] = {}
@@ -49,7 +49,7 @@ class _Recorder(Reader):
 class Source:
     """A program and its MLIR."""
 
-    def __init__(self, module: ir.Module, places: Places, file: str, function: str | None = None) -> None:
+    def __init__(self, module: ir.Module, places: Locator, file: str, function: str | None = None) -> None:
         """`function` is the one to run, as `planner.find_function` finds it. Raises ProgramError."""
         self._places = places
         self.module, self.file = module, file
@@ -62,7 +62,7 @@ class Source:
     @classmethod
     def of_text(cls, text: str | bytes, file: str, first_line: int = 1, function: str | None = None) -> Source:
         """Reads a program from text or bytecode. Raises ProgramError if it cannot be read."""
-        return cls(parser.module(text, file, first_line), Places(file, first_line - 1), file, function)
+        return cls(parser.module(text, file, first_line), Locator(file, first_line - 1), file, function)
 
     def refine(self, types: Sequence[Type]) -> Source:
         """The program refined for arguments of these types, if its own leave sizes open. Raises ProgramError."""

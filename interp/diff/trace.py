@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..lowered import JaxProgram, of_jax
-from ..parse.reader import Places
+from ..parse.reader import Locator
 from .source import Source
 
 
@@ -41,7 +41,7 @@ def trace(
     name = program.program.file
     shapes = [tuple(x.shape) for x in jax.tree.leaves(lowered.args_info)]
     arrays = program.arguments(_leaves(program, shapes, args, kwargs))
-    return Source(lowered.compiler_ir("stablehlo"), Places(name), name), arrays, program.out_tree
+    return Source(lowered.compiler_ir("stablehlo"), Locator(name), name), arrays, program.out_tree
 
 
 def _leaves(

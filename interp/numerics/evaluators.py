@@ -22,12 +22,12 @@ from .. import machine
 from ..backends import OPERATIONS, BackendError
 from ..backends.own import Minihlo
 from ..backends.subjects import any_subject
-from ..compile.planner import Plan
 from ..diff.examiner import operands_of, receive
 from ..diff.judge import rounds
 from ..diff.operations import operate
 from ..diff.source import Source, inputs
 from ..errors import Error, InputError
+from ..machine import Plan
 from ..program import CONSTANT, Operation, Region, Value
 from ..values import transport
 

@@ -16,11 +16,11 @@ from ...ops.minifloat.formats import FORMATS
 from ...ops.policy import Policy
 from ...ops.types import TensorType, TokenType, guess
 from .. import machine
-from ..compile.planner import plan
 from ..diff.arguments import fit_arguments
 from ..diff.compare import is_program, source_of
 from ..diff.source import Source
 from ..errors import InputError
+from ..machine import plan
 from ..program import Operation, Program
 from ..system import host_floats
 from .lines import own_line

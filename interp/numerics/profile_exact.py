@@ -27,8 +27,8 @@ from ...ops.traits import Effects
 from ...ops.types import ELEMENT_TYPES, TensorType
 from .. import machine
 from ..comparison.wide import wide_plan, widen
-from ..compile.planner import Plan
 from ..errors import Error
+from ..machine import Plan
 from ..program import Operation
 from .statistics_blocks import quotients
 

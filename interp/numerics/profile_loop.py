@@ -23,7 +23,7 @@ from ...ops.policy import Policy
 from ...ops.types import TokenType
 from ..diff.source import Source
 from ..errors import InputError
-from ..parse.reader import Places
+from ..parse.reader import Locator
 from ..system import host_floats
 from ..transform.computation import Computation
 from ..transform.primitive import to_numpy
@@ -145,7 +145,7 @@ class profiling(Profile):  # noqa: N801 (used as a function)
             _check(jaxpr)
             computation = Computation(jaxpr, self.policy)
             name = f"jit({computation.name})"
-            self._known[id(jaxpr)] = jaxpr, Source(computation.module(), Places(name), name), computation
+            self._known[id(jaxpr)] = jaxpr, Source(computation.module(), Locator(name), name), computation
         _, source, computation = self._known[id(jaxpr)]
         assert computation is not None
         given = zip([*computation.constants, *args], computation.arguments, strict=True)

@@ -18,8 +18,8 @@ from ...ops.policy import Policy
 from ...ops.traits import RegionSemantics
 from ...ops.types import TensorType
 from .. import machine
-from ..compile.planner import Plan, plan
 from ..errors import InputError
+from ..machine import Plan, plan
 from ..program import BARRIER, Function, Location, Operation, Program, Region, Value
 
 #: Called with an op, its operands (None for unknown ones) and its results.

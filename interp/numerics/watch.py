@@ -28,7 +28,7 @@ from ..diff.report import OpReport
 from ..diff.source import Source
 from ..diff.trace import trace
 from ..errors import InputError
-from ..parse.reader import Places
+from ..parse.reader import Locator
 from ..program import Operation
 from ..system import host_floats
 from ..transform.computation import Computation
@@ -265,7 +265,7 @@ class Watch:
             avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in computation.arguments]
             lowered = jax.jit(computation.function, keep_unused=True).trace(*avals)
             module: Any = lowered.lower(lowering_platforms=(platform,)).compiler_ir("stablehlo")
-            source = Source(module, Places(name), name)
+            source = Source(module, Locator(name), name)
             checked = CheckedProgram(source, self._backend, self._policy, self._memory)
             self._known[id(jaxpr)] = jaxpr, checked, computation
         _, checked, computation = self._known[id(jaxpr)]

@@ -49,91 +49,27 @@ class Opaque:
     text: str
 
 
-#: The structures, by the name they are printed under: the class that reads one, and its fields. A field is
-#: (our name, name in the class) where the two differ.
-_STRUCTURES: dict[str, tuple[Any, tuple[str | tuple[str, str], ...]]] = {
-    "stablehlo.dot": (
-        _stablehlo.DotDimensionNumbers,
-        (
-            "lhs_batching_dimensions",
-            "rhs_batching_dimensions",
-            "lhs_contracting_dimensions",
-            "rhs_contracting_dimensions",
-        ),
-    ),
-    "stablehlo.conv": (
-        _stablehlo.ConvDimensionNumbers,
-        (
-            "input_batch_dimension",
-            "input_feature_dimension",
-            "input_spatial_dimensions",
-            "kernel_input_feature_dimension",
-            "kernel_output_feature_dimension",
-            "kernel_spatial_dimensions",
-            "output_batch_dimension",
-            "output_feature_dimension",
-            "output_spatial_dimensions",
-        ),
-    ),
-    "stablehlo.gather": (
-        _stablehlo.GatherDimensionNumbers,
-        (
-            "offset_dims",
-            "collapsed_slice_dims",
-            "operand_batching_dims",
-            "start_indices_batching_dims",
-            "start_index_map",
-            "index_vector_dim",
-        ),
-    ),
-    "stablehlo.scatter": (
-        _stablehlo.ScatterDimensionNumbers,
-        (
-            "update_window_dims",
-            "inserted_window_dims",
-            "input_batching_dims",
-            "scatter_indices_batching_dims",
-            ("scatter_dims_to_operand_dims", "scattered_dims_to_operand_dims"),
-            "index_vector_dim",
-        ),
-    ),
-    "stablehlo.dot_algorithm": (
-        _stablehlo.DotAlgorithm,
-        (
-            "lhs_precision_type",
-            "rhs_precision_type",
-            "accumulation_type",
-            "lhs_component_count",
-            "rhs_component_count",
-            "num_primitive_operations",
-            "allow_imprecise_accumulation",
-        ),
-    ),
-    "stablehlo.channel_handle": (_stablehlo.ChannelHandle, ("handle", ("type", "channel_type"))),
-    "stablehlo.output_operand_alias": (
-        _stablehlo.OutputOperandAlias,
-        ("output_tuple_indices", "operand_index", "operand_tuple_indices"),
-    ),
-    "stablehlo.result_accuracy": (_stablehlo.ResultAccuracyAttr, ("atol", "rtol", "ulps", "mode")),
-    "stablehlo.bounds": (_stablehlo.TypeExtensions, ("bounds",)),
+#: The classes of the structures, by the names they are printed under. The properties of a class are the fields.
+_STRUCTURES = {
+    "stablehlo.dot": _stablehlo.DotDimensionNumbers,
+    "stablehlo.conv": _stablehlo.ConvDimensionNumbers,
+    "stablehlo.gather": _stablehlo.GatherDimensionNumbers,
+    "stablehlo.scatter": _stablehlo.ScatterDimensionNumbers,
+    "stablehlo.dot_algorithm": _stablehlo.DotAlgorithm,
+    "stablehlo.channel_handle": _stablehlo.ChannelHandle,
+    "stablehlo.output_operand_alias": _stablehlo.OutputOperandAlias,
+    "stablehlo.result_accuracy": _stablehlo.ResultAccuracyAttr,
+    "stablehlo.bounds": _stablehlo.TypeExtensions,
     # Meshes are newer than the oldest jaxlib that the JAX platform works with.
-    "stablehlo.replica_group_mesh_axes": (getattr(_stablehlo, "ReplicaGroupMeshAxesAttr", None), ("mesh", "axes")),
-    "stablehlo.axis_ref": (getattr(_stablehlo, "AxisRefAttr", None), ("name", "sub_axis_info")),
-    "stablehlo.sub_axis_info": (getattr(_stablehlo, "SubAxisInfoAttr", None), ("pre_size", "size")),
-    "stablehlo.mesh": (getattr(_stablehlo, "MeshAttr", None), ("axes", "device_ids")),
-    "stablehlo.mesh_axis": (getattr(_stablehlo, "MeshAxisAttr", None), ("name", "size")),
-    "chlo.ragged_dot": (
-        _chlo.RaggedDotDimensionNumbers,
-        (
-            "lhs_batching_dimensions",
-            "rhs_batching_dimensions",
-            "lhs_contracting_dimensions",
-            "rhs_contracting_dimensions",
-            "lhs_ragged_dimensions",
-            "rhs_group_dimensions",
-        ),
-    ),
+    "stablehlo.replica_group_mesh_axes": getattr(_stablehlo, "ReplicaGroupMeshAxesAttr", None),
+    "stablehlo.axis_ref": getattr(_stablehlo, "AxisRefAttr", None),
+    "stablehlo.sub_axis_info": getattr(_stablehlo, "SubAxisInfoAttr", None),
+    "stablehlo.mesh": getattr(_stablehlo, "MeshAttr", None),
+    "stablehlo.mesh_axis": getattr(_stablehlo, "MeshAxisAttr", None),
+    "chlo.ragged_dot": _chlo.RaggedDotDimensionNumbers,
 }
+#: The properties that have another name than the field.
+_FIELDS = {"scattered_dims_to_operand_dims": "scatter_dims_to_operand_dims", "channel_type": "type"}
 
 #: `#stablehlo<comparison_direction LT>` or `#stablehlo.result_accuracy_mode<DEFAULT>`: an enumeration's value.
 _ENUMERATION = re.compile(r"#(?:stablehlo|chlo|mhlo)(?:<\w+ |\.\w+<)(\w+)>")
@@ -160,10 +96,9 @@ class Converter:
 
     def any_type(self, t: ir.Type) -> Type | ElementType:
         """A type that is named in an attribute."""
-        result = self._types.get(t)
-        if result is None:
-            result = self._types[t] = self._type(t)
-        return result
+        if t not in self._types:
+            self._types[t] = self._type(t)
+        return self._types[t]
 
     def _type(self, t: ir.Type) -> Type | ElementType:
         text = str(t)
@@ -192,15 +127,11 @@ class Converter:
             name = name.partition(", #stablehlo.bounds<")[0]
         if name == "index":
             name = "i64"
-        if name.startswith("!quant."):
-            try:
-                return TensorType(shape, element_type(name), bounds)
-            except ValueError as error:
-                raise AttributeValueError(f"type {error}") from None
         try:
             return TensorType(shape, element_type(name), bounds)
-        except ValueError:
-            raise AttributeValueError(f"type {text} is not supported: {name} is not an element type") from None
+        except ValueError as error:
+            unknown = f"{text} is not supported: {name} is not an element type"
+            raise AttributeValueError(f"type {error if name.startswith('!quant.') else unknown}") from None
 
     def _bounds(self, t: ir.RankedTensorType, text: str) -> tuple[int | None, ...]:
         """What the encoding of a type says of its sizes."""
@@ -215,29 +146,23 @@ class Converter:
 
     def attribute(self, a: ir.Attribute) -> Any:
         """The plain value of an attribute."""
-        try:
-            return self._attributes[a]
-        except KeyError:
-            value = self._attributes[a] = self._attribute(a)
-            return value
+        if a not in self._attributes:
+            convert = _KINDS.get(type(a))
+            self._attributes[a] = convert(self, a) if convert else self._dialect_attribute(a)
+        return self._attributes[a]
 
-    def _attribute(self, a: ir.Attribute) -> Any:
-        convert = _KINDS.get(type(a))
-        return convert(self, a) if convert else self.dialect_attribute(a)
-
-    def dialect_attribute(self, a: ir.Attribute) -> Any:
+    def _dialect_attribute(self, a: ir.Attribute) -> Any:
         """An attribute that has no Python class of its own: an enumeration, a structure, or kept as its text."""
         text = str(a)
         if _RESOURCE.match(text):
             return self._dense_resource(a, text)
         name = _STRUCTURE.match(text)
-        cls, fields = _STRUCTURES.get(f"{name[1]}.{name[2]}", (None, ())) if name else (None, ())
+        cls: Any = _STRUCTURES.get(f"{name[1]}.{name[2]}") if name else None
         if cls is None:
             match = _ENUMERATION.fullmatch(text)
             return match[1] if match else Opaque(text)
-        pairs = ((f, f) if isinstance(f, str) else f for f in fields)
-        reader = cls(a)
-        return {ours: self._field(getattr(reader, theirs)) for ours, theirs in pairs}
+        structure, names = cls(a), [name for name, member in vars(cls).items() if isinstance(member, property)]
+        return {_FIELDS.get(name, name): self._field(getattr(structure, name)) for name in names}
 
     def _field(self, value: Any) -> Any:
         if isinstance(value, ir.Attribute):

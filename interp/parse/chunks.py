@@ -29,13 +29,22 @@ class Chunk:
     function_line: int
 
 
+def split(text: str) -> list[tuple[str, int]]:
+    """Return the parts of a text between `// -----`, as MLIR's tools cut it, each with the number of its first line."""
+    parts, line = [], 1
+    for part in _SEPARATOR.split(text):
+        parts.append((part, line))
+        line += part.count("\n")
+    return parts
+
+
 def chunks(file: str | os.PathLike[str]) -> list[Chunk]:
     """The tests of a file, in order: of each part `@main`, else every public function.
 
     Raises OSError or UnicodeDecodeError where the file cannot be read as text.
     """
-    text, result, line = Path(file).read_text(encoding="utf-8"), [], 1
-    for part in _SEPARATOR.split(text):
+    result = []
+    for part, line in split(Path(file).read_text(encoding="utf-8")):
         functions = [
             (m["name"].strip('"'), line + part.count("\n", 0, m.start()), m["visibility"] != "private")
             for m in _FUNCTION.finditer(part)
@@ -44,7 +53,6 @@ def chunks(file: str | os.PathLike[str]) -> list[Chunk]:
         main = [f for f in functions if f[0] == "main"]
         public = [f for f in functions if f[2]] or functions
         result += [Chunk(os.fspath(file), part, line, name, at) for name, at, _ in main or public]
-        line += part.count("\n")
     return result
 
 

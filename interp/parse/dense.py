@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from ...ops.cast import wrap
 from ...ops.types import ElementType, Kind, TensorType
 
 _BETWEEN = re.compile(r"[\s\[\]]*,[\s\[\]]*")
@@ -94,7 +95,7 @@ def _array_of_raw(data: bytes, t: TensorType) -> np.ndarray:
     if element.bits < 8:
         codes = np.frombuffer(data, np.uint8)
         if element.is_integer:
-            array = _narrow(codes, element)
+            array = wrap(codes, element)
         elif element.kind is Kind.BOOL:
             array = codes != 0
         else:
@@ -117,7 +118,7 @@ def _array_of_literals(literals: list[str], element: ElementType) -> np.ndarray:
     if element.is_integer:
         # MLIR prints nothing for 0xC0 as an i4: a zero with stray bits above.
         values = np.array([int(x or "0", 0) for x in literals], "u8" if element.kind is Kind.UNSIGNED else "i8")
-        return _narrow(values, element)
+        return wrap(values, element)
     # MLIR prints as many digits as it takes to read the same code back, so the decimal is so near to one code
     # that no rounding on the way, by float64 or by ml_dtypes, leads to another.
     array = np.array([0.0 if "0x" in x else float(x) for x in literals]).astype(element.dtype)
@@ -126,14 +127,3 @@ def _array_of_literals(literals: list[str], element: ElementType) -> np.ndarray:
         if "0x" in x:
             codes[i] = int(x, 16)
     return array
-
-
-def _narrow(values: np.ndarray, element: ElementType) -> np.ndarray:
-    """Integers as `element`, going by way of the eight-bit type that ml_dtypes converts from without loss."""
-    if element.bits >= 8:
-        return values.astype(element.dtype)
-    low = (values.astype(np.uint8) & ((1 << element.bits) - 1)).astype(np.uint8)
-    if element.kind is Kind.SIGNED:
-        sign = 1 << (element.bits - 1)
-        return ((low ^ sign).astype(np.int8) - sign).astype(element.dtype)
-    return low.astype(element.dtype)

@@ -95,8 +95,7 @@ def _booleans(literals: list[str], element: ElementType) -> np.ndarray:
 
 def _integers(literals: list[str], element: ElementType) -> np.ndarray:
     signed = element.kind is Kind.SIGNED
-    low = -(1 << (element.bits - 1)) if signed else 0
-    high = (1 << (element.bits - signed)) - 1
+    low, high = element.range
     values = []
     for text in literals:
         if len(text) > _MOST_CHARACTERS or not _INTEGER.fullmatch(text):

@@ -21,7 +21,7 @@ from ..program import Program
 from ..system import depth, host_floats
 from ..system.isolate import quiet_native_stderr
 from . import syntax
-from .reader import Places, Reader
+from .reader import Locator, Reader
 
 BYTECODE = b"ML\xefR"
 _BYTE_ORDER_MARK = "\ufeff"  #: some editors begin a file with it
@@ -44,9 +44,9 @@ def parse(source: str | bytes, file: str = "<string>", first_line: int = 1) -> P
     Raises:
         ProgramError: The source is not valid, or has something that is not supported; with the place.
     """
-    places = Places(file, first_line - 1)
+    locate = Locator(file, first_line - 1)
     with quiet_native_stderr():
-        return _program(_module(source, places, file, first_line), places, file)
+        return _program(_module(source, locate, file, first_line), locate, file)
 
 
 def module(source: str | bytes, file: str = "<string>", first_line: int = 1) -> ir.Module:
@@ -55,7 +55,7 @@ def module(source: str | bytes, file: str = "<string>", first_line: int = 1) -> 
     Raises ProgramError as `parse` does.
     """
     with quiet_native_stderr():
-        return _module(source, Places(file, first_line - 1), file, first_line)
+        return _module(source, Locator(file, first_line - 1), file, first_line)
 
 
 @host_floats.in_default
@@ -72,16 +72,7 @@ def from_module(module: ir.Module, file: str = "<module>") -> Program:
     Raises:
         ProgramError: It has something that is not supported; with the place.
     """
-    return _program(module, Places(file), file)
-
-
-def split(text: str) -> list[tuple[str, int]]:
-    """Return the parts of a text between `// -----`, as MLIR's tools cut it, each with the number of its first line."""
-    parts, line = [], 1
-    for part in re.split("// ------*", text):
-        parts.append((part, line))
-        line += part.count("\n")
-    return parts
+    return _program(module, Locator(file), file)
 
 
 @host_floats.in_default
@@ -102,38 +93,38 @@ def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
         raise ProgramError(f"{file}: expected a list of constants, [dense<1.0> : tensor<2xf32>, …]")
     result = []
     for i, item in enumerate(syntax.split_list(body[1:-1])):
-        places = Places(f"{file}: argument {i}", None)
+        locate = Locator(f"{file}: argument {i}", None)
         with quiet_native_stderr():
-            module = _read_text(f'"minihlo.argument"() {{value = {item}}} : () -> ()', places, file, 1)
-            values = _guarded(lambda m=module, p=places: Reader(m, p).arguments(), places)
+            module = _read_text(f'"minihlo.argument"() {{value = {item}}} : () -> ()', locate, file, 1)
+            values = _guarded(lambda m=module, p=locate: Reader(m, p).arguments(), locate)
         if len(values) != 1 or not isinstance(values[0], np.ndarray):
             raise ProgramError(f"{file}: argument {i}: expected a dense constant of a tensor type, got {item}")
         result.append((values[0], TensorType(values[0].shape, type_of_dtype(values[0].dtype))))
     return result
 
 
-def _program(module: ir.Module, places: Places, file: str) -> Program:
-    return _guarded(lambda: Reader(module, places).program(file), places)
+def _program(module: ir.Module, locate: Locator, file: str) -> Program:
+    return _guarded(lambda: Reader(module, locate).program(file), locate)
 
 
-def _guarded(read: Callable[[], Any], places: Places) -> Any:
+def _guarded(read: Callable[[], Any], locate: Locator) -> Any:
     try:
         with depth.deep_calls():
             return read()
     except RecursionError:
-        raise places.error([], "expected fewer nested regions, got more than Python's stack holds") from None
+        raise locate.error([], "expected fewer nested regions, got more than Python's stack holds") from None
     except (UnicodeDecodeError, RuntimeError) as e:
         if isinstance(e, UnicodeDecodeError) or "conversion error" in str(e):  # how nanobind reports it
-            raise places.error([], "expected names in UTF-8, got other bytes") from None
+            raise locate.error([], "expected names in UTF-8, got other bytes") from None
         raise
 
 
-def _module(source: str | bytes, places: Places, file: str, first_line: int) -> ir.Module:
+def _module(source: str | bytes, locate: Locator, file: str, first_line: int) -> ir.Module:
     if isinstance(source, bytes):
         if source.startswith(BYTECODE):
-            return _read_bytecode(source, places)
+            return _read_bytecode(source, locate)
         source = _decode(source, file, first_line)
-    return _read_text(source.removeprefix(_BYTE_ORDER_MARK), places, file, first_line)
+    return _read_text(source.removeprefix(_BYTE_ORDER_MARK), locate, file, first_line)
 
 
 def _decode(source: bytes, file: str, first_line: int) -> str:
@@ -147,7 +138,7 @@ def _decode(source: bytes, file: str, first_line: int) -> str:
         ) from None
 
 
-def _read_text(text: str, places: Places, file: str, first_line: int) -> ir.Module:
+def _read_text(text: str, locate: Locator, file: str, first_line: int) -> ir.Module:
     try:
         text.encode()
     except UnicodeEncodeError:  # half a surrogate pair
@@ -159,13 +150,13 @@ def _read_text(text: str, places: Places, file: str, first_line: int) -> ir.Modu
     syntax.check_names(text, file, first_line)
     text = syntax.generic(text)
     context = make_context(text.__contains__)
-    while True:  # each further turn renames one op or type that this jaxlib does not know
+    while True:  # each further attempt renames one op or type that this jaxlib does not know
         try:
             return ir.Module.parse(text, context)
         except ir.MLIRError as e:
             renamed = _renamed(text, e)
             if renamed == text:
-                raise places.error(e.error_diagnostics, "not valid MLIR") from None
+                raise locate.error(e.error_diagnostics, "not valid MLIR") from None
             text = renamed
 
 
@@ -188,7 +179,7 @@ def _renamed(text: str, error: ir.MLIRError) -> str:
     return text
 
 
-def _read_bytecode(data: bytes, places: Places) -> ir.Module:
+def _read_bytecode(data: bytes, locate: Locator) -> ir.Module:
     context = make_context(lambda name: name.strip(".!").encode() in data)
     heard: list[Any] = []
 
@@ -203,10 +194,10 @@ def _read_bytecode(data: bytes, places: Places) -> ir.Module:
         return ir.Module.parse(data, context)
     except ir.MLIRError as e:
         _keep_forever(context)
-        raise _bad_bytecode([*heard, *e.error_diagnostics], places) from None
+        raise _bad_bytecode([*heard, *e.error_diagnostics], locate) from None
     except (ValueError, RuntimeError):
         _keep_forever(context)
-        raise _bad_bytecode(heard, places) from None
+        raise _bad_bytecode(heard, locate) from None
     finally:
         handler.detach()
 
@@ -216,8 +207,8 @@ def _keep_forever(context: ir.Context) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(context))
 
 
-def _bad_bytecode(diagnostics: list[Any], places: Places) -> ProgramError:
-    return places.error(diagnostics, "the data is damaged or of another kind", "not valid MLIR bytecode: ")
+def _bad_bytecode(diagnostics: list[Any], locate: Locator) -> ProgramError:
+    return locate.error(diagnostics, "the data is damaged or of another kind", "not valid MLIR bytecode: ")
 
 
 def make_context(mentions: Callable[[str], bool] = lambda _: True) -> ir.Context:

@@ -14,7 +14,7 @@ from ...ops.types import Type
 from ..errors import ProgramError, UnsupportedError
 from ..program import Function, Location, Operation, Program, Region, Value
 from .attributes import AttributeValueError, Converter
-from .syntax import NEWER
+from .syntax import NEWER, end_of_item
 
 #: Ops at the top of a module that declare something other than a function. They are kept as attributes.
 _DECLARATIONS = ("sdy.mesh", "stablehlo.mesh")
@@ -32,8 +32,8 @@ def _is(location: Any, kind: str, name: str) -> bool:
     return isinstance(location, getattr(ir, name)) if _HAS_KINDS else getattr(location, f"is_a_{kind}")()
 
 
-class Places:
-    """Tells locations of MLIR in terms of the source file."""
+class Locator:
+    """Converts locations of MLIR to those of the source file."""
 
     def __init__(self, file: str, shift: int | None = 0) -> None:
         """`shift` is the number of lines in the file before the text that was parsed; None leaves out lines."""
@@ -83,8 +83,8 @@ class Places:
             return ProgramError(f"{self._file}: {what}{otherwise}")
         at, message, notes = messages[0]
         others = [m for where, m, _ in messages[1:] if where == at and m != message]
-        about = [f"{one_line(n.message)}: {self(n.location)}" for n in notes if "prior use" in n.message]
-        about += [f"{one_line(n.message)}: {self(n.location)}" for n in notes if "existing symbol" in n.message]
+        earlier = [n for n in notes if re.search("prior use|existing symbol", n.message)]
+        about = [f"{one_line(n.message)}: {self(n.location)}" for n in earlier]
         extra = "; ".join(others[:2] + about)
         return ProgramError(f"{at}: {what}{message}" + (f" ({extra})" if extra else ""))
 
@@ -106,9 +106,9 @@ def one_line(message: str) -> str:
 class Reader:
     """Reads one module. Each MLIR value has one `Value`, whichever regions use it."""
 
-    def __init__(self, module: ir.Module, places: Places) -> None:
+    def __init__(self, module: ir.Module, locate: Locator) -> None:
         self._module = module
-        self._places = places
+        self._locate = locate
         self._convert = Converter(self._resource)
         self._values: dict[ir.Value, Value] = {}
         # `walk` hands out plain operations. Iterating over a block would make an instance of each op's own
@@ -142,14 +142,11 @@ class Reader:
         """The `value` attribute of each op at the top of the module."""
         return [self._attributes(op).get("value") for op in self._operations[self._module.body]]
 
-    def _error(self, op: ir.Operation, message: str) -> ProgramError:
-        return ProgramError(self._message(op, message))
-
     def _unsupported(self, op: ir.Operation, message: str) -> UnsupportedError:
         return UnsupportedError(self._message(op, message))
 
     def _message(self, op: ir.Operation, message: str) -> str:
-        return f"{self._places(op.location)}: {op.name.removeprefix(NEWER)}: {message}"
+        return f"{self._locate(op.location)}: {op.name.removeprefix(NEWER)}: {message}"
 
     def _function(self, op: ir.Operation) -> Function:
         attributes = self._attributes(op, but="function_type")
@@ -162,7 +159,7 @@ class Reader:
             argument_types=arguments,
             result_types=results,
             body=self._region(op, region) if len(region.blocks) else None,
-            location=self._places(op.location),
+            location=self._locate(op.location),
             attributes=attributes,
         )
 
@@ -178,14 +175,9 @@ class Reader:
         block = region.blocks[0]
         arguments = tuple(self._define(op, v) for v in block.arguments)
         operations = self._operations[block]
-        returns: tuple[Value, ...] = ()
-        last = operations[-1] if operations else None
-        if last is not None and last.name.endswith(_TERMINATORS):
-            operations = operations[:-1]
-        body = [self._operation(x) for x in operations]
-        if last is not None and last.name.endswith(_TERMINATORS):
-            returns = self._operands(last)
-        return Region(arguments, body, returns)
+        ends = bool(operations) and operations[-1].name.endswith(_TERMINATORS)
+        body = [self._operation(x) for x in operations[: len(operations) - ends]]
+        return Region(arguments, body, self._operands(operations[-1]) if ends else ())
 
     def _operation(self, op: ir.Operation) -> Operation:
         if op.name == "builtin.module":
@@ -198,18 +190,19 @@ class Reader:
             results=tuple(self._define(op, v) for v in op.results),
             attributes=self._attributes(op),
             regions=regions,
-            location=self._places(op.location),
+            location=self._locate(op.location),
         )
 
     def _operands(self, op: ir.Operation) -> tuple[Value, ...]:
         try:
             return tuple([self._values[v] for v in op.operands])
         except KeyError:
-            raise self._error(op, "expected operands that are defined before, got one that is not") from None
+            message = "expected operands that are defined before, got one that is not"
+            raise ProgramError(self._message(op, message)) from None
 
     def _define(self, op: ir.Operation, value: ir.Value) -> Value:
-        made = self._values[value] = Value(self._type(op, value.type))
-        return made
+        result = self._values[value] = Value(self._type(op, value.type))
+        return result
 
     def _type(self, op: ir.Operation, t: ir.Type) -> Type:
         try:
@@ -219,15 +212,11 @@ class Reader:
 
     def _attributes(self, op: ir.Operation, but: str = "") -> dict[str, Any]:
         attributes = op.attributes
-        values: dict[str, Any] = {}
+        names = [attributes[i].name for i in range(len(attributes))]
         try:
-            for i in range(len(attributes)):
-                name = attributes[i].name
-                if name != but:
-                    values[name] = self._attribute(op, attributes, name)
+            return {name: self._attribute(op, attributes, name) for name in names if name != but}
         except AttributeValueError as e:
             raise self._unsupported(op, str(e)) from None
-        return values
 
     def _attribute(self, op: ir.Operation, attributes: ir.OpAttributeMap, name: str) -> Any:
         try:
@@ -257,14 +246,4 @@ def _attribute_text(op: ir.Operation, name: str) -> str:
     key = rf'[{{ ](?:{re.escape(name)}|"{re.escape(name)}") = '
     matches = re.finditer(rf"(?P<key>{key})|{_STRING}", text)
     start = next((m.end() for m in matches if m["key"]), None)
-    if start is None:
-        return ""
-    depth = 0
-    for token in re.compile(rf"{_STRING}|->|[<({{\[\])}}>,]").finditer(text, start):
-        if token[0] in "<({[":
-            depth += 1
-        elif token[0] in ")}>]":
-            depth -= 1
-        if depth < 0 or (depth == 0 and token[0] == ","):
-            return text[start : token.start()]
-    return text[start:]
+    return "" if start is None else text[start : end_of_item(text, start)]

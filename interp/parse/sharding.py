@@ -11,6 +11,7 @@ Any other form is an error: to pass over a part of a sharding could give wrong n
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ _TILES = re.compile(
 )
 
 
-def resolved(attributes: dict[str, Any], program: Program) -> dict[str, Any]:
+def resolve_shardings(attributes: dict[str, Any], program: Program) -> dict[str, Any]:
     """The attributes of an op, with shardings and axes for those that are given as text."""
     result = dict(attributes)
     for name in ("in_shardings", "out_shardings"):
@@ -42,6 +43,22 @@ def resolved(attributes: dict[str, Any], program: Program) -> dict[str, Any]:
     if isinstance(result.get("manual_axes"), Opaque):
         result["manual_axes"] = tuple(re.findall(r'"([^"]*)"', result["manual_axes"].text))
     return result
+
+
+def with_meshes(attributes: dict[str, Any], program: Program) -> dict[str, Any]:
+    """The attributes of an op, with shardings for text, and the mesh where `replica_groups` are axes of one."""
+    if "in_shardings" in attributes:
+        return resolve_shardings(attributes, program)
+    groups = attributes.get("replica_groups")
+    if not isinstance(groups, Mapping) or not isinstance(groups.get("mesh"), str):
+        return attributes
+    declared = (program.attributes.get(kind, {}).get(groups["mesh"]) for kind in ("stablehlo.mesh", "sdy.mesh"))
+    mesh = next((d for d in declared if d is not None), {}).get("mesh")
+    if isinstance(mesh, Opaque):  # Shardy's form
+        found = _mesh_of_text(mesh.text)
+        axes = tuple({"name": name, "size": size} for name, size in found.axes) if found else ()
+        mesh = {"axes": axes, "device_ids": found.devices} if found else None
+    return attributes if mesh is None else {**attributes, "replica_groups": {**groups, "mesh": mesh}}
 
 
 def shardings(text: str, program: Program) -> list[Sharding]:
@@ -147,9 +164,16 @@ def _mesh(text: str, program: Program) -> Mesh:
         if not isinstance(declared, Opaque):
             raise ProgramError(f"expected a sharding on a mesh of the program, got {text}")
         text = declared.text
+    mesh = _mesh_of_text(text)
+    if mesh is None:
+        raise ProgramError(f'expected a mesh such as #sdy.mesh<["x"=2]>, got {text}')
+    return mesh
+
+
+def _mesh_of_text(text: str) -> Mesh | None:
     match = _MESH.fullmatch(text)
     if not match:
-        raise ProgramError(f'expected a mesh such as #sdy.mesh<["x"=2]>, got {text}')
+        return None
     axes = tuple((name, int(size)) for name, size in _AXIS.findall(match[1]))
     return Mesh(axes, tuple(int(n) for n in match[2].split(",")) if match[2] else None)
 

@@ -53,8 +53,7 @@ def check_nesting(text: str, file: str, first_line: int = 1) -> None:
             depth += len(match["open"])
             if depth > MAX_NESTING:
                 at = match.end() - (depth - MAX_NESTING)
-                line, column = _place(text, at, first_line)
-                raise ProgramError(f"{file}:{line}:{column}: expected at most {MAX_NESTING} nested brackets, got more")
+                raise _error(text, at, file, first_line, f"expected at most {MAX_NESTING} nested brackets, got more")
         elif match["close"]:
             depth = max(0, depth - len(match["close"]))
 
@@ -68,8 +67,8 @@ def check_numbers(text: str, file: str, first_line: int = 1) -> None:
         return
     for match in re.finditer(rf"{_SKIPPED}|(?P<number>{_LONG_NUMBER.pattern})", text):
         if match["number"]:
-            line, column = _place(text, match.start(), first_line)
-            raise ProgramError(f"{file}:{line}:{column}: expected a number of at most {MAX_DIGITS} digits, got more")
+            message = f"expected a number of at most {MAX_DIGITS} digits, got more"
+            raise _error(text, match.start(), file, first_line, message)
 
 
 def check_names(text: str, file: str, first_line: int = 1) -> None:
@@ -86,12 +85,13 @@ def check_names(text: str, file: str, first_line: int = 1) -> None:
             try:
                 data.decode()
             except UnicodeDecodeError:
-                line, column = _place(text, match.start(), first_line)
-                raise ProgramError(f"{file}:{line}:{column}: expected a name in UTF-8, got {name[:200]}") from None
+                message = f"expected a name in UTF-8, got {name[:200]}"
+                raise _error(text, match.start(), file, first_line, message) from None
 
 
-def _place(text: str, at: int, first_line: int) -> tuple[int, int]:
-    return first_line + text.count("\n", 0, at), at - text.rfind("\n", 0, at)
+def _error(text: str, at: int, file: str, first_line: int, message: str) -> ProgramError:
+    line, column = first_line + text.count("\n", 0, at), at - text.rfind("\n", 0, at)
+    return ProgramError(f"{file}:{line}:{column}: {message}")
 
 
 def split_list(text: str) -> list[str]:
@@ -104,6 +104,16 @@ def split_list(text: str) -> list[str]:
             start = match.end()
     items.append(text[start:])
     return [item.strip() for item in items] if text.strip() else []
+
+
+def end_of_item(text: str, start: int) -> int:
+    """Where the item of a list or dictionary that starts here ends."""
+    depth = 0
+    for match in _DELIMITERS.finditer(text, start):
+        depth += bool(match["open"]) - bool(match["close"])
+        if depth < 0 or (depth == 0 and match["stop"] == ","):
+            return match.start()
+    return len(text)
 
 
 def generic(text: str) -> str:

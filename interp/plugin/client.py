@@ -12,16 +12,13 @@ from .devices import devices
 from .pjrt.errors import INVALID_ARGUMENT, PluginError
 from .pjrt.runtime import (
     PLATFORM,
-    Addresses,
     NamedValues,
-    Text,
+    Sized,
     fallible,
-    getter,
-    listing,
     objects,
     pool,
+    properties,
     read_named_values,
-    words,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +30,7 @@ NUM_DEVICES, POLICY = "MINIHLO_NUM_DEVICES", "MINIHLO_POLICY"
 _MOST_DEVICES, _MOST_DIGITS = 1024, 8
 #: The characters of a value that an error shows.
 _SHOWN = 60
-_NAME, _VERSION = Text(PLATFORM), Text(f"{PLATFORM}: StableHLO, interpreted")
+_NAME, _VERSION = Sized.text(PLATFORM), Sized.text(f"{PLATFORM}: StableHLO, interpreted")
 _NO_ATTRIBUTES = NamedValues({})
 
 
@@ -53,14 +50,19 @@ class Client:
         memory.ceiling()  # raises if the environment variable is not valid
         self.devices = devices(int(count))
         self.by_id = {d.id: d for d in self.devices}
-        self.listed = {
-            "name": _NAME,
-            "version": _VERSION,
-            "devices": Addresses([d.handle for d in self.devices]),
-            "memories": Addresses([m.handle for d in self.devices for m in d.memories]),
-            "attributes": _NO_ATTRIBUTES,
+        addresses = Sized.items([d.handle for d in self.devices])
+        self.handle, topology = pool.add(self), pool.add(self)
+        self.properties = {
+            "PlatformName": _NAME,
+            "PlatformVersion": _VERSION,
+            "ProcessIndex": (0,),
+            "Devices": addresses,
+            "AddressableDevices": addresses,
+            "AddressableMemories": Sized.items([m.handle for d in self.devices for m in d.memories]),
+            "TopologyDescription": (topology,),
+            "GetDeviceDescriptions": addresses,
+            "Attributes": (_NO_ATTRIBUTES.address, 0),
         }
-        self.handle, self.topology = pool.add(self), pool.add(self)
 
 
 def _policy(text: str) -> Policy:
@@ -87,21 +89,9 @@ def _create(a: Any) -> None:
     cache.register()
 
 
-listing("name", "Client_PlatformName", "TopologyDescription_PlatformName")
-listing("version", "Client_PlatformVersion", "TopologyDescription_PlatformVersion")
-listing("devices", "Client_Devices", "Client_AddressableDevices", "TopologyDescription_GetDeviceDescriptions")
-listing("memories", "Client_AddressableMemories")
-listing("attributes", "TopologyDescription_Attributes")
-
-
-@getter("Client_ProcessIndex")
-def _process_index(p: int) -> None:
-    words[(p >> 3) + 3] = 0
-
-
-@getter("Client_TopologyDescription")
-def _topology(p: int) -> None:
-    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].topology
+properties("Client", "PlatformName", "PlatformVersion", "ProcessIndex", "TopologyDescription")
+properties("Client", "Devices", "AddressableDevices", "AddressableMemories")
+properties("TopologyDescription", "PlatformName", "PlatformVersion", "GetDeviceDescriptions", "Attributes")
 
 
 @fallible("Client_LookupDevice")

@@ -4,26 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .pjrt.handles import FACTS
-from .pjrt.runtime import (
-    PLATFORM,
-    Addresses,
-    NamedValues,
-    Text,
-    fact,
-    forever,
-    getter,
-    listing,
-    objects,
-    permanent,
-    words,
-)
+from .pjrt.runtime import PLATFORM, NamedValues, Sized, forever, permanent, properties
 
-#: The kinds of memory that a device has, as XLA's CPU has them; the first is where arrays are if nothing else is said.
-MEMORY_KINDS = {name: Text(name) for name in ("device", "pinned_host", "unpinned_host")}
-_KIND = Text(PLATFORM)
+#: The kinds of memory that a device has, as XLA's CPU has them; the first is where arrays are by default.
+MEMORY_KINDS = {name: Sized.text(name) for name in ("device", "pinned_host", "unpinned_host")}
+_KIND = Sized.text(PLATFORM)
 _NO_ATTRIBUTES = NamedValues({})
-_KIND_FACTS = [Addresses([kind.address, kind.size]) for kind in MEMORY_KINDS.values()]
 #: The memories of a kind have numbers from so many times the kind's number on: there are never as many devices.
 _IDS = 1 << 16
 
@@ -32,15 +18,19 @@ class Memory:
     """A memory of a device."""
 
     def __init__(self, device: Device, number: int) -> None:
-        self.device, self.number = device, number
-        self.id = number * _IDS + device.id
-        kind = "" if number == 0 else f", kind={list(MEMORY_KINDS)[number]}"
-        self.listed = {
-            "text": Text(f"MinihloMemory(id={self.id}, device={device.id}{kind})"),
-            "devices": Addresses([device.handle]),
+        self.device = device
+        id = number * _IDS + device.id
+        name, kind = list(MEMORY_KINDS.items())[number]
+        text = Sized.text(f"MinihloMemory(id={id}, device={device.id}{f', kind={name}' if number else ''})")
+        self.properties = {
+            "Id": (id,),
+            "Kind": kind,
+            "Kind_Id": (number,),
+            "DebugString": text,
+            "ToString": text,
+            "AddressableByDevices": Sized.items([device.handle]),
         }
         self.handle = permanent(self)
-        words[(self.handle >> 3) + FACTS] = _KIND_FACTS[number].address
         forever(self)
 
 
@@ -52,10 +42,19 @@ class Device:
         self.handle = permanent(self)
         #: One of each kind.
         self.memories = [Memory(self, number) for number in range(len(MEMORY_KINDS))]
-        self.listed = {
-            "kind": _KIND,
-            "text": Text(f"MinihloDevice(id={id})"),
-            "memories": Addresses([m.handle for m in self.memories]),
+        text = Sized.text(f"MinihloDevice(id={id})")
+        self.properties = {
+            "Id": (id,),
+            "LocalHardwareId": (id,),
+            "ProcessIndex": (0,),
+            "Kind": _KIND,
+            "DebugString": text,
+            "ToString": text,
+            "Attributes": (0, _NO_ATTRIBUTES.address),
+            "GetDescription": (self.handle,),
+            "IsAddressable": (1,),
+            "AddressableMemories": Sized.items([m.handle for m in self.memories]),
+            "DefaultMemory": (self.memories[0].handle,),
         }
         forever(self)
 
@@ -70,47 +69,6 @@ def devices(count: int) -> Sequence[Device]:
     return _devices[:count]
 
 
-listing("kind", "DeviceDescription_Kind")
-fact(0, 2, "Memory_Kind")
-for name in ("DeviceDescription", "Memory"):
-    listing("text", f"{name}_DebugString", f"{name}_ToString")
-listing("memories", "Device_AddressableMemories")
-listing("devices", "Memory_AddressableByDevices")
-
-
-@getter("DeviceDescription_Id")
-@getter("Device_LocalHardwareId")
-@getter("Memory_Id")
-def _id(p: int) -> None:
-    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].id
-
-
-@getter("Memory_Kind_Id")
-def _kind_id(p: int) -> None:
-    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].number
-
-
-@getter("DeviceDescription_ProcessIndex")
-def _zero(p: int) -> None:
-    words[(p >> 3) + 3] = 0
-
-
-@getter("DeviceDescription_Attributes")
-def _attributes(p: int) -> None:
-    words[(p >> 3) + 3] = 0
-    words[(p >> 3) + 4] = _NO_ATTRIBUTES.address
-
-
-@getter("Device_GetDescription")
-def _description(p: int) -> None:
-    words[(p >> 3) + 3] = words[(p >> 3) + 2]
-
-
-@getter("Device_IsAddressable")
-def _is_addressable(p: int) -> None:
-    words[(p >> 3) + 3] = 1
-
-
-@getter("Device_DefaultMemory")
-def _default_memory(p: int) -> None:
-    words[(p >> 3) + 3] = objects[words[(p >> 3) + 2]].memories[0].handle
+properties("Device", "GetDescription", "IsAddressable", "LocalHardwareId", "AddressableMemories", "DefaultMemory")
+properties("DeviceDescription", "Id", "ProcessIndex", "Attributes", "Kind", "DebugString", "ToString")
+properties("Memory", "Id", "Kind", "Kind_Id", "DebugString", "ToString", "AddressableByDevices")

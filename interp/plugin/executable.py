@@ -3,59 +3,76 @@
 from __future__ import annotations
 
 import collections
+import contextvars
 import ctypes
 import functools
 import hashlib
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ...ops.engine.owned import detached
-from ...ops.engine.speed import tuning
-from ...ops.grid import parallel
 from ...ops.policy import Policy
+from ...ops.processes import parallel
 from ...ops.types import TensorType, TokenType, Type
-from .. import policies
-from ..compile import planner
-from ..compile.planner import Plan
+from .. import machine, policies
+from ..machine import Plan
 from ..parse import parser
 from ..program import Function, Program
-from . import cost, layouts, quick, xla_options
-from .buffers import CODES
+from . import layouts, xla_options
+from .analysis import Analysis
+from .buffers import CODES, TOKEN_ARRAY, spec_of
 from .client import NUM_DEVICES, Client
 from .devices import MEMORY_KINDS
 from .options import CompileOptions, read_compile_options, write_assignment
 from .pjrt import abi
-from .pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
-from .pjrt.handles import FACTS
+from .pjrt.errors import INTERNAL, INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
+from .pjrt.handles import destroyer
 from .pjrt.interruptible import interruptible
-from .pjrt.runtime import Addresses, NamedValues, Text, fallible, objects, pool, words
-from .running import run
+from .pjrt.runtime import NamedValues, Sized, fallible, objects, pool
 from .sharding import partition
 
-#: An executable keeps plans for so many policies: a limit of memory.
+#: The number of policies for which an executable keeps plans: a limit of memory.
 _PLANS = 8
-#: Up to so many values are compared with each other; of more a set is made. Both take about as long at this number.
-_FEW = 8
+#: A program that is expected to take more nanoseconds, or that took more when it ran last, runs beside its caller.
+#: Python switches threads every five milliseconds, so a shorter one would not let its caller run anyway.
+_SHORT = 5_000_000
+#: The nanoseconds to expect for each evaluation of an op; each operation and each byte counts as one.
+_EVALUATION = 2_000
 _DONOR, _ALIAS = "jax.buffer_donor", "tf.aliasing_output"
 
-Values = Sequence[Any]
+
+#: Contexts in which numpy does not warn and that no thread is in.
+_contexts: list[contextvars.Context] = []
+
+
+def _make_context() -> contextvars.Context:
+    context = contextvars.Context()
+    context.run(np.seterr, all="ignore")
+    return context
 
 
 class Executable:
-    """What a handle of an executable, loaded or not, stands for."""
+    """The object of an executable's handle, loaded or not.
+
+    Attributes:
+        client: The client; None when the executable has been deleted.
+        specs: The properties of the results of all devices.
+        num_outputs: The number of results of a device.
+        donated: The arguments that are gone after a run.
+        tokens: The arguments that are tokens.
+        runs_here: Whether it runs in the thread of its caller, since it does more than compute results.
+        is_short: Whether it takes so little time that its caller waits for it.
+    """
 
     def __init__(self, client: Client, code: bytes, options: CompileOptions) -> None:
         self.client: Client | None = client
         self.program = program = _parsed(code)
         self.code, self.options = code, options
-        self.function: Function = planner.find_function(program)
+        self.function: Function = machine.find_function(program)
         self.name = str(program.attributes.get("sym_name") or self.function.name)
         self.policy = client.policy
         self._plans: dict[Policy, Plan] = {}
-        self.last: tuple[Policy | None, Plan | None] = None, None
         self.partition = partition.Partition(self.function, program, options.partitions)
         self.plan(policies.chosen(self.policy))
 
@@ -68,115 +85,106 @@ class Executable:
             )
         self.devices = [client.by_id[i] for row in rows for i in row]
 
-        self.tokens = [i for i, t in enumerate(self.function.argument_types) if isinstance(t, TokenType)]
-        self.is_single = len(self.devices) == 1
-        #: Whether a result can be an argument, unchanged.
-        self.may_alias = not set(self.function.argument_types).isdisjoint(self.function.result_types)
         types = [_tensor(t) for t in self.function.result_types]
         shapes = [tiling.shape for tiling in self.partition.results]
         codes = [CODES[t.element.dtype] if t else abi.TOKEN for t in types]
-        self.donated = _donated(self.function, [t.shape for t in self.partition.arguments], types, shapes)
-        #: Of each result on a device: the number of its type, and its shape.
-        self.results = list(zip(codes, shapes, strict=True))
-        #: The bytes of the results, on all devices.
-        self.result_bytes = sum(t.nbytes for t in types if t) * self.options.replicas
-        #: The bytes of the largest value on the way to them.
-        self.largest = cost.largest(program, self.function) * self.options.replicas
-        #: Whether it has to run where it is called, since it does more than compute results.
-        self.stays = not types or bool(self.tokens) or cost.calls_python(program, self.function)
-        #: The seconds it is likely to take.
-        self.seconds = cost.estimate(program, self.function)
-        #: Whether it is so quick that its caller may wait.
-        self.long_seconds = tuning().long_seconds
-        self.is_quick = self.seconds < self.long_seconds
-        #: Runs it the shortest way, once it is known that it can.
-        self.quick: quick.Runner | None = None
-        self.listed = {
-            "devices": Addresses([d.handle for d in self.devices]),
-            "assignment": Text(options.assignment or write_assignment(rows)),
-            "types": Addresses(codes, ctypes.c_int),
-            "fingerprint": Text(hashlib.sha256(code).hexdigest()),
-        }
+        places = layouts.places(self.function)[1]
+        self.specs = [
+            spec_of(device.memories[place.memory], code, shape, place.order)
+            for device in self.devices
+            for code, shape, place in zip(codes, shapes, places, strict=True)
+        ]
         self.num_outputs = len(types)
-        self.output_dims = Addresses([n for shape in shapes for n in shape])
-        self.output_ranks = Addresses([len(shape) for shape in shapes])
-        self.places = layouts.places(self.function)[1]
-        kinds = [list(MEMORY_KINDS.values())[place.memory] for place in self.places]
-        self.memory_kinds = Addresses([kind.address for kind in kinds])
-        self.memory_kind_sizes = Addresses([kind.size for kind in kinds])
-        #: What is made of it when it is asked for.
-        self.optimized: bytes | None = None
-        self.serialized: Text | None = None
-        self.costs: NamedValues | None = None
-        self.is_small = quick.is_small(self)
-        self._name = Text(self.name)
-        self._facts = Addresses(
-            [options.replicas, options.partitions, self.num_outputs, self._name.address, self._name.size]
-        )
+        self.donated = _donated(self.function, [t.shape for t in self.partition.arguments], types, shapes)
+        self.tokens = [i for i, t in enumerate(self.function.argument_types) if isinstance(t, TokenType)]
+        self.analysis = analysis = Analysis(program, self.function)
+        #: The bytes of the results, and of the largest value on the way to them, on all devices.
+        self.result_bytes = sum(t.nbytes for t in types if t) * options.replicas
+        self.largest = analysis.largest * options.replicas
+        self.runs_here = not types or bool(self.tokens) or analysis.calls_python
+        self.set_time(sum(analysis.costs[:3]) + analysis.costs.evaluations * _EVALUATION)
 
-    @property
-    def facts(self) -> int:
-        """The address of what is often asked."""
-        return self._facts.address
+        self.optimized: bytes | None = None
+        self.serialized: Sized | None = None
+        self.cost_analysis: NamedValues | None = None
+        self.properties = self._properties(rows, codes, shapes, [list(MEMORY_KINDS.values())[p.memory] for p in places])
+
+    def _properties(
+        self,
+        devices: tuple[tuple[int, ...], ...],
+        codes: list[int],
+        shapes: list[tuple[int, ...]],
+        memory_kinds: list[Sized],
+    ) -> dict[str, tuple[int, ...]]:
+        count, fingerprint = len(codes), Sized.text(hashlib.sha256(self.code).hexdigest())
+        lists = {
+            "sizes": Sized.items([n for shape in shapes for n in shape]),
+            "ranks": Sized.items([len(shape) for shape in shapes]),
+            "kinds": Sized.items([kind.address for kind in memory_kinds]),
+            "lengths": Sized.items([kind[1] for kind in memory_kinds]),
+            "assignment": Sized.text(self.options.assignment or write_assignment(devices)),
+        }
+        self._lists = lists
+        return {
+            "Name": Sized.text(self.name),
+            "NumReplicas": (self.options.replicas,),
+            "NumPartitions": (self.options.partitions,),
+            "NumOutputs": (count,),
+            "SizeOfGeneratedCodeInBytes": (0,),
+            "Fingerprint": fingerprint,
+            "AddressableDevices": Sized.items([d.handle for d in self.devices]),
+            "OutputElementTypes": Sized.items(codes, ctypes.c_int),
+            "OutputDimensions": (count, lists["sizes"].address, lists["ranks"].address),
+            "OutputMemoryKinds": (count, lists["kinds"].address, lists["lengths"].address),
+            "GetDeviceAssignment": (*lists["assignment"], *NOTHING_TO_DELETE),
+        }
 
     def plan(self, policy: Policy) -> Plan:
-        """The plan under a policy."""
-        known, plan = self.last
-        if known is policy and plan is not None:
-            return plan
+        """Return the plan under a policy."""
         plan = self._plans.get(policy)
         if plan is None:
-            plan = planner.plan(self.partition.program, self.partition.function.name, policy)
+            plan = machine.plan(self.partition.program, self.partition.function.name, policy)
             while len(self._plans) >= _PLANS:
                 self._plans.pop(next(iter(self._plans)))
             self._plans[policy] = plan
-        self.last = policy, plan
         return plan
 
-    def compute(self, plan: Plan, arguments: Sequence[Values], process: parallel.Process | None = None) -> list[Values]:
-        """The results on each device, of its arguments: arrays that are no part of others; None for tokens."""
-        if not self.is_single:
-            rows = self.partition.run(plan, self.options.replicas, arguments, process)
-            return [[v if v is None or _is_whole(v) else np.array(v, order="C") for v in row] for row in rows]
-        results = run(plan, arguments[0], process)
-        for result in results:
-            if type(result) is not np.ndarray or result.base is not None or not result.flags.c_contiguous:
-                break
-        else:
-            return [_unshared(results, arguments[0], self.donated) if self.may_alias else results]
-        del result
-        return [[r if r is None or r.flags.c_contiguous else r.copy("C") for r in detached(results)]]
+    def compute(
+        self, plan: Plan, arguments: Sequence[Sequence[Any]], process: parallel.Process | None = None
+    ) -> list[Any]:
+        """Return the results of all devices, of the arguments of each: arrays in row-major order.
+
+        Raises what `machine.run` does, and PluginError if a result has another type than the program declares.
+        """
+        context = _contexts.pop() if _contexts else _make_context()
+        try:
+            if len(self.devices) == 1:
+                results = context.run(machine.run_without_warnings, plan, arguments[0], process)
+            else:
+                results = context.run(self.partition.run, plan, self.options.replicas, arguments, process)
+        finally:
+            _contexts.append(context)
+        for i, spec in enumerate(self.specs):
+            result = results[i]
+            if result is None:
+                result = results[i] = TOKEN_ARRAY
+            if result.shape != spec.shape or (result.dtype is not spec.dtype and result.dtype != spec.dtype):
+                raise PluginError(INTERNAL, f"result {i} has type {result.dtype}{list(result.shape)}")
+        return results
 
     def describe_results(self) -> str:
-        """What takes memory when it runs."""
+        """Return what takes memory when it runs."""
         return f"the result of {self.name}"
 
-    def took(self, seconds: float) -> None:
-        """Learn how long a run took."""
-        if seconds > self.long_seconds:
-            self.is_quick = False
-        elif seconds < self.long_seconds / 2 and math.isfinite(self.seconds):  # it takes about as long each time
-            self.is_quick = True
+    def set_time(self, nanoseconds: float) -> None:
+        """Take note of how long a run takes or is expected to take."""
+        self.is_short = nanoseconds <= _SHORT and self.analysis.has_known_length
 
 
-def _is_whole(array: Any) -> bool:
-    """Whether this is an array that is no part of another, its elements in order."""
-    return type(array) is np.ndarray and array.base is None and array.flags.c_contiguous
-
-
-def _unshared(results: Values, arguments: Values, donated: Sequence[int]) -> Values:
-    """The results, with copies of those that are arguments: others may be let to write to either.
-
-    What is donated may stay.
-    """
-    if len(arguments) < _FEW and len(results) == 1 and not donated:
-        (result,) = results
-        for argument in arguments:
-            if argument is result and result is not None:
-                return (result.copy(),)
-        return results
-    shared = set(map(id, arguments)).difference([id(arguments[i]) for i in donated])
-    return [r.copy() if id(r) in shared and r is not None else r for r in results]
+#: The owner and the deleter of memory that lives as long as the executable, which the framework copies at once: the
+#: deleter sets the third word of the owner to null, as `Destroy` does.
+_OWNER = Sized.items([0, 0, 0, 0])
+NOTHING_TO_DELETE = (_OWNER.address, destroyer())
 
 
 def _tensor(t: Type) -> TensorType | None:
@@ -195,25 +203,27 @@ def _default_devices(client: Client, options: CompileOptions) -> tuple[tuple[int
 
 def _donated(
     function: Function,
-    takes: Sequence[tuple[int, ...]],
+    argument_shapes: Sequence[tuple[int, ...]],
     results: Sequence[TensorType | None],
-    gives: Sequence[tuple[int, ...]],
+    result_shapes: Sequence[tuple[int, ...]],
 ) -> tuple[int, ...]:
     """The arguments that are gone after a run, by the shapes of arguments and results on a device.
 
-    What is offered without a result to take its place is donated where it has as many bytes as one, as in XLA.
+    An argument that is offered without a result to take its place is donated if it has as many bytes as one, as in XLA.
     """
     attributes = function.attributes.get("arg_attrs") or ()
     replaced = {i for i, a in enumerate(attributes) if a and _ALIAS in a}
     taken = {int(attributes[i][_ALIAS]) for i in replaced}
     free = collections.Counter(
-        _bytes(t, shape) for i, (t, shape) in enumerate(zip(results, gives, strict=True)) if t and i not in taken
+        _bytes(t, shape)
+        for i, (t, shape) in enumerate(zip(results, result_shapes, strict=True))
+        if t and i not in taken
     )
     result = set(replaced)
     for i, a in enumerate(attributes):
         t = function.argument_types[i]
         if a and _DONOR in a and i not in replaced and isinstance(t, TensorType):
-            size = _bytes(t, takes[i])
+            size = _bytes(t, argument_shapes[i])
             if free[size]:
                 free[size] -= 1
                 result.add(i)
@@ -237,22 +247,14 @@ def compile_(a: Any) -> None:
         raise PluginError(INVALID_ARGUMENT, "a program must be MLIR")
     options = ctypes.string_at(a.compile_options, a.compile_options_size)
     code = ctypes.string_at(program.code, program.code_size)
-    a.executable = handle(compiled(objects[a.client], code, options))
+    a.executable = pool.add(compile_program(objects[a.client], code, options))
 
 
-def handle(executable: Executable) -> int:
-    """A new handle of an executable."""
-    address = pool.add(executable)
-    words[(address >> 3) + FACTS] = executable.facts
-    return address
+def compile_program(client: Client, code: bytes, options: bytes) -> Executable:
+    """Return the executable of a program, with serialized options.
 
-
-def compiled(client: Client, code: bytes, options: bytes) -> Executable:
-    """The executable of a program, with serialized options. Raises PluginError, ValueError and what planning does."""
+    Raises PluginError, ValueError and what planning does.
+    """
     read = read_compile_options(options)
     xla_options.check(dict(read.overrides))
-    return interruptible(_compiled, client, code, read)
-
-
-def _compiled(client: Client, code: bytes, options: CompileOptions) -> Executable:
-    return Executable(client, code, options)
+    return interruptible(Executable, client, code, read)

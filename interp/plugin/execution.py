@@ -1,4 +1,8 @@
-"""Executes compiled programs: in the thread of the caller, or in the thread that computes."""
+"""Executes compiled programs.
+
+A short program is computed in the thread of its caller. A program that may take long, or whose arguments are not there
+yet, becomes a task for the thread of `work`; its results are Deferred until then.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.grid import parallel
+from ...ops.processes import parallel
 from .. import policies
-from . import budget, quick, work
-from .buffers import CODES, Buffer, add, delete, kind_of
-from .deferred import Deferred
-from .devices import Device
+from . import budget, work
+from .buffers import Buffer, delete
 from .executable import Executable
-from .pjrt import abi, interrupts, shutdown
-from .pjrt.errors import (
-    FAILED_PRECONDITION,
-    INTERNAL,
-    INVALID_ARGUMENT,
-    UNIMPLEMENTED,
-    ErrorObject,
-    FailedError,
-    PluginError,
-)
+from .pjrt import interrupts, shutdown
+from .pjrt.errors import FAILED_PRECONDITION, INVALID_ARGUMENT, UNIMPLEMENTED, ErrorObject, FailedError, PluginError
+from .pjrt.interruptible import interruptible
 from .pjrt.runtime import failed, failure, getter, objects, pool, reader, ready, too_deep, words
+from .work import Deferred
 
-#: The values of each device.
+#: Values of each device.
 Rows = list[list[Any]]
+Handles = Sequence[Sequence[int]]
 
-_TOKEN = np.zeros(0, bool)
-_clock = time.perf_counter
-
-
-_fields = reader(8)
+_clock = time.perf_counter_ns
+_read_fields = reader(8)
 
 
 @getter("LoadedExecutable_Execute")
@@ -43,17 +37,18 @@ def _execute(p: int) -> int | None:
     if shutdown.closing:
         shutdown.park()
     try:
-        of, options, lists, num_devices, num_args, outputs, complete, chosen = _fields(words, p + 16)
-        executable: Executable = objects[of]
-        run = executable.quick
-        if run is None or chosen or not run(lists, outputs, complete):
-            rows = reader(num_devices)(words, lists)
-            handles = [reader(num_args)(words, row) for row in rows]
-            devices = executable.devices if not chosen else [objects[chosen]]
-            _run(executable, options >> 3, handles, devices, outputs >> 3, complete >> 3)
-    except BaseException as caught:
+        address, options, lists, num_devices, num_args, outputs, events, device = _read_fields(words, p + 16)
+        executable = objects[address]
+        read_list, read_handles = reader(num_devices), reader(num_args)
+        handles = [read_handles(words, row) for row in read_list(words, lists)]
+        if executable.client is None:
+            raise PluginError(FAILED_PRECONDITION, "the executable has been deleted")
+        if len(handles) != len(executable.devices) or (device and device != executable.devices[0].handle):
+            raise PluginError(UNIMPLEMENTED, "a program cannot run on other devices than it was compiled for")
+        _run(executable, handles, options, read_list(words, outputs), events >> 3)
+    except BaseException as error:
         try:
-            return failed(caught)
+            return failed(error)
         except RecursionError:
             return too_deep
     if shutdown.closing:
@@ -61,106 +56,87 @@ def _execute(p: int) -> int | None:
     return None
 
 
-def _run(
-    executable: Executable,
-    options: int,
-    handles: Sequence[Sequence[int]],
-    devices: Sequence[Device],
-    outputs: int,
-    complete: int,
-) -> None:
-    """Run or start a program on buffers, and return the buffers of its results."""
+def _run(executable: Executable, handles: Handles, options: int, outputs: Sequence[int], events: int) -> None:
+    """Run a program, or start it, and write the handles of its results and of an event for each device.
+
+    Args:
+        executable: The program.
+        handles: Of each device, the handles of the arguments.
+        options: The address of the options.
+        outputs: Of each device, the address of the list of results.
+        events: The position of the list of events in `words`; 0 if no events are wanted.
+    """
     if not interrupts.installed:
         interrupts.install()
     if executable.donated:
-        _refuse_donated_twice(executable, _not_donated(options), handles)
-    made: list[int] = []
-    task: work.Task | None = None
-    error: ErrorObject | None = None
+        _refuse_donated_twice(executable, handles, options)
+    task, error = None, None
     try:
-        try:
-            arguments, is_pending = _arguments(executable, handles)
-            budget.take(executable.result_bytes, executable.describe_results)
-            if executable.largest > executable.result_bytes:
-                budget.check(executable.largest, executable.describe_results)
-            if (executable.is_quick and not is_pending) or executable.stays or not work.can_start():
-                if is_pending:
-                    arguments = _awaited(executable, arguments)
-                _promise(executable, _now(executable, arguments), devices, made)
-            else:
-                work.wait_for_slot()
-                task = _later(executable, arguments)
-                _promise(executable, task.outputs, devices, made)
-        except RecursionError:
+        budget.take(executable.result_bytes, executable.describe_results)
+        if executable.largest > executable.result_bytes:
+            budget.check(executable.largest, executable.describe_results)
+        arguments, is_pending = _arguments(executable, handles)
+        has_to_wait = executable.runs_here or shutdown.closing
+        if is_pending and has_to_wait:
+            arguments = _wait_for(executable, arguments)
+        if has_to_wait or (executable.is_short and not is_pending):
+            results = _compute(executable, arguments)
+        else:
+            task = _make_task(executable, arguments)
+            results = task.outputs
+    except RecursionError:
+        raise
+    except BaseException as caught:
+        # A program that calls Python functions fails at once: its token would carry the error to whatever comes
+        # after it. Of other programs the results fail, since the framework makes a ValueError of errors at once.
+        if executable.runs_here:
             raise
-        except BaseException as failure_:
-            # A program that calls Python functions fails at once: its token would carry the error to whatever comes
-            # after it. Of what else fails the results do, since the framework makes a ValueError of what fails at once.
-            if not executable.num_outputs or executable.stays:
-                raise
-            error = failure_.error if isinstance(failure_, FailedError) else failure(failure_)
-            _discard(made)
-            _promise(executable, [error] * executable.num_outputs * len(handles), devices, made)
+        error = caught.error if isinstance(caught, FailedError) else failure(caught)
+        results = [error] * len(executable.specs)
+    new: list[int] = []
+    try:
+        for output in outputs:
+            for at in range(output >> 3, (output >> 3) + executable.num_outputs):
+                value = results[len(new)]
+                buffer = Buffer(value, executable.specs[len(new)])
+                words[at] = handle = pool.add(buffer)
+                new.append(handle)
+                if type(value) is Deferred:
+                    value.deliver_to(buffer)
+        if events:
+            for at in range(events, events + len(outputs)):
+                words[at] = ready if task is error else pool.add(task or error)
         if executable.donated:
-            _donate(executable, options, handles)
-        count, number = executable.num_outputs, 0
-        for i in range(len(handles)):
-            row = words[outputs + i] >> 3
-            for handle in made[number : number + count]:
-                words[row] = handle
-                row += 1
-            number += count
-            if complete:
-                words[complete + i] = ready if task is error else pool.add(task or error)
+            _donate(executable, handles, options)
         if task is not None:
             work.start(task)
     except BaseException:
-        _discard(made)
+        for handle in new:
+            pool.discard(handle)
         raise
 
 
-def _now(executable: Executable, arguments: Rows) -> list[np.ndarray]:
-    """Compute in this thread and return the results of all devices."""
-    plan = executable.plan(policies.chosen(executable.policy))
-    start = _clock()
-    if executable.stays:
-        rows = work.run_here(functools.partial(executable.compute, plan, arguments))
-    else:
-        rows = executable.compute(plan, arguments)
-    is_short = _clock() - start <= executable.long_seconds
-    executable.is_quick = executable.is_quick and is_short
-    results = _checked(executable, rows)
-    if executable.is_small and is_short and interrupts.installed and plan.policy is executable.policy:
-        executable.quick = quick.runner(executable, plan)
-    return results
+def _arguments(executable: Executable, handles: Handles) -> tuple[Rows, bool]:
+    """Return the values of the arguments, and whether some of them are Deferred.
 
-
-def _arguments(executable: Executable, handles: Sequence[Sequence[int]]) -> tuple[Rows, bool]:
-    """Return the values of the arguments, and whether some of them are Deferred."""
-    if executable.client is None:
-        raise PluginError(FAILED_PRECONDITION, "the executable has been deleted")
-    if len(handles) != len(executable.devices):
-        raise PluginError(
-            UNIMPLEMENTED,
-            f"a program for {len(executable.devices)} devices was started on {len(handles)} of them",
-        )
+    Raises PluginError if a buffer has been deleted, and FailedError if the program of one has failed.
+    """
     is_pending = False
     rows = []
     for row in handles:
-        values: list[Any] = [objects[handle].array for handle in row]
-        for array in values:
+        values = [objects[handle].array for handle in row]
+        for i, array in enumerate(values):
             if type(array) is not np.ndarray:
-                values = [_special(v) if type(v) is not np.ndarray else v for v in values]
-                is_pending = is_pending or Deferred in map(type, values)
-                break
+                values[i] = _array_of(array)
+                is_pending = is_pending or type(values[i]) is Deferred
         rows.append(values)
     if executable.tokens and not is_pending:
-        _drop_tokens(executable, rows)
+        _remove_tokens(executable, rows)
     return rows, is_pending
 
 
-def _special(array: Any) -> Any:
-    """Return the array, or the Deferred of a running program. Raises if the buffer is deleted or its program failed."""
+def _array_of(array: Any) -> Any:
+    """Return the array of a buffer, or the Deferred of a program that has not ended."""
     if array is None:
         raise PluginError(FAILED_PRECONDITION, "an argument has been deleted or donated")
     if type(array) is Deferred and array.value is not None:
@@ -170,72 +146,60 @@ def _special(array: Any) -> Any:
     return array
 
 
-def _drop_tokens(executable: Executable, rows: Rows) -> None:
-    for values in rows:
+def _remove_tokens(executable: Executable, rows: Rows) -> None:
+    for row in rows:
         for i in executable.tokens:
-            values[i] = None
+            row[i] = None
 
 
-def _awaited(executable: Executable, arguments: Rows) -> Rows:
-    """Wait for all arguments and return them. Raises FailedError if one of their programs failed."""
-    for values in arguments:
-        for value in values:
+def _wait_for(executable: Executable, arguments: Rows) -> Rows:
+    """Wait for all arguments and return them. Raises FailedError if one of their programs has failed."""
+    for row in arguments:
+        for value in row:
             if type(value) is Deferred:
                 value.task.wait()
-    rows = [[_special(value) for value in values] for values in arguments]
-    _drop_tokens(executable, rows)
+    rows = [[_array_of(value) for value in row] for row in arguments]
+    _remove_tokens(executable, rows)
     return rows
 
 
-def _later(executable: Executable, arguments: Rows) -> work.Task:
-    """Return a task that computes the results, device after device."""
+def _compute(executable: Executable, arguments: Rows) -> list[np.ndarray]:
+    """Compute in this thread and return the results of all devices."""
     plan = executable.plan(policies.chosen(executable.policy))
-
-    def compute(process: parallel.Process) -> list[np.ndarray]:
-        values = _awaited(executable, arguments)
-        start = _clock()
-        rows = executable.compute(plan, values, process)
-        executable.took(_clock() - start)
-        budget.grow(executable.result_bytes)
-        return _checked(executable, rows)
-
-    return work.Task(compute, executable.num_outputs * len(executable.devices))
-
-
-def _checked(executable: Executable, rows: Sequence[Sequence[Any]]) -> list[np.ndarray]:
-    """Return the results of all devices. Raises PluginError if one has another type than the program declares."""
-    results = [_TOKEN if value is None else value for row in rows for value in row]
-    for i, result in enumerate(results):
-        code, shape = executable.results[i % executable.num_outputs]
-        if result.shape != shape or (code != abi.TOKEN and CODES[result.dtype] != code):
-            raise PluginError(INTERNAL, f"result {i} has type {result.dtype}{list(result.shape)}")
+    start = _clock()
+    if executable.runs_here:
+        results = work.run_here(functools.partial(interruptible, executable.compute, plan, arguments))
+    else:
+        results = interruptible(executable.compute, plan, arguments)
+    executable.set_time(_clock() - start)
     return results
 
 
-def _promise(executable: Executable, arrays: Sequence[Any], devices: Sequence[Device], made: list[int]) -> None:
-    """Create the buffers of results: arrays, Deferred or errors."""
-    for device in devices:
-        for (code, shape), place in zip(executable.results, executable.places, strict=True):
-            array = arrays[len(made)]
-            buffer = Buffer(array, kind_of(device.memories[place.memory], code, shape, place.order))
-            made.append(add(buffer))
-            if type(array) is Deferred:
-                array.deliver_to(buffer)
+def _make_task(executable: Executable, arguments: Rows) -> work.Task:
+    """Return a task that computes the results of all devices."""
+    work.wait_for_slot()
+    plan = executable.plan(policies.chosen(executable.policy))
 
+    def compute(process: parallel.Process) -> list[np.ndarray]:
+        values = _wait_for(executable, arguments)
+        start = _clock()
+        results = executable.compute(plan, values, process)
+        executable.set_time(_clock() - start)
+        budget.grow(executable.result_bytes)
+        return results
 
-def _discard(made: list[int]) -> None:
-    while made:
-        pool.discard(made.pop())
+    return work.Task(compute, len(executable.specs))
 
 
 def _not_donated(options: int) -> set[int]:
     """Return the arguments that the caller excludes from donation in this call."""
-    start, count = words[options + 7] >> 3, words[options + 8]
+    start, count = words[(options >> 3) + 7] >> 3, words[(options >> 3) + 8]
     return set(words[start : start + count].tolist()) if count else set()
 
 
-def _refuse_donated_twice(executable: Executable, not_donated: set[int], handles: Sequence[Sequence[int]]) -> None:
-    """Raises PluginError where a buffer is donated and passed a second time, as another or as the same argument."""
+def _refuse_donated_twice(executable: Executable, handles: Handles, options: int) -> None:
+    """Raise PluginError if a buffer is donated and passed a second time, as another or as the same argument."""
+    not_donated = _not_donated(options)
     for row in handles:
         if len(set(row)) == len(row):
             continue
@@ -249,7 +213,7 @@ def _refuse_donated_twice(executable: Executable, not_donated: set[int], handles
                 )
 
 
-def _donate(executable: Executable, options: int, handles: Sequence[Sequence[int]]) -> None:
+def _donate(executable: Executable, handles: Handles, options: int) -> None:
     not_donated = _not_donated(options)
     for i in executable.donated:
         if i not in not_donated:

@@ -13,13 +13,11 @@ from .pjrt.runtime import fallible, fill_api, objects
 def load() -> None:
     """Load the modules that compute, and add their functions to the table."""
     from . import executable_facts, execution, host_callbacks, serialization, transfers, work
-    from .pjrt import native
 
     _ = executable_facts, execution, host_callbacks, serialization, transfers
     shutdown.install()
     work.start_worker()
     fill_api()
-    native.install()
 
 
 @fallible("Client_BufferFromHostBuffer")

@@ -10,20 +10,15 @@ import ctypes
 import hashlib
 from typing import Any
 
-from .executable import Executable, compiled, handle
+from .executable import NOTHING_TO_DELETE, Executable, compile_program
 from .pjrt import protobuf
 from .pjrt.errors import INVALID_ARGUMENT, PluginError
-from .pjrt.handles import destroyer
-from .pjrt.runtime import PLATFORM, Addresses, Text, fallible, objects
+from .pjrt.runtime import PLATFORM, Sized, fallible, objects, pool
 
 _MAGIC = f"{PLATFORM} executable\n".encode()
 #: The version of what follows the magic bytes and a digest: fields 1, this; 2, the program; 3, the options.
 _VERSION = 1
 _DIGEST = 32  #: bytes
-#: What "deletes" the bytes clears a cell, as Destroy does: the third word, which is empty. They live as long as the
-#: executable; the framework copies them at once.
-_NOTHING = Addresses([0, 0, 0, 0])
-_destroyer = destroyer()
 
 
 def dump(code: bytes, options: bytes) -> bytes:
@@ -53,9 +48,9 @@ def load(data: bytes) -> tuple[bytes, bytes]:
 def _serialize(a: Any) -> None:
     executable: Executable = objects[a.executable]
     if executable.serialized is None:
-        executable.serialized = Text(dump(executable.code, executable.options.serialized))
-    a.text, a.text_size = executable.serialized.address, executable.serialized.size
-    a.owner, a.deleter = _NOTHING.address, _destroyer
+        executable.serialized = Sized.text(dump(executable.code, executable.options.serialized))
+    a.text, a.text_size = executable.serialized
+    a.owner, a.deleter = NOTHING_TO_DELETE
 
 
 @fallible("Executable_DeserializeAndLoad")
@@ -64,4 +59,4 @@ def deserialize(a: Any) -> None:
     code, options = load(ctypes.string_at(a.text, a.text_size))
     if a.compile_options_size:  # for other devices, say
         options = ctypes.string_at(a.compile_options, a.compile_options_size)
-    a.executable = handle(compiled(objects[a.client], code, options))
+    a.executable = pool.add(compile_program(objects[a.client], code, options))

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from . import budget
-from .buffers import DTYPES, Buffer, add, kind_of, live
-from .deferred import Deferred
+from .buffers import DTYPES, Buffer, live, spec_of
 from .devices import Memory
 from .pjrt import abi, interrupts
 from .pjrt.errors import INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
 from .pjrt.interruptible import interruptible
 from .pjrt.runtime import fallible, objects, pool, ready, words
+from .work import Deferred
 
 #: All the memory there is, by bytes.
 _memory = words.cast("B")
@@ -43,7 +43,7 @@ def from_host(a: Any) -> None:
         array = interruptible(_strided, a.data, shape, strides.tolist(), dtype)
     else:
         array = interruptible(_dense, a.data, shape, nbytes, dtype)
-    a.buffer = add(Buffer(array, kind_of(memory, a.type, shape)))
+    a.buffer = pool.add(Buffer(array, spec_of(memory, a.type, shape)))
     a.done_with_host_buffer = ready
 
 
@@ -105,14 +105,13 @@ def _copy_raw(a: Any) -> None:
 
 def _copy(buffer: Buffer, memory: Memory) -> int:
     """The handle of a buffer of the same values, which may not be there yet."""
-    array, shape = buffer.array, buffer.kind.shape
-    kind = kind_of(memory, buffer.kind.code, shape.sizes, shape.order)
+    array = buffer.array
+    copy = Buffer(array, spec_of(memory, buffer.spec.code, buffer.spec.shape, buffer.spec.order))
     if type(array) is Deferred:
-        copy = Buffer(array, kind)
         array.deliver_to(copy)
     else:
-        copy = Buffer(live(buffer), kind)
-    return add(copy)
+        copy.array = live(buffer)
+    return pool.add(copy)
 
 
 @fallible("Buffer_CopyToDevice")

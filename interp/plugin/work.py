@@ -14,11 +14,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from ...ops.grid import parallel
-from ...ops.grid.exchange import StoppedError
-from .deferred import Deferred
+from ...ops.processes import parallel
+from ...ops.processes.exchange import StoppedError
 from .pjrt import interrupts, shutdown
 from .pjrt.errors import CANCELLED, ErrorObject, FailedError, PluginError
 from .pjrt.interruptible import interruptible
@@ -38,6 +37,41 @@ _queue: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
 _worker: threading.Thread | None = None
 #: Acquired when the thread has been started.
 _start_once = _thread.allocate_lock()
+
+
+class Holder(Protocol):
+    """An object that receives a value. Until then its `array` is the Deferred."""
+
+    array: Any
+
+
+class Deferred:
+    """A value that a task will compute."""
+
+    __slots__ = ("holders", "task", "value")
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        #: The array; an ErrorObject if the program failed; None while it runs.
+        self.value: Any = None
+        self.holders: collections.deque[Holder] = collections.deque()
+
+    def deliver_to(self, holder: Holder) -> None:
+        """Store the value in a holder when it is computed, if the `array` of the holder is still this Deferred."""
+        self.holders.append(holder)
+        if self.value is not None:
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Store the value in the holders."""
+        while True:
+            try:
+                holder = self.holders.popleft()
+            except IndexError:
+                return
+            # Python does not switch threads between these two steps, so a deleted buffer stays deleted.
+            if holder.array is self:
+                holder.array = self.value
 
 
 class Task:
@@ -155,11 +189,6 @@ def start(task: Task) -> None:
         return
     _queue.put(task)
     start_worker()
-
-
-def can_start() -> bool:
-    """Return whether tasks can be started. They cannot when the interpreter is about to shut down."""
-    return not shutdown.closing
 
 
 def stop_all() -> None:

@@ -19,8 +19,8 @@ from ...ops.op import Call, CheckError, lookup
 from ...ops.types import Kind, TensorType
 from .. import machine
 from ..backends import Backend, BackendError, Minihlo
-from ..compile.planner import plan
 from ..errors import CheckFailure, InputError
+from ..machine import plan
 from ..parse import parser
 from ..parse.chunks import Chunk
 from ..parse.reader import one_line
@@ -81,7 +81,7 @@ def _natively(program: Program, function: Function, backend: Minihlo) -> list[Mi
         machine.run(bound, [])
     except CheckFailure as failure:
         cause = failure.__cause__
-        check = machine.failed_operation(cause, bound) if isinstance(cause, CheckError) else None
+        check = machine.failed_operation(cause) if isinstance(cause, CheckError) else None
         if check is None:
             raise
         values = values_of(program, function.name, backend)

@@ -9,13 +9,13 @@ import numpy as np
 
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
 from ...ops.blocks.scales import RULES
-from ...ops.draws import Draws
 from ...ops.policy import Policy
 from ...ops.quantization import blockwise
 from ...ops.quantization.blockwise import Layout, Quantized
-from ...ops.random_stream import RandomStream
+from ...ops.random_stream import first_draws
 from ...ops.types import ElementType, guess
 from ..errors import InputError
+from .values import to_numpy
 
 Axis = int | tuple[int, ...]
 
@@ -61,11 +61,6 @@ class Options:
     rule: str
     policy: Policy
 
-    def _draws(self) -> Draws | None:
-        random = RandomStream()
-        random.restart(self.policy.seed)
-        return random.draws(self.policy)
-
     def quantize(
         self,
         x: np.ndarray,
@@ -78,7 +73,7 @@ class Options:
         """See `blockwise.quantize`."""
         with np.errstate(all="ignore"):
             return blockwise.quantize(
-                x, source, fmt, axes, self.rule, self.policy, tensor_scale, self._draws(), tensors
+                x, source, fmt, axes, self.rule, self.policy, tensor_scale, first_draws(self.policy), tensors
             )
 
     def dequantize(self, blocks: Blocks, fmt: BlockFormat, target: ElementType, tensors: int = 0) -> np.ndarray:
@@ -86,7 +81,7 @@ class Options:
         axes, scale = blocks.axes, blocks.tensor_scale
         with np.errstate(all="ignore"):
             return blockwise.dequantize(
-                blocks.codes, blocks.scales, fmt, axes, target, self.policy, scale, self._draws(), tensors
+                blocks.codes, blocks.scales, fmt, axes, target, self.policy, scale, first_draws(self.policy), tensors
             )
 
 
@@ -147,10 +142,7 @@ def scale_of_tensor(value: Any, fmt: BlockFormat, *, required: bool) -> np.ndarr
 
 
 def _stored(x: Any, dtype: np.dtype, what: str) -> np.ndarray:
-    try:
-        array = np.asarray(x)
-    except Exception as error:  # whatever a foreign __array__ raises
-        raise InputError(f"expected an array, got the error: {' '.join(str(error).split())[:200]}") from None
+    array = to_numpy(x)
     if array.dtype == dtype:
         return array
     if array.dtype == np.dtype(f"u{dtype.itemsize}"):

@@ -12,12 +12,12 @@ from ...ops.cast import cast as cast_array
 from ...ops.draws import Draws
 from ...ops.minifloat.codec import decode, to_fraction
 from ...ops.policy import Policy
-from ...ops.random_stream import RandomStream
+from ...ops.random_stream import first_draws
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, element_type, named_type, type_of_dtype
 from ..errors import InputError
 from ..system import host_floats, memory
 from . import npy
-from .values import refuse_mask
+from .values import refuse_mask, to_numpy
 
 
 @host_floats.in_default
@@ -49,10 +49,8 @@ def cast(x: Any, format: str, *, overflow: str = "ieee", rounding: str = "neares
         raise InputError(str(error)) from None
     array, source = real_array(x)
     memory.check(array.size * target.dtype.itemsize, f"the result of casting to {target}")
-    random = RandomStream()
-    random.restart(seed)
     with np.errstate(all="ignore"):
-        result = convert(array, source, target, policy, random.draws(policy))
+        result = convert(array, source, target, policy, first_draws(policy))
     return np.array(result)
 
 
@@ -62,15 +60,9 @@ def convert(
     """`x` in another real type. Integers stop at the ends of the range, where stablehlo.convert lets them wrap."""
     if source.is_integer and target.is_integer:
         wide = x.astype(np.uint64 if source.kind is Kind.UNSIGNED else np.int64)
-        (least, most), (low, high) = integer_ends(source), integer_ends(target)
+        (least, most), (low, high) = source.range, target.range
         x, source = np.clip(wide, max(low, least), min(high, most)), ELEMENT_TYPES["ui64" if least == 0 else "i64"]
     return cast_array(x, source, target, policy, draws)
-
-
-def integer_ends(element: ElementType) -> tuple[int, int]:
-    """The smallest and the largest integer of a type."""
-    low = -(1 << (element.bits - 1)) if element.kind is Kind.SIGNED else 0
-    return low, low + (1 << element.bits) - 1
 
 
 @host_floats.in_default
@@ -124,10 +116,7 @@ def element_of(name: Any) -> ElementType:
 def real_array(x: Any) -> tuple[np.ndarray, ElementType]:
     """What a caller passes as an array of real numbers, and its element type. Raises InputError."""
     refuse_mask(x, "the array")
-    try:
-        array = np.asarray(x)
-    except Exception as error:  # whatever a foreign __array__ raises
-        raise InputError(f"expected an array, got the error: {' '.join(str(error).split())[:200]}") from None
+    array = to_numpy(x)
     element = npy.named_element(array.dtype)  # what np.load gives of our files
     if element is None:
         try:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
 from ...ops.quantization.blockwise import Layout
-from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
+from ...ops.types import ELEMENT_TYPES, ElementType, TensorType
 from ..errors import InputError
 from ..system import memory
 from . import npy
@@ -148,7 +148,7 @@ def _codes(codes: Any, element: ElementType) -> np.ndarray:
         return array.astype(np.uint8)
     if array.dtype.kind not in "iu":
         raise InputError(f"expected codes of {element} (unsigned integers or an array of this type), got {array.dtype}")
-    low = -(1 << (element.bits - 1)) if element.kind is Kind.SIGNED else 0
+    low = element.range[0]
     if int(array.min()) < low or int(array.max()) > mask:
         wrong = array[(array < low) | (array > mask)].flat[0]
         raise InputError(f"expected a code of {element} ({low} to {mask}), got {wrong}")

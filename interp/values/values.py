@@ -195,11 +195,15 @@ def _array(value: Any, what: str) -> np.ndarray:
     if not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
         raise InputError(f"{what}: expected an array, got {type(value).__name__}")
     refuse_mask(value, what)
+    return to_numpy(value, f"{what}: expected an array that numpy can read")
+
+
+def to_numpy(value: Any, expected: str = "expected an array") -> np.ndarray:
+    """`np.asarray`. Raises InputError, which begins with `expected`, for whatever a foreign `__array__` raises."""
     try:
         return np.asarray(value)
-    except Exception as error:  # whatever a foreign __array__ raises
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{what}: expected an array that numpy can read, got the error: {reason}") from None
+    except Exception as error:
+        raise InputError(f"{expected}, got the error: {' '.join(str(error).split())[:200]}") from None
 
 
 def refuse_mask(value: Any, what: str) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..engine.amortised import Recent
 from ..op import CORRECTLY_ROUNDED, Call, Run, lookup, op
 from ..require import require, require_dimensions, require_element, require_shape
 from ..types import ELEMENT_TYPES, TensorType
@@ -26,27 +26,31 @@ def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[
     for i in range(moved, len(call.operands)):
         t = call.tensor(i)
         require(len(t.shape) == 1 and t.element.is_integer, f"operand {i} is {t} (expected a list of integers)")
-    kernels: Recent[tuple[Sizes, ...], Run] = Recent()
 
-    def bind(key: tuple[Sizes, ...], operands: tuple[np.ndarray, ...]) -> Run:
-        shape, attributes = resolve(*key)
+    @functools.lru_cache
+    def bound(shapes: tuple[Sizes, ...], lists: tuple[Sizes, ...]) -> Run:
+        shape, attributes = resolve(*shapes[:1], *lists)
         fits = min(shape, default=0) >= 0 and expected.admits(shape)
         require(fits, f"the result has shape {list(shape)}, which does not fit {expected}")
         result = TensorType(shape, expected.element)
         if not expected.is_static:
             call.reserve(result)
-        types = [TensorType(x.shape, call.tensor(i).element) for i, x in enumerate(operands)]
+        types = [TensorType(s, call.tensor(i).element) for i, s in enumerate(shapes)]
         return record.function(call.like(name, types, (result,), **attributes))
 
     def kernel(*values: np.ndarray) -> np.ndarray:
-        operands, lists = values[:moved], values[moved:]
-        key = (*(x.shape for x in operands[:1]), *(tuple(map(int, v)) for v in lists))
-        kept = kernels.get(key)
-        if kept is None:
-            kept = kernels.keep(key, bind(key, operands))
-        return kept(*operands)
+        shapes = tuple(x.shape for x in values[:moved])
+        return bound(shapes, tuple(tuple(v.tolist()) for v in values[moved:]))(*values[:moved])
 
     return kernel
+
+
+def _require_lists(call: Call, first: int) -> None:
+    """The operands from `first` on must be lists, with an element for each dimension of the first operand."""
+    rank = len(call.tensor().shape)
+    for i in range(first, len(call.operands)):
+        t = call.tensor(i)
+        require(t.shape in ((rank,), (None,)), f"operand {i} is {t} (expected {rank} elements)")
 
 
 @op("dynamic_broadcast_in_dim", operands=2, any_sizes=True)
@@ -85,11 +89,7 @@ def dynamic_pad(call: Call) -> Run:
     not negative. (C4) The result's shape is what that makes.
     """
     require_element(call, call.tensor(1))
-    rank = len(call.tensor().shape)
-    for i in range(2, 5):
-        require(
-            call.tensor(i).shape in ((rank,), (None,)), f"operand {i} is {call.tensor(i)} (expected {rank} elements)"
-        )
+    _require_lists(call, 2)
 
     def resolve(shape: Sizes, low: Sizes, high: Sizes, interior: Sizes) -> tuple[Sizes, dict[str, Any]]:
         axes = zip(shape, low, high, interior, strict=True)
@@ -113,11 +113,7 @@ def dynamic_reshape(call: Call) -> Run:
 def real_dynamic_slice(call: Call) -> Run:
     """The elements between computed bounds, with a stride, in each dimension, as slice takes them."""
     require_element(call)
-    rank = len(call.tensor().shape)
-    for i in range(1, 4):
-        require(
-            call.tensor(i).shape in ((rank,), (None,)), f"operand {i} is {call.tensor(i)} (expected {rank} elements)"
-        )
+    _require_lists(call, 1)
 
     def resolve(_: Sizes, starts: Sizes, limits: Sizes, strides: Sizes) -> tuple[Sizes, dict[str, Any]]:
         require(min(strides, default=1) > 0, f"expected positive strides, got {list(strides)}")
@@ -139,10 +135,7 @@ def get_dimension_size(call: Call) -> Run:
     require(
         call.result() == TensorType((), ELEMENT_TYPES["i32"]), f"the result is {call.result()} (expected tensor<i32>)"
     )
-    if t.shape[dimension] is None:
-        return lambda x: np.array(x.shape[dimension], np.int32)
-    size = np.array(t.shape[dimension], np.int32)
-    return lambda _: size
+    return lambda x: np.array(x.shape[dimension], np.int32)
 
 
 @op("set_dimension_size", operands=2, any_sizes=True, has_section=False)

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
-from ..batch import Batch, Batched, shifted
-from ..engine.speed import tuning
 from ..op import Call, OpError, Run, op
-from ..require import require, require_dimensions, require_element, require_shape
+from ..require import require, require_dimensions, require_element, require_shape, storage
 from ..traits import PURE, PURE_LINEAR
+from ..types import ElementType
 
 Shape = tuple[int, ...]
 
@@ -104,12 +104,10 @@ def row_major(shape: Shape) -> Shape:
     return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
 
 
-#: The shape of a gather's result, and its kernel.
-Taker = tuple[Shape, Run]
-
-
-def _taker(places: Places, offset_dims: Shape, shape: Shape, indices: Shape, sizes: Shape) -> Taker:
-    """A gather from a tensor of this shape."""
+def _bound(
+    element: ElementType, places: Places, offset_dims: Shape, shape: Shape, indices: Shape, sizes: Shape
+) -> tuple[Shape, Run]:
+    """The shape of the result of a gather from a tensor of this shape, and the kernel."""
     require(
         len(sizes) == len(shape), f"expected slice_sizes for {len(shape)} dimensions of the operand, got {list(sizes)}"
     )
@@ -124,65 +122,24 @@ def _taker(places: Places, offset_dims: Shape, shape: Shape, indices: Shape, siz
         one = sizes[d] == 1 or (sizes[d] == 0 and 0 in result)
         require(one, f"slice_sizes has {sizes[d]} for dimension {d}, which slices do not have (expected 1)")
     if 0 in result:
-        return result, lambda x, _: np.empty(result, x.dtype)
-    if math.prod(grid) == 1:
-        return result, _one_slice(places, shape, sizes, result)
-    return result, _many_slices(places, shape, sizes, places.along(indices), inner, order)
-
-
-def _one_slice(places: Places, shape: Shape, sizes: Shape, result: Shape) -> Run:
-    mapped = [(d, sizes[d], shape[d] - sizes[d]) for d in places.mapped]
+        return result, lambda *_: np.empty(result, element.dtype)
+    cut = tuple(d for d in window if sizes[d] < shape[d])
+    axes = {d: len(shape) + i for i, d in enumerate(cut)}  # of the windows along a dimension that they have a part of
+    placed = [d for d in range(len(shape)) if d not in window or d in axes]
+    fixed = dict(zip(places.batching, places.along(indices), strict=True))
 
     def kernel(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-        index = [slice(0, size) for size in sizes]
-        starts = indices.reshape(-1).tolist()
-        for (d, size, most), start in zip(mapped, starts, strict=True):
-            low = min(max(int(start), 0), most)
-            index[d] = slice(low, low + size)
-        return x[tuple(index)].reshape(result)
+        starts = dict(fixed)
+        for d, coordinate in zip(places.mapped, places.coordinates(indices), strict=True):
+            starts[d] = np.minimum(np.maximum(coordinate, 0), shape[d] - sizes[d])
+        windows = np.asarray(x).view(storage(element))
+        windows = sliding_window_view(windows, tuple(sizes[d] for d in cut), cut) if cut else windows
+        windows = windows.transpose([*placed, *(axes.get(d, d) for d in window)])
+        at = tuple(starts.get(d, 0) for d in placed)
+        taken = windows.take(at[0], axis=0) if len(at) == 1 else windows[at]
+        return np.broadcast_to(taken, inner).transpose(order).view(element.dtype)
 
-    return kernel
-
-
-def _many_slices(
-    places: Places, shape: Shape, sizes: Shape, along: Sequence[np.ndarray], inner: Shape, order: Shape
-) -> Run:
-    """The operand as a matrix whose rows are the trailing dimensions that slices have whole; rows are taken."""
-    lead = next((d + 1 for d in reversed(range(len(shape))) if sizes[d] < shape[d]), 0)
-    unit = math.prod(shape[lead:])
-    strides = row_major(shape[:lead])
-    offsets = np.zeros((), np.int64)  # of a slice's rows from its first one
-    for size, stride in zip(sizes[:lead], strides, strict=True):
-        offsets = np.add.outer(offsets, np.arange(size) * stride)
-    offsets = offsets.reshape(-1)
-    fixed = None
-    for coordinate, d in zip(along, places.batching, strict=True):
-        if d < lead:
-            fixed = coordinate * strides[d] if fixed is None else fixed + coordinate * strides[d]
-    moved = [(i, shape[d] - sizes[d], strides[d]) for i, d in enumerate(places.mapped) if d < lead]
-    grid = inner[: len(inner) - len(places.window(len(shape)))]
-    is_plain, zero = order == tuple(range(len(order))), np.int64(0)
-    is_rows = lead == 1 and len(places.mapped) == len(moved) == 1 and fixed is None and len(offsets) == 1
-
-    def kernel(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-        if is_rows and indices.dtype.kind == "i":  # numpy moves indices into range as well
-            result = x.reshape(-1, unit).take(indices.reshape(-1), axis=0, mode="clip").reshape(inner)
-            return result if is_plain else result.transpose(order)
-        coordinates = places.coordinates(indices)
-        base = fixed
-        for i, most, stride in moved:
-            start = np.minimum(np.maximum(coordinates[i], zero), most)
-            start = start if stride == 1 else start * stride
-            base = start if base is None else base + start
-        if base is None or base.shape != grid:
-            base = np.broadcast_to(0 if base is None else base, grid)
-        base = base.reshape(-1)
-        rows = base if len(offsets) == 1 else base[:, None] + offsets
-        taken = x.reshape(-1).take(rows) if unit == 1 else x.reshape(-1, unit).take(rows, axis=0)
-        result = taken.reshape(inner)
-        return result if is_plain else result.transpose(order)
-
-    return kernel
+    return result, kernel
 
 
 def _gather(call: Call, places: Places, offset_dims: Shape, sizes: Shape | None) -> Run:
@@ -200,15 +157,15 @@ def _gather(call: Call, places: Places, offset_dims: Shape, sizes: Shape | None)
     )
     rank = len(places.grid((0,) * len(indices.shape))) + len(window)
     require(len(result.shape) == rank, f"the result is {result} (expected of rank {rank})")
-    taker = functools.lru_cache(tuning().shapes)(functools.partial(_taker, places, offset_dims))
+    bound = functools.lru_cache(functools.partial(_bound, operand.element, places, offset_dims))
     if sizes is not None and operand.is_static and indices.is_static:
-        shape, kernel = taker(call.operand_shape(0), call.operand_shape(1), sizes)
+        shape, kernel = bound(call.operand_shape(0), call.operand_shape(1), sizes)
         require_shape(call, shape)
         return kernel
 
     def dynamic(x: np.ndarray, indices: np.ndarray, slice_sizes: np.ndarray | None = None) -> np.ndarray:
         given = sizes if slice_sizes is None else tuple(slice_sizes.tolist())
-        shape, kernel = taker(x.shape, indices.shape, given)
+        shape, kernel = bound(x.shape, indices.shape, given)
         require_shape(call, shape)
         return kernel(x, indices)
 
@@ -225,33 +182,7 @@ def _places(numbers: Mapping[str, Any]) -> Places:
     )
 
 
-def _batched(batch: Batch) -> Batched:
-    """Many at once: tensors of their own are a batching dimension, or one that windows have all of."""
-    numbers, (tensors, indices) = dict(batch.attributes["dimension_numbers"]), batch.is_stacked
-    lists = {name: list(integers(numbers, name)) for name in _LISTS}
-    for name in _OF_OPERAND if tensors else ():
-        lists[name] = shifted(lists[name])
-    lists["offset_dims"] = shifted(lists["offset_dims"])
-    if indices:
-        numbers["index_vector_dim"] = int(numbers.get("index_vector_dim", 0)) + 1
-        lists["start_indices_batching_dims"] = shifted(lists["start_indices_batching_dims"])
-    if tensors and indices:
-        for name in ("operand_batching_dims", "start_indices_batching_dims"):
-            lists[name] = [0, *lists[name]]
-    elif tensors:
-        lists["offset_dims"] = [0, *lists["offset_dims"]]
-    sizes = np.ravel(batch.attributes["slice_sizes"]).astype(np.int64)
-    attributes: dict[str, Any] = {"dimension_numbers": {**numbers, **lists}}
-    if tensors:
-        attributes["slice_sizes"] = np.append(1 if indices else batch.count, sizes)
-    return Batched(attributes, frozenset(i for i, stacked in enumerate(batch.is_stacked) if not stacked))
-
-
-_OF_OPERAND = ("collapsed_slice_dims", "start_index_map", "operand_batching_dims")
-_LISTS = (*_OF_OPERAND, "offset_dims", "start_indices_batching_dims")
-
-
-@op("gather", operands=2, traits=dataclasses.replace(PURE_LINEAR, batch=_batched))
+@op("gather", operands=2, traits=PURE_LINEAR)
 def gather(call: Call) -> Run:
     """Slices of the operand that start at computed indices, or at the nearest ones where they fit.
 

@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import operator
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from ..batch import after_leading, along, as_it_is, before
 from ..cast import cast
-from ..engine.blocks import repeated
-from ..engine.speed import tuning
 from ..op import CORRECTLY_ROUNDED, Call, OpError, Run, op
 from ..require import identity, require, require_dimensions, require_element, require_shape, settled_shape, storage
-from ..traits import PURE, PURE_LINEAR, OpTraits, Scalar, first_operand
-from ..types import ELEMENT_TYPES, ElementType, TokenType, TupleType
+from ..traits import MOVES, PURE, OpTraits
+from ..types import ELEMENT_TYPES, TokenType, TupleType
 
-#: Of a single number the result is the number.
-_SAME = OpTraits(scalar=Scalar(any_type="{0}"), is_pure=True, linear=first_operand)
-
-
-def _broadcast_in_dim(old: Sequence[int], _: Sequence[int], attributes: Mapping[str, Any]) -> tuple[int | None, ...]:
-    """Where the operand's dimensions go; see `OpTraits.spread`."""
-    places = np.ravel(attributes["broadcast_dimensions"]).tolist()
-    return tuple(None if n == 1 else d for n, d in zip(old, places, strict=True))
-
-
-def _reshaped(old: Sequence[int], new: Sequence[int], _: Mapping[str, Any]) -> tuple[int | None, ...] | None:
-    """The same where only dimensions of size 1 come and go."""
-    before, after = ([d for d, n in enumerate(shape) if n != 1] for shape in (old, new))
-    if [old[d] for d in before] != [new[d] for d in after]:
-        return None
-    places = dict(zip(before, after, strict=True))
-    return tuple(places.get(d) for d in range(len(old)))
+#: Of ops that move the elements of all their operands.
+_MOVES_ALL = OpTraits(is_pure=True, linear=range, moves=True)
 
 
 @op("constant", operands=0, traits=PURE)
@@ -65,23 +44,18 @@ def iota(call: Call) -> Run:
     size = shape[dimension]
     across = tuple(size if d == dimension else 1 for d in range(len(shape)))
     policy = call.policy.for_results(element)
-    stochastic = policy.rounding == "stochastic"
 
     def kernel() -> np.ndarray:
-        draws = call.random.draws(policy)
-        line = np.empty(size, element.dtype)
-        for i in range(0, size, tuning().iota_block):
-            indices = np.arange(i, min(i + tuning().iota_block, size))
-            line[i : i + tuning().iota_block] = cast(indices, ELEMENT_TYPES["i64"], element, policy, draws)
+        line = cast(np.arange(size), ELEMENT_TYPES["i64"], element, policy, call.random.draws(policy))
         return np.broadcast_to(line.reshape(across), shape)
 
-    if stochastic:
+    if policy.rounding == "stochastic":
         return kernel
     value = kernel()
     return lambda: value
 
 
-@op("reshape", operands=1, traits=dataclasses.replace(_SAME, spread=_reshaped, moves=True, batch=as_it_is))
+@op("reshape", operands=1, traits=MOVES)
 def reshape(call: Call) -> Run:
     """The same elements, in order, in another shape.
 
@@ -99,7 +73,7 @@ def reshape(call: Call) -> Run:
     return lambda x: x.reshape(shape)
 
 
-@op("transpose", operands=1, traits=dataclasses.replace(_SAME, moves=True, batch=after_leading("permutation")))
+@op("transpose", operands=1, traits=MOVES)
 def transpose(call: Call) -> Run:
     """The dimensions in another order.
 
@@ -115,13 +89,7 @@ def transpose(call: Call) -> Run:
     return lambda x: x.transpose(permutation)
 
 
-@op(
-    "broadcast_in_dim",
-    operands=1,
-    traits=dataclasses.replace(
-        _SAME, spread=_broadcast_in_dim, moves=True, batch=after_leading("broadcast_dimensions")
-    ),
-)
+@op("broadcast_in_dim", operands=1, traits=MOVES)
 def broadcast_in_dim(call: Call) -> Run:
     """The operand repeated along new dimensions and along those of size 1.
 
@@ -132,7 +100,7 @@ def broadcast_in_dim(call: Call) -> Run:
     return _broadcast(call, call.integers("broadcast_dimensions"), "broadcast_dimensions")
 
 
-@op("broadcast", operands=1, traits=dataclasses.replace(PURE_LINEAR, moves=True), has_section=False)
+@op("broadcast", operands=1, traits=MOVES, has_section=False)
 def broadcast(call: Call) -> Run:
     """The operand repeated along new leading dimensions; an older form of broadcast_in_dim."""
     require_element(call)
@@ -155,16 +123,10 @@ def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Run:
         require(n in (1, shape[d]), f"dimension of size {n} cannot become size {shape[d]} (expected 1 or {shape[d]})")
         spread[d] = n
     order = tuple(int(d) for d in np.argsort(dimensions, kind="stable"))
-    is_sorted, repeats = order == tuple(range(len(order))), tuple(spread) != shape
-
-    def kernel(x: np.ndarray) -> np.ndarray:
-        x = (x if is_sorted else x.transpose(order)).reshape(spread)
-        return repeated(x, shape) if repeats else x
-
-    return kernel
+    return lambda x: np.broadcast_to(x.transpose(order).reshape(spread), shape)
 
 
-@op("concatenate", traits=OpTraits(is_pure=True, linear=range, moves=True, batch=along("dimension")))
+@op("concatenate", traits=_MOVES_ALL)
 def concatenate(call: Call) -> Run:
     """The operands one after another along a dimension.
 
@@ -184,10 +146,10 @@ def concatenate(call: Call) -> Run:
         n = t.shape[dimension]
         total = None if n is None or total is None else total + n
     require_shape(call, (*first[:dimension], total, *first[dimension + 1 :]))
-    return identity if len(tensors) == 1 else lambda *arrays: np.concatenate(arrays, dimension)
+    return lambda *arrays: np.concatenate(arrays, dimension)
 
 
-@op("reverse", operands=1, traits=dataclasses.replace(PURE_LINEAR, moves=True, batch=along("dimensions")))
+@op("reverse", operands=1, traits=MOVES)
 def reverse(call: Call) -> Run:
     """The elements in the opposite order along some dimensions.
 
@@ -197,22 +159,11 @@ def reverse(call: Call) -> Run:
     dimensions, shape = call.integers("dimensions"), call.tensor().shape
     require_dimensions("dimensions", dimensions, len(shape))
     require_shape(call, shape)
-    if not dimensions:
-        return identity
     index = tuple(slice(None, None, -1 if d in dimensions else None) for d in range(len(shape)))
     return lambda x: x[index]
 
 
-@op(
-    "pad",
-    operands=2,
-    traits=OpTraits(
-        is_pure=True,
-        linear=range,
-        moves=True,
-        batch=before(1, edge_padding_low=0, edge_padding_high=0, interior_padding=0),
-    ),
-)
+@op("pad", operands=2, traits=_MOVES_ALL)
 def pad(call: Call) -> Run:
     """The operand with a value put between its elements, then before and after them, or elements cut off there.
 
@@ -236,32 +187,19 @@ def pad(call: Call) -> Run:
     require(min(shape, default=0) >= 0, f"the padding makes the shape {list(shape)} (no size may be negative)")
     require_shape(call, shape)
 
-    source, target = [], []
+    source, target = (), ()
     for (n, start, _, between), size in zip(axes, shape, strict=True):
         step = between + 1
-        first = max(0, -(start // step))  # the first and the last element that are not cut off
-        last = min(n - 1, (size - 1 - start) // step)
-        if last < first:
-            source, target = None, None
-            break
-        source.append(slice(first, last + 1))
-        target.append(slice(start + first * step, start + last * step + 1, step))
-    if source is None or target is None:
-        source = target = [slice(0, 0)] * len(old)  # nothing is left of the operand
-    return _pad_kernel(element, shape, tuple(source), tuple(target))
-
-
-def _pad_kernel(
-    element: ElementType, shape: tuple[int, ...], source: tuple[slice, ...], target: tuple[slice, ...]
-) -> Run:
-    if all(t == slice(0, n, 1) for t, n in zip(target, shape, strict=True)):  # no padding value is seen
-        return (lambda x, _: x[source]) if source else (lambda x, _: x)
-    dtype, moved = element.dtype, storage(element)
+        first = max(0, -(start // step))  # the first element that is not cut off, and the number of those
+        count = max(0, min(n - 1, (size - 1 - start) // step) - first + 1)
+        source += (slice(first, first + count),)
+        target += (slice(start + first * step, start + (first + count) * step, step),)
+    moved = storage(element)
 
     def kernel(x: np.ndarray, value: np.ndarray) -> np.ndarray:
         result = np.full(shape, value.view(moved), moved)
         result[target] = x.view(moved)[source]
-        return result.view(dtype)
+        return result.view(element.dtype)
 
     return kernel
 
@@ -296,7 +234,7 @@ def get_tuple_element(call: Call) -> Run:
     return operator.itemgetter(index)
 
 
-@op("optimization_barrier", any_sizes=True, traits=dataclasses.replace(_SAME, linear=None))
+@op("optimization_barrier", any_sizes=True, traits=PURE)
 def optimization_barrier(call: Call) -> Run:
     """The operands as they are.
 

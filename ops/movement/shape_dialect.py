@@ -7,7 +7,7 @@ list of sizes, and a size, which is of MLIR's type `index`, an i64; a witness is
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -146,7 +146,11 @@ def _listed(shapes: Sequence[np.ndarray]) -> str:
     return " and ".join(listed(tuple(shape.tolist())) for shape in shapes)
 
 
-def _broadcastable(shapes: Sequence[np.ndarray]) -> tuple[int, ...]:
+def _are_same(shapes: Sequence[np.ndarray]) -> bool:
+    return all(np.array_equal(shapes[0], shape) for shape in shapes)
+
+
+def _broadcastable(*shapes: np.ndarray) -> tuple[int, ...]:
     result = _broadcast(shapes)
     require(result is not None, f"shapes {_listed(shapes)} do not broadcast together")
     return result or ()
@@ -159,7 +163,7 @@ def broadcast(call: Call) -> Run:
     result = call.result()
 
     def kernel(*shapes: np.ndarray) -> np.ndarray:
-        size = _size(_broadcastable(shapes))
+        size = _size(_broadcastable(*shapes))
         require(result.admits(size.shape), f"the result has {len(size)} sizes, which does not fit {result}")
         return size
 
@@ -177,59 +181,48 @@ def is_broadcastable(call: Call) -> Run:
 def shape_eq(call: Call) -> Run:
     """Whether all shapes are the same."""
     _require_shapes(call)
-    return lambda *shapes: np.array(all(np.array_equal(shapes[0], shape) for shape in shapes))
+    return lambda *shapes: np.array(_are_same(shapes))
 
 
 # -- witnesses ---------------------------------------------------------------------------------------------------------
+
+
+def _witness(check: Callable[..., object]) -> Run:
+    """The kernel that calls `check`, which raises OpError, and gives a witness."""
+
+    def kernel(*values: Any) -> np.ndarray:
+        check(*values)
+        return _WITNESS
+
+    return kernel
 
 
 @op("shape.cstr_broadcastable", any_sizes=True, has_effects=True)
 def cstr_broadcastable(call: Call) -> Run:
     """Fails unless the shapes broadcast together."""
     _require_shapes(call)
-
-    def kernel(*shapes: np.ndarray) -> np.ndarray:
-        _broadcastable(shapes)
-        return _WITNESS
-
-    return kernel
+    return _witness(_broadcastable)
 
 
 @op("shape.cstr_eq", any_sizes=True, has_effects=True)
 def cstr_eq(call: Call) -> Run:
     """Fails unless all shapes are the same."""
     _require_shapes(call)
-
-    def kernel(*shapes: np.ndarray) -> np.ndarray:
-        same = all(np.array_equal(shapes[0], shape) for shape in shapes)
-        require(same, f"shapes {_listed(shapes)} differ (expected the same)")
-        return _WITNESS
-
-    return kernel
+    return _witness(lambda *shapes: require(_are_same(shapes), f"shapes {_listed(shapes)} differ (expected the same)"))
 
 
 @op("shape.cstr_require", "bool", operands=1, has_effects=True)
 def cstr_require(call: Call) -> Run:
     """Fails, with the message `msg`, unless the operand is true."""
     message = str(call.attributes.get("msg", "what is required does not hold"))
-
-    def kernel(holds: Any) -> np.ndarray:
-        require(holds, message)
-        return _WITNESS
-
-    return kernel
+    return _witness(lambda holds: require(holds, message))
 
 
 @op("shape.const_witness", operands=0, has_effects=True)
 def const_witness(call: Call) -> Run:
     """A witness; fails where the attribute `passing` is false."""
     passing = bool(call.attribute("passing"))
-
-    def kernel() -> np.ndarray:
-        require(passing, "the witness does not pass")
-        return _WITNESS
-
-    return kernel
+    return _witness(lambda: require(passing, "the witness does not pass"))
 
 
 @op("shape.assuming_all", "bool")

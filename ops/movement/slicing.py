@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
-from ..batch import Batch, Batched, before
 from ..op import Call, Run, op
-from ..require import identity, require, require_element, require_shape
-from ..traits import PURE_LINEAR, OpTraits, first_operand
+from ..require import require, require_element, require_shape
+from ..traits import MOVES, PURE_LINEAR, OpTraits
 
 
-@op(
-    "slice",
-    operands=1,
-    traits=dataclasses.replace(PURE_LINEAR, moves=True, batch=before(start_indices=0, limit_indices=None, strides=1)),
-)
+@op("slice", operands=1, traits=MOVES)
 def slice_(call: Call) -> Run:
     """The elements between fixed bounds, with a stride, in each dimension.
 
@@ -34,7 +27,7 @@ def slice_(call: Call) -> Run:
         require(stride > 0, f"expected positive strides, got {stride}")
     index = tuple(slice(*bounds) for bounds in zip(starts, limits, strides, strict=True))
     require_shape(call, tuple(len(range(s.start, s.stop, s.step)) for s in index))
-    return (lambda x: x[index]) if index else identity
+    return lambda x: x[index]
 
 
 def _require_starts(call: Call, first: int) -> None:
@@ -49,29 +42,11 @@ def _require_starts(call: Call, first: int) -> None:
 
 def _window(starts: tuple[np.ndarray | int, ...], sizes: tuple[int, ...], room: tuple[int, ...]) -> tuple[slice, ...]:
     """The window of these sizes, its start moved into where it fits."""
-    index = []
-    for start, size, most in zip(starts, sizes, room):  # noqa: B905 - checked when bound, and this runs often
-        low = min(max(int(start), 0), most)
-        index.append(slice(low, low + size))
-    return tuple(index)
+    lows = (min(max(int(start), 0), most) for start, most in zip(starts, room, strict=True))
+    return tuple(slice(low, low + size) for low, size in zip(lows, sizes, strict=True))
 
 
-def _batched_slice(batch: Batch) -> Batched | None:
-    """Windows at the same place of many tensors."""
-    if any(batch.is_stacked[1:]):
-        return None
-    sizes = np.append(batch.count, batch.attributes["slice_sizes"]).astype(np.int64)
-    return Batched({"slice_sizes": sizes}, frozenset(range(1, len(batch.operands))), zero_at=1)
-
-
-def _batched_update(batch: Batch) -> Batched | None:
-    """Updates at the same place of many tensors."""
-    if any(batch.is_stacked[2:]):
-        return None
-    return Batched({}, frozenset(range(2, len(batch.operands))), zero_at=2)
-
-
-@op("dynamic_slice", traits=OpTraits(is_pure=True, linear=first_operand, starts=1, batch=_batched_slice))
+@op("dynamic_slice", traits=PURE_LINEAR)
 def dynamic_slice(call: Call) -> Run:
     """A window of fixed size that starts at a computed index, or at the nearest one where it fits.
 
@@ -85,15 +60,10 @@ def dynamic_slice(call: Call) -> Run:
     require(fits, f"expected slice_sizes that fit {call.tensor()}, got {list(sizes)}")
     require_shape(call, sizes)
     room = tuple(n - s for s, n in zip(sizes, shape, strict=True))
-    if not any(room):
-        return lambda x, *_: x
     return lambda x, *starts: x[_window(starts, sizes, room)]
 
 
-@op(
-    "dynamic_update_slice",
-    traits=OpTraits(is_pure=True, overwrites=0, linear=lambda _: (0, 1), starts=2, batch=_batched_update),
-)
+@op("dynamic_update_slice", traits=OpTraits(is_pure=True, overwrites=0, linear=lambda _: (0, 1)))
 def dynamic_update_slice(call: Call) -> Run:
     """The operand with a window replaced that starts at a computed index, or at the nearest one where it fits.
 
@@ -111,13 +81,11 @@ def dynamic_update_slice(call: Call) -> Run:
     if not any(room):
         return lambda _, update, *_starts: update
 
+    in_place = 0 in call.spare
+
     def kernel(x: np.ndarray, update: np.ndarray, *starts: np.ndarray) -> np.ndarray:
-        result = x.copy()
+        result = x if in_place else x.copy()
         result[_window(starts, sizes, room)] = update
         return result
 
-    def in_place(x: np.ndarray, update: np.ndarray, *starts: np.ndarray) -> np.ndarray:
-        x[_window(starts, sizes, room)] = update
-        return x
-
-    return in_place if 0 in call.spare else kernel
+    return kernel

@@ -6,15 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ..batch import as_it_is
-from ..engine.speed import tuning
 from ..op import Call, OpError, Run, op
-from ..ordering import total_keys
-from ..traits import OpTraits
+from ..ordering import stable_argsort, total_keys
+from ..traits import PURE
 from ..types import ElementType, TensorType
 
 
-@op("chlo.top_k", "bool integer float", values="numbers", operands=1, traits=OpTraits(is_pure=True, batch=as_it_is))
+@op("chlo.top_k", "bool integer float", values="numbers", operands=1, traits=PURE)
 def top_k(call: Call) -> Run:
     """The k largest elements along the last dimension, and their indices. Equal elements keep their order.
 
@@ -49,13 +47,4 @@ def _fits(t: TensorType, shape: tuple[int | None, ...]) -> bool:
 
 def largest(rows: np.ndarray, element: ElementType, count: int) -> np.ndarray:
     """The positions of the `count` largest elements of each row, in order."""
-    keys = ~total_keys(rows, element)  # the smallest key is the largest element
-    length = keys.shape[1]
-    if keys.itemsize == 8:
-        return np.argsort(keys, axis=1, kind="stable")[:, :count]
-    # Key and position in one integer: no two are equal, so that any way of sorting is stable.
-    wide = keys.astype(np.int64) - (1 << 31 if keys.dtype == np.uint32 else 0)
-    packed = (wide << 32) | np.arange(length)
-    if count < length // 4 and length >= tuning().top_k_long:
-        packed = np.partition(packed, count, axis=1)[:, :count]
-    return np.sort(packed, axis=1)[:, :count] & 0xFFFFFFFF
+    return stable_argsort(~total_keys(rows, element))[:, :count]  # the smallest key is the largest element

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..grid.exchange import Later
-from ..grid.parallel import current
-from ..op import BY_BODY, Call, OpError, Run, op
+from ..op import BY_BODY, Call, Run, op
+from ..require import require, unpack
 from ..traits import Effects, OpTraits
 from ..types import FutureType
+from .exchange import Future
+from .parallel import current
 
 
 @op("async_start", values="regions", accuracy=BY_BODY, has_effects=True, traits=OpTraits(effects=Effects.PROCESSES))
@@ -19,13 +20,11 @@ def async_start(call: Call) -> Run:
     A slice is computed at once. (C3) the body takes the operands. (C4) the result is a future of what it gives. That it
     is a single op, of those, (C1, C2) is up to the parser.
     """
-    if len(call.bodies) != 1 or len(call.results) != 1:
-        raise OpError(f"{len(call.bodies)} regions and {len(call.results)} results (expected one and one)")
+    counts = len(call.bodies), len(call.results)
+    require(counts == (1, 1), f"{counts[0]} regions and {counts[1]} results (expected one and one)")
     (body,), (result,) = call.bodies, call.results
-    if body.arguments != call.operands:
-        raise OpError(f"the body has type {body} (expected one that takes the operands)")
-    if result != FutureType(body.results):
-        raise OpError(f"the result is {result} (expected {FutureType(body.results)})")
+    require(body.arguments == call.operands, f"the body has type {body} (expected one that takes the operands)")
+    require(result == FutureType(body.results), f"the result is {result} (expected {FutureType(body.results)})")
 
     def kernel(regions: tuple[Callable[..., tuple[Any, ...]]], *values: Any) -> tuple[Any, ...]:
         process = current()
@@ -44,12 +43,6 @@ def async_done(call: Call) -> Run:
 
     (C1) they have the types that the future is of.
     """
-    if call.operands[0] != FutureType(call.results):
-        raise OpError(f"the operand is {call.operands[0]} (expected {FutureType(call.results)})")
-    is_single = len(call.results) == 1
-
-    def kernel(future: tuple[Any, ...]) -> Any:
-        values = tuple(v.get() if isinstance(v, Later) else v for v in future)
-        return values[0] if is_single else values
-
-    return kernel
+    (operand,), expected = call.operands, FutureType(call.results)
+    require(operand == expected, f"the operand is {operand} (expected {expected})")
+    return lambda future: unpack(tuple(v.get() if isinstance(v, Future) else v for v in future))

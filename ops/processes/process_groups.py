@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..grid.exchange import ProcessId
-from ..grid.parallel import Process
 from ..op import Call, OpError
+from .exchange import ProcessId
+from .parallel import Process
 
 Rows = tuple[tuple[int, ...], ...]
 Members = tuple[ProcessId, ...]

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from ..grid.exchange import Share, described
-from ..grid.parallel import Grid, Process, current
 from ..op import BY_BODY, Call, OpError, Run, op
 from ..programs.interpreter import with_streams
+from ..require import identity, require, unpack
 from ..traits import OpTraits, RegionSemantics, first_operand
 from ..types import TensorType, TokenType
+from .exchange import Contribution, type_text
+from .parallel import Grid, Process, current
 
 #: The channel on which the devices of a nested manual_computation gather its results. No op of a program has it.
 _CHANNEL = -(1 << 40)
@@ -54,6 +56,13 @@ class Mesh:
         """Where along an axis a device lies."""
         whole, at = dict(self.axes)[axis.name], self._coordinates[device][axis.name]
         return at if axis.size is None else at // (whole // (axis.before * axis.size)) % axis.size
+
+    def number(self, device: int, axes: Iterable[Axis]) -> int:
+        """The number of a device's place along several axes, the last one fastest."""
+        number = 0
+        for axis in axes:
+            number = number * self.length(axis) + self.place(device, axis)
+        return number
 
     def device(self, places: Mapping[str, int]) -> int:
         """The device at these places along axes, at the first one along others."""
@@ -91,10 +100,7 @@ class Sharding:
 
     def addend(self, device: int) -> int:
         """The number of the addend that a device has: by its place along the unreduced axes, the last one fastest."""
-        number = 0
-        for axis in map(Axis, self.unreduced):
-            number = number * self.mesh.length(axis) + self.mesh.place(device, axis)
-        return number
+        return self.mesh.number(device, map(Axis, self.unreduced))
 
     def parts(self, names: Iterable[str] | None = None) -> tuple[int, ...]:
         """Into how many parts each dimension is cut; `names` are the axes that count, all where it is None."""
@@ -102,13 +108,7 @@ class Sharding:
 
     def part(self, device: int, names: Iterable[str] | None = None) -> tuple[int, ...]:
         """The number of the part that a device has, along each dimension."""
-        places = []
-        for dim in self.dims:
-            number = 0
-            for axis in self._of(dim, names):
-                number = number * self.mesh.length(axis) + self.mesh.place(device, axis)
-            places.append(number)
-        return tuple(places)
+        return tuple(self.mesh.number(device, self._of(d, names)) for d in self.dims)
 
     @staticmethod
     def _of(dim: tuple[Axis, ...], names: Iterable[str] | None) -> list[Axis]:
@@ -119,8 +119,7 @@ def cut(shape: tuple[int, ...], parts: tuple[int, ...], part: tuple[int, ...]) -
     """The slices of a part. Raises OpError where a dimension cannot be cut into equal parts."""
     slices = []
     for n, count, i in zip(shape, parts, part, strict=True):
-        if n % count:
-            raise OpError(f"expected a dimension that {count} parts divide, got {n}")
+        require(n % count == 0, f"expected a dimension that {count} parts divide, got {n}")
         slices.append(slice(i * (n // count), (i + 1) * (n // count)))
     return tuple(slices)
 
@@ -146,15 +145,14 @@ def propagation_barrier(call: Call) -> Run:
 @op("sdy.sharding_group", operands=1)
 def sharding_group(call: Call) -> Run:
     """No result. The operand gets the layout of the others in its group."""
-    if call.results:
-        raise OpError(f"{len(call.results)} results (expected none)")
+    require(not call.results, f"{len(call.results)} results (expected none)")
     return lambda _: ()
 
 
 def _identity(call: Call) -> Run:
-    if call.results != call.operands:
-        raise OpError(f"the result is {', '.join(map(str, call.results))} (expected {call.operands[0]})")
-    return lambda x: x
+    given = ", ".join(map(str, call.results))
+    require(call.results == call.operands, f"the result is {given} (expected {call.operands[0]})")
+    return identity
 
 
 @op(
@@ -173,8 +171,7 @@ def manual_computation(call: Call) -> Run:
     """
     takes, gives = (_shardings(call, name) for name in ("in_shardings", "out_shardings"))
     names = frozenset(call.attribute("manual_axes"))
-    if len(call.bodies) != 1:
-        raise OpError(f"has {len(call.bodies)} regions (expected 1, the computation)")
+    require(len(call.bodies) == 1, f"has {len(call.bodies)} regions (expected 1, the computation)")
     if not takes and not gives:
         return lambda regions, *_: regions[0]()
     body, mesh = call.bodies[0], (*takes, *gives)[0].mesh
@@ -184,106 +181,96 @@ def manual_computation(call: Call) -> Run:
     )
     firsts, _ = _check_parts(takes, takes_parts, names, call.operands, body.arguments)
     _, shapes = _check_parts(gives, gives_parts, names, call.results, body.results)
-    if any(None in shape for shape in shapes):
-        raise OpError(f"results of type {', '.join(map(str, call.results))} (expected tensors of known sizes)")
-
+    results = ", ".join(map(str, call.results))
+    require(all(None not in shape for shape in shapes), f"results of type {results} (expected tensors of known sizes)")
     #: Bits that are drawn at random are not the same on each device.
     may_differ = call.policy.rounding == "stochastic"
 
-    def own(values: tuple[Any, ...], device: int) -> list[Any]:
+    def operands_of(device: int, values: tuple[Any, ...]) -> list[Any]:
         parts = []
         for first, s, is_part in zip(firsts, takes, takes_parts, strict=True):
-            if is_part:
-                parts.append(values[first + device])
-                continue
-            value = values[first + s.addend(device)]
-            parts.append(value[cut(np.shape(value), s.parts(names), s.part(device, names))] if s.dims else value)
+            value = values[first + (device if is_part else s.addend(device))]
+            if s.dims and not is_part:
+                value = value[cut(np.shape(value), s.parts(names), s.part(device, names))]
+            parts.append(value)
         return parts
 
-    def joined(results: list[tuple[Any, ...]], devices: list[int]) -> tuple[Any, ...]:
+    def join(results: list[tuple[Any, ...]], devices: list[int]) -> tuple[Any, ...]:
         whole = []
         for i, (s, shape) in enumerate(zip(gives, shapes, strict=True)):
             if gives_parts[i]:
                 whole += [results[n][i] for n in np.argsort(devices)]
                 continue
             for number in range(s.addends):
-                chosen = [n for n, d in enumerate(devices) if s.addend(d) == number]
-                values = [results[n][i] for n in chosen]
-                whole.append(_joined(values, [devices[n] for n in chosen], s, names, shape, may_differ))
+                parts = {d: r[i] for d, r in zip(devices, results, strict=True) if s.addend(d) == number}
+                whole.append(_join_parts(parts, s, names, shape, may_differ))
         return tuple(whole)
 
     def kernel(regions: tuple[Callable[..., tuple[Any, ...]]], *values: Any) -> Any:
         process = current()
         if process.grid.shape[1] == mesh.size:
-            results = _within(process, mesh, names, lambda d: regions[0](*own(values, d)), joined)
-        else:
-            devices = list(range(mesh.size))
-            tasks = [functools.partial(regions[0], *own(values, d)) for d in devices]
-            results = joined(Grid(1, mesh.size).run(with_streams(tasks, call.random)), devices)
-        return results[0] if len(call.results) == 1 else results
+            device = process.id[1]
+            return unpack(_gather(process, mesh, names, regions[0](*operands_of(device, values)), join))
+        devices = list(range(mesh.size))
+        tasks = [functools.partial(regions[0], *operands_of(d, values)) for d in devices]
+        return unpack(join(Grid(1, mesh.size).run(with_streams(tasks, call.random)), devices))
 
     return kernel
 
 
-def _within(
+def _gather(
     process: Process,
     mesh: Mesh,
     names: frozenset[str],
-    run: Callable[[int], tuple[Any, ...]],
-    joined: Callable[[list[tuple[Any, ...]], list[int]], tuple[Any, ...]],
+    own: tuple[Any, ...],
+    join: Callable[[list[tuple[Any, ...]], list[int]], tuple[Any, ...]],
 ) -> tuple[Any, ...]:
-    """The results of a device that is a process of a grid already, put together with those of its group."""
+    """The results of a device that is a process of a grid already, joined with those of its group."""
     replica, device = process.id
-    mine = run(device)
     others = [Axis(name) for name, _ in mesh.axes if name not in names]
-    here = [mesh.place(device, axis) for axis in others]
-    group = [d for d in range(mesh.size) if [mesh.place(d, axis) for axis in others] == here]
+    group = [d for d in range(mesh.size) if mesh.number(d, others) == mesh.number(device, others)]
     if len(group) == 1:
-        return joined([mine], group)
-    share = Share(
-        "sdy.manual_computation", tuple(map(described, mine)), mine, lambda all_, _: [joined(all_, group)] * len(group)
+        return join([own], group)
+    contribution = Contribution(
+        "sdy.manual_computation", tuple(map(type_text, own)), own, lambda all_, _: [join(all_, group)] * len(group)
     )
-    return process.meet(_CHANNEL, tuple((replica, d) for d in group), share).get()
+    return process.rendezvous(_CHANNEL, tuple((replica, d) for d in group), contribution).get()
 
 
-def _joined(
-    parts: list[Any],
-    devices: list[int],
-    sharding: Sharding,
-    names: frozenset[str],
-    shape: tuple[Any, ...],
-    may_differ: bool,
+def _join_parts(
+    parts: Mapping[int, Any], sharding: Sharding, names: frozenset[str], shape: tuple[Any, ...], may_differ: bool
 ) -> Any:
-    """The whole of the parts. Raises OpError where devices that are to have the same part have not, unless they may."""
+    """The whole of the parts that devices have.
+
+    Raises OpError where devices that are to have the same part have not, unless they may.
+    """
     counts = sharding.parts(names)
     first: dict[tuple[int, ...], tuple[int, Any]] = {}
-    for value, device in zip(parts, devices, strict=True):
+    for device, value in parts.items():
         other, known = first.setdefault(sharding.part(device, names), (device, value))
-        if not may_differ and not _is_same(known, value):
-            raise OpError(
-                f"devices {other} and {device} have different values of a result that is to be the same on both "
-                "(expected a result that out_shardings cut, or that is summed, or gathered, over the devices)"
-            )
+        require(
+            may_differ or _is_same(known, value),
+            f"devices {other} and {device} have different values of a result that is to be the same on both "
+            "(expected a result that out_shardings cut, or that is summed, or gathered, over the devices)",
+        )
+    values = [value for _, value in first.values()]
     if math.prod(counts) == 1:
-        return parts[0]
-    whole = np.empty(shape, parts[0].dtype)
-    for part, (_, value) in first.items():
+        return values[0]
+    whole = np.empty(shape, values[0].dtype)
+    for part, value in zip(first, values, strict=True):
         whole[cut(shape, counts, part)] = value
     return whole
 
 
 def _is_same(a: Any, b: Any) -> bool:
     """Whether two values have the same bits."""
-    if a is b:
-        return True
-    a, b = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b))
-    return np.array_equal(a, b)
+    return a is b or np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
 def _shardings(call: Call, name: str) -> tuple[Sharding, ...]:
     shardings = call.attribute(name)
-    if not isinstance(shardings, tuple) or not all(isinstance(s, Sharding) for s in shardings):
-        raise OpError(f"{name} cannot be read")
+    is_read = isinstance(shardings, tuple) and all(isinstance(s, Sharding) for s in shardings)
+    require(is_read, f"{name} cannot be read")
     return shardings
 
 
@@ -298,18 +285,19 @@ def _check_parts(
 
     Raises OpError where they do not fit what the body takes or gives.
     """
-    if len(parts) != len(shardings) or len(are_parts) != len(shardings):
-        raise OpError(f"expected a sharding for each of {len(parts)} operands or results, got {len(shardings)}")
+    fit = len(parts) == len(shardings) == len(are_parts)
+    require(fit, f"expected a sharding for each of {len(parts)} operands or results, got {len(shardings)}")
     counts = [s.mesh.size if is_part else s.addends for s, is_part in zip(shardings, are_parts, strict=True)]
-    if len(wholes) != sum(counts):
-        raise OpError(f"expected {sum(counts)} operands or results, as the shardings have devices, got {len(wholes)}")
-    firsts, shapes, number = [], [], 0
-    for sharding, part, is_part, count in zip(shardings, parts, are_parts, counts, strict=True):
-        if not names.issuperset(sharding.unreduced):
-            raise OpError(f"expected manual axes as unreduced ones, {sorted(names)}, got {list(sharding.unreduced)}")
-        firsts.append(number)
-        shapes.append(_checked_shape(sharding, frozenset() if is_part else names, wholes[number], part))
-        number += count
+    require(
+        len(wholes) == sum(counts),
+        f"expected {sum(counts)} operands or results, as the shardings have devices, got {len(wholes)}",
+    )
+    firsts = list(itertools.accumulate(counts, initial=0))[:-1]
+    shapes = []
+    for sharding, part, is_part, first in zip(shardings, parts, are_parts, firsts, strict=True):
+        axes = f"{sorted(names)}, got {list(sharding.unreduced)}"
+        require(names.issuperset(sharding.unreduced), f"expected manual axes as unreduced ones, {axes}")
+        shapes.append(_checked_shape(sharding, frozenset() if is_part else names, wholes[first], part))
     return firsts, shapes
 
 
@@ -319,10 +307,10 @@ def _checked_shape(sharding: Sharding, names: frozenset[str], whole: Any, local:
         return ()
     if not isinstance(whole, TensorType):
         raise OpError(f"expected a tensor or a token, got {whole}")
-    if len(sharding.dims) != len(whole.shape):
-        raise OpError(f"expected a sharding of {len(whole.shape)} dimensions for {whole}, got {len(sharding.dims)}")
+    dims = len(sharding.dims)
+    require(dims == len(whole.shape), f"expected a sharding of {len(whole.shape)} dimensions for {whole}, got {dims}")
     counts = sharding.parts(names)
     sizes = tuple(n // c if n is not None else None for n, c in zip(whole.shape, counts, strict=True))
-    if not isinstance(local, TensorType) or local != TensorType(sizes, whole.element):
-        raise OpError(f"the body has {local} for {whole} (expected {TensorType(sizes, whole.element)})")
+    expected = TensorType(sizes, whole.element)
+    require(local == expected, f"the body has {local} for {whole} (expected {expected})")
     return whole.shape

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..grid.exchange import described
-from ..grid.parallel import current
-from ..op import Call, OpError, Run, op
+from ..op import Call, Run, op
+from ..require import require, unpack
 from ..traits import Effects, OpTraits
 from ..types import TensorType, TokenType
+from .exchange import type_text
+from .parallel import current
 from .process_groups import Pairs, channel_of
 
 _OUTSIDE = OpTraits(effects=Effects.OUTSIDE)
@@ -26,20 +27,16 @@ def send(call: Call) -> Run:
     (C1, C2, C3, C4) the pairs are distinct sources and distinct targets of the grid. (C5) is_host_transfer decides, not
     the type of the channel.
     """
-    if not call.operands or not isinstance(call.operands[-1], TokenType) or call.results != (TokenType(),):
-        got = ", ".join(map(str, (*call.operands[-1:], *call.results)))
-        raise OpError(f"expected a token as last operand and as only result, got {got}")
+    _check_sink(call)
     pairs, channel = _pairs(call), channel_of(call)
 
     def kernel(*values: Any) -> None:
         process, values = current(), values[:-1]
         if pairs is None:
             process.claim(channel, "send")
-            return process.send(channel, values)
-        _, target = pairs.of(process)
-        if target is not None:
+            process.send(channel, values)
+        elif (target := pairs.of(process)[1]) is not None:
             process.send(("send", channel, process.id, target), values)
-        return None
 
     return kernel
 
@@ -52,10 +49,10 @@ def recv(call: Call) -> Run:
 
     (C1, C2, C3, C4) and (C5) as of send.
     """
-    _check_stream(call)
+    _check_source(call)
     pairs, channel = _pairs(call), channel_of(call)
     zeros = _zeros(call)
-    is_single, what = len(call.results) == 1, f"{call.name} (channel {channel})"
+    what = f"{call.name} (channel {channel})"
 
     def kernel(_: Any) -> Any:
         process = current()
@@ -66,7 +63,7 @@ def recv(call: Call) -> Run:
             source, _ = pairs.of(process)
             name = ("send", channel, source, process.id)
             values = zeros if source is None else process.receive(name, what, source, zeros).get()
-        return None if is_single else (*values, None)
+        return unpack((*values, None))
 
     return kernel
 
@@ -77,19 +74,16 @@ def infeed(call: Call) -> Run:
 
     (C1) there is a result. (C2, C3) the last is a token, the others tensors.
     """
-    _check_stream(call)
-    wanted = [described(z) for z in _zeros(call)]
-    is_single = len(call.results) == 1
+    _check_source(call)
+    wanted = [type_text(z) for z in _zeros(call)]
 
     def kernel(_: Any) -> Any:
         queue = current().infeed
-        if not queue:
-            raise OpError("the infeed is empty")
+        require(queue, "the infeed is empty")
         values = queue.popleft()()
-        described_ = [described(v) for v in values]
-        if described_ != wanted:
-            raise OpError(f"the infeed holds {', '.join(described_)} (expected {', '.join(wanted)})")
-        return None if is_single else (*values, None)
+        given = [type_text(v) for v in values]
+        require(given == wanted, f"the infeed holds {', '.join(given)} (expected {', '.join(wanted)})")
+        return unpack((*values, None))
 
     return kernel
 
@@ -97,9 +91,7 @@ def infeed(call: Call) -> Run:
 @op("outfeed", has_effects=True, traits=_OUTSIDE)
 def outfeed(call: Call) -> Run:
     """Takes values out of the program, where nothing reads them. Returns a token."""
-    if not call.operands or not isinstance(call.operands[-1], TokenType) or call.results != (TokenType(),):
-        got = ", ".join(map(str, (*call.operands[-1:], *call.results)))
-        raise OpError(f"expected a token as last operand and as only result, got {got}")
+    _check_sink(call)
     return lambda *_: None
 
 
@@ -112,10 +104,16 @@ def _pairs(call: Call) -> Pairs | None:
     return Pairs(call)
 
 
-def _check_stream(call: Call) -> None:
+def _check_sink(call: Call) -> None:
+    got = ", ".join(map(str, (*call.operands[-1:], *call.results)))
+    fits = call.operands[-1:] == call.results == (TokenType(),)
+    require(fits, f"expected a token as last operand and as only result, got {got}")
+
+
+def _check_source(call: Call) -> None:
     *payload, last = call.results or (None,)
-    if not isinstance(last, TokenType) or not all(isinstance(t, TensorType) for t in payload):
-        raise OpError(f"results are {', '.join(map(str, call.results))} (expected tensors and then a token)")
+    fits = isinstance(last, TokenType) and all(isinstance(t, TensorType) for t in payload)
+    require(fits, f"results are {', '.join(map(str, call.results))} (expected tensors and then a token)")
 
 
 def _zeros(call: Call) -> tuple[np.ndarray, ...]:

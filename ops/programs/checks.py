@@ -67,12 +67,7 @@ def _of_two(call: Call, condition: Condition) -> Run:
     actual, expected = call.tensor(0), call.tensor(1)
     if actual.element != expected.element:
         raise OpError(f"operands are {actual} and {expected} (expected the same type)")
-
-    def kernel(actual: np.ndarray, expected: np.ndarray) -> tuple[()]:
-        check(actual, expected, condition)
-        return ()
-
-    return kernel
+    return lambda actual, expected: check(actual, expected, condition)
 
 
 def _of_constant(call: Call, condition: Condition) -> Run:
@@ -80,26 +75,24 @@ def _of_constant(call: Call, condition: Condition) -> Run:
     if not isinstance(value, np.ndarray) or value.dtype != actual.element.dtype:
         got = getattr(value, "dtype", value)
         raise OpError(f"expected a constant of element type {actual.element} as value, got {got}")
-
-    def kernel(actual: np.ndarray) -> tuple[()]:
-        check(actual, value, condition)
-        return ()
-
-    return kernel
+    return lambda actual: check(actual, value, condition)
 
 
 def _within_tolerance(call: Call) -> Condition:
     return within(float(call.attributes.get("tolerance", TOLERANCE)))
 
 
-def check(actual: np.ndarray, expected: np.ndarray, condition: Condition) -> None:
-    """Raises CheckError, which names the first pair of elements for which the condition does not hold."""
+def check(actual: np.ndarray, expected: np.ndarray, condition: Condition) -> tuple[()]:
+    """The results of a check, none.
+
+    Raises CheckError, which names the first pair of elements for which the condition does not hold.
+    """
     if actual.shape != expected.shape:
         raise CheckError(f"shape {list(actual.shape)} where {list(expected.shape)} is expected")
     with np.errstate(all="ignore"):
         differs = ~np.asarray(condition.holds(actual, expected))
     if not differs.any():
-        return
+        return ()
     places = np.argwhere(differs)
     at = tuple(places[0].tolist())
     got, wanted = actual[at], expected[at]

@@ -1,16 +1,16 @@
-"""Control flow: if, case and while."""
+"""Control flow: if, case, while and calls.
+
+The machine runs the regions. The kernel of `if` and `case` gives the number of the branch, `while` needs none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..grid.parallel import current_grid
 from ..op import BY_BODY, Call, OpError, Run, op
 from ..traits import OpTraits, RegionSemantics
 from ..types import TensorType, element_type
-
-Region = Callable[..., tuple[Any, ...]]
 
 
 @op(
@@ -31,9 +31,7 @@ def if_(call: Call) -> Run:
     _check_branches(call)
     if len(call.bodies) != 2:
         raise OpError(f"has {len(call.bodies)} branches (expected 2)")
-    if len(call.results) == 1:
-        return lambda regions, pred: (regions[0] if pred else regions[1])()[0]
-    return lambda regions, pred: (regions[0] if pred else regions[1])()
+    return lambda pred: 0 if pred else 1
 
 
 @op(
@@ -55,13 +53,7 @@ def case(call: Call) -> Run:
     last = len(call.bodies) - 1
     if last < 0:
         raise OpError("has no branches (expected 1 or more)")
-    is_single = len(call.results) == 1
-
-    def kernel(regions: tuple[Region, ...], index: Any) -> Any:
-        results = regions[index if 0 <= index <= last else last]()
-        return results[0] if is_single else results
-
-    return kernel
+    return lambda index: index if 0 <= index <= last else last
 
 
 @op("while", values="regions", accuracy=BY_BODY, any_sizes=True, traits=OpTraits(regions=RegionSemantics.LOOP))
@@ -78,18 +70,7 @@ def while_(call: Call) -> Run:
         raise OpError(f"cond has type {condition} (expected one that takes {count} values and returns a {_SCALAR_I1})")
     if len(body.arguments) != count or len(body.results) != count or len(call.results) != count:
         raise OpError(f"body has type {body} (expected one that takes {count} values and returns {count})")
-    is_single = count == 1
-
-    def kernel(regions: tuple[Region, Region], *state: Any) -> Any:
-        condition, body = regions
-        grid = current_grid()
-        while condition(*state)[0]:
-            state = body(*state)
-            if grid is not None and grid.is_stopped:
-                grid.stop_here_if_stopped()
-        return state[0] if is_single else state
-
-    return kernel
+    return lambda *state: state
 
 
 _SCALAR_I1 = TensorType((), element_type("i1"))

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..op import Accuracy, Call, OpError, Run, UnsupportedOpError, op
+from ..op import Accuracy, Call, Run, UnsupportedOpError, op
+from ..require import require, unpack
 from ..types import Kind, TensorType, type_of_dtype
 from . import checks
 
@@ -75,10 +76,9 @@ def custom_call(call: Call) -> Run:
     def kernel(*values: Any) -> Any:
         results = function(*values, **keywords)
         results = () if results is None else results if isinstance(results, tuple) else (results,)
-        if len(results) != len(types):
-            raise OpError(f"target {name!r} gave {len(results)} results (expected {len(types)})")
-        results = tuple(_checked(name, r, t) for r, t in zip(results, types, strict=True))
-        return results[0] if len(results) == 1 else results
+        fit = len(results) == len(types)
+        require(fit, f"target {name!r} gave {len(results)} results (expected {len(types)})")
+        return unpack(tuple(_checked(name, r, t) for r, t in zip(results, types, strict=True)))
 
     return kernel
 
@@ -98,8 +98,8 @@ def _checked(name: str, result: Any, t: Any) -> Any:
     if not isinstance(t, TensorType):
         return result
     array = np.asarray(result)
-    if array.dtype != t.element.dtype or not t.admits(array.shape):
-        raise OpError(f"target {name!r} gave an array of {array.dtype} {list(array.shape)} (expected {t})")
+    fits = array.dtype == t.element.dtype and t.admits(array.shape)
+    require(fits, f"target {name!r} gave an array of {array.dtype} {list(array.shape)} (expected {t})")
     return array
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.speed import tuning
 from ..op import Call, OpError, Run, lookup
 from ..require import require
 from ..types import TensorType
@@ -44,7 +43,7 @@ def dynamic_reduce_window(call: Call) -> Run:
     for i in range(count, len(call.operands)):
         require(call.tensor(i).element.is_integer, f"operand {i} is {call.tensor(i)} (expected integers)")
 
-    @functools.lru_cache(tuning().shapes)
+    @functools.lru_cache
     def bound(shapes: tuple[tuple[int, ...], ...], *lists: tuple[int, ...]) -> Run:
         types = tuple(TensorType(shape, call.tensor(i).element) for i, shape in enumerate(shapes))
         attributes = dict(zip(names, lists, strict=True))
@@ -66,7 +65,7 @@ def dynamic_top_k(call: Call) -> Run:
         call.tensor(1).element.is_integer and call.tensor(1).shape == (), f"k is {call.tensor(1)} (expected an integer)"
     )
 
-    @functools.lru_cache(tuning().shapes)
+    @functools.lru_cache
     def bound(shape: tuple[int, ...], k: int) -> Run:
         record, shapes = lookup("chlo.top_k"), (*shape[:-1], k)
         assert record is not None
@@ -82,7 +81,7 @@ def dynamic_rng_bit_generator(call: Call) -> Run:
     require(len(call.operands) == 2, f"expected 2 operands, got {len(call.operands)}")
     require(call.tensor(1).element.is_integer, f"the shape is {call.tensor(1)} (expected integers)")
 
-    @functools.lru_cache(tuning().shapes)
+    @functools.lru_cache
     def bound(*shape: int) -> Run:
         record, output = lookup("rng_bit_generator"), TensorType(shape, call.result(1).element)
         assert record is not None

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..grid.parallel import Grid, current
-from ..op import BY_BODY, Call, CheckError, OpError, Run, op
+from ..op import BY_BODY, Call, CheckError, Run, op
+from ..processes.parallel import Grid, current
 from ..random_stream import RandomStream
+from ..require import require, unpack
 from ..traits import Effects, OpTraits
 from ..types import TensorType
 from . import checks
@@ -25,29 +26,27 @@ def run_parallel(call: Call) -> Run:
     """
     rows = [tuple(row) if isinstance(row, tuple | list) else (row,) for row in call.attribute("programs")]
     names = [name for row in rows for name in row]
-    if not names or any(len(row) != len(rows[0]) for row in rows):
-        raise OpError(f"expected rows of programs of one length, at least 1, got lengths {[len(row) for row in rows]}")
+    lengths = [len(row) for row in rows]
+    require(
+        names and len(set(lengths)) == 1, f"expected rows of programs of one length, at least 1, got lengths {lengths}"
+    )
     shape = len(rows), len(rows[0])
     functions = [call.functions[name] for name in names]
     feeds = [call.functions[name] for name in call.attributes.get("infeed", ())]
-    if any(f.arguments for f in feeds):
-        raise OpError("a function that infeed lists takes arguments (expected none)")
+    require(not any(f.arguments for f in feeds), "a function that infeed lists takes arguments (expected none)")
     for what, has, takes in (
         ("operands", call.operands, [t for f in functions for t in f.arguments]),
         ("results", call.results, [t for f in functions for t in f.results]),
     ):
-        if list(has) != takes:
-            lists = ["(" + ", ".join(map(str, types)) + ")" for types in (has, takes)]
-            raise OpError(f"expected the {what} of the functions, {lists[1]}, got {lists[0]}")
+        given, expected = ("(" + ", ".join(map(str, types)) + ")" for types in (has, takes))
+        require(list(has) == takes, f"expected the {what} of the functions, {expected}, got {given}")
     ends = np.cumsum([0, *(len(f.arguments) for f in functions)]).tolist()
-    is_single = len(call.results) == 1
 
     def kernel(*values: Any) -> Any:
         grid = Grid(*shape, infeed=[f.run for f in feeds])
         tasks = [functools.partial(f.run, *values[a:b]) for f, a, b in zip(functions, ends, ends[1:], strict=False)]
         outputs = grid.run(with_streams(tasks, call.random))
-        results = tuple(value for results in outputs for value in results)
-        return results[0] if is_single else results
+        return unpack(tuple(value for results in outputs for value in results))
 
     return kernel
 
@@ -95,8 +94,7 @@ def expect_serialized_eq(call: Call) -> Run:
             raise CheckError(
                 f"probe {name!r} has kept {kept.dtype} (expected {TensorType(actual.shape, actual.element)})"
             )
-        checks.check(np.asarray(x), np.asarray(kept), _IDENTICAL)
-        return ()
+        return checks.check(np.asarray(x), np.asarray(kept), _IDENTICAL)
 
     return kernel
 

@@ -8,12 +8,11 @@ the output; both are XLA's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from ..cast import array_of, cast, codes_of, wrap
-from ..engine.speed import tuning
 from ..op import Accuracy, Call, Run, UnsupportedOpError, op
 from ..require import require
 from ..types import ELEMENT_TYPES, ElementType, Kind
@@ -26,7 +25,8 @@ _THREEFRY_PARITY = 0x1BD11BDA
 _PHILOX_ROUNDS = 10
 _PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _PHILOX_WEYL = (0x9E3779B9, 0xBB67AE85)
-
+#: The counters that are encrypted at a time. In parts that fit the cache 10**6 of them take a half to a third as long.
+_AT_ONCE = 1 << 14
 
 #: Makes an output of the first and the second words of consecutive counters.
 Arrange = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -39,14 +39,10 @@ def threefry2x32(key: tuple[int, int], x0: np.ndarray, x1: np.ndarray) -> tuple[
     """Threefry-2x32 of 20 rounds: the counters (x0, x1), two arrays of uint32, encrypted with a key of two words."""
     keys = (*key, key[0] ^ key[1] ^ _THREEFRY_PARITY)
     x0, x1 = x0 + _U32(keys[0]), x1 + _U32(keys[1])
-    spare = np.empty_like(x1)
     for i in range(5):
         for rotation in _THREEFRY_ROTATIONS[i % 2]:
             x0 += x1
-            np.left_shift(x1, _U32(rotation), out=spare)
-            x1 >>= _U32(32 - rotation)
-            x1 |= spare
-            x1 ^= x0
+            x1 = (x1 << _U32(rotation) | x1 >> _U32(32 - rotation)) ^ x0
         x0 += _U32(keys[(i + 1) % 3])
         x1 += _U32((keys[(i + 2) % 3] + i + 1) & 0xFFFFFFFF)
     return x0, x1
@@ -57,50 +53,39 @@ def philox4x32(key: tuple[int, int], x: tuple[np.ndarray, ...]) -> tuple[np.ndar
     k0, k1 = key
     x0, x1, x2, x3 = x
     for _ in range(_PHILOX_ROUNDS):
-        p0 = x0 * _U64(_PHILOX_MULTIPLIERS[0])
-        p1 = x2 * _U64(_PHILOX_MULTIPLIERS[1])
-        x0 = (p1 >> _U64(32)).astype(_U32)
-        x0 ^= x1
-        x0 ^= _U32(k0)
-        x2 = (p0 >> _U64(32)).astype(_U32)
-        x2 ^= x3
-        x2 ^= _U32(k1)
-        x1, x3 = p1.astype(_U32), p0.astype(_U32)
+        low0, high0 = _halves(x0 * _U64(_PHILOX_MULTIPLIERS[0]))
+        low1, high1 = _halves(x2 * _U64(_PHILOX_MULTIPLIERS[1]))
+        x0, x1, x2, x3 = high1 ^ x1 ^ _U32(k0), low1, high0 ^ x3 ^ _U32(k1), low0
         k0, k1 = (k0 + _PHILOX_WEYL[0]) & 0xFFFFFFFF, (k1 + _PHILOX_WEYL[1]) & 0xFFFFFFFF
     return x0, x1, x2, x3
 
 
-def _words(u64: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _halves(u64: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The low and the high halves of 64-bit integers."""
     return u64.astype(_U32), (u64 >> _U64(32)).astype(_U32)
 
 
-def _key(word: int) -> tuple[int, int]:
-    return word & 0xFFFFFFFF, word >> 32
+def _words(number: int) -> tuple[int, int]:
+    return number & 0xFFFFFFFF, number >> 32
 
 
 def threefry_words(key: int, counter: int, count: int) -> np.ndarray:
     """The words of `count` consecutive counters, as an array of shape (2, count)."""
-    result = np.empty((2, count), _U32)
-    for i in range(0, count, tuning().random_block):
-        counters = np.arange(i, min(i + tuning().random_block, count), dtype=_U64)
-        counters += _U64(counter)  # modulo 2**64
-        result[:, i : i + tuning().random_block] = threefry2x32(_key(key), *_words(counters))
-    return result
+    counters = (_U64(counter) + part for part in _parts(count))  # modulo 2**64
+    return np.concatenate([threefry2x32(_words(key), *_halves(c)) for c in counters], 1)
 
 
 def philox_words(key: int, counter: int, count: int) -> np.ndarray:
     """The words of `count` consecutive counters of 128 bits, as an array of shape (count, 4)."""
     low, high = _U64(counter & _MASK64), _U64(counter >> 64)
-    result = np.empty((count, 4), _U32)
-    for i in range(0, count, tuning().random_block):
-        lows = np.arange(i, min(i + tuning().random_block, count), dtype=_U64)
-        lows += low
-        highs = high + (lows < low)  # the carry
-        words = philox4x32(_key(key), (*_words(lows), *_words(highs)))
-        for column, word in enumerate(words):
-            result[i : i + tuning().random_block, column] = word
-    return result
+    counters = ((low + part, high + (low + part < low)) for part in _parts(count))  # with the carry
+    words = (philox4x32(_words(key), (*_halves(lows), *_halves(highs))) for lows, highs in counters)
+    return np.concatenate([np.stack(w, 1) for w in words])
+
+
+def _parts(count: int) -> Iterator[np.ndarray]:
+    """The numbers below `count`, in arrays that fit the cache."""
+    return (np.arange(i, min(i + _AT_ONCE, count), dtype=_U64) for i in range(0, max(count, 1), _AT_ONCE))
 
 
 def _join(low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from ..blas import look_again, on_one_thread
-from ..engine.speed import tuning
 from ..op import OpError
 from .custom_call import target
 
@@ -22,11 +21,9 @@ Arrays = tuple[np.ndarray, ...]
 
 #: Numbers of LAPACK's workspace for each column: with fewer it takes one column at a time.
 _WORK = 64
-
-
 #: So many matrices for each of their rows are factored one by one, others step by step, all at once. LU of f32, step by
 #: step and so, µs: 2×2 48 and 15, 15×15 329 and 20, 64 of 2×2 62 and 258, 16 of 4×4 106 and 84, 64 of 8×8 270 and 357;
-#: ms: 316×316 15.8 and 0.7, 1000×1000 327 and 18. No tuning: last bits of f64 differ.
+#: ms: 316×316 15.8 and 0.7, 1000×1000 327 and 18. The last bits of f64 differ.
 _FEW = 4
 
 
@@ -263,7 +260,7 @@ def tridiagonal_solve(
     dtype, size = b.dtype, diagonal.shape[-1]
     if not b.size:
         return b
-    few = size > 1 and math.prod(diagonal.shape[:-1]) <= size * tuning().tridiagonal_few
+    few = size > 1 and math.prod(diagonal.shape[:-1]) <= size * _FEW
     if few and b.dtype.kind != "c" and not perturb_singular:
         return _by_lapack(below, diagonal, above, b)
     below, diagonal, above = (np.moveaxis(wide(x), -1, 0) for x in (below, diagonal, above))

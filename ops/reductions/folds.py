@@ -1,18 +1,36 @@
-"""Chooses how the body of a reduction is folded, among the folds of `host_folds` and `body_folds`."""
+"""Folds: the body of a reduction applied along the first axis of arrays, from initial values.
+
+The specification lets an implementation choose the order: any binary tree over the elements in their order. A fold goes
+step by step, `accumulator = body(accumulator, element)`, each step rounded to the body's element type, or in any order
+that gives the same bits. The folds of `long_fold_of` combine neighbours in pairs instead; see `PAIRS_FROM`.
+"""
 
 from __future__ import annotations
 
-from ..op import Body, Call, OpError
-from ..types import ElementType, TensorType
-from .body_folds import by_halves, by_key, by_steps, drawn, is_associative, one_by_one, separate
-from .fold import Fold
-from .host_folds import fold_of_op
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..cast import wrap
+from ..op import Body, Call, OpError, lookup
+from ..tables import Tabulated
+from ..traits import Combining, Run
+from ..types import ElementType, Kind, TensorType
+
+#: Takes and returns tuples of arrays: the accumulators and then the elements in, the new accumulators out.
+Step = Callable[..., tuple[Any, ...]]
+#: Takes the region, which is called with scalars; the first accumulators, of shape (columns,); and the elements, of
+#: shape (steps, columns), neither of which is 0. Gives the last accumulators.
+Fold = Callable[[Step, Sequence[np.ndarray], Sequence[np.ndarray]], tuple[np.ndarray, ...]]
 
 #: From this number of elements on, a body of several ops combines neighbours in pairs, and the pairs in pairs; last,
-#: the initial value with the result (`Body.pairs`). Not in `tuning`: it decides how floats are rounded. Times in
-#: order and in pairs, ms: Welford's mean and variance of 200 numbers 0.25 and 0.12, of 10**5 53 and 1.5; `logaddexp` of
-#: 200 4.1 and 0.3.
+#: the initial value with the result (`Body.pairs`). It decides how floats are rounded.
 PAIRS_FROM = 32
+#: Up to this number of columns numpy's running sum takes less time than a sum of rows. Of a single column only the
+#: running sum goes in order: numpy's reduction would sum that in pairs.
+_FEW_COLUMNS = 8
 
 
 def body_elements(body: Body, count: int) -> list[ElementType]:
@@ -25,39 +43,229 @@ def body_elements(body: Body, count: int) -> list[ElementType]:
 
 
 def fold_of(call: Call, body: Body) -> Fold:
-    """The fold of a body. Its arrays have two axes, neither of length 0: the one to fold along and the one to keep.
-
-    The accumulators have the length of the second, as do the results. The step given to the fold is the region itself
-    and is called with scalars.
-    """
-    elements = _elements(body)
-    if body.sole_op is not None and len(elements) == 1:
-        fold = fold_of_op(call, body.sole_op, elements[0])
+    """The fold of a body in order."""
+    elements, step = _elements(body), body.vectorised
+    if len(elements) == 1:
+        fold = _fold_of_op(call, body, elements[0])
         if fold is not None:
             return fold
-    if body.vectorised is None:
+    if step is None:
         return one_by_one
+    if body.selects and is_associative(step, elements):
+        return by_halves(step)
     if call.policy.rounding == "stochastic":
-        return drawn(call, body, elements)
-    if body.selects and is_associative(body.vectorised, elements):
-        return by_key(body.vectorised, elements)
+        return _fold_with_draws(call, body, step)
     if body.parts:
-        return separate([(fold_of(call, part), part) for part in body.parts])
-    return by_steps(body.vectorised, elements)
+        return _separately(call, body, fold_of)
+    if len(elements) == 1 and elements[0].is_minifloat and call.tables:
+        return _by_table(call, body, elements[0])
+    return _by_steps(step)
+
+
+def long_fold_of(call: Call, body: Body) -> Fold:
+    """The fold of a body over at least `PAIRS_FROM` elements."""
+    is_drawn, elements = call.policy.rounding == "stochastic", _elements(body)
+    if body.vectorised is None or not body.pairs or (len(elements) == 1 and elements[0].is_minifloat and not is_drawn):
+        return fold_of(call, body)
+    if body.parts and not is_drawn:
+        return _separately(call, body, long_fold_of)
+    return by_halves(body.vectorised)
 
 
 def _elements(body: Body) -> list[ElementType]:
     return [t.element for t in body.results if isinstance(t, TensorType)]
 
 
-def long_fold_of(call: Call, body: Body) -> Fold:
-    """The fold of a body over at least `PAIRS_FROM` elements."""
-    is_code = len(body.results) == 1 and all(isinstance(t, TensorType) and t.element.is_minifloat for t in body.results)
-    is_drawn = call.policy.rounding == "stochastic"
-    if body.vectorised is None or not body.pairs or (is_code and not is_drawn):  # codes run along a transition table
-        return fold_of(call, body)
-    if body.parts and not is_drawn:
-        return separate([(long_fold_of(call, part), part) for part in body.parts])
-    if body.selects and not is_drawn and is_associative(body.vectorised, _elements(body)):
-        return fold_of(call, body)
-    return by_halves(body.vectorised, is_drawn)
+def combining_of(body: Body) -> Combining | None:
+    """The traits of a body that is a single op of two operands; None where there are none."""
+    record = lookup(body.sole_op) if body.sole_op else None
+    return None if record is None else record.traits.combining
+
+
+def ufunc_of(call: Call, body: Body, element: ElementType) -> np.ufunc | None:
+    """A body of a single op as numpy's function that gives its bits step by step; None where there is none."""
+    combining = combining_of(body)
+    if combining is None:
+        return None
+    if element.kind is Kind.BOOL:
+        return combining.of_booleans or combining.ufunc
+    if not _is_inexact(element):
+        return combining.ufunc
+    is_rounded_so = element.is_complex or element.bits >= 32 or call.policy.rounding == "nearest_even"
+    return combining.ufunc if combining.on_floats and is_rounded_so and not element.is_minifloat else None
+
+
+def _is_inexact(element: ElementType) -> bool:
+    return element.is_float or element.is_complex
+
+
+def rounds_once(call: Call, body: Body) -> bool:
+    """Whether all steps of a fold count as one rounding, whose draws belong to the elements of the operand."""
+    (element, *others) = _elements(body)
+    is_narrow = element.is_float and element.bits <= 16 and not others
+    return call.policy.rounding == "stochastic" and body.sole_op is not None and is_narrow
+
+
+def _fold_of_op(call: Call, body: Body, element: ElementType) -> Fold | None:
+    """The fold of a body that is an op of numpy, or that gives the larger or the smaller float; None of others."""
+    combining, ufunc = combining_of(body), ufunc_of(call, body, element)
+    if combining is not None and combining.largest is not None and _is_inexact(element):
+        exact = _function_of_op(call, body, element)
+        return by_halves(lambda x, y: (exact(x, y),))
+    if combining is None or ufunc is None:
+        return None
+    if _is_inexact(element):
+        return lambda _, starts, rows: (_in_order(ufunc, starts[0], rows[0]),)
+    wide = working_type(element)
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        start, x = (v.astype(wide, copy=False) for v in (starts[0], rows[0]))
+        total = ufunc(start, ufunc.reduce(x, axis=0, dtype=wide)) if combining.any_order else _in_order(ufunc, start, x)
+        return (wrap(total, element) if wide != element.dtype else total,)
+
+    return fold
+
+
+def _function_of_op(call: Call, body: Body, element: ElementType) -> Run:
+    """The kernel of the single op of a body on arrays."""
+    record, t = lookup(body.sole_op or ""), TensorType((None, None), element)
+    assert record is not None
+    return record.function(call.like(record.name, (t, t), (t,), **body.sole_attributes))
+
+
+def working_type(element: ElementType) -> np.dtype:
+    """The type of numpy's that integers and booleans are computed in."""
+    narrow = np.int8 if element.kind is Kind.SIGNED else np.uint8
+    return np.dtype(narrow) if 1 < element.bits < 8 else element.dtype
+
+
+def _in_order(ufunc: np.ufunc, start: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Step by step. numpy's running products of complex numbers are rounded in other ways than those of arrays."""
+    (steps, width), is_complex = rows.shape, rows.dtype.kind == "c"
+    use = np.empty((steps + 1, max(width, 1 + is_complex)), rows.dtype)
+    use[0], use[1:] = start, rows
+    if width < _FEW_COLUMNS and not is_complex:
+        return ufunc.accumulate(use, axis=0, out=use)[-1]
+    return ufunc.reduce(use, axis=0)[:width]
+
+
+def _by_table(call: Call, body: Body, element: ElementType) -> Fold:
+    """Fold a body of one minifloat by the table of its results for all pairs of codes."""
+    table = pair_table(call, body, element)
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        return like([table.fold(starts[0], np.ascontiguousarray(rows[0]))], starts)
+
+    return fold
+
+
+def pair_table(call: Call, body: Body, element: ElementType, swaps: bool = False) -> Tabulated:
+    """The next accumulator for each accumulator and element; with `swaps` the body takes the element first."""
+    step, function = body.vectorised, None
+    assert step is not None
+    if swaps:
+        return Tabulated(lambda total, x: step(x, total)[0], (element, element), element.dtype)
+    if body.sole_op is not None:  # it has a table already, for all of its uses
+        function = _function_of_op(call, body, element)
+    is_table = isinstance(function, Tabulated)
+    return function if is_table else Tabulated(lambda total, x: step(total, x)[0], (element, element), element.dtype)
+
+
+def _by_steps(step: Step) -> Fold:
+    """Fold any elementwise body, one row at a time."""
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        totals = tuple(starts)
+        for row in zip(*map(np.ascontiguousarray, rows), strict=True):
+            totals = step(*totals, *row)
+        return like(totals, starts)
+
+    return fold
+
+
+def _fold_with_draws(call: Call, body: Body, step: Step) -> Fold:
+    """Fold an elementwise body under stochastic rounding; see `rounds_once`."""
+    fold, is_one = _by_steps(step), rounds_once(call, body)
+
+    def run(region: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        if not is_one:
+            return fold(region, starts, rows)
+        with call.random.one_rounding(call.policy):
+            return fold(region, starts, rows)
+
+    return run
+
+
+def by_halves(step: Step) -> Fold:
+    """Combine neighbours in pairs, and the pairs in pairs. For an associative body this equals the steps in order."""
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        values = tuple(rows)
+        while (length := len(values[0])) > 1:
+            first, second = ([v[i : length // 2 * 2 : 2] for v in values] for i in (0, 1))
+            pairs = like(step(*first, *second), first)
+            values = tuple(np.concatenate((p, v[-1:])) if length % 2 else p for p, v in zip(pairs, values, strict=True))
+        return like(step(*starts, *(v[0] for v in values)), starts)
+
+    return fold
+
+
+def like(results: Sequence[Any], operands: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """The results of a step in the shape of its operands: a constant has no dimensions."""
+    return tuple([np.broadcast_to(r, x.shape) for r, x in zip(results, operands, strict=True)])
+
+
+def _separately(call: Call, body: Body, fold_of_part: Callable[[Call, Body], Fold]) -> Fold:
+    """Fold accumulators that do not depend on each other, each by a fold of its own."""
+    folds = [(fold_of_part(call, part), part.vectorised) for part in body.parts]
+
+    def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        parts = zip(folds, starts, rows, strict=True)
+        return tuple([run(step, (start,), (x,))[0] for (run, step), start, x in parts])  # type: ignore[arg-type]
+
+    return fold
+
+
+def one_by_one(region: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Fold any body, called with scalars."""
+    results = [np.empty(s.shape, s.dtype) for s in starts]
+    for i in range(len(starts[0])):
+        # With the ellipsis an element is an array: the scalars of ml_dtypes' types are not what kernels take.
+        totals = tuple([s[i, ...] for s in starts])
+        for j in range(len(rows[0])):
+            totals = region(*totals, *(x[j, i, ...] for x in rows))
+        for result, total in zip(results, totals, strict=True):
+            result[i] = total
+    return tuple(results)
+
+
+#: Numbers in every order that three can have, both zeros and NaN of both signs among them.
+_ORDERS = (-1.0, -0.0, 0.0, 1.0, 2.0, 4.0, np.nan, -np.nan)
+#: The largest number of combinations to try: it limits the time that binding a body takes.
+_MOST_TRIED = 1 << 20
+
+
+def is_associative(step: Step, elements: Sequence[ElementType]) -> bool:
+    """Whether a body that selects by comparisons is associative, bit for bit.
+
+    It selects by the order of its arguments alone, so it is enough to try all orders of three.
+    """
+    choices = [_every_order(e) for e in elements]
+    count = math.prod(map(len, choices))
+    if 0 in map(len, choices) or count**3 > _MOST_TRIED:
+        return False
+    places = np.indices([count] * 3).reshape(3, -1)
+    values = [c.reshape(-1) for c in np.meshgrid(*choices, indexing="ij")]
+    a, b, c = (tuple(v[p] for v in values) for p in places)
+    with np.errstate(all="ignore"):
+        left, right = step(*step(*a, *b), *c), step(*a, *step(*b, *c))
+    return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in zip(left, right, strict=True))
+
+
+def _every_order(element: ElementType) -> np.ndarray:
+    """Elements of a type in every order that three can have. Empty for types whose elements are in none."""
+    if element.kind is Kind.BOOL:
+        return np.array([False, True])
+    if element.is_integer:
+        return np.array([-1, 0, 1] if element.kind is Kind.SIGNED else [0, 1, 2]).astype(element.dtype)
+    return np.array(_ORDERS if element.is_float else ()).astype(element.dtype)

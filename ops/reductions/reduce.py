@@ -1,30 +1,17 @@
-"""reduce: a body applied along an axis, step by step, as fast as the same bits allow.
-
-The specification lets an implementation choose the order: any binary tree over the elements in their order. Here it is
-that of the source: the accumulator starts as the init value and takes the elements in row-major order,
-`accumulator = body(accumulator, element)`, each step rounded to the body's element type. A fold takes any short cut
-only where that gives the same numbers. Bodies of several ops reduce long rows in pairs instead, see `PAIRS_FROM`.
-"""
+"""reduce: a body applied along some dimensions of tensors."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ..batch import Batch, Batched, along
 from ..cast import cast
-from ..engine.blocks import repeated
-from ..engine.speed import tuning
-from ..op import BY_BODY, Call, OpError, Run, lookup, op
+from ..op import BY_BODY, Call, OpError, Run, op
 from ..traits import OpTraits, Shapes
-from ..types import ElementType, TensorType
-from .fold import Fold, Step
-from .folds import PAIRS_FROM, body_elements, fold_of, long_fold_of
-from .host_folds import fold_of_op
+from .folds import PAIRS_FROM, Step, body_elements, fold_of, long_fold_of
 
 
 def _additions(operands: Shapes, results: Shapes, _: Mapping[str, Any]) -> float:
@@ -32,16 +19,11 @@ def _additions(operands: Shapes, results: Shapes, _: Mapping[str, Any]) -> float
     return max(math.prod(operands[0]) - math.prod(results[0]), 0)
 
 
-def _batched(batch: Batch) -> Batched | None:
-    """Many reductions: those along a dimension do not see the others."""
-    return along("dimensions", single=len(batch.operands) // 2)(batch)
-
-
 @op(
     "reduce",
     values="regions",
     accuracy=BY_BODY,
-    traits=OpTraits(is_pure=True, folds=True, linear=range, body_runs=_additions, batch=_batched),
+    traits=OpTraits(is_pure=True, folds=True, linear=range, body_runs=_additions),
 )
 def reduce(call: Call) -> Run:
     """The elements along dimensions combined by the body, from the init value, in row-major order.
@@ -65,102 +47,18 @@ def reduce(call: Call) -> Run:
     sources = [call.tensor(i).element for i in range(2 * count)]
     order = [*sorted(dimensions), *(d for d in range(rank) if d not in dimensions)]
     short, long, folded = fold_of(call, body), long_fold_of(call, body), len(dimensions)
-    is_cast, is_moved = sources != elements * 2, order != [*range(rank)]
-
-    if not is_cast and all(t.is_static for t in inputs):
-        sizes, moved = [inputs[0].shape[d] for d in order], order if is_moved else None
-        if count == 1:
-            return _single(moved, sizes, folded, short, long)
-        return _several(count, moved, sizes, folded, short, long)
 
     def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> Any:
-        if is_cast:
-            values = tuple(
-                cast(v, s, e, call.policy) if s != e else v
-                for v, s, e in zip(values, sources, elements * 2, strict=True)
-            )
-        arrays, inits = values[:count], values[count:]
-        if is_moved:
-            arrays = [x.transpose(order) for x in arrays]
-        shape = arrays[0].shape
-        kept = shape[folded:]
-        steps, width = math.prod(shape[:folded]), math.prod(kept)
-        rows = [x.reshape(steps, width) for x in arrays]
-        starts = [_repeated(init, width) for init in inits]
+        operands = zip(values, sources, elements * 2, strict=True)
+        arrays = [np.asarray(x if s == e else cast(x, s, e, call.policy)) for x, s, e in operands]
+        shape = [arrays[0].shape[d] for d in order]
+        steps, kept = math.prod(shape[:folded]), shape[folded:]
+        width = math.prod(kept)
+        rows = [x.transpose(order).reshape(steps, width) for x in arrays[:count]]
+        starts = [np.broadcast_to(init, (width,)) for init in arrays[count:]]
         fold = short if steps < PAIRS_FROM else long
         results = fold(regions[0], starts, rows) if steps and width else [s.copy() for s in starts]
-        results = tuple(np.asarray(r).reshape(kept) for r in results)
+        results = tuple([np.asarray(r).reshape(kept) for r in results])
         return results[0] if count == 1 else results
 
     return kernel
-
-
-def _single(order: list[int] | None, sizes: Sequence[Any], folded: int, short: Fold, long: Fold) -> Run:
-    """The kernel of one input whose sizes, in this order of its dimensions, are known; `folded` come first."""
-    steps, kept = math.prod(sizes[:folded]), tuple(sizes[folded:])
-    width, fold = math.prod(kept), short if steps < PAIRS_FROM else long
-
-    def kernel(regions: tuple[Step, ...], x: np.ndarray, init: np.ndarray) -> np.ndarray:
-        start = _repeated(init, width)
-        if not (steps and width):
-            return start.copy().reshape(kept)
-        rows = (x if order is None else x.transpose(order)).reshape(steps, width)
-        return np.asarray(fold(regions[0], (start,), (rows,))[0]).reshape(kept)
-
-    return kernel
-
-
-def _several(count: int, order: list[int] | None, sizes: Sequence[Any], folded: int, short: Fold, long: Fold) -> Run:
-    """The same of several inputs, which have one shape."""
-    steps, kept = math.prod(sizes[:folded]), tuple(sizes[folded:])
-    width, fold = math.prod(kept), short if steps < PAIRS_FROM else long
-
-    def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> Any:
-        starts = [_repeated(init, width) for init in values[count:]]
-        if not (steps and width):
-            return tuple([s.copy().reshape(kept) for s in starts])
-        rows = [(x if order is None else x.transpose(order)).reshape(steps, width) for x in values[:count]]
-        return tuple([np.asarray(r).reshape(kept) for r in fold(regions[0], starts, rows)])
-
-    return kernel
-
-
-def _repeated(init: np.ndarray, width: int) -> np.ndarray:
-    """An init value for each accumulator; repeated where that costs less than `broadcast_to`, but of codes."""
-    is_copied = width <= tuning().reduce_small and (init.dtype.itemsize > 1 or init.dtype.kind == "b")
-    return init.reshape(1).repeat(width) if is_copied else repeated(init, (width,))
-
-
-@dataclasses.dataclass(frozen=True)
-class Folding:
-    """A reduction of one tensor by a single op, as those see it who run it together with other ops."""
-
-    dimensions: tuple[int, ...]
-    element: ElementType
-    fold: Fold
-    largest: bool | None  #: whether it gives the largest or the smallest, None of other ops
-    combine: Run  #: the op itself, on arrays
-    traits: OpTraits  #: of the op
-
-
-def folding(call: Call) -> Folding | None:
-    """What a valid reduction is, None where it is not as plain as that."""
-    if len(call.operands) != 2 or call.policy.rounding == "stochastic":
-        return None
-    body, name = call.bodies[0], call.bodies[0].sole_op or ""
-    (element,) = body_elements(body, 1)
-    if any(call.tensor(i).element != element for i in range(2)):
-        return None
-    fold, record = fold_of_op(call, name, element) if name else None, lookup(name)
-    if fold is None or record is None or record.traits.combining is None:
-        return None
-    t = TensorType((None,), element)
-    combine = record.function(call.like(name, (t, t), (t,)))
-    return Folding(
-        tuple(sorted(call.integers("dimensions"))),
-        element,
-        fold,
-        record.traits.combining.largest,
-        combine,
-        record.traits,
-    )

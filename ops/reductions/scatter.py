@@ -10,15 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ..batch import Batch, Batched, shifted
 from ..cast import cast
-from ..engine.speed import tuning
 from ..movement.gather import Places, integers, interleaving, row_major
 from ..op import BY_BODY, Call, Run, op
 from ..require import require, require_dimensions
 from ..traits import OpTraits
-from .folds import body_elements
-from .scatter_update import Arrays, ScatterUpdate, Step, overwrite, scatter_update
+from .folds import Step, body_elements
+from .scatter_update import Arrays, ScatterUpdate, scatter_update
 
 Shape = tuple[int, ...]
 
@@ -57,35 +55,24 @@ class _Windows:
 
         `in_place` says that it may write over the tensors.
         """
+        moving = sorted({*self.places.mapped, *self.places.batching, *self.places.dropped})
+        leading = len(moving)
         if math.prod(self.grid) == 1:
-            one = functools.partial(self._one, apply, in_place)
-            return self._put(one, in_place) if apply is overwrite else one
-        # Windows of size 1 wherever they move are apart or the same, and can be updated whole.
-        whole = all(self.sizes[d] == 1 for d in self.places.mapped)
-        return self._rows(apply, in_place) if whole else functools.partial(self._elements, apply, in_place)
-
-    def _put(self, otherwise: Run, in_place: bool) -> Run:
-        """A single window in the place of a slice, where all of it is inside."""
-        sizes, mapped = self.sizes, self.places.mapped
-        whole, last = [slice(0, n) for n in sizes], [self.shape[d] - sizes[d] for d in mapped]
+            update = self._slice
+        elif moving == [*range(leading)] and self.sizes == (1,) * leading + self.shape[leading:]:
+            update = functools.partial(self._rows, leading)
+        else:
+            update = self._elements
 
         def kernel(region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> Arrays:
-            at = whole.copy()
-            for d, start, most in zip(mapped, indices.reshape(-1).tolist(), last, strict=True):
-                if not 0 <= start <= most:
-                    return otherwise(region, tensors, indices, updates)
-                at[d] = slice(start, start + sizes[d])
-            results, window = tuple([np.array(x, order="C", copy=None if in_place else True) for x in tensors]), (*at,)
-            for result, update in zip(results, updates, strict=True):
-                result[window] = update.reshape(sizes)
+            results = tuple([np.array(x, order="C", copy=None if in_place else True) for x in tensors])
+            update(apply, region, results, indices, updates)
             return results
 
         return kernel
 
-    def _one(
-        self, apply: ScatterUpdate, in_place: bool, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
-    ) -> Arrays:
-        """A single window is a slice."""
+    def _slice(self, apply: ScatterUpdate, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> None:
+        """A single window."""
         starts = dict(zip(self.places.mapped, indices.reshape(-1).tolist(), strict=True))
         inside, covered = [], []
         for d, (n, size) in enumerate(zip(self.shape, self.sizes, strict=True)):
@@ -94,57 +81,31 @@ class _Windows:
             high = max(min(start + size, n), low)
             inside.append(slice(low, high))
             covered.append(slice(low - start, high - start))
-        results = tuple(np.array(x, order="C", copy=None if in_place else True) for x in tensors)
-        blocks = [r[(*inside, ...)] for r in results]
-        rows = tuple(np.ascontiguousarray(b).reshape(1, -1) for b in blocks)
-        parts = tuple(u.reshape(self.sizes)[(*covered, ...)].reshape(1, -1) for u in updates)
+        windows = [x[(*inside, ...)] for x in tensors]
+        rows = tuple([np.array(w).reshape(1, -1) for w in windows])
+        parts = tuple([u.reshape(self.sizes)[(*covered, ...)].reshape(1, -1) for u in updates])
         apply(region, rows, np.zeros(1, np.int64), parts)
-        for block, row in zip(blocks, rows, strict=True):
-            block[...] = row.reshape(block.shape)
-        return results
+        for window, row in zip(windows, rows, strict=True):
+            window[...] = row.reshape(window.shape)
 
-    def _rows(self, apply: ScatterUpdate, in_place: bool) -> Run:
-        """The tensor as a matrix with a row for each place a window can be at."""
-        places, rank = self.places, len(self.shape)
-        moving = sorted({*places.mapped, *places.batching, *places.dropped})
-        others = [d for d in range(rank) if d not in moving]
-        stride = dict(zip(moving, row_major(tuple(self.shape[d] for d in moving)), strict=True))
-        width, inner = math.prod(self.sizes[d] for d in others), np.argsort(self.order)
-        height, count = math.prod(self.shape[d] for d in moving), math.prod(self.grid)
-        of_rows = (height, width) if width != 1 else (height,)
-        of_parts = (count, width) if width != 1 else (count,)
-        fixed = sum((at * stride[d] for d, at in zip(places.batching, self.along, strict=True)), np.zeros((), np.int64))
-        moved = [(self.shape[d], stride[d]) for d in places.mapped]
-        reach = tuple(slice(None) if d in moving else slice(0, n) for d, n in enumerate(self.sizes))
-
-        def kernel(region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> Arrays:
-            targets, inside = fixed, None
-            for at, (size, step) in zip(places.coordinates(indices), moved, strict=True):
-                targets = targets + (at if step == 1 else at * step)
-                if at.size and at.view(np.uint64).max() >= size:  # what is negative is large there
-                    is_inside = (at >= 0) & (at < size)
-                    inside = is_inside if inside is None else inside & is_inside
-            if targets.shape != self.grid:
-                targets = np.broadcast_to(targets, self.grid)
-            targets = targets.reshape(-1)
-            parts = tuple([u.transpose(inner).reshape(of_parts) for u in updates])
-            if inside is not None:
-                chosen = np.flatnonzero(np.broadcast_to(inside, self.grid))
-                targets, parts = targets[chosen], tuple([u.take(chosen, axis=0) for u in parts])
-            results = tuple([np.array(x, order="C", copy=None if in_place else True) for x in tensors])
-            blocks = [r[(*reach, ...)].transpose(*moving, *others) for r in results]
-            rows = tuple([np.ascontiguousarray(b).reshape(of_rows) for b in blocks])
-            apply(region, rows, targets, parts)
-            for block, row in zip(blocks, rows, strict=True):
-                if not np.may_share_memory(block, row):
-                    block[...] = row.reshape(block.shape)
-            return results
-
-        return kernel
+    def _rows(
+        self, leading: int, apply: ScatterUpdate, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
+    ) -> None:
+        """Windows that are whole rows of a matrix, whose rows are the places in so many leading dimensions."""
+        strides = row_major(self.shape[:leading])
+        targets, inside = np.zeros(self.grid, np.int64), np.ones((), bool)
+        for d, at in self._starts(indices).items():
+            targets = targets + at * strides[d]
+            inside = inside & self._is_inside(at, d)
+        width = math.prod(self.shape[leading:])
+        row, inner = (width,) if width != 1 else (), np.argsort(self.order)  # elements are not rows, but a vector
+        parts = tuple([u.transpose(inner).reshape(targets.size, *row) for u in updates])
+        targets, parts = _inside(targets, inside, parts)
+        apply(region, tuple([x.reshape(math.prod(self.shape[:leading]), *row) for x in tensors]), targets, parts)
 
     def _elements(
-        self, apply: ScatterUpdate, in_place: bool, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
-    ) -> Arrays:
+        self, apply: ScatterUpdate, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
+    ) -> None:
         """Every element of the updates by itself, in row-major order."""
         starts, rank = self._starts(indices), len(self.shape)
         window = self.places.window(rank)
@@ -157,12 +118,9 @@ class _Windows:
             targets = targets + at * stride
             if d in starts:
                 inside = inside & self._is_inside(at, d)
-        inside = np.broadcast_to(inside, targets.shape)
-        targets, inside = (v.transpose(self.order).reshape(-1) for v in (targets, inside))
-        results = tuple(np.array(x, order="C", copy=None if in_place else True) for x in tensors)
-        rows = tuple(r.reshape(-1) for r in results)
-        apply(region, rows, *_inside(targets, inside, tuple(u.reshape(-1) for u in updates)))
-        return results
+        targets, inside = (v.transpose(self.order) for v in (targets, np.broadcast_to(inside, targets.shape)))
+        targets, parts = _inside(targets, inside, tuple([u.reshape(-1) for u in updates]))
+        apply(region, tuple([x.reshape(-1) for x in tensors]), targets, parts)
 
     def _starts(self, indices: np.ndarray) -> dict[int, np.ndarray]:
         """For each dimension where it varies, the start of every window."""
@@ -176,11 +134,11 @@ class _Windows:
 
 
 def _inside(targets: np.ndarray, inside: np.ndarray, updates: Arrays) -> tuple[np.ndarray, Arrays]:
-    """The targets that are in bounds, and their updates."""
+    """The targets that are in bounds, one after the other, and their updates."""
     if inside.all():
-        return targets, updates
-    chosen = np.flatnonzero(inside)
-    return targets[chosen], tuple(u.take(chosen, axis=0) for u in updates)
+        return targets.reshape(-1), updates
+    chosen = np.flatnonzero(np.broadcast_to(inside, targets.shape))
+    return targets.reshape(-1)[chosen], tuple([u.take(chosen, axis=0) for u in updates])
 
 
 def _places_of(numbers: Mapping[str, Any]) -> Places:
@@ -210,36 +168,17 @@ def targets(numbers: Mapping[str, Any], shape: Shape, indices: np.ndarray, updat
     return places
 
 
-def _batched(batch: Batch) -> Batched:
-    """Many at once: each has a tensor of its own, along a batching dimension or one that windows have all of."""
-    numbers, count = dict(batch.attributes["scatter_dimension_numbers"]), len(batch.operands) // 2
-    lists = {name: list(integers(numbers, name)) for name in (*_OF_INPUT, "scatter_indices_batching_dims")}
-    for name in _OF_INPUT:
-        lists[name] = shifted(lists[name])
-    if batch.is_stacked[count]:
-        numbers["index_vector_dim"] = int(numbers.get("index_vector_dim", 0)) + 1
-        lists["input_batching_dims"].insert(0, 0)
-        lists["scatter_indices_batching_dims"] = [0, *shifted(lists["scatter_indices_batching_dims"])]
-        return Batched({"scatter_dimension_numbers": {**numbers, **lists}})
-    lists["update_window_dims"].insert(0, 0)
-    return Batched({"scatter_dimension_numbers": {**numbers, **lists}}, frozenset([count]))
-
-
-_OF_INPUT = ("inserted_window_dims", "scatter_dims_to_operand_dims", "input_batching_dims", "update_window_dims")
-
-
 #: The operands are inputs, the indices, and as many updates.
-_FACTS = OpTraits(
+_TRAITS = OpTraits(
     is_pure=True,
     overwrites=0,
-    batch=_batched,
     folds=True,
     linear=lambda count: [i for i in range(count) if i != (count - 1) // 2],
     body_runs=lambda operands, *_: math.prod(operands[-1]),
 )
 
 
-@op("scatter", values="regions", accuracy=BY_BODY, traits=_FACTS)
+@op("scatter", values="regions", accuracy=BY_BODY, traits=_TRAITS)
 def scatter(call: Call) -> Run:
     """The operand with updates combined by a body into windows at computed indices. What is out of bounds is skipped.
 
@@ -275,27 +214,18 @@ def scatter(call: Call) -> Run:
     require_dimensions("update_window_dims", axes, len(updates[0].shape))
     require(list(axes) == sorted(axes), f"expected update_window_dims in order, got {list(axes)}")
     apply, in_place = scatter_update(call, call.bodies[0]), 0 in call.spare and count == 1
-    windows = functools.lru_cache(tuning().shapes)(
-        lambda *shapes: _Windows.of(places, axes, *shapes).kernel(apply, in_place)
-    )
+    windows = functools.lru_cache(lambda *shapes: _Windows.of(places, axes, *shapes).kernel(apply, in_place))
     if inputs[0].is_static and indices.is_static and updates[0].is_static:
         windows(inputs[0].shape, indices.shape, updates[0].shape)
     sources = [t.element for t in inputs]
-    is_known = inputs[0].is_static and indices.is_static and updates[0].is_static and 0 not in updates[0].shape
-    if count == 1 and sources == elements and is_known:
-        put_one = windows(inputs[0].shape, indices.shape, updates[0].shape)
-        return lambda regions, tensor, where, part: put_one(regions[0], (tensor,), where, (part,))[0]
 
     def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> np.ndarray | Arrays:
-        tensors, where, parts = values[:count], values[count], values[count + 1 :]
-        if sources != elements:
-            tensors, parts = (
-                tuple(cast(x, s, e, call.policy) for x, s, e in zip(v, sources, elements, strict=True))
-                for v in (tensors, parts)
-            )
-        put_all = windows(tensors[0].shape, where.shape, parts[0].shape)
+        operands = zip((*values[:count], *values[count + 1 :]), sources * 2, elements * 2, strict=True)
+        arrays = tuple([np.asarray(x if s == e else cast(x, s, e, call.policy)) for x, s, e in operands])
+        tensors, where, parts = arrays[:count], np.asarray(values[count]), arrays[count:]
+        run = windows(tensors[0].shape, where.shape, parts[0].shape)
         is_empty = not parts[0].size  # however large the windows are
-        results = tuple(map(np.array, tensors)) if is_empty else put_all(regions[0], tensors, where, parts)
+        results = tuple(map(np.array, tensors)) if is_empty else run(regions[0], tensors, where, parts)
         return results[0] if count == 1 else results
 
     return kernel

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..cast import cast
-from ..elementwise.compare import choose
-from ..engine.blocks import blocks, for_each
-from ..engine.speed import tuning
 from ..op import BY_BODY, Call, Run, op
 from ..require import require, require_shape
 from ..traits import OpTraits
-from ..types import ElementType, Kind, TensorType
+from ..types import Kind, TensorType
 from .axes import Axis, windows
 from .folds import body_elements
 from .scatter_update import scatter_update
@@ -62,18 +58,13 @@ def select_and_scatter(call: Call) -> Run:
     if operand.is_static and source.is_static:
         expected = tuple(a.count for a in axes_of(call.operand_shape()))
         require(source.shape == expected, f"source is {source} (should have shape {list(expected)})")
-    apply, step, combine = scatter_update(call, scatters), selects.vectorised, scatters.vectorised
-    by_place = None
-    if step is not None and combine is not None and call.policy.rounding != "stochastic":  # draws go by source
-        by_place = _ByPlace(step, combine, operand.element, element)
+    apply, step = scatter_update(call, scatters), selects.vectorised
 
     def kernel(regions: tuple[Select, ...], *values: np.ndarray) -> np.ndarray:
         x, sources, init = values
         axes = axes_of(x.shape)
         if operand.element != element:
             sources, init = (cast(v, operand.element, element, call.policy) for v in (sources, init))
-        if by_place is not None and _are_small(axes):
-            return by_place.result(x, sources, init, axes)
         chosen = chosen_places(step or regions[0], x, axes, is_vectorised=step is not None).reshape(-1)
         there = np.flatnonzero(chosen >= 0)
         result = np.full(x.size, init, element.dtype)
@@ -81,119 +72,6 @@ def select_and_scatter(call: Call) -> Run:
         return result.reshape(x.shape)
 
     return kernel
-
-
-def _are_small(axes: Axes) -> bool:
-    """Whether windows have few places, and little of what they cover is padding."""
-    few, size = tuning().window_few, math.prod(a.size for a in axes)
-    is_padded_little = all(a.low >= 0 <= a.high for a in axes) and math.prod(map(_length, axes)) <= 4 * size
-    return (
-        len(axes) > 0 < size
-        and math.prod(a.window for a in axes) <= few
-        and all(a.count for a in axes)
-        and is_padded_little
-    )
-
-
-def _length(axis: Axis) -> int:
-    return axis.low + axis.size + axis.high
-
-
-class _ByPlace:
-    """Windows of few places, processed together: the first place of all windows, then the second, and so on.
-
-    Where two windows overlap in an element, it has an earlier place in the later window. So going through the places
-    from the last to the first combines the sources of each element in their order.
-    """
-
-    def __init__(self, select: Select, combine: Select, element: ElementType, result: ElementType) -> None:
-        self._select, self._combine, self._element, self._result = select, combine, element, result
-
-    def result(self, x: np.ndarray, sources: np.ndarray, init: np.ndarray, axes: Axes) -> np.ndarray:
-        """The result of select_and_scatter."""
-        laid, inside = x, tuple([slice(a.low, a.low + a.size) for a in axes])
-        lengths, counts = tuple(map(_length, axes)), tuple([a.count for a in axes])
-        is_padded = lengths != x.shape
-        if is_padded:
-            laid = np.zeros(lengths, x.dtype)
-            laid[inside] = x
-        result = np.full(lengths, init, self._result.dtype)
-        # Windows that overlap are in the same part, so that no two threads write to one element.
-        free = next((d for d, a in enumerate(axes) if a.stride < a.window), len(axes))
-        rest = tuple([slice(0, n) for n in counts[free:]])
-        limit = tuning().window_part // math.prod(counts[free:])
-        parts = [(*part, *rest) for part in blocks(counts[:free], limit)]
-
-        def work(part: tuple[slice, ...]) -> None:
-            places = [_cuts(axes, part, place) for place in np.ndindex(*(a.window for a in axes))]
-            held = [_held_places(axes, place) for place in places] if is_padded else [None] * len(places)
-            at = self._numbers([np.ascontiguousarray(laid[place]) for place in places], held)
-            self._scatter(at, np.ascontiguousarray(sources[part]), init, result, places, free < len(axes))
-
-        for_each(parts, work, x.size)
-        return np.ascontiguousarray(result[inside]) if is_padded else result
-
-    def _numbers(self, elements: Sequence[np.ndarray], held: Sequence[np.ndarray | None]) -> np.ndarray:
-        """For each window the number of the place selected, from 1 on; 0 where all are padding."""
-        best, first = elements[0], held[0]
-        at = np.ones(best.shape, np.uint8)
-        if first is not None:
-            at *= first
-        for number, (candidates, is_held) in enumerate(zip(elements[1:], held[1:], strict=True), 2):
-            wins = np.broadcast_to(~np.asarray(self._select(best, candidates)[0]), at.shape)
-            if any(h is not None for h in held[: number - 1]):
-                wins = wins | (at == 0)
-            if is_held is not None:
-                wins = wins & is_held
-            wins = np.ascontiguousarray(wins)
-            if number < len(elements):
-                best = choose(self._element, wins, candidates, best)
-            np.maximum(at, wins.view(np.uint8) * np.uint8(number), out=at)
-        return at
-
-    def _scatter(
-        self,
-        at: np.ndarray,
-        sources: np.ndarray,
-        init: np.ndarray,
-        result: np.ndarray,
-        places: list[tuple[slice, ...]],
-        may_meet: bool,
-    ) -> None:
-        """Combine the source of each window with the element at its place."""
-        if may_meet:
-            for number, place in reversed([*enumerate(places, 1)]):
-                before = np.ascontiguousarray(result[place])
-                after = np.broadcast_to(self._combine(before, sources)[0], at.shape)
-                result[place] = choose(self._result, at == number, np.ascontiguousarray(after), before)
-            return
-        before = np.full(at.shape, init, self._result.dtype)
-        after = np.ascontiguousarray(np.broadcast_to(self._combine(before, sources)[0], at.shape))
-        words = f"u{after.itemsize}"
-        if after.itemsize <= 4 and not init.reshape(1).view(words)[0]:
-            for number, place in enumerate(places, 1):  # a choice between something and zeros
-                np.multiply(after.view(words), at == number, out=result.view(words)[place])
-            return
-        for number, place in enumerate(places, 1):
-            result[place] = choose(self._result, at == number, after, before)
-
-
-def _cuts(axes: Axes, part: tuple[slice, ...], place: Shape) -> tuple[slice, ...]:
-    """The elements, padding included, that have a place in the windows of a part."""
-    starts = [p + s.start * a.stride for a, s, p in zip(axes, part, place, strict=True)]
-    ends = [p + (s.stop - 1) * a.stride + 1 for a, s, p in zip(axes, part, place, strict=True)]
-    return tuple([slice(i, j, a.stride) for a, i, j in zip(axes, starts, ends, strict=True)])
-
-
-def _held_places(axes: Axes, place: tuple[slice, ...]) -> np.ndarray | None:
-    """Which of some elements are not padding; None if all are not."""
-    if all(a.low <= s.start and s.stop <= a.low + a.size for a, s in zip(axes, place, strict=True)):
-        return None
-    held = np.ones((), bool)
-    for axis, s in zip(axes, place, strict=True):
-        at = np.arange(s.start, s.stop, s.step) - axis.low
-        held = held[..., None] & (at >= 0) & (at < axis.size)
-    return held
 
 
 def chosen_places(select: Select, x: np.ndarray, axes: Axes, is_vectorised: bool = True) -> np.ndarray:

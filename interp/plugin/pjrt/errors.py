@@ -32,16 +32,14 @@ class PluginError(Error):
 
 
 class ErrorObject:
-    """What an error handle stands for; also an event that failed."""
-
-    __slots__ = ("_buffer", "address", "code", "size", "text")
+    """The object of an error's handle; also an event that failed."""
 
     def __init__(self, error: BaseException) -> None:
         self.code = code_of(error)
         self.text = str(error) or type(error).__name__
         data = self.text.encode(errors="replace")
-        self._buffer = ctypes.create_string_buffer(data)
-        self.address, self.size = ctypes.addressof(self._buffer), len(data)
+        self._memory = ctypes.create_string_buffer(data)
+        self.properties = {"Message": (ctypes.addressof(self._memory), len(data)), "GetCode": (self.code,)}
 
 
 class FailedError(Exception):
@@ -53,7 +51,7 @@ class FailedError(Exception):
 
 
 def code_of(error: BaseException) -> int:
-    """The code of an exception."""
+    """Return the code of an exception."""
     if isinstance(error, PluginError):
         return error.code
     return next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL)

@@ -1,12 +1,14 @@
 """Handles: the addresses that stand for our objects in the framework, and how we learn that it has dropped one.
 
-The framework may destroy a handle at any time: while an exception unwinds, without holding Python's lock, after the
-interpreter has shut down. No Python code can run then. So what it calls is a function of CPython itself, the one that
-clears a cell: it drops the reference in the third word of what it is given, which in the argument of every function
-that destroys is the handle. A handle therefore looks like a Python object: a count of references and a type, in memory
-of ours. One that has been destroyed has a lower count, which we find when we look through them now and then.
+The framework may destroy a handle at any time: while an exception unwinds, without holding Python's lock, or after the
+interpreter has shut down. A function of ours would run Python code then, which aborts the process. So every `Destroy`
+function of the table is a function of CPython itself that runs no Python code: `tp_clear` of cells. It sets the third
+word of the structure that it gets to null and decrements the reference count of the object to which that word pointed.
+In the argument of every `Destroy` function the third word is the handle.
 
-Two more words of a handle are for what is often asked of its object: the address of a list of facts, and a state.
+So a handle looks like a Python object: a reference count and a type, in memory that is never freed. Its count starts so
+high that it never reaches zero. A handle with a lower count has been destroyed; `Pool.sweep` finds such handles now and
+then and forgets their objects. `defect` tests all this when the platform is initialized.
 """
 
 from __future__ import annotations
@@ -23,15 +25,14 @@ import numpy as np
 
 #: The count of a live handle. References from outside (see `hold`) come on top.
 ALIVE = 1 << 20
-DESTROYED = ALIVE - 1
-#: The words of a handle, of eight bytes each: the count, a type, the address of facts, the state.
-_WORDS = 4
-FACTS, STATE = 2, 3
+_DESTROYED = ALIVE - 1
+#: The words of a handle, of eight bytes each: the count and the type.
+_WORDS = 2
 #: The count of a handle that is shared and never ends. From 3.12 on such a count stands for an immortal object.
 _IMMORTAL = 0xE0000000 if sys.version_info >= (3, 12) else 1 << 60
-#: Handles in one piece of memory.
+#: The number of handles in one piece of memory.
 _CHUNK = 1 << 10
-#: Handles are looked through after so many new ones.
+#: The number of new handles after which a pool is swept.
 _SWEEP_EVERY = 256
 
 _SLOT_OF_TP_CLEAR = 51  # Py_tp_clear, a number that never changes
@@ -42,7 +43,7 @@ class Pool:
 
     def __init__(self) -> None:
         self.objects: dict[int, Any] = {}
-        #: Of each piece of memory: its address, and the counts of its handles, to look at all of them or at one.
+        #: The address of each piece of memory, and the counts of its handles as an array and as a view.
         self._chunks: list[tuple[int, np.ndarray, memoryview]] = []
         self._free: list[int] = []
         self._new = 0
@@ -50,7 +51,7 @@ class Pool:
         os.register_at_fork(after_in_child=self._after_fork)
 
     def add(self, item: Any) -> int:
-        """A handle for an object."""
+        """Return a handle for an object."""
         self._new += 1
         if self._new >= _SWEEP_EVERY:
             self.sweep()
@@ -82,13 +83,11 @@ class Pool:
         try:
             dropped = []
             for base, counts, count_of in self._chunks:
-                for i in (counts == DESTROYED).nonzero()[0].tolist():
-                    # Threads do not take turns between these two steps, so that only one takes what is destroyed.
-                    if count_of[i] == DESTROYED:
-                        count_of[i] = ALIVE
-                        address = base + 8 * _WORDS * i
-                        dropped.append(self.objects.pop(address, None))
-                        self._free.append(address)
+                for i in (counts == _DESTROYED).nonzero()[0].tolist():
+                    count_of[i] = ALIVE
+                    address = base + 8 * _WORDS * i
+                    dropped.append(self.objects.pop(address, None))
+                    self._free.append(address)
             # With many handles alive it pays to wait for more new ones.
             self._new = -(len(self.objects) // 4)
         finally:
@@ -99,7 +98,7 @@ class Pool:
         words = np.zeros((_CHUNK, _WORDS), np.int64)
         words[:, 0] = ALIVE
         words[:, 1] = id(object)
-        _keep(words)
+        _never_free(words)
         base, step = words.ctypes.data, 8 * _WORDS
         self._chunks.append((base, words[:, 0], words[:, 0].data))
         self._free.extend(range(base + step * (_CHUNK - 1), base - 1, -step))
@@ -109,26 +108,26 @@ class Pool:
 
 
 def immortal() -> int:
-    """A handle that may be destroyed any number of times, and stands for nothing."""
+    """Return a handle that may be destroyed any number of times, and stands for nothing."""
     words = (ctypes.c_int64 * _WORDS)(_IMMORTAL, id(object))
-    _keep(words)
+    _never_free(words)
     return ctypes.addressof(words)
 
 
-def _keep(memory: Any) -> None:
-    """Never free some memory: the framework destroys handles after the interpreter has cleared our modules."""
+def _never_free(memory: Any) -> None:
+    """Keep memory for good: the framework destroys handles after the interpreter has cleared our modules."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
 
 
 def destroyer() -> int:
-    """The address of the function that destroys the handle in the third word of its argument."""
+    """Return the address of the function that destroys the handle in the third word of its argument."""
     get_slot = ctypes.pythonapi.PyType_GetSlot
     get_slot.restype, get_slot.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_int)
     return get_slot(types.CellType, _SLOT_OF_TP_CLEAR) or 0
 
 
 def defect() -> str | None:
-    """Why handles cannot work in this Python, None where they can."""
+    """Return why handles cannot work in this Python, or None where they can."""
     if sys.implementation.name != "cpython":
         return f"it needs CPython, not {sys.implementation.name}"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
@@ -152,7 +151,7 @@ def _self_test() -> str | None:
     destroy = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(address)
     handle = (ctypes.c_int64 * 2)(ALIVE, id(object))
     forever = (ctypes.c_int64 * 2)(_IMMORTAL, id(object))
-    for words, least, most in ((handle, DESTROYED, DESTROYED), (forever, _IMMORTAL - 1, _IMMORTAL)):
+    for words, least, most in ((handle, _DESTROYED, _DESTROYED), (forever, _IMMORTAL - 1, _IMMORTAL)):
         argument = (ctypes.c_uint64 * 4)(24, 0, ctypes.addressof(words), 0xABCD)
         result = destroy(ctypes.addressof(argument))
         if result or list(argument) != [24, 0, 0, 0xABCD] or not least <= words[0] <= most or words[1] != id(object):

@@ -1,11 +1,14 @@
 """The parts that all functions of the plugin share: handles, memory as words, and the table of functions.
 
-A function takes the address of its argument and returns None, or the address of an error. Those declared by `getter`
-must not fail: the framework ends the process where they do. So they call nothing, which would fail where the user's
-program has recursed to Python's limit, and write whole words: what follows a short field is padding. Those declared by
-`fallible` may raise any exception.
+A function takes the address of its argument and returns None, or the address of an error. There are three kinds:
 
-Everything made here lives as long as the process: the framework uses it after the interpreter has shut down.
+- `properties` declares functions that copy what an object's dictionary `properties` has under their name.
+- `getter` declares a function that must not fail, since the framework ends the process where it does. So it calls
+  nothing, because a call fails where the user's program has recursed to Python's limit.
+- `fallible` declares a function that may raise any exception.
+
+The first two write whole words: the bytes after a short field are padding. The table and all that is permanent live as
+long as the process: the framework uses them after the interpreter has shut down.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Any
 
 from . import abi, interrupts, shutdown
 from .errors import UNIMPLEMENTED, ErrorObject, PluginError
-from .handles import FACTS, Pool, destroyer, immortal
+from .handles import Pool, destroyer, immortal
 
 PLATFORM = "minihlo"
 
@@ -29,9 +32,6 @@ words = abi.make_words()
 ready = immortal()
 
 _functions: dict[str, Callable[[int], int | None]] = {}
-#: The functions that copy words of a handle's facts: the first word, and how many.
-copied: dict[str, tuple[int, int]] = {}
-_forever: list[Any] = []
 
 
 @functools.cache
@@ -102,62 +102,56 @@ def permanent(item: Any) -> int:
     return address
 
 
-class Text:
-    """A string at an address."""
+class Sized(tuple[int, int]):
+    """The address of memory that lives as long as this object, and the number of items there."""
 
-    __slots__ = ("_buffer", "address", "size")
+    _memory: Any
 
-    def __init__(self, text: str | bytes) -> None:
+    @classmethod
+    def text(cls, text: str | bytes) -> Sized:
+        """A string, in UTF-8."""
         data = text.encode(errors="replace") if isinstance(text, str) else text
-        self._buffer = ctypes.create_string_buffer(data)
-        self.address, self.size = ctypes.addressof(self._buffer), len(data)
+        return cls._of(ctypes.create_string_buffer(data), len(data))
+
+    @classmethod
+    def items(cls, items: Sequence[int], kind: Any = ctypes.c_int64) -> Sized:
+        """A list of addresses or of other numbers."""
+        return cls._of((kind * max(len(items), 1))(*items), len(items))
+
+    @classmethod
+    def _of(cls, memory: Any, size: int) -> Sized:
+        result = cls((ctypes.addressof(memory), size))
+        result._memory = memory
+        return result
+
+    @property
+    def address(self) -> int:
+        """The address."""
+        return self[0]
 
 
-class Addresses:
-    """A list of addresses or of other words, at an address."""
+def properties(prefix: str, *names: str) -> None:
+    """Declare functions that copy words of an object to the fields after its handle.
 
-    __slots__ = ("_buffer", "address", "size")
-
-    def __init__(self, items: Sequence[int], kind: Any = ctypes.c_int64) -> None:
-        self._buffer = (kind * max(len(items), 1))(*items)
-        self.address, self.size = ctypes.addressof(self._buffer), len(items)
-
-
-def listing(attribute: str, *names: str) -> None:
-    """Declares functions that fill the two fields after the handle with the address and the size of what the object has
-    under a name."""
+    The words are those that the dictionary `properties` of the object has under the name of the function, without the
+    prefix.
+    """
     for name in names:
 
-        def run(p: int) -> None:
-            at = p >> 3
-            listed = objects[words[at + 2]].listed[attribute]
-            words[at + 3], words[at + 4] = listed.address, listed.size
+        def copy(p: int, name: str = name) -> None:
+            at = (p >> 3) + 3
+            for word in objects[words[at - 1]].properties[name]:
+                words[at] = word
+                at += 1
 
-        getter(name)(run)
-
-
-def fact(first: int, count: int, *names: str) -> None:
-    """Declares functions that copy one or two words of the facts of a handle to the fields after it."""
-
-    def one(p: int) -> None:
-        at = p >> 3
-        words[at + 3] = words[(words[(words[at + 2] >> 3) + FACTS] >> 3) + first]
-
-    def two(p: int) -> None:
-        at = p >> 3
-        source = (words[(words[at + 2] >> 3) + FACTS] >> 3) + first
-        words[at + 3], words[at + 4] = words[source], words[source + 1]
-
-    for name in names:
-        copied[name] = first, count
-        getter(name)(one if count == 1 else two)
+        getter(f"{prefix}_{name}")(copy)
 
 
 class NamedValues:
     """A list of named values, at an address. Values are strings, bools, integers, floats or lists of integers."""
 
     def __init__(self, values: dict[str, Any]) -> None:
-        self._kept: list[Any] = []
+        self._memory: list[Any] = []
         self._items = (abi.NamedValue * max(len(values), 1))()
         self.address, self.size = ctypes.addressof(self._items), len(values)
         for item, (name, value) in zip(self._items, values.items(), strict=False):
@@ -172,14 +166,13 @@ class NamedValues:
             elif isinstance(value, int):
                 item.type, item.union = (abi.BOOL if isinstance(value, bool) else abi.INT64), value
             else:
-                numbers = Addresses(value)
-                self._kept.append(numbers)
-                item.type, item.union, item.value_size = abi.INT64_LIST, numbers.address, numbers.size
+                numbers = Sized.items(value)
+                self._memory.append(numbers)
+                item.type, (item.union, item.value_size) = abi.INT64_LIST, numbers
 
-    def _text(self, text: str) -> tuple[int, int]:
-        made = Text(text)
-        self._kept.append(made)
-        return made.address, made.size
+    def _text(self, text: str) -> Sized:
+        self._memory.append(Sized.text(text))
+        return self._memory[-1]
 
 
 def read_named_values(address: int, count: int) -> dict[str, Any]:
@@ -231,17 +224,7 @@ def _absent(name: str) -> Callable[[int], int]:
 too_deep = permanent(forever(ErrorObject(RecursionError("maximum recursion depth exceeded"))))
 
 
-@getter("Error_Message")
-def _error_message(p: int) -> None:
-    at = p >> 3
-    error = objects[words[at + 2]]
-    words[at + 3], words[at + 4] = error.address, error.size
-
-
-@getter("Error_GetCode")
-def _error_code(p: int) -> None:
-    at = p >> 3
-    words[at + 3] = objects[words[at + 2]].code
+properties("Error", "Message", "GetCode")
 
 
 @getter("Plugin_Initialize")

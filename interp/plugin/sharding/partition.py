@@ -17,19 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from ....ops.grid import parallel
+from ....ops.processes import parallel
 from ....ops.processes.sharded import Sharding, cut
 from ....ops.types import TensorType, Type
 from ... import machine
-from ...compile.planner import Plan
 from ...errors import ProgramError
+from ...machine import Plan
 from ...parse import sharding
 from ...parse.attributes import Opaque
 from ...program import Function, Operation, Program
 from .. import host_callbacks, layouts
 from ..layouts import Place
 from ..pjrt import protobuf
-from ..running import run
 from . import parts, unreduced
 from .propagation import fitting, propagate, refined
 
@@ -189,8 +188,8 @@ class Partition:
         replicas: int,
         arguments: Sequence[Values],
         process: parallel.Process | None,
-    ) -> list[Values]:
-        """The results on each device, in the order replica by replica."""
+    ) -> list[Any]:
+        """Return the results of each device, replica by replica."""
         n = self._devices
         wholes = [
             [
@@ -200,18 +199,16 @@ class Partition:
             ]
             for r in range(replicas)
         ]
-        results = (
-            machine.run_grid(plan, replicas, 1, wholes, process) if replicas > 1 else [run(plan, wholes[0], process)]
-        )
-        if any(tiling.is_direct for tiling in self.results):  # a part that is an argument must not be its array
-            argument_ids = {id(v) for row in arguments for v in row if v is not None}
-            results = [[v.copy() if id(v) in argument_ids else v for v in whole] for whole in results]
-        rows: list[Values] = []
+        if replicas > 1:
+            results = machine.run_grid(plan, replicas, 1, wholes, process)
+        else:
+            results = [machine.run(plan, wholes[0], process)]
+        flat: list[Any] = []
         for whole in results:
             values = iter(whole)
             divided = [tiling.divide(list(itertools.islice(values, tiling.count))) for tiling in self.results]
-            rows.extend([d[i] for d in divided] for i in range(n))
-        return rows
+            flat += [parts[i] for i in range(n) for parts in divided]
+        return flat
 
 
 def _attribute(attributes: Any, program: Program) -> Sharding | str | None:

@@ -92,7 +92,7 @@ def _whole(
     if operation.name != "sdy.manual_computation":
         return
     number = 0
-    for inner in sharding.resolved(operation.attributes, program)[name]:
+    for inner in sharding.resolve_shardings(operation.attributes, program)[name]:
         if inner.addends == 1:
             yield values[number], inner
         number += inner.addends
@@ -100,7 +100,7 @@ def _whole(
 
 def _is_same(outer: Sharding | None, inner: Sharding, operation: Operation, program: Program) -> bool:
     """Whether the devices' parts are those of the computation, which is manual along all axes."""
-    manual = set(sharding.resolved(operation.attributes, program)["manual_axes"])
+    manual = set(sharding.resolve_shardings(operation.attributes, program)["manual_axes"])
     return (
         outer is not None
         and bool(outer.mesh.axes)
@@ -117,7 +117,7 @@ def _rewritten(
     """The op with values for the parts of those that are `chosen`, which are kept in `parts`."""
     if operation.name != "sdy.manual_computation" or chosen.isdisjoint((*operation.operands, *operation.results)):
         return operation
-    attributes = sharding.resolved(operation.attributes, program)
+    attributes = sharding.resolve_shardings(operation.attributes, program)
     (region,) = operation.regions
     made = []
     for name, flag, values, local in (

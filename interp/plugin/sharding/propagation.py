@@ -132,7 +132,7 @@ class Propagation:
 
     def _manual(self, operation: Operation, operands: list[Sharding | None]) -> list[Sharding | None]:
         """Along axes that are not manual results lie as the body has them."""
-        attributes = sharding.resolved(operation.attributes, self._program)
+        attributes = sharding.resolve_shardings(operation.attributes, self._program)
         manual, (body,) = set(attributes["manual_axes"]), operation.regions
         inner: list[Sharding | None] = [
             Sharding(s.mesh, tuple(tuple(a for a in dim if a.name not in manual) for dim in s.dims)) if s else None

@@ -205,7 +205,7 @@ class _Block(Emitter):
         )
 
     def _manual(self, operation: Operation) -> Iterable[Sum]:
-        attributes = sharding.resolved(operation.attributes, self._program)
+        attributes = sharding.resolve_shardings(operation.attributes, self._program)
         takes, gives = ([form_of(s) for s in attributes[name]] for name in ("in_shardings", "out_shardings"))
         (body,) = operation.regions
         operands = self._become(operation, operation.operands, takes)

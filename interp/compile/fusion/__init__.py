@@ -1,1 +1,0 @@
-"""Groups in the making: the elementwise operations that are deferred, and what becomes of them."""

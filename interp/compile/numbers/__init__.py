@@ -1,1 +1,0 @@
-"""Loops over tensors of a few elements as loops over single numbers: what `passes/numbers.py` is made of."""

@@ -1,1 +1,0 @@
-"""The passes: each rewrites a region to one that computes the same. The docstring of the package above lists them."""

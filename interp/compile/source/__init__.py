@@ -1,1 +1,0 @@
-"""Generated source: its lines, and expressions of single integers in them."""

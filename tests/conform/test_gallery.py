@@ -1,0 +1,102 @@
+"""The gallery of the documentation: results of real runs, which the tester still gives, and pages made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from minihlo.interp import cli
+from minihlo.interp.conform import causes
+from minihlo.interp.conform.result import CRASH, FAIL, CaseResult, Report, load
+from minihlo.interp.conform.site import build, read
+from tools import check_site, gallery
+
+from .test_conform_html import CASES, Page
+
+FILES = sorted(gallery.FOLDER.glob("*.json.gz"))
+
+
+def recorded(name: str) -> Report:
+    path = next(p for p in FILES if p.name.startswith(name))
+    return read.check(read.parse(read.decompress(path), path), path)
+
+
+@pytest.fixture(scope="module")
+def reference() -> Report:
+    return recorded("reference-jaxlib-0.10")
+
+
+def test_results_are_small_and_of_every_backend() -> None:
+    assert {p.name.split("-")[0] for p in FILES} == {b.split(":")[0] for b in gallery.BACKENDS}
+    assert max(p.stat().st_size for p in FILES) < 800_000
+    assert sum(p.stat().st_size for p in FILES) < 3_000_000
+
+
+def test_causes_of_the_reference_interpreter(reference: Report) -> None:
+    failing = {c.signature for c in reference.cases if c.verdict in (FAIL, CRASH)}
+    found = causes.of_cases(reference.cases)
+    assert len(failing) > 120
+    assert [c.identifier for c in found[:6]] == [
+        "total-order-ignored",
+        "sign-in-exponent",
+        "nan-as-infinity",
+        "sort-not-total",
+        "integral-by-addition",
+        "logistic-in-steps",
+    ]
+    assert sum(len(c.signatures) for c in found[6:]) <= 2
+    for cause in found[:6]:
+        assert cause.example.failure is not None
+        assert cause.example.case.command.startswith("minihlo conform reference --case ")
+    # Of a cause all members fail on types and in ways that go together; what is assumed is less than half.
+    assert sum(c.assumed for c in found) < len({c.key for c in reference.cases if c.verdict == FAIL}) / 2
+
+
+def _facts(case: CaseResult) -> tuple[object, ...]:
+    return case.key, case.verdict, case.counts, case.causes, case.diagnosis, case.choices, case.command
+
+
+@pytest.mark.parametrize(
+    ("backend", "case"), [("ml_dtypes", "convert.f64.f4E2M1FN"), ("ml_dtypes", "sqrt.f6E2M3FN"), ("minihlo", "tan.f8*")]
+)
+def test_the_tester_gives_what_is_kept(backend: str, case: str, tmp_path: Path) -> None:
+    before = recorded(f"{backend}-")
+    path = tmp_path / "now.json"
+    assert cli.main(["conform", backend, "--case", case, "-j", "1", "--json", str(path)]) in (0, 1)
+    now = load(path)
+    if now.run.versions != before.run.versions:
+        pytest.skip("other versions are installed than those of the gallery")
+    wanted = {c.key: _facts(c) for c in before.cases}
+    assert now.cases
+    assert [_facts(c) for c in now.cases] == [wanted[c.key] for c in now.cases]
+
+
+def test_what_is_trimmed_is_pictures_and_long_rows() -> None:
+    report = Report(recorded("minihlo-").run, CASES)
+    short = gallery.trimmed(report)
+    assert [_facts(c) for c in short.cases] == [_facts(c) for c in CASES]
+    assert short.cases[0].map == CASES[0].map
+    assert [c.key for c in short.cases if c.map or c.curve] == [c.key for c in CASES if c.map or c.curve]
+    twice = gallery.trimmed(Report(report.run, [CASES[0], CASES[0]]))
+    assert [c.map is None for c in twice.cases] == [False, True]
+    assert gallery.name(report) == "minihlo-minihlo-0.1.0.json.gz"
+
+
+@pytest.mark.exhaustive
+def test_pages_of_the_gallery_lead_to_each_other(tmp_path: Path) -> None:
+    loaded, others = read.reports(gallery.FOLDER)
+    assert others == []
+    build.build(loaded, tmp_path)
+    pages = {p.relative_to(tmp_path).as_posix(): Page(p.read_text()) for p in tmp_path.rglob("*.html")}
+    assert len(pages) > 500
+    assert max(p.stat().st_size for p in tmp_path.rglob("*.html")) < 1_000_000
+    for path, page in pages.items():
+        for link in page.of("a"):
+            file, _, anchor = (link["href"] or "").partition("#")
+            name = (tmp_path / path).parent / unquote(file) if file else tmp_path / path
+            target = name.resolve().relative_to(tmp_path.resolve()).as_posix()
+            assert target in pages, (path, link["href"])
+            assert not anchor or unquote(anchor) in pages[target].ids, (path, link["href"])
+    assert not list(check_site.loaded(tmp_path))

@@ -1,0 +1,169 @@
+"""Reductions of several operands, argmax and its like: each gives what its body gives step by step."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+from jax import lax
+
+from minihlo import interp
+
+from ..thinned import thinned
+
+RNG = np.random.default_rng(11)
+BF16, F8 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
+Tuple = tuple[Any, ...]
+
+
+def first_largest(p: Tuple, q: Tuple) -> Tuple:
+    """As `jnp.argmax` has it: NaN before all numbers, the smaller index of equal ones."""
+    keep = (p[0] > q[0]) | (p[0] != p[0])
+    return keep, keep | ((p[0] == q[0]) & (p[1] < q[1]))
+
+
+def last_smallest(p: Tuple, q: Tuple) -> Tuple:
+    """Of equal numbers the later one, whatever goes with it; NaN before all numbers."""
+    return ((p[0] < q[0]) | (p[0] != p[0]),) * 2
+
+
+def without_nan(p: Tuple, q: Tuple) -> Tuple:
+    """The first of the largest; NaN only where there is nothing else."""
+    return ((p[0] >= q[0]) | (q[0] != q[0]),) * 2
+
+
+def by_the_second(p: Tuple, q: Tuple) -> Tuple:
+    """The key is the second of three operands; of equal ones the larger third."""
+    return ((p[1] > q[1]) | (p[1] != p[1]) | ((p[1] == q[1]) & (p[2] >= q[2])),) * 3
+
+
+def body_of(keeps: Callable[[Tuple, Tuple], Tuple]) -> Callable[[Tuple, Tuple], Tuple]:
+    """The body that keeps operands of the first tuple where the function says so."""
+    return lambda p, q: tuple(jnp.where(k, x, y) for k, x, y in zip(keeps(p, q), p, q, strict=True))
+
+
+def plain(keeps: Callable[[Tuple, Tuple], Tuple], inits: Sequence[Any], rows: Sequence[np.ndarray]) -> Tuple:
+    """Step by step along the first axis, on numpy's numbers."""
+    with np.errstate(all="ignore"):
+        total = tuple(np.full(r.shape[1:], i, r.dtype) for i, r in zip(inits, rows, strict=True))
+        for q in zip(*rows, strict=True):
+            total = tuple(np.where(k, x, y) for k, x, y in zip(keeps(total, q), total, q, strict=True))
+    return total
+
+
+def numbers(kind: str, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+    x = RNG.standard_normal(shape) * 4
+    if kind == "ties":
+        x = np.round(x)
+    elif kind == "zeros":
+        x = np.where(RNG.random(shape) < 0.5, 0.0, -0.0)
+    elif kind == "NaN":
+        x = np.where(RNG.random(shape) < 0.1, np.nan, x)
+    elif kind == "all NaN":
+        x = np.full(shape, np.nan)
+    elif kind == "infinities":
+        x = np.where(RNG.random(shape) < 0.3, np.inf, -np.inf)
+    with np.errstate(all="ignore"):
+        return x.astype(dtype)
+
+
+KINDS = ("plain", "ties", "zeros", "NaN", "all NaN", "infinities")
+SHAPES = ((1, 3), (2, 5), (40, 1), (40, 6), (700, 3), (3, 700), (9, 70))
+
+
+@pytest.mark.parametrize(
+    ("keeps", "kind", "dtype"),
+    thinned(
+        itertools.product(
+            (first_largest, last_smallest, without_nan), KINDS, (np.float32, BF16, np.float16, F8, np.int16, np.bool_)
+        ),
+        lambda keeps, kind, dtype: dtype is np.float32 or (keeps is first_largest and kind in ("ties", "NaN")),
+    ),
+)
+def test_a_number_with_its_index(keeps: Any, kind: str, dtype: Any) -> None:
+    for shape in SHAPES:
+        x, index = numbers(kind, dtype, shape), np.broadcast_to(np.arange(shape[0], dtype=np.int32)[:, None], shape)
+        inits = np.asarray(0, dtype), np.int32(-1)
+        result = interp.jit(lambda x, i, inits=inits: lax.reduce((x, i), inits, body_of(keeps), (0,)))(x, index)
+        for got, wanted in zip(result, plain(keeps, inits, (x, index)), strict=True):
+            assert same(np.asarray(got), wanted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_key_may_be_any_operand(kind: str) -> None:
+    for shape in SHAPES:
+        rows = RNG.integers(0, 99, shape, np.int32), numbers(kind, BF16, shape), RNG.integers(-3, 3, shape, np.int8)
+        inits = np.int32(7), BF16(-2), np.int8(0)
+        result = interp.jit(lambda *r, i=inits: lax.reduce(r, i, body_of(by_the_second), (0,)))(*rows)
+        for got, wanted in zip(result, plain(by_the_second, inits, rows), strict=True):
+            assert same(np.asarray(got), wanted)
+
+
+def same(got: np.ndarray, wanted: np.ndarray) -> bool:
+    """Equal bits, or NaN in both."""
+    nan = got != got
+    return bool(np.array_equal(nan, wanted != wanted)) and got[~nan].tobytes() == wanted[~nan].tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int8, np.float32, BF16, np.float16, F8, np.bool_])
+@pytest.mark.parametrize("step", [1, -1])
+def test_the_first_of_equal_numbers(dtype: Any, step: int) -> None:
+    """Columns with many equal numbers; the smallest index is the last one where indices fall along the column."""
+    for shape in ((5, 400), (32, 90), (700, 1), (700, 3), (200, 90)):
+        x = RNG.integers(0, 4, shape).astype(dtype)
+        x[:, ::7] = x[0, ::7]
+        x[:, 1::9] = numbers("zeros", np.float32, x[:, 1::9].shape)
+        index = np.broadcast_to(np.arange(shape[0], dtype=np.int32)[::step, None], shape)
+        third = RNG.integers(-9, 9, shape).astype(np.int16)
+        inits = np.asarray(0, dtype), np.int32(99), np.int16(0)
+
+        def keeps(p: Tuple, q: Tuple) -> Tuple:
+            return ((p[0] > q[0]) | (p[0] != p[0]) | ((p[0] == q[0]) & (p[1] < q[1])),) * 3
+
+        result = interp.jit(lambda *r, i=inits, k=keeps: lax.reduce(r, i, body_of(k), (0,)))(x, index, third)
+        for got, wanted in zip(result, plain(keeps, inits, (x, index, third)), strict=True):
+            assert same(np.asarray(got), wanted)
+
+
+@pytest.mark.parametrize("kind", ["ties", "zeros", "NaN", "all equal", "all equal but one"])
+@pytest.mark.parametrize("dtype", [np.int8, np.float32, F8, np.bool_])
+def test_argmax_along_and_across(kind: str, dtype: Any) -> None:
+    """Of rows and of columns, few and many: numpy's first place of the extreme of f32, NaN before all numbers."""
+    for shape in ((4, 600), (600, 4), (90, 150), (1, 300), (300, 1)):
+        x = numbers(kind, dtype, shape) if kind in KINDS else np.ones(shape, dtype)
+        if kind == "all equal but one":
+            x[-1, -1] = 0
+        for axis in (0, 1):
+            got = [interp.jit(lambda x, f=f, a=axis: f(x, a))(x) for f in (jnp.argmax, jnp.argmin)]
+            wide = x.astype(np.float32)
+            assert np.array_equal(got[0], wide.argmax(axis))
+            assert np.array_equal(got[1], wide.argmin(axis))
+
+
+def test_sum_and_largest() -> None:
+    """Sum and largest, along an inner dimension, and of no elements."""
+    text = """func.func @main(%x: tensor<{0}xf32>, %y: tensor<{0}xi32>) -> (tensor<{1}xf32>, tensor<{1}xi32>) {{
+      %zero = stablehlo.constant dense<0.5> : tensor<f32>
+      %least = stablehlo.constant dense<-7> : tensor<i32>
+      %r:2 = stablehlo.reduce(%x init: %zero), (%y init: %least) across dimensions = [1]
+        : (tensor<{0}xf32>, tensor<{0}xi32>, tensor<f32>, tensor<i32>) -> (tensor<{1}xf32>, tensor<{1}xi32>)
+        reducer(%a: tensor<f32>, %b: tensor<f32>) (%c: tensor<i32>, %d: tensor<i32>) {{
+          %s = stablehlo.add %a, %b : tensor<f32>
+          %m = stablehlo.maximum %c, %d : tensor<i32>
+          stablehlo.return %s, %m : tensor<f32>, tensor<i32>
+        }}
+      return %r#0, %r#1 : tensor<{1}xf32>, tensor<{1}xi32>
+    }}"""
+    rng = np.random.default_rng(3)
+    for shape in ((3, 7, 2), (3, 0, 2), (0, 7, 2), (40, 300, 3)):
+        kept = "x".join(map(str, (shape[0], shape[2])))
+        x, y = rng.standard_normal(shape).astype(np.float32), rng.integers(-20, -5, shape, np.int32)
+        got = interp.load(text.format("x".join(map(str, shape)), kept))(x, y)
+        total, largest = np.full((shape[0], shape[2]), 0.5, np.float32), np.full((shape[0], shape[2]), -7, np.int32)
+        for i in range(shape[1]):
+            total, largest = total + x[:, i], np.maximum(largest, y[:, i])
+        np.testing.assert_array_equal(got[0], total)
+        np.testing.assert_array_equal(got[1], largest)

@@ -1,0 +1,310 @@
+"""Convolutions against a plain loop of exact sums, and the reference interpreter."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import tracemalloc
+from fractions import Fraction
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+
+from minihlo.interp import load
+from minihlo.interp.errors import ExecutionError
+from minihlo.ops.blas import one_thread
+from minihlo.ops.op import OpError
+from minihlo.ops.policy import Policy
+from minihlo.ops.types import ELEMENT_TYPES
+
+from .. import oracle
+from ..run_op import bind, codes, from_codes, run, tensor
+from . import reference
+from .convolutions import SEED, Convolution, Shape, by_formula, convolve, integers, order, random_convolution
+from .host_products import assert_same_sums
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_any_convolution(empty: bool) -> None:
+    rng = np.random.default_rng(SEED)
+    for _ in range(150):
+        c = random_convolution(rng, empty)
+        x, y = integers(rng, c)
+        expected = by_formula(c, x.astype(object), y.astype(object))
+        assert convolve(c, x, y, "i32").tolist() == expected.tolist(), c
+        arrays = [np.ascontiguousarray(v.transpose(np.argsort(o))) for v, o in ((x, c.lhs_order), (y, c.rhs_order))]
+        rest = {k: v for k, v in c.attributes.items() if k != "padding"}
+        padding = np.array(c.padding, np.int32).reshape(-1, 2)
+        dynamic = run("dynamic_conv", *arrays, padding, result=tensor("i32", *order(c.result, c.result_order)), **rest)
+        assert dynamic.transpose(c.result_order).tolist() == expected.tolist(), c
+
+
+def test_one_output_feature() -> None:
+    """Integers modulo the range of the result, and f32 whose sums are exact."""
+    rng = np.random.default_rng(SEED)
+    count = 0
+    while count < 60:
+        c = random_convolution(rng)
+        if c.rhs[0] != 1 or c.attributes.get("feature_group_count", 1) * c.attributes.get("batch_group_count", 1) != 1:
+            continue
+        count += 1
+        x, y = integers(rng, c)
+        expected = by_formula(c, x.astype(object), y.astype(object))
+        for element in ("i32", "i16", "ui8", "f32", "f64", "bf16"):
+            dtype = ELEMENT_TYPES[element].dtype
+            got = convolve(c, x.astype(dtype), y.astype(dtype), element)
+            wanted = expected.astype(np.int64).astype(dtype)
+            assert got.tobytes() == wanted.tobytes(), (element, c)
+
+
+def batch_first(c: Convolution) -> Shape:
+    """Results of batch, spatial, feature: with some other orders the reference interpreter aborts."""
+    return (0, len(c.lhs) - 1, *range(1, len(c.lhs) - 1))
+
+
+#: Two operand types and that of the result.
+TRIPLES = [(name, name, name) for name in oracle.MINIFLOATS if name != "f8E8M0FNU"]
+TRIPLES += [("f8E4M3FN", "f8E5M2", "f8E4M3FN"), ("f8E5M2", "f8E4M3FNUZ", "bf16"), ("f4E2M1FN", "f6E3M2FN", "f32"),
+            ("f8E3M4", "f8E3M4", "f16"), ("f8E5M2FNUZ", "f8E5M2", "f64")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "outputs", "groups"), [((3, 29, 31, 24), 40, 1), ((2, 40, 40, 16), 64, 2)])
+def test_windows_of_floats_are_never_held_together(shape: tuple[int, ...], outputs: int, groups: int) -> None:
+    """The matrix of all windows is given to BLAS in parts."""
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal(shape, np.float32)
+    w = rng.standard_normal((3, 3, shape[3] // groups, outputs), np.float32)
+    result = (*shape[:3], outputs)
+    text = f"""
+    func.func @main(%x: {tensor("f32", *shape)}, %w: {tensor("f32", *w.shape)}) -> {tensor("f32", *result)} {{
+      %r = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+        window = {{pad = [[1, 1], [1, 1]]}} {{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}}
+        : ({tensor("f32", *shape)}, {tensor("f32", *w.shape)}) -> {tensor("f32", *result)}
+      return %r : {tensor("f32", *result)}
+    }}"""
+    program = load(text, without="threads")  # two threads would hold two parts
+    program(x, w)  # what is imported and planned is not counted
+    tracemalloc.start()
+    (parts,) = program(x, w)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    windows = 9 * x.nbytes
+    assert peak - parts.nbytes < windows
+    padded = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    wanted = np.zeros(result)
+    for i, j, g in itertools.product(range(3), range(3), range(groups)):
+        some, inputs = slice(g * outputs // groups, (g + 1) * outputs // groups), w.shape[2]
+        here = padded[:, i : i + shape[1], j : j + shape[2], g * inputs : (g + 1) * inputs]
+        wanted[..., some] += here @ w[i, j, :, some].astype(np.float64)
+    np.testing.assert_allclose(parts, wanted, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "lhs"),
+    [
+        ((5, 20, 18, 24), (3, 3, 24, 32), "b01f"),
+        ((5, 24, 20, 18), (3, 3, 24, 32), "bf01"),
+        ((8, 40, 38, 1), (3, 2, 1, 32), "b01f"),
+        ((30, 12, 13, 6), (7, 6, 30, 40), "f01b"),
+    ],
+)
+def test_floats_are_summed_alike_however_they_lie(shape: Shape, kernel: Shape, lhs: str) -> None:
+    """The matrix of windows is laid out as memory has them, and its sums are those of one laid out row by row."""
+    rng = np.random.default_rng(3)
+    x, w = rng.standard_normal(shape, np.float32), rng.standard_normal(kernel, np.float32)
+    padded = np.pad(x.transpose([lhs.index(c) for c in "b01f"]), ((0, 0), (1, 2), (0, 3), (0, 0)))
+    views = np.lib.stride_tricks.sliding_window_view(padded, kernel[:2], (1, 2)).transpose(0, 1, 2, 4, 5, 3)
+    result, matrix = (*views.shape[:3], kernel[3]), np.ascontiguousarray(views).reshape(-1, math.prod(kernel[:3]))
+    (actual,) = load(f"""
+    func.func @main(%x: {tensor("f32", *shape)}, %w: {tensor("f32", *kernel)}) -> {tensor("f32", *result)} {{
+      %r = stablehlo.convolution(%x, %w) dim_numbers = [{", ".join(lhs)}]x[0, 1, i, o]->[b, 0, 1, f],
+        window = {{pad = [[1, 2], [0, 3]]}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}}
+        : ({tensor("f32", *shape)}, {tensor("f32", *kernel)}) -> {tensor("f32", *result)}
+      return %r : {tensor("f32", *result)}
+    }}""")(x, w)
+    with one_thread():
+        expected = matrix @ w.reshape(-1, kernel[3]) + np.float32(0)
+    assert_same_sums(actual.reshape(expected.shape), expected)
+
+
+@pytest.mark.parametrize("types", TRIPLES, ids="-".join)
+@pytest.mark.parametrize("rounding", ["nearest_even", "toward_zero"])
+def test_minifloats_are_exact(types: tuple[str, str, str], rounding: str) -> None:
+    """Sums of all finite codes, as fractions, rounded once."""
+    rng = np.random.default_rng(SEED)
+    c = Convolution((1, 2, 9, 7), (3, 2, 3, 2), (0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2), (1, 1), ((1, 0), (1, 1)),
+                    (1, 1), (2, 1), (False, False))  # fmt: skip
+    sides = []
+    for name, shape in zip(types, (c.lhs, c.rhs), strict=False):
+        fmt = oracle.FORMATS[name]
+        finite = [k for k in range(1 << fmt.bits) if np.isfinite(float(oracle.decode(fmt, k)))]
+        chosen = rng.choice(finite, shape)
+        values = np.empty(shape, object)
+        for at in np.ndindex(shape):
+            values[at] = Fraction(oracle.decode(fmt, int(chosen[at])))
+        sides.append((from_codes(chosen, name), values))
+    (x, exact_x), (y, exact_y) = sides
+    actual = convolve(c, x, y, types[2], Policy(rounding=rounding))
+    fmt = oracle.FORMATS[types[2]]
+    for code, exact in zip(
+        codes(actual).ravel().tolist(), by_formula(c, exact_x, exact_y).ravel().tolist(), strict=True
+    ):
+        assert code == oracle.encode(fmt, Fraction(exact), rounding)
+
+
+def test_element_sums_against_the_reference_interpreter() -> None:
+    """Rounded at every step: the order of spatial dimensions and features shows."""
+    rng, cases = np.random.default_rng(SEED + 3), []
+    for name in ("f8E4M3FN", "f8E5M2", "f8E3M4", "f8E4M3FNUZ"):
+        while len(cases) % 8 or not cases or cases[-1][0] != name:
+            c = random_convolution(rng, spatial=2)
+            c.result_order = batch_first(c)
+            if all(c.result):
+                pair = [rng.integers(0x28, 0x48, s) + 128 * rng.integers(0, 2, s) for s in (c.lhs, c.rhs)]
+                cases.append((name, c, [v.astype(np.uint8) for v in pair]))
+    programs = [
+        (
+            c.text(n, n, n, wrap=True),
+            [
+                np.ascontiguousarray(v.transpose(np.argsort(o)))
+                for v, o in zip(pair, (c.lhs_order, c.rhs_order), strict=True)
+            ],
+        )
+        for n, c, pair in cases
+    ]
+    for (name, c, (x, y)), (expected,) in zip(cases, reference.evaluate(programs), strict=True):
+        actual = convolve(c, from_codes(x, name), from_codes(y, name), name, Policy(accumulate="element"))
+        pairs = zip(codes(actual).ravel().tolist(), expected.transpose(c.result_order).ravel().tolist(), strict=True)
+        assert all(oracle.same(oracle.FORMATS[name], a, b) for a, b in pairs), (name, c)
+
+
+ROW = Convolution((1, 1, 4), (1, 1, 2), (0, 1, 2), (0, 1, 2), (0, 1, 2), (1,), ((1, 0),), (1,), (1,), (False,))
+
+
+def test_accumulation_in_f32() -> None:
+    x = np.array([57344, 2.0**-16, -57344, 0]).astype(ml_dtypes.float8_e5m2).reshape(ROW.lhs)
+    wide = dataclasses.replace(ROW, rhs=(1, 1, 3), padding=((0, 0),))
+    y = np.array([57344, 1, 57344]).astype(ml_dtypes.float8_e5m2).reshape(wide.rhs)
+    assert convolve(wide, x, y, "f32").ravel()[0] == 2.0**-16
+    assert convolve(wide, x, y, "f32", Policy(accumulate="f32")).ravel()[0] == 0
+
+
+def test_padding_of_a_type_without_zero() -> None:
+    """What zero becomes in f8E8M0FNU is NaN, and so are sums with it."""
+    x, y = (from_codes(np.full(shape, 127), "f8E8M0FNU") for shape in (ROW.lhs, ROW.rhs))
+    assert codes(convolve(ROW, x, y, "f8E8M0FNU")).ravel().tolist() == [0xFF, 128, 128, 128]
+
+
+def test_special_values_meet_padding() -> None:
+    """Infinity times the zero of padding is NaN, as the specification has it."""
+    x = np.array([1, 2, np.inf, 3]).astype(ml_dtypes.float8_e5m2).reshape(ROW.lhs)
+    y = np.array([np.inf, 1]).astype(ml_dtypes.float8_e5m2).reshape(ROW.rhs)
+    actual = convolve(ROW, x, y, "f8E5M2").astype(float).ravel()
+    np.testing.assert_array_equal(actual, [np.nan, np.inf, np.inf, np.inf])
+
+
+@pytest.mark.parametrize("element", ["i4", "ui4", "i8", "ui8", "i16", "ui32", "i64", "ui64"])
+def test_integers_wrap(element: str) -> None:
+    rng = np.random.default_rng(SEED)
+    c = random_convolution(rng, spatial=2)
+    t = ELEMENT_TYPES[element]
+    x, y = (from_codes(rng.integers(0, 1 << 63, s, np.uint64), element) for s in (c.lhs, c.rhs))
+    exact = by_formula(c, *(np.array([int(v) for v in a.ravel()], object).reshape(a.shape) for a in (x, y)))
+    assert (codes(convolve(c, x, y, element)).astype(object) % (1 << t.bits)).tolist() == (
+        exact % (1 << t.bits)
+    ).tolist()
+
+
+def test_other_types() -> None:
+    rng = np.random.default_rng(SEED)
+    c = dataclasses.replace(ROW, reversal=(True,))
+    x, y = integers(rng, c)
+    exact = by_formula(c, x.astype(object), y.astype(object))
+    for element in ("f16", "bf16", "f32", "f64", "complex<f32>", "complex<f64>"):
+        dtype = ELEMENT_TYPES[element].dtype
+        actual = convolve(c, x.astype(dtype), y.astype(dtype), element)
+        assert actual.astype(complex).tolist() == exact.tolist()
+    assert convolve(c, x.astype(np.int8), y.astype(np.int8), "i32").tolist() == exact.tolist()
+    assert convolve(c, x.astype(ml_dtypes.float8_e4m3fn), y.astype(np.float32), "f32").tolist() == exact.tolist()
+    bits = np.array([[[True, False, False, True]]]), np.array([[[False, True]]])
+    assert convolve(c, *bits, "i1").ravel().tolist() == [False, True, False, False]
+    assert convolve(ROW, *bits, "i1").ravel().tolist() == [True, False, False, True]
+
+
+def test_jax_layers() -> None:
+    """A strided convolution, its two gradients, and a depthwise one, run from JAX's lowering."""
+
+    def loss(x: jax.Array, y: jax.Array, groups: int) -> jax.Array:
+        z = jax.lax.conv_general_dilated(x, y, (2, 1), "SAME", rhs_dilation=(1, 2), feature_group_count=groups,
+                                         dimension_numbers=("NHWC", "HWIO", "NHWC"))  # fmt: skip
+        return (z * z).sum()
+
+    rng = np.random.default_rng(SEED)
+    x = rng.integers(-2, 3, (2, 6, 5, 4)).astype(np.float32)
+    for groups, inputs, outputs in ((1, 4, 3), (4, 1, 8)):
+        y = rng.integers(-2, 3, (3, 2, inputs, outputs)).astype(np.float32)
+        function = jax.jit(jax.value_and_grad(lambda x, y, g=groups: loss(x, y, g), argnums=(0, 1)))
+        actual = load(function.lower(x, y).as_text())(x, y)
+        for mine, expected in zip(actual, jax.tree.leaves(function(x, y)), strict=True):
+            np.testing.assert_array_equal(mine, expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"window_strides": (1, 1)}, "must have 1 numbers"),
+        ({"padding": np.zeros((2, 2), int)}, "must have 2 numbers"),
+        ({"lhs_dilation": (0,)}, "expected positive"),
+        ({"rhs_dilation": (-1,)}, "expected positive"),
+        ({"window_strides": (0,)}, "expected positive"),
+        ({"window_reversal": (True, True)}, "must have 1 numbers"),
+        ({"feature_group_count": 0}, "expected positive"),
+        ({"feature_group_count": 2, "batch_group_count": 2}, "expected one group count to be 1"),
+        ({"feature_group_count": 2}, "input features"),
+        ({"batch_group_count": 2}, "multiple of batch_group_count"),
+        ({"precision_config": ("DEFAULT",)}, "precision_config"),
+        ({"input_batch_dimension": 1}, "without repetition"),
+        ({"kernel_spatial_dimensions": (3,)}, "from 0 to 2, got"),
+        ({"output_spatial_dimensions": ()}, "must be 1"),
+        ({"output_spatial_dimensions": None}, "got none for output_spatial"),
+    ],
+)
+def test_errors(change: dict[str, Any], message: str) -> None:
+    types = [tensor("f32", *ROW.lhs), tensor("f32", *ROW.rhs)]
+    attributes = ROW.attributes
+    for name, value in change.items():
+        within = attributes["dimension_numbers"] if name in attributes["dimension_numbers"] else attributes
+        within[name] = value
+        if value is None:
+            del within[name]
+    bind("convolution", list(types), tensor("f32", *ROW.result), **ROW.attributes)
+    with pytest.raises(OpError, match=message):
+        bind("convolution", list(types), tensor("f32", *ROW.result), **attributes)
+
+
+def test_errors_of_shapes() -> None:
+    lhs, rhs = tensor("f32", *ROW.lhs), tensor("f32", *ROW.rhs)
+    for operands, result, message in itertools.chain(
+        [([lhs, tensor("f32", 1, 1)], lhs, "one rank")],
+        [([tensor("f32", 1), tensor("f32", 1)], tensor("f32", 1), "one rank")],
+        [([lhs, rhs], tensor("f32", 1, 1, 5), "expected a result of shape")],
+        [([lhs, tensor("f32", 1, 2, 2)], tensor("f32", *ROW.result), "input features")],
+    ):
+        with pytest.raises(OpError, match=message):
+            bind("convolution", operands, result, **ROW.attributes)
+    with pytest.raises(OpError, match="padding is"):
+        bind("dynamic_conv", [lhs, rhs, tensor("i32", 3, 2)], lhs, **ROW.attributes)
+    program = """func.func @main(%x: tensor<1x1x4xf32>, %y: tensor<1x1x2xf32>, %p: tensor<1x2xi32>)
+        -> tensor<1x1x4xf32> {
+      %r = "stablehlo.dynamic_conv"(%x, %y, %p) {dimension_numbers = #stablehlo.conv<[b, f, 0]x[o, i, 0]->[b, f, 0]>,
+        feature_group_count = 1 : i64, batch_group_count = 1 : i64}
+        : (tensor<1x1x4xf32>, tensor<1x1x2xf32>, tensor<1x2xi32>) -> tensor<1x1x4xf32>
+      return %r : tensor<1x1x4xf32> }"""
+    x, y = (np.ones(s, np.float32) for s in (ROW.lhs, ROW.rhs))
+    assert load(program)(x, y, np.array([[1, 0]], np.int32))[0].ravel().tolist() == [1, 2, 2, 2]
+    with pytest.raises(ExecutionError, match=r"2:.*dynamic_conv: expected a result of shape"):
+        load(program)(x, y, np.array([[1, 1]], np.int32))

@@ -1,0 +1,79 @@
+"""f64 and integers are rounded once to floats, and floats cut to integers, where two roundings would show."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from minihlo.ops import cast
+from minihlo.ops.policy import Policy
+from minihlo.ops.types import ELEMENT_TYPES
+
+from .. import oracle
+
+F64 = ELEMENT_TYPES["f64"]
+POLICIES = [Policy(), Policy(rounding="toward_zero"), Policy(rounding="up", overflow="saturate")]
+
+
+def numbers(target: str) -> np.ndarray:
+    """All of f64's kinds, the format's own numbers and what lies between them, and the neighbours of these."""
+    rng = np.random.default_rng(1)
+    anything = rng.integers(0, 1 << 64, 3000, np.uint64).view(np.float64)
+    element = ELEMENT_TYPES[target]
+    own = np.arange(1 << element.bits).astype(np.uint8).view(element.dtype).astype(np.float64)
+    own = np.sort(own[np.isfinite(own)])
+    between = np.concatenate([own, (own[1:] + own[:-1]) / 2])
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 5e-324, -5e-324, 1e300, 1e-300])
+    near = [np.nextafter(between, way) for way in (-np.inf, np.inf)]
+    return np.concatenate([anything, between, *near, special])
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+@pytest.mark.parametrize("target", [t.name for t in ELEMENT_TYPES.values() if t.is_minifloat])
+def test_f64(target: str, policy: Policy) -> None:
+    x, element = numbers(target), ELEMENT_TYPES[target]
+    actual, fmt, wide = cast.cast(x, F64, element, policy).view(np.uint8), oracle.FORMATS[target], oracle.FORMATS["f64"]
+    values = [oracle.decode(wide, code) for code in x.view(np.uint64).tolist()]
+    wanted = [oracle.encode(fmt, v, policy.rounding, policy.overflow) for v in values]
+    assert [c for c in zip(actual.tolist(), wanted, values, strict=True) if not oracle.same(fmt, *c[:2])] == []
+
+
+def integers(name: str) -> list[int]:
+    """The ends of the type, and what lies near powers of two and halfway between numbers of fewer bits."""
+    bits, is_signed = int(name.lstrip("ui")), name.startswith("i")
+    least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
+    near = {least, least + 1, most, most - 1, 0}
+    for power in range(bits + 1):
+        for below in (2, 3, 4, 8, 9, 11, 12, 24, 25):
+            half = (1 << power) + (1 << max(power - below, 0))
+            near |= {sign * (half + step) for step in (-1, 0, 1) for sign in (1, -1)}
+    return sorted(n for n in near if least <= n <= most)
+
+
+@pytest.mark.parametrize("target", ["f16", "bf16", "f32", "f8E5M2", "f8E4M3FN"])
+@pytest.mark.parametrize("source", ["i16", "ui16", "i32", "ui32", "i64", "ui64"])
+def test_integers_are_rounded_once(source: str, target: str) -> None:
+    numbers, fmt = integers(source), oracle.FORMATS[target]
+    old, new = ELEMENT_TYPES[source], ELEMENT_TYPES[target]
+    for rounding in ("nearest_even", "toward_zero", "up", "down"):
+        x = np.resize(np.array(numbers, old.dtype), 150_000)  # in blocks, and by what takes many at a time
+        with np.errstate(over="ignore"):
+            actual = cast.cast(x, old, new, Policy(rounding=rounding)).view(f"u{new.dtype.itemsize}")[: len(numbers)]
+        wanted = [oracle.encode(fmt, Fraction(n), rounding) for n in numbers]
+        assert actual.tolist() == wanted, rounding
+
+
+@pytest.mark.parametrize("target", ["i4", "ui4", "i8", "ui8", "i16", "ui16", "i32", "ui32", "i64", "ui64"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_floats_are_cut_to_the_nearest_integer_of_the_type(dtype: type, target: str) -> None:
+    near = np.array(integers(target), np.float64).astype(dtype)
+    x = np.concatenate([near, np.nextafter(near, dtype(np.inf)), np.nextafter(near, dtype(-np.inf)), near + dtype(0.5)])
+    x = np.concatenate([x, np.array([np.nan, np.inf, -np.inf, -0.0, -0.5, 1e30, -1e30], dtype)])
+    new, every = ELEMENT_TYPES[target], integers(target)
+    source = ELEMENT_TYPES[f"f{8 * x.itemsize}"]
+    wanted = [0 if math.isnan(v) else min(max(v, every[0]), every[-1]) for v in x.tolist()]
+    actual = cast.cast(np.resize(x, 150_000), source, new, Policy())[: len(x)]
+    assert [int(v) for v in actual] == [int(v) for v in wanted]

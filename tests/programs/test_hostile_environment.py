@@ -1,0 +1,197 @@
+"""Every command in environments that are none: no home, no room, other variables, no JAX, flushed subnormals."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ..thinned import thinned
+
+ADD = """\
+func.func @main() -> tensor<4xf8E4M3FN> {
+  %0 = stablehlo.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf8E4M3FN>
+  %1 = stablehlo.add %0, %0 : tensor<4xf8E4M3FN>
+  check.expect_eq_const %1, dense<[2.0, 4.0, 6.0, 8.0]> : tensor<4xf8E4M3FN>
+  return %1 : tensor<4xf8E4M3FN>
+}
+"""
+#: Sums of subnormal numbers: the codes add, too.
+SUBNORMAL = """\
+func.func @main() -> (tensor<2xf32>, tensor<2xf64>, tensor<2xbf16>) {
+  %a = stablehlo.constant dense<[0x00000003, 0x80000003]> : tensor<2xf32>
+  %b = stablehlo.constant dense<[0x0000000000000003, 0x8000000000000003]> : tensor<2xf64>
+  %c = stablehlo.constant dense<[0x0003, 0x8003]> : tensor<2xbf16>
+  %0 = stablehlo.add %a, %a : tensor<2xf32>
+  %1 = stablehlo.add %b, %b : tensor<2xf64>
+  %2 = stablehlo.add %c, %c : tensor<2xbf16>
+  return %0, %1, %2 : tensor<2xf32>, tensor<2xf64>, tensor<2xbf16>
+}
+"""
+SUMS = """\
+2xf32=[0x00000006 0x80000006]
+2xf64=[0x0000000000000006 0x8000000000000006]
+2xbf16=[0x0006 0x8006]
+"""
+COMMANDS = {
+    "run": "run add.mlir --format codes",
+    "cast": "cast 1 f8E4M3FN",
+    "formats": "formats f8E4M3FN",
+    "ops": "ops add",
+    "test": "test add.mlir -j 1",
+    "diff": "diff add.mlir reference",
+    "conform": "conform minihlo --ops add --formats f8E4M3FN --form array -j 1",
+}
+#: What is printed, in part; nothing is said on standard error.
+PRINTED = {
+    "run": "4xf8E4M3FN=[0x40 0x48 0x4C 0x50]\n",
+    "cast": "to     f8E4M3FN 0x38 = 1\n",
+    "formats": "largest            448",
+    "ops": "stablehlo.add\n",
+    "test": "1 program in",
+    "diff": "1 PASS",
+    "conform": "1 PASS",
+}
+#: Variables to set, or None to unset, and a line of shell before the command.
+ENVIRONMENTS: dict[str, tuple[Mapping[str, str | None], str]] = {
+    "no temporary directory": ({"TMPDIR": "/dev/null"}, ""),
+    "no home": ({"HOME": None, "XDG_CACHE_HOME": None}, ""),
+    "a home that is none": ({"HOME": "/dev/null", "XDG_CACHE_HOME": None}, ""),
+    "few descriptors": ({}, "ulimit -n 20"),
+    "no core and little stack": ({}, "ulimit -c 0; ulimit -s 1024"),
+    "no files of any size": ({}, "ulimit -f 0"),
+    "a umask": ({}, "umask 777"),
+    "optimized": ({"PYTHONOPTIMIZE": "2"}, ""),
+    "a hash seed": ({"PYTHONHASHSEED": "1"}, ""),
+    "locale C": ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, ""),
+    "an unknown locale": ({"LC_ALL": "xx_YY.nothing"}, ""),
+    "x64 of JAX": ({"JAX_ENABLE_X64": "1"}, ""),
+    "variables of JAX that are wrong": (
+        {"JAX_ENABLE_X64": "maybe", "JAX_PLATFORMS": "nothing", "XLA_FLAGS": "--x"},
+        "",
+    ),
+    "development mode": ({"PYTHONDEVMODE": "1", "PYTHONWARNINGS": "ignore"}, ""),
+    "no byte code and no buffers": ({"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}, ""),
+    "a dumb terminal of one column": ({"TERM": "dumb", "COLUMNS": "1"}, ""),
+    "a directory that is gone": ({}, "mkdir gone; cp add.mlir gone; F=$PWD/add.mlir; cd gone; rm -r ../gone"),
+    "signals that are ignored": ({}, "trap '' INT HUP QUIT TERM PIPE"),
+    "one thread": ({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}, ""),
+    "no path": ({"PATH": ""}, ""),
+}
+#: Environments that no line of ours asks about.
+HARMLESS = ("a hash seed", "no byte code and no buffers", "one thread", "no core and little stack")
+#: The others are tried by `make exhaustive`.
+QUICK = [*((name, "run") for name in ENVIRONMENTS if name not in HARMLESS), ("no files of any size", "diff")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "add.mlir").write_text(ADD)
+    return tmp_path
+
+
+def ran(command: str, folder: Path, variables: Mapping[str, str | None], before: str) -> tuple[int, str, str]:
+    """What a shell gives for a command."""
+    environment = {k: v for k, v in {**os.environ, **variables}.items() if v is not None}
+    text = f'{before or ":"}\n"$0" -P -m minihlo.interp.cli {command.replace("add.mlir", "${F:-add.mlir}")}'
+    words = ["/bin/sh", "-c", text, sys.executable]
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, timeout=300)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        pytest.param(name, command, marks=[pytest.mark.exhaustive] * ((name, command) not in QUICK))
+        for name in ENVIRONMENTS
+        for command in COMMANDS
+    ],
+)
+def test_it_works(name: str, command: str, folder: Path) -> None:
+    status, out, err = ran(COMMANDS[command], folder, *ENVIRONMENTS[name])
+    assert (status, err) == (0, "")
+    if not (name == "optimized" and command == "ops"):  # which takes the docstrings away
+        assert PRINTED[command] in out
+
+
+@pytest.mark.parametrize("command", ["run", "cast", "formats", "ops"])
+def test_without_room_for_a_library(command: str, folder: Path) -> None:
+    """200 MB of address space do not hold jaxlib: one line, or results for what does not need it."""
+    status, out, err = ran(COMMANDS[command], folder, {}, "ulimit -v 200000")
+    assert "Traceback" not in err
+    assert (status, err) == (0, "") if status == 0 else (status, out, err.count("\n")) == (2, "", 1)
+
+
+_NO_JAX = """\
+import importlib.abc, sys
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("jax", "scipy", "mpmath", "onnx", "torch"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize("command", [pytest.param(c, marks=[pytest.mark.exhaustive] * (c != "run")) for c in COMMANDS])
+def test_without_jax(command: str, folder: Path) -> None:
+    """Only jaxlib, numpy, ml_dtypes and rich are needed."""
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(_NO_JAX)
+    path = os.pathsep.join([str(folder / "site"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    status, out, err = ran(COMMANDS[command], folder, {"PYTHONPATH": path}, "")
+    assert (status, err) == (0, "")
+    assert PRINTED[command] in out
+    status, out, err = ran("diff add.mlir jax:cpu", folder, {"PYTHONPATH": path}, "")
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "jax" in err
+
+
+@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("cc"), reason="needs a C compiler")
+@pytest.mark.parametrize(
+    "bits",
+    [
+        0x8040,  # subnormals are read and written as zero
+        pytest.param(0x0040, marks=pytest.mark.exhaustive),
+        pytest.param(0x8000, marks=pytest.mark.exhaustive),
+        pytest.param(0x2000, marks=pytest.mark.exhaustive),  # rounding down
+        0x4000,  # rounding up
+        pytest.param(0x6000, marks=pytest.mark.exhaustive),  # toward zero
+    ],
+)
+def test_a_library_that_changes_the_arithmetic_of_the_host(bits: int, folder: Path) -> None:
+    statement = f"__builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | {bits})"
+    code = f"__attribute__((constructor)) static void on(void) {{ {statement}; }}\n"
+    (folder / "on.c").write_text(code)
+    built = subprocess.run(["cc", "-shared", "-fPIC", "-o", "on.so", "on.c"], cwd=folder, capture_output=True)
+    if built.returncode:
+        pytest.skip("not this processor")
+    tenth = "func.func @main(%x: tensor<f32>, %y: tensor<f32>) -> tensor<f32> {\n"
+    tenth += "  %0 = stablehlo.divide %x, %y : tensor<f32>\n  return %0 : tensor<f32>\n}\n"
+    (folder / "tenth.mlir").write_text(tenth)
+    (folder / "subnormal.mlir").write_text(SUBNORMAL)
+    variables = {"LD_PRELOAD": str(folder / "on.so")}
+    assert ran("run subnormal.mlir --format codes", folder, variables, "") == (0, SUMS, "")
+    for sign, code in (("", "0x3DCCCCCD"), ("-", "0xBDCCCCCD")):  # the nearest to a tenth is above it
+        command = f"run tenth.mlir --format codes --input f32={sign}1 --input f32=10"
+        assert ran(command, folder, variables, "") == (0, f"f32={code}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("bracket", "depth"),
+    thinned(
+        itertools.product(("(", "[", "{", "tensor<", "dense<", '"a"({'), (50, 10_000)),
+        lambda bracket, depth: depth == 10_000 or bracket == "{",
+    ),
+)
+def test_deep_nesting(bracket: str, depth: int, folder: Path) -> None:
+    (folder / "add.mlir").write_text("func.func @main() { " + bracket * depth)
+    status, out, err = ran("run add.mlir", folder, {}, "")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(("add.mlir:1:", "minihlo: add.mlir:"))

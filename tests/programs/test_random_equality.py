@@ -1,0 +1,89 @@
+"""Random programs give the same bits with lookup tables and without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from minihlo import interp
+from minihlo.ops import tables
+from minihlo.ops.policy import Policy
+from minihlo.ops.types import type_of_dtype
+
+from ..thinned import thinned
+from . import fusible_programs
+from .random_loops import KINDS, random_loop
+
+POLICIES = (
+    Policy(),
+    Policy(rounding="toward_zero", overflow="saturate"),
+    Policy(arithmetic="upcast"),
+    Policy(rounding="stochastic"),
+)
+
+
+@pytest.fixture(autouse=True)
+def tables_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every function that can be a table is one from its first element on."""
+    monkeypatch.setattr(tables, "CALL_COST", 1 << tables.MOST_BITS)
+
+
+def bits(x: np.ndarray) -> tuple[np.dtype, tuple[int, ...], bytes]:
+    """The sign and payload of NaN are those of any operand in types of 16 bits and more: all NaN are one here."""
+    element = type_of_dtype(x.dtype)
+    if element.is_complex or (element.is_float and element.bits >= 16):
+        x = np.where(np.isnan(x), np.array(np.nan).astype(x.dtype), x)
+    return x.dtype, x.shape, x.tobytes()
+
+
+def check(text: str, arrays: list[np.ndarray], policy: Policy | None = None) -> None:
+    before = [a.tobytes() for a in arrays]
+    plain, tabled = (interp.load(text, without=without) for without in ("tables", ""))
+    wanted = [bits(np.asarray(r)) for r in plain(*arrays, policy=policy)]
+    for _ in range(2):  # the second run finds the tables that the first has made
+        assert [bits(np.asarray(r)) for r in tabled(*arrays, policy=policy)] == wanted, text
+    assert [a.tobytes() for a in arrays] == before
+
+
+@pytest.mark.parametrize("seed", thinned(range(120), lambda seed: seed < 32))
+def test_programs_of_elementwise_ops_and_reductions(seed: int) -> None:
+    text, arrays = fusible_programs.program(seed)
+    check(text, arrays, POLICIES[seed % len(POLICIES)])
+
+
+#: Numbers of programs that take some hundred times as long as others.
+_LONG = (2, 5)
+
+
+@pytest.mark.parametrize("index", thinned(range(80), lambda index: index < 24 and index not in _LONG))
+def test_programs_of_all_ops(index: int) -> None:
+    program = fusible_programs.tool("builder").random_program(11, index)
+    text = program.module(everything=index % 2 == 0).named()
+    check(text, list(program.arrays), POLICIES[index % len(POLICIES)])
+
+
+def check_loop(seed: int) -> None:
+    loop = random_loop(seed)
+    lowered = jax.jit(loop.function, keep_unused=True).lower(loop.states, loop.rows)
+    leaves: list[Any] = jax.tree.leaves((loop.states, loop.rows))
+    check(lowered.as_text(), leaves)
+
+
+@pytest.mark.parametrize("start", thinned(range(0, 60, 6), lambda start: start < 24))
+def test_loops(start: int) -> None:
+    for seed in range(start, start + 6):
+        check_loop(seed)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("start", range(1000, 1400, 50))
+def test_many_loops(start: int) -> None:
+    for seed in range(start, start + 50):
+        check_loop(seed)
+
+
+def test_there_are_loops_of_every_kind() -> None:
+    assert {random_loop(seed).kind for seed in range(60)} == set(KINDS)

@@ -1,0 +1,74 @@
+"""Lines of code by package, beside the budgets: `python -m tools.lines`. A budget that is exceeded is exit status 1.
+
+Lines are those of `wc -l` over Python files, formatted at 120 columns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+#: The folders whose packages are listed.
+TREES = ("ops", "interp", "tests")
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """The most lines of some files and folders together, relative to the root, without others in them."""
+
+    name: str
+    most: int
+    places: tuple[str, ...]
+    without: tuple[str, ...] = ()
+
+    def lines(self, root: Path = ROOT) -> int:
+        return sum(lines(root / place) for place in self.places) - sum(lines(root / place) for place in self.without)
+
+
+BUDGETS = (
+    Budget("ops", 17_000, ("ops",)),
+    Budget("interp", 47_500, ("interp",)),
+    Budget("tests", 42_000, ("tests",)),
+    Budget("passes, machine, binding", 2_500, ("interp/passes", "interp/machine.py", "interp/bind.py")),
+    Budget(
+        "core",
+        15_500,
+        ("ops", "interp/program.py", "interp/parse", "interp/passes", "interp/machine.py", "interp/bind.py",
+         "interp/values", "interp/api.py", "interp/loaded.py", "interp/lowered.py"),
+        ("ops/accumulators", "ops/blocks", "ops/processes"),
+    ),
+)  # fmt: skip
+
+
+def lines(place: Path) -> int:
+    """The lines of a Python file, or of all of those in a folder; 0 if there is none."""
+    files = place.rglob("*.py") if place.is_dir() else [place] if place.exists() else []
+    return sum(file.read_bytes().count(b"\n") for file in files)
+
+
+def packages(root: Path = ROOT) -> dict[str, int]:
+    """The lines of each folder in `TREES`, and of the files beside them."""
+    result = {}
+    for tree in TREES:
+        folders = [f for f in sorted((root / tree).iterdir()) if f.is_dir() and lines(f)]
+        result |= {f"{tree}/{folder.name}": lines(folder) for folder in folders}
+        result[f"{tree}/*.py"] = sum(lines(file) for file in (root / tree).glob("*.py"))
+    return result
+
+
+def main() -> int:
+    for name, count in packages().items():
+        print(f"{name:<24} {count:>7,}")
+    print()
+    exceeded = False
+    for budget in BUDGETS:
+        count = budget.lines()
+        exceeded |= count > budget.most
+        print(f"{budget.name:<24} {count:>7,} of {budget.most:>6,}{'  exceeded' if count > budget.most else ''}")
+    return int(exceeded)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
