@@ -1,4 +1,4 @@
-"""Where two results of a step differ, and how near they have to be: as `interp.diff` judges an operation."""
+"""Locates differences of two results of a step, and decides how near they have to be, as `interp.diff` does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .program import Step, cut
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One result of a step as we give it and as a peer does, on the same inputs."""
+    """Our result and a peer's result of a step, on the same inputs."""
 
     peer: str
     step: Step
@@ -88,7 +88,7 @@ def epsilon(t: ElementType) -> float:
 
 
 def has_subnormal(x: np.ndarray) -> np.ndarray:
-    """Where a float or a part of a complex number lies below the smallest normal f32, of f64 its own; and is not 0."""
+    """Tests where a float or a part of a complex number is subnormal in f32, or in f64 for f64; zeros are not."""
     result = np.zeros(x.shape, bool)
     for part in parts(x):
         size = np.abs(part.astype(np.float64))
@@ -108,7 +108,7 @@ def flushed(x: np.ndarray) -> np.ndarray:
 
 
 def close(case: Case, mine: np.ndarray, inputs: Sequence[np.ndarray]) -> np.ndarray:
-    """Whether the peer's results are as near to `mine`, which is ours of `inputs`, as the op has to be."""
+    """Whether the peer's results are as near to `mine`, our results on `inputs`, as the op requires."""
     return case.judged(mine, inputs).grades != WRONG
 
 

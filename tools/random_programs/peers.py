@@ -20,7 +20,7 @@ _ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1", "XLA_FLAGS": _FLA
 
 
 class Peer:
-    """A peer that is started when it is first asked, and again after it has died."""
+    """A peer that is started on first use, and again after it has died."""
 
     def __init__(self, name: str) -> None:
         self.name = name
