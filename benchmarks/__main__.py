@@ -39,15 +39,15 @@ _BUDGET, _PATIENCE = 1.0, 20
 
 
 def side_by_side(runs: Sequence[Callable[[], object]], budget: float = _BUDGET) -> list[float]:
-    """The shortest time of each, in seconds, called in turn."""
+    """The shortest time of each, in seconds, with interleaved calls."""
     best, end = [math.inf] * len(runs), 0.0
-    for turn in range(3000):
+    for iteration in range(3000):
         for i, run in enumerate(runs):
             start = time.perf_counter()
             run()
-            best[i] = min(best[i], time.perf_counter() - start) if turn > 1 else math.inf
+            best[i] = min(best[i], time.perf_counter() - start) if iteration > 1 else math.inf
         end = end or time.perf_counter() + budget
-        if turn >= 5 and time.perf_counter() > end:
+        if iteration >= 5 and time.perf_counter() > end:
             break
     return best
 
@@ -63,7 +63,8 @@ def peak(run: Callable[[], object]) -> int:
 
 
 def blas() -> str:
-    """What of numpy's BLAS decides how long products take: the kernels it runs, which an environment can prescribe."""
+    """The facts of numpy's BLAS that determine the time of products: its kernels, which an environment can
+    prescribe."""
     kernels = {f"{e['internal_api']} {e.get('architecture', '')}".strip() for e in threadpool_info()}
     prescribed = os.environ.get("OPENBLAS_CORETYPE")
     return f"BLAS: {', '.join(sorted(kernels))}{f', as OPENBLAS_CORETYPE={prescribed} says' if prescribed else ''}"
@@ -74,7 +75,7 @@ def as_codes(x: jax.Array) -> jax.Array:
 
 
 def reference_program(program: Program) -> tuple[str, list[np.ndarray]]:
-    """The program on codes, which is what the reference takes from Python, and the codes."""
+    """The program on codes, as the reference takes it from Python, and the codes."""
     dtypes = [np.asarray(a).dtype for a in program.arguments]
 
     def on_codes(*codes):
@@ -94,7 +95,7 @@ def time_reference(index: int) -> None:
 
 
 def reference_seconds(index: int) -> float:
-    """NaN where the reference does not know the program, or does not finish."""
+    """NaN if the reference does not know the program, or does not finish."""
     command = [sys.executable, "-c", f"from benchmarks.__main__ import time_reference; time_reference({index})"]
     with contextlib.suppress(subprocess.SubprocessError, ValueError):
         return float(subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=True).stdout)

@@ -24,7 +24,7 @@ from .families import FFT, PROGRAMS, TYPE, WHILE, Program
 
 
 def best(*runs: Callable[[], object], budget: float = 0.5) -> list[float]:
-    """The shortest time of each, in seconds, of several runs in turns."""
+    """The shortest time of each, in seconds, of several interleaved runs."""
     times: list[list[float]] = [[] for _ in runs]
     for run in runs:
         run()
@@ -81,7 +81,7 @@ def main() -> None:
 
     for program in PROGRAMS:
         row(program.name, *measure(program))
-    row("scalar while, 10,000 turns of 5 ops", *best(reference(WHILE), ours(WHILE)))
+    row("scalar while, 10,000 iterations of 5 ops", *best(reference(WHILE), ours(WHILE)))
     row("fft of 1,024 × 128 complex<f32> (the peer is XLA)", *measure_fft())
     table.caption = f"{TYPE}, 10^5 elements where nothing else is said; dot_general and convolution sum exactly"
     Console(width=110).print(table)

@@ -38,7 +38,7 @@ class Program:
         return f"func.func @main({takes}) -> {out} {{\n{casts}\n{body}\n{last}\n}}"
 
     def baseline(self) -> str:
-        """The same with a constant in the op's place: what the bitcasts take."""
+        """The same with a constant instead of the op, to measure the bitcasts."""
         return self.text(True, f"%r = stablehlo.constant dense<1.0> : {_tensor(self.result, TYPE)}")
 
     def codes(self) -> list[np.ndarray]:
@@ -220,16 +220,16 @@ PROGRAMS = (
     ),
 )  # fmt: skip
 
-#: Turns of scalar ops: what a program of its own rhythm costs.
+#: A loop of scalar ops, whose time is the overhead of each op.
 WHILE = """
   func.func @main() -> tensor<i32> {
     %zero = stablehlo.constant dense<0> : tensor<i32>
     %one = stablehlo.constant dense<1> : tensor<i32>
     %three = stablehlo.constant dense<3> : tensor<i32>
-    %turns = stablehlo.constant dense<10000> : tensor<i32>
+    %iterations = stablehlo.constant dense<10000> : tensor<i32>
     %r:2 = stablehlo.while(%i = %zero, %x = %zero) : tensor<i32>, tensor<i32>
     cond {
-      %go = stablehlo.compare LT, %i, %turns : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      %go = stablehlo.compare LT, %i, %iterations : (tensor<i32>, tensor<i32>) -> tensor<i1>
       stablehlo.return %go : tensor<i1>
     } do {
       %next = stablehlo.add %i, %one : tensor<i32>

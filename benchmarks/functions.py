@@ -1,4 +1,4 @@
-"""Functions of JAX whose cost `benchmarks.growth` follows from small arrays to large ones."""
+"""JAX functions whose cost `benchmarks.growth` measures from small arrays to large ones."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def _branch(c: Any, v: Any) -> Any:
 
 
 def _checksum(c: Any, v: Any) -> Any:
-    turn = lambda _, b: jnp.where(b & 1 == 1, (b >> 1) ^ 0x6DB88320, b >> 1)  # noqa: E731
-    return lax.fori_loop(0, 8, turn, c ^ v), None
+    iteration = lambda _, b: jnp.where(b & 1 == 1, (b >> 1) ^ 0x6DB88320, b >> 1)  # noqa: E731
+    return lax.fori_loop(0, 8, iteration, c ^ v), None
 
 
 def _collatz(n: jax.Array) -> Any:
-    turn = lambda s: (jnp.where(s[0] % 2 == 0, s[0] // 2, 3 * s[0] + 1), s[1] + 1)  # noqa: E731
-    return lax.while_loop(lambda s: s[0] > 1, turn, (n, 0))[1]
+    iteration = lambda s: (jnp.where(s[0] % 2 == 0, s[0] // 2, 3 * s[0] + 1), s[1] + 1)  # noqa: E731
+    return lax.while_loop(lambda s: s[0] > 1, iteration, (n, 0))[1]
 
 
 def _softmax_sum(c: Any, v: Any) -> Any:
@@ -68,8 +68,8 @@ def _softmax_sum(c: Any, v: Any) -> Any:
 
 
 def _smoothed(x: jax.Array, places: jax.Array) -> jax.Array:
-    turn = lambda c, i: (lax.dynamic_update_slice(c, c[:3] * 0.5, (i % c.size,)), None)  # noqa: E731
-    return lax.scan(turn, x, places[: places.size // 10])[0]
+    iteration = lambda c, i: (lax.dynamic_update_slice(c, c[:3] * 0.5, (i % c.size,)), None)  # noqa: E731
+    return lax.scan(iteration, x, places[: places.size // 10])[0]
 
 
 def _tridiagonal(x: jax.Array) -> jax.Array:

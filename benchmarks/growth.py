@@ -1,4 +1,4 @@
-"""How the cost of functions of JAX grows with their arguments, here and on XLA's CPU compiler.
+"""Growth of the cost of JAX functions with their arguments, here and on XLA's CPU compiler.
 
 `python -m benchmarks.growth [WORDS] [--sizes 1000,10000,100000,1000000] [--patience 30]`
 
@@ -34,7 +34,7 @@ _MOST, _LEAST, _BUDGET = 60, 3, 1.5
 
 @contextlib.contextmanager
 def limited(seconds: int) -> Iterator[None]:
-    """Raise TimeoutError in what takes longer."""
+    """Raises TimeoutError after the time limit."""
 
     def stop(*_: object) -> None:
         raise TimeoutError
@@ -49,7 +49,7 @@ def limited(seconds: int) -> Iterator[None]:
 
 
 def shortest(*runs: Callable[[], object]) -> list[float]:
-    """The shortest time of some calls of each function, in seconds; the functions take turns."""
+    """The shortest time of some interleaved calls of each function, in seconds."""
     best, end = [math.inf] * len(runs), time.perf_counter() + _BUDGET
     for count in range(_MOST):
         if count >= _LEAST and time.perf_counter() > end:
@@ -62,7 +62,7 @@ def shortest(*runs: Callable[[], object]) -> list[float]:
 
 
 def exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float:
-    """The slope of log(seconds) against log(size) by least squares."""
+    """The exponent of a power-law fit of seconds to sizes, by least squares."""
     x, y = np.log(sizes), np.log(seconds)
     away = x - x.mean()
     return float(away @ y / (away @ away))

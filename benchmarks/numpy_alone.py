@@ -1,8 +1,9 @@
-"""What numpy alone can reach: `python -m benchmarks.numpy_alone [WORDS]`.
+"""The speed of numpy alone: `python -m benchmarks.numpy_alone [WORDS]`.
 
 The programs over ordinary types that numpy can compute by some calls, written with these by hand: a few rows at a time,
 by as many threads as there are processors, without any care for how results are rounded. XLA, this and minihlo take
-turns in one process. It tells how much of the distance to XLA is numpy's own, where the extra `fast` is not installed.
+iterations in one process. It tells how much of the distance to XLA is numpy's own, where the extra `fast` is not
+installed.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ _PROGRAMS: dict[str, Callable[..., Rows]] = {
 
 
 def alone(step: Step, pool: ThreadPoolExecutor, threads: int) -> Callable[[], object] | None:
-    """A step by numpy alone; None where it is not one of those above."""
+    """A step by numpy alone; None if it is not one of those above."""
     name, _, kind = step.name.rpartition(", ")
     compute = _PROGRAMS.get(name)
     if compute is None:

@@ -1,4 +1,4 @@
-"""The programs that speed is measured on: what models do in FP8, and a few that only an interpreter finds hard."""
+"""The programs of the speed measurements: FP8 programs of models, and a few that are hard only for an interpreter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ E3M4 = ml_dtypes.float8_e3m4
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A function that JAX can trace, and how to make its arguments."""
+    """A function that JAX can trace, and its arguments."""
 
     name: str
     function: Callable[..., Any]
@@ -139,6 +139,6 @@ PROGRAMS = [
         lambda start, xs: scan(start, xs)[0],
         [normal(1, (64,), FNUZ), normal(2, (1000, 64), FNUZ)],
     ),
-    Program("scalar while, 10,000 turns of 5 ops", count, [np.int32(1)]),
+    Program("scalar while, 10,000 iterations of 5 ops", count, [np.int32(1)]),
     Program("add, 16 f8E4M3FNUZ", jnp.add, [normal(i, (16,), FNUZ) for i in (1, 2)]),
 ]

@@ -45,7 +45,7 @@ def _fp8_forward(a: Any, b: Any) -> Any:
 
 @jax.custom_vjp
 def fp8(a: Any, b: Any) -> Any:
-    """The product of f32 operands that are quantized to f8E4M3FN, and so are those of its gradient."""
+    """The product of f32 operands that are quantized to f8E4M3FN, as are those of its gradient."""
     return _fp8_forward(a, b)
 
 
@@ -85,7 +85,7 @@ def _normalized(x: Any, axes: Any = -1) -> Any:
     return centred * jax.lax.rsqrt((centred * centred).mean(axes, keepdims=True) + 1e-5)
 
 
-# -- a character-level GPT of two layers ------------------------------------------------------------------------------
+# -- a character-level GPT of two layers -------------------------------------------------------------------------------
 
 _VOCABULARY, _WIDTH, _LENGTH, _HEADS, _BATCH = 64, 64, 32, 4, 8
 
@@ -127,9 +127,9 @@ def _gpt(product: Product) -> Callable[..., Any]:
 
 
 def sample_tokens(parameters: Any, key: Any) -> Any:
-    """Sixteen tokens, one after the other, each drawn from what the model gives for those before."""
+    """Sixteen tokens, one after the other, each sampled from the model's output for the preceding ones."""
 
-    def turn(carry: Any, i: Any) -> tuple[Any, Any]:
+    def iteration(carry: Any, i: Any) -> tuple[Any, Any]:
         tokens, key = carry
         key, draw = jax.random.split(key)
         logits = _gpt_logits(parameters, tokens, _matmul)[:, i]
@@ -137,7 +137,7 @@ def sample_tokens(parameters: Any, key: Any) -> Any:
         return (tokens.at[:, i + 1].set(drawn), key), drawn
 
     start = jnp.zeros((1, _LENGTH), jnp.int32)
-    return jax.lax.scan(turn, (start, key), jnp.arange(16))[1]
+    return jax.lax.scan(iteration, (start, key), jnp.arange(16))[1]
 
 
 # -- convolutions ------------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def adam(parameters: Any, gradients: Any, first: Any, second: Any, count: Any) -
 
 
 def random_numbers(key: Any) -> Any:
-    """What an initializer, a dropout mask and a noise draw take."""
+    """Random numbers of an initializer, a dropout mask and a noise draw."""
     keys = jax.random.split(key, 4)
     return (
         jax.random.normal(keys[0], (256, 256)),
@@ -246,7 +246,7 @@ STEPS = (
     Step("GPT, f32", _gpt(_matmul), (_gpt_parameters(), _tokens(1), _tokens(2))),
     Step("CNN on digits", descend(_cnn), (_CNN, normal(5, (32, 8, 8, 1), np.float32), _labels(32))),
     Step(
-        "LSTM of 20 turns",
+        "LSTM of 20 steps",
         descend(_lstm),
         (
             _LSTM,

@@ -27,7 +27,7 @@ _BUDGET = 1.0
 
 
 def in_turn(runs: list[Callable[[], object]], budget: float = _BUDGET) -> list[float]:
-    """The median time of each, in seconds, called in turn."""
+    """The median time of each, in seconds, with interleaved calls."""
     times: list[list[float]] = [[] for _ in runs]
     end = time.perf_counter() + budget
     while len(times[0]) < 5 or (time.perf_counter() < end and len(times[0]) < 1000):

@@ -41,12 +41,12 @@ file that is no submission."""
 _CONFORM_DIFF = """Exit status: 0 if no result got worse, 1 if one did, 2 for bad input."""
 
 _CONFORM_SITE = """The pages need no scripts and no network. They have the failures by cause, the verdicts of all
-backends for each operation and format, how each backend sums products, what it gives at open points, and what changed
-between its runs.
+backends for each operation and format, how each backend sums products, its choices at open points, and the
+changes between its runs.
 
 Exit status: 0 if the pages are written, 2 for bad input, 74 if a page cannot be written."""
 
-_DIFF = f"""Each op runs on the operands that the backend has computed. Its result is compared with the exact result of
+_DIFF = f"""Each op runs on the operands that the backend has computed. Its result is compared with the exact result on
 the same operands, so an error is reported at the op that causes it. Without inputs the program runs on random samples:
 ordinary numbers first, then codes of every kind.
 
@@ -56,8 +56,8 @@ Exit status: 0 if every op is right, 1 if an op is wrong or the backend crashes,
 --timeout."""
 
 _BLAME = f"""The program runs op by op in the good way, with a set of its ops computed in the bad way, each on the
-operands that it then has. A search finds what each op contributes to the difference of the outputs, and a smallest set
-that explains it. Without inputs the program runs on a random sample of ordinary numbers.
+operands that it then has. A search finds the contribution of each op to the difference of the outputs, and a smallest
+set that explains it. Without inputs the program runs on a random sample of ordinary numbers.
 
 {_VALUE}
 
@@ -77,13 +77,13 @@ minihlo conform 'exec:--session COMMAND'.
 
 Exit status: 0 if the vectors are written, 2 for bad input, 74 if a file cannot be written."""
 
-_CONFORM_JUDGE = """The results are graded as those of a backend that runs: the same verdicts, the same reports. All
-files of the vectors and all results are checked first. RESULTS is a text file or a folder, as docs/vectors.md has it.
+_CONFORM_JUDGE = """The results are graded like those of a live run: the same verdicts, the same reports. All files of
+the vectors and all results are checked first. RESULTS is a text file or a folder, as described in docs/vectors.md.
 
 Exit status: 0 if no case fails, 1 if there is a FAIL or CRASH that --xfail does not list, 2 for bad input or for
 results that are missing, damaged or of other vectors."""
 
-_CONFORM_MERGE = """The report is that of the whole run, but for times.
+_CONFORM_MERGE = """The report is that of the whole run, except for times.
 
 Exit status: 0 if no case fails, 1 if one does, 2 if the reports are not all shards of one run."""
 
@@ -136,19 +136,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _status(arguments: list[str]) -> int:
     try:
         parser, names = _parser()
-        options = parser.parse_args(_guarded(_joined(arguments, names)))
+        options = parser.parse_args(_guard(_join(arguments, names)))
         return options.command(options)
     except SystemExit as done:  # --help, or a mistake that is reported already
         return done.code if isinstance(done.code, int) else 2
 
 
-def _joined(arguments: list[str], names: Container[str]) -> list[str]:
+def _join(arguments: list[str], names: Container[str]) -> list[str]:
     """Join a command of two words, such as `conform diff`."""
     name = " ".join(arguments[:2])
     return [name, *arguments[2:]] if name in names else arguments
 
 
-def _guarded(arguments: list[str]) -> list[str]:
+def _guard(arguments: list[str]) -> list[str]:
     """Mark the first negative value of `cast` as a value: argparse takes `-inf` and `-0x1p3` for options."""
     if arguments[:1] == ["cast"]:
         for i, text in enumerate(arguments):
@@ -186,7 +186,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Container[str]]:
     programs.diff(command("diff", _diff, "compare a backend with the exact results, op by op", _DIFF))
     summary = "find the ops that make the difference between two ways of computing a program"
     blame.blame(command("blame", _blame, summary, _BLAME))
-    summary = "count what the results of a program's ops lose in their formats"
+    summary = "count the losses of a program's ops in their formats"
     programs.profile(command("profile", _profile, summary, _PROFILE))
     programs.test(command("test", _test, "run the checks in .mlir files", _TEST))
     tables.formats(command("formats", _lazily("tables", "formats"), "print the properties of the formats"))
@@ -201,7 +201,7 @@ def _parser() -> tuple[argparse.ArgumentParser, Container[str]]:
     backends.conform_profiles(command("conform profiles", _lazily("conform_profiles"), summary))
     summary = "check a submission: judge it again from its results"
     backends.conform_verify(command("conform verify", _lazily("conform_verify"), summary, _CONFORM_VERIFY))
-    summary = "write test vectors: operands and acceptable results, for what has no Python"
+    summary = "write test vectors: operands and acceptable results, for chips and simulators without Python"
     vectors.conform_export(command("conform export", _lazily("conform_export"), summary, _CONFORM_EXPORT))
     summary = "grade the results of test vectors"
     vectors.conform_judge(command("conform judge", _lazily("conform_judge"), summary, _CONFORM_JUDGE))
@@ -218,25 +218,25 @@ def _parser() -> tuple[argparse.ArgumentParser, Container[str]]:
 def _run(options: argparse.Namespace) -> int:
     options.policy = _policy(options, options.target)
     # Parsing is C++ that may crash on bad input, so it happens in a child process.
-    return _isolated("run", options)
+    return _isolate("run", options)
 
 
 def _diff(options: argparse.Namespace) -> int:
     targets = [*(options.target or ()), None, None]
     options.policy, options.second = _policy(options, targets[0]), _policy(options, targets[1])
-    return _isolated("diff", options)
+    return _isolate("diff", options)
 
 
 def _blame(options: argparse.Namespace) -> int:
-    return _isolated("blame", options)
+    return _isolate("blame", options)
 
 
 def _profile(options: argparse.Namespace) -> int:
     options.policy = _policy(options, options.target)
-    return _isolated("profile", options)
+    return _isolate("profile", options)
 
 
-def _isolated(command: str, options: argparse.Namespace) -> int:
+def _isolate(command: str, options: argparse.Namespace) -> int:
     subject = "<stdin>" if options.file == "-" else options.file
     limit = () if options.timeout is None else (options.timeout,)
     return run_isolated(lambda: _lazily(command)(options), subject, *limit)
@@ -270,7 +270,7 @@ def _lazily(module: str, function: str = "main") -> Callable[[argparse.Namespace
 
 
 def _policy(options: argparse.Namespace, target: str | None = None) -> Policy:
-    """The policy of the options, of a chip's where one is named. Those that are given win over the chip's."""
+    """The policy of the options, or of the named chip. Given options override the chip's."""
     from .policies import accumulation, target_fields
 
     fields = ("arithmetic", "accumulate", "rounding", "overflow", "seed")

@@ -1,4 +1,4 @@
-"""What the StableHLO of this jaxlib knows, which is what peers can be asked."""
+"""The ops that the StableHLO of this jaxlib knows, and that peers can therefore be asked for."""
 
 from __future__ import annotations
 

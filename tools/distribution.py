@@ -1,4 +1,4 @@
-"""Checks what is uploaded: `python -m tools.distribution FOLDER` of a wheel and a source distribution.
+"""Checks the distributions: `python -m tools.distribution FOLDER` of a wheel and a source distribution.
 
 The wheel has to hold every file of the packages and nothing else, the source distribution every file of the checkout,
 and tests unpacked from the one have to pass on what the other installs. Exit status 1 where that does not hold.
@@ -33,7 +33,7 @@ _MADE = re.compile(r"__pycache__|build|dist|\.git|\.venv.*|.*_cache|\.hypothesis
 
 
 def files(root: Path = ROOT) -> set[str]:
-    """The files of a checkout, without what is made in it."""
+    """The files of a checkout, without generated ones."""
     result = set()
     for folder, folders, names in os.walk(root):
         folders[:] = [f for f in folders if not _MADE.fullmatch(f)]
@@ -42,7 +42,7 @@ def files(root: Path = ROOT) -> set[str]:
 
 
 def in_packages(names: Iterable[str]) -> set[str]:
-    """What is installed of the files of a checkout, by its place in a wheel."""
+    """The installed files of a checkout, by their path in a wheel."""
     result = set()
     for name in names:
         top, _, rest = name.partition("/")

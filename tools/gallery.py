@@ -53,7 +53,7 @@ def _trimmed(case: CaseResult, is_first: bool) -> CaseResult:
 
 
 def keep(report: Report) -> Path:
-    """Write a report to the gallery, in place of the one of the same backend and version."""
+    """Writes a report to the gallery, replacing that of the same backend and version."""
     path = FOLDER / name(report)
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(gzip.compress(dumps(trimmed(report)).encode(), 9, mtime=0))

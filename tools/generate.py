@@ -29,7 +29,7 @@ _COMMAND = re.compile(r"^\$ (.*)$", re.MULTILINE)
 
 
 def outputs(documents: Iterable[str]) -> dict[str, str]:
-    """What each command prints that stands in a block of `console`. Each runs once, in the root of the repository."""
+    """The output of each command in a block of `console`. Each runs once, in the root of the repository."""
     commands = list(
         dict.fromkeys(c for text in documents for b in _CONSOLE.findall(text) for c in _COMMAND.findall(b[1]))
     )
@@ -48,7 +48,7 @@ def _output(command: str) -> str:
 
 
 def generated(text: str, printed: dict[str, str]) -> str:
-    """`text` with everything generated made again. Raises KeyError for a name that is not in TABLES."""
+    """Generates all generated parts of `text` anew. Raises KeyError for a name that is not in TABLES."""
 
     def console(match: re.Match[str]) -> str:
         lines = [line for c in _COMMAND.findall(match[2]) for line in (f"$ {c}", printed[c]) if line]

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from minihlo.interp import backends, cli
+from minihlo.interp import backends, cli, settings
 from minihlo.ops.blocks.formats import BLOCK_FORMATS
 from minihlo.ops.blocks.open_points import BLOCK_POINTS, MICROXCALING, PTX, TORCHAO
-from minihlo.interp import settings
 from minihlo.ops.minifloat.codec import decode, to_fraction
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS, Nan
 from minihlo.ops.minifloat.open_points import ML_DTYPES, ONNX, OPEN_POINTS, XLA
@@ -92,7 +91,7 @@ def block_formats_table() -> str:
 
 
 def block_points_table() -> str:
-    """What MX leaves open: the code of the scale and of the first element."""
+    """The open points of MX: the code of the scale and of the first element."""
     columns = (TORCHAO, MICROXCALING, PTX)
 
     def shown(given: tuple[int, int | None] | None) -> str:

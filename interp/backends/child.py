@@ -113,7 +113,7 @@ class ChildBackend:
     def _answer(self, what: str, *request: Any) -> Any:
         child = self._running()
         assert child.stdin is not None
-        with self._reporting_its_end():
+        with self._report_end():
             write_frame(child.stdin, pickle.dumps(request))
             how, value = self._receive(child, self.seconds)
         if how == "results":
@@ -123,7 +123,7 @@ class ChildBackend:
     def _running(self) -> subprocess.Popen[bytes]:
         if self._child is None:
             self._child = child = self._start()
-            with self._reporting_its_end():
+            with self._report_end():
                 how, value = self._receive(child, START_SECONDS)
             if how != "results":
                 self.close()
@@ -149,7 +149,7 @@ class ChildBackend:
         return pickle.loads(read_frame(child.stdout))
 
     @contextlib.contextmanager
-    def _reporting_its_end(self) -> Any:
+    def _report_end(self) -> Any:
         """End the child after an error of communication, and report how it died."""
         try:
             yield

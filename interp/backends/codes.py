@@ -12,7 +12,7 @@ def code_dtype(t: ElementType) -> np.dtype:
     return t.dtype if t.kind is Kind.BOOL else np.dtype(f"u{t.dtype.itemsize}")
 
 
-def typed(codes: np.ndarray, name: str) -> np.ndarray:
+def to_typed(codes: np.ndarray, name: str) -> np.ndarray:
     """Return codes as an array of the dtype of numpy or ml_dtypes, with the same strides."""
     return codes.view(ELEMENT_TYPES[name].dtype)
 

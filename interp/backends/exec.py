@@ -43,7 +43,7 @@ def _environment(command: str) -> Mapping[str, str]:
 
 
 def _words(rest: str) -> tuple[bool, list[str]]:
-    """Whether it is a session, and the words of the command."""
+    """Whether the command is a session, and its words."""
     words = shlex.split(rest)
     is_session = words[:1] == [_SESSION]
     return is_session, words[is_session:]
@@ -54,9 +54,9 @@ KIND = Kind("exec:[--session ]COMMAND", rest="(?s:.+)", takes="", environment=_e
 
 
 def start(rest: str) -> tuple[str, Callable[..., Any]]:
-    """Return what the command takes, and the function that runs it.
+    """Return the kind of the command and the function that runs it.
 
-    Raises FileNotFoundError where there is no command of that name.
+    Raises FileNotFoundError if there is no command of that name.
     """
     is_session, command = _words(rest)
     if shutil.which(command[0]) is None:

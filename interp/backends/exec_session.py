@@ -132,7 +132,7 @@ class Session:
         return data
 
     def _raise_end(self) -> Any:
-        """Report how the command ended."""
+        """Raise an error that describes how the command ended."""
         assert self._process is not None
         assert self._log is not None
         if self._process.stdin is not None:
@@ -159,7 +159,7 @@ class Session:
 
 
 def start(command: Sequence[str]) -> tuple[str, Callable[..., Any]]:
-    """Return what the command takes, and the function that asks it."""
+    """Return the kind of the command and the function that asks it."""
     session = Session(command)
     return session.takes, session.operate if session.takes == OPERATIONS else session.evaluate
 

@@ -48,7 +48,7 @@ def start(target: str) -> Evaluate:
 
 
 def _backend_error(text: str) -> BackendError:
-    """Return an error that says whether the compiler, which is a process of its own, refused the program or crashed."""
+    """Return an error for the compiler, a process of its own: it refused the program, or crashed."""
     code = re.search(r"Error code: (-?\d+)", text)
     diagnostics = text.partition("Diagnostics:")[2].partition("Invoked with:")[0]
     if code and int(code[1]) < 0:

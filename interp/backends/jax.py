@@ -36,12 +36,12 @@ def start(platform: str) -> Evaluate:
     devices = xla_client.DeviceList((device,))
 
     @functools.lru_cache(_KEPT)
-    def compiled(text: str) -> Any:
+    def compile_program(text: str) -> Any:
         with make_context(text.__contains__), ir.Location.unknown():
             return client.compile_and_load(ir.Module.parse(text), devices, xla_client.CompileOptions())
 
     def evaluate(text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        program = compiled(text)
+        program = compile_program(text)
         return [np.asarray(r) for r in program.execute([jax.device_put(a, device) for a in arrays])]
 
     return evaluate

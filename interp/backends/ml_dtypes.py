@@ -10,7 +10,7 @@ import numpy as np
 
 from ...ops.types import ELEMENT_TYPES
 from .base import OPERATIONS, Kind, Operate
-from .codes import codes, typed
+from .codes import codes, to_typed
 from .functions import NUMPY, function
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def start(_: str) -> Operate:
 
 def operate(operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Return the codes of the result. Raises BackendError for a missing function, TypeError for a missing type."""
-    operands = [typed(a, t) for a, t in zip(arrays, operation.operands, strict=True)]
+    operands = [to_typed(a, t) for a, t in zip(arrays, operation.operands, strict=True)]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return codes(np.asarray(_function(operation)(*operands)), operation.result)

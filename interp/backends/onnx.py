@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .base import OPERATIONS, Kind, Operate
-from .codes import codes, typed
+from .codes import codes, to_typed
 from .onnx_models import CONVERSIONS, OPTIONS, model, names
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def start(options: str) -> Operate:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             inputs = zip(names(operation), arrays, operation.operands, strict=True)
-            (result,) = evaluator.run(None, {name: typed(x, t) for name, x, t in inputs})
+            (result,) = evaluator.run(None, {name: to_typed(x, t) for name, x, t in inputs})
         return codes(result, operation.result)
 
     return operate

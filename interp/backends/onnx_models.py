@@ -22,7 +22,7 @@ CONVERSIONS = (
 
 
 def model(operation: Operation, options: str, rank: int, opset: int, ir_version: int) -> Any:
-    """Return the operation as a model from `x`, and `scale` where there is one, to `y`.
+    """Return the operation as a model from `x`, and `scale` if there is one, to `y`.
 
     Raises BackendError if ONNX does not have it.
     """
@@ -31,9 +31,9 @@ def model(operation: Operation, options: str, rank: int, opset: int, ir_version:
     onnx: Any = importlib.import_module("onnx")
     source, target = operation.operands[0], operation.result
     if operation.op == "dequantize":
-        nodes = _dequantizing(operation)
+        nodes = _dequantize_nodes(operation)
     else:
-        nodes = _finite() if operation.op == "is_finite" else _converting(source, target, options)
+        nodes = _finite() if operation.op == "is_finite" else _convert_nodes(source, target, options)
     value, shape = onnx.helper.make_tensor_value_info, [None] * rank
     named = zip(names(operation), operation.operands, strict=True)
     takes, y = [value(name, tensor_type(t), shape) for name, t in named], tensor_type(target)
@@ -53,7 +53,7 @@ def names(operation: Operation) -> tuple[str, ...]:
     return ("x", "scale")[: len(operation.operands)]
 
 
-def _dequantizing(operation: Operation) -> list[Any]:
+def _dequantize_nodes(operation: Operation) -> list[Any]:
     """Return the node that scales blocks. Raises BackendError for blocks that ONNX does not have."""
     onnx: Any = importlib.import_module("onnx")
     block = operation.attributes["block"]
@@ -76,7 +76,7 @@ def _finite() -> list[Any]:
     return [onnx.helper.make_node(op, takes, [gives]) for op, *takes, gives in steps]
 
 
-def _converting(source: str, target: str, options: str) -> list[Any]:
+def _convert_nodes(source: str, target: str, options: str) -> list[Any]:
     onnx: Any = importlib.import_module("onnx")
     make: Callable[..., Any] = onnx.helper.make_node
     saturate = int("saturate" in options)
@@ -103,7 +103,8 @@ def tensor_type(name: str) -> int:
 
 
 def newest(accepts: Callable[[bytes], Any]) -> tuple[int, int]:
-    """The newest versions of the operators and of the format with which a model is accepted; else raises."""
+    """Return the newest versions of the operators and of the format with which a model is accepted; raise if none
+    is."""
     onnx: Any = importlib.import_module("onnx")
     identity = onnx.parser.parse_graph("g (float x) => (float y) { y = Identity(x) }")
     error: Exception | None = None

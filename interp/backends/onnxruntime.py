@@ -44,16 +44,16 @@ def start(options: str) -> Operate:
         result = np.empty(arrays[0].shape, code_dtype(t))
         binding = running.io_binding()
         for name, given, element in zip(names(operation), arrays, operation.operands, strict=True):
-            packed = _packed(np.asarray(given, order="C"), ELEMENT_TYPES[element].bits)
+            packed = _pack(np.asarray(given, order="C"), ELEMENT_TYPES[element].bits)
             binding.bind_ortvalue_input(name, make(packed, tensor_type(element)))
         binding.bind_ortvalue_output("y", make(result, y))
         running.run_with_iobinding(binding)
-        return _unpacked(result, t.bits)
+        return _unpack(result, t.bits)
 
     return operate
 
 
-def _packed(codes: np.ndarray, bits: int) -> np.ndarray:
+def _pack(codes: np.ndarray, bits: int) -> np.ndarray:
     """Pack codes of few bits as the runtime stores them: several in a byte, the first lowest."""
     if bits not in (2, 4):
         return codes
@@ -64,7 +64,7 @@ def _packed(codes: np.ndarray, bits: int) -> np.ndarray:
     return stored
 
 
-def _unpacked(stored: np.ndarray, bits: int) -> np.ndarray:
+def _unpack(stored: np.ndarray, bits: int) -> np.ndarray:
     if bits not in (2, 4):
         return stored
     fields = (stored.reshape(-1, 1) >> _shifts(bits)) & np.uint8((1 << bits) - 1)

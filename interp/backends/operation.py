@@ -38,12 +38,12 @@ class Operation:
     | `dot_general` | none | [rows, k] and [k, columns] |
     | `convolution` | none | [batch, width, features] and [window, features, outputs]; stride 1, no padding |
     | `sort` | none | [rows, k], ascending along the last dimension, in the total order |
-    | `quantize` | `format`, `block`, `scale`: a rule or own; `gives` | [rows, k]: what `gives` says |
-    | `dequantize` | `format`, `block` | elements, scales, and the scale of the tensor where the format has one |
+    | `quantize` | `format`, `block`, `scale`: a rule or own; `gives` | [rows, k]: the output named by `gives` |
+    | `dequantize` | `format`, `block` | elements, scales, and the scale of the tensor if the format has one |
     | `scaled_dot` | `formats`, `blocks` | [rows, k], [k, columns], scales [rows, blocks] and [blocks, columns] |
 
-    Of the last three `format` is the name of a block format and `block` the shape of a block; blocks lie along k, and
-    the last one may be shorter. `gives` is elements, scales or tensor_scale: each is asked for by itself.
+    For the last three `format` is the name of a block format and `block` the shape of a block; blocks lie along k, and
+    the last one may be shorter. `gives` is elements, scales or tensor_scale: each is requested separately.
     """
 
     op: str

@@ -29,5 +29,5 @@ KIND = Kind(
 
 
 def start(_: str) -> Evaluate:
-    """Return the function that runs a program on the plugin, which JAX has loaded."""
+    """Return the function that runs a program on the plugin loaded by JAX."""
     return jax.start(_PLATFORM)

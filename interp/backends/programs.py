@@ -1,7 +1,7 @@
 """Writes StableHLO programs that compute many cases at once, with operands as arguments or as constants.
 
-Codes travel as unsigned integers, which every backend takes, and become the element type within the program; of the
-6-bit floats, for which there is no integer, their numbers travel as f32.
+Codes travel as unsigned integers, which every backend takes, and become the element type within the program. 6-bit
+floats have no integer of their width; their numbers travel as f32.
 """
 
 from __future__ import annotations
@@ -14,43 +14,43 @@ from ..oracle.formats import FORMATS, MINIFLOATS, bits, code_dtype
 
 
 def carrier(element: str) -> str:
-    """The element type in which codes travel."""
+    """The element type in which codes are passed to a backend."""
     if element == "i1":
         return element
     return "f32" if bits(element) == 6 else f"ui{max(8, bits(element))}"
 
 
-def encoded(codes: np.ndarray, element: str) -> np.ndarray:
-    """Codes as they travel."""
+def encode(codes: np.ndarray, element: str) -> np.ndarray:
+    """Convert codes to their transport form."""
     if bits(element) == 6:
         return FORMATS[element].decode(codes).astype(np.float32)
     return np.asarray(codes, code_dtype(element), order="C")
 
 
-def decoded(values: np.ndarray, element: str) -> np.ndarray:
-    """The codes of what has travelled."""
+def decode(values: np.ndarray, element: str) -> np.ndarray:
+    """Convert values in transport form to codes."""
     if bits(element) != 6:
         return values
     fmt = FORMATS[element]
     numbers = fmt.decode(np.arange(64))
     order = np.argsort(numbers, kind="stable")
     near = order[np.clip(np.searchsorted(numbers[order], np.abs(values)), 0, 63)] & fmt.ones
-    found = np.where(numbers[near] == np.abs(values), near, 0x40)  # a code that is none, for what is no such number
+    found = np.where(numbers[near] == np.abs(values), near, 0x40)  # an invalid code for other numbers
     return np.where(np.signbit(values), found | fmt.sign_bit, found).astype(np.uint8)
 
 
 def tensor(shape: Sequence[int], element: str) -> str:
-    """The type of a tensor as MLIR writes it."""
+    """The type of a tensor in MLIR's notation."""
     return f"tensor<{''.join(f'{n}x' for n in shape)}{element}>"
 
 
 class Builder:
-    """A program in the making. Values are known by name, with their types aside."""
+    """Builds a program. Values are referred to by name; their types are kept separately."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.functions: list[str] = []  #: functions of the program other than `main`
-        self.arguments: list[np.ndarray] = []  #: as they travel
+        self.arguments: list[np.ndarray] = []  #: in transport form
         self.inputs: list[tuple[np.ndarray, str]] = []  #: the same as codes, with their element types
         self._takes: list[str] = []
         self._outputs: list[tuple[str, str]] = []
@@ -64,18 +64,18 @@ class Builder:
         return f"%v{self._last}"
 
     def input(self, codes: np.ndarray, element: str) -> str:
-        """An argument of the program; the same array is one argument."""
+        """Add an argument to the program; equal arrays share one argument."""
         return self._once(("input", element, codes.shape, codes.tobytes()), lambda: self._argument(codes, element))
 
     def _argument(self, codes: np.ndarray, element: str) -> str:
         argument = f"%a{len(self.arguments)}"
-        self.arguments.append(encoded(codes, element))
+        self.arguments.append(encode(codes, element))
         self.inputs.append((codes, element))
         self._takes.append(f"{argument}: {tensor(codes.shape, carrier(element))}")
-        return self._turned(argument, carrier(element), element, codes.shape)
+        return self._convert(argument, carrier(element), element, codes.shape)
 
     def constant(self, codes: np.ndarray, element: str) -> str:
-        """A constant of the program, with its codes as they are."""
+        """Add a constant to the program, with its codes unchanged."""
         codes = np.asarray(codes, code_dtype(element), order="C")
         return self._once(("constant", element, codes.shape, codes.tobytes()), lambda: self._constant(codes, element))
 
@@ -88,7 +88,7 @@ class Builder:
         return self.op(f"stablehlo.constant dense<{text}> : {kind}")
 
     def op(self, text: str) -> str:
-        """Adds an op with one result; returns its name."""
+        """Add an op with one result; return its name."""
         name = self.name()
         self.lines.append(f"{name} = {text}")
         return name
@@ -99,7 +99,7 @@ class Builder:
         return self.op(f"{text}: ({', '.join(takes)}) -> {gives}")
 
     def function(self, key: tuple[object, ...], text: Callable[[str], str]) -> str:
-        """A function of the program, whose text follows from its name; return the name. A key has one function."""
+        """Add a function whose text follows from its name; return the name. Each key has one function."""
         return self._once(("function", *key), lambda: self._function(text))
 
     def _function(self, text: Callable[[str], str]) -> str:
@@ -116,11 +116,11 @@ class Builder:
         return [f"{name}#{i}" for i in range(count)]
 
     def output(self, value: str, element: str, shape: Sequence[int]) -> None:
-        """Makes a value a result of the program."""
-        self._outputs.append((self._turned(value, element, carrier(element), shape), tensor(shape, carrier(element))))
+        """Make a value a result of the program."""
+        self._outputs.append((self._convert(value, element, carrier(element), shape), tensor(shape, carrier(element))))
 
     def text(self) -> str:
-        """The program."""
+        """The text of the program."""
         gives = ", ".join(t for _, t in self._outputs)
         values = ", ".join(v for v, _ in self._outputs)
         body = "\n  ".join([*self.lines, f"return {values} : {gives}"])
@@ -134,8 +134,8 @@ class Builder:
             found = self._known[key] = make()
         return found
 
-    def _turned(self, value: str, source: str, target: str, shape: Sequence[int]) -> str:
-        """Between a type and its carrier."""
+    def _convert(self, value: str, source: str, target: str, shape: Sequence[int]) -> str:
+        """Convert a value between a type and its carrier."""
         few = f"ui{min(bits(source), bits(target))}"
         if source == target:
             return value
@@ -154,7 +154,7 @@ class Builder:
 
 
 def compare_attributes(direction: str, kind: str) -> str:
-    """Of `compare`, in its generic form."""
+    """The attributes of `compare` in its generic form."""
     return (
         f"{{comparison_direction = #stablehlo<comparison_direction {direction}>, "
         f"compare_type = #stablehlo<comparison_type {kind}>}}"
@@ -162,5 +162,5 @@ def compare_attributes(direction: str, kind: str) -> str:
 
 
 def is_small(element: str) -> bool:
-    """Whether it is a float of at most 8 bits."""
+    """Whether the type is a float of at most 8 bits."""
     return element in MINIFLOATS

@@ -24,7 +24,7 @@ KIND = Kind("MODULE:ATTR", rest=r"[^\W\d]\w*(\.\w+)*:[^\W\d]\w*(\.\w+)*", takes=
 def start(name: str) -> tuple[str, Callable[..., Any]]:
     """Return whether the object takes programs or operations, and its function.
 
-    Raises TypeError where it is neither.
+    Raises TypeError if it is neither.
     """
     module, _, attribute = name.partition(":")
     sys.path.insert(0, "")
@@ -44,19 +44,19 @@ def start(name: str) -> tuple[str, Callable[..., Any]]:
 
 def evaluator(target: Any) -> Evaluate:
     """Return a function, or the method `evaluate` of an object, wrapped to raise BackendError."""
-    return _guarded(getattr(target, "evaluate", target), _listed)
+    return _guard(getattr(target, "evaluate", target), _as_list)
 
 
 def operator_of(target: Any) -> Callable[..., np.ndarray]:
     """Return the method `operate` of an object, wrapped to raise BackendError."""
-    return _guarded(target.operate, np.asarray)
+    return _guard(target.operate, np.asarray)
 
 
-def _listed(results: Any) -> list[np.ndarray]:
+def _as_list(results: Any) -> list[np.ndarray]:
     return [np.asarray(r) for r in (results if isinstance(results, (list, tuple)) else [results])]
 
 
-def _guarded(function: Callable[..., Any], made: Callable[[Any], Any]) -> Callable[..., Any]:
+def _guard(function: Callable[..., Any], made: Callable[[Any], Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def guarded(*arguments: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""StableHLO's reference interpreter: C++ in jaxlib, which aborts on what it does not support."""
+"""StableHLO's reference interpreter: C++ in jaxlib, which aborts on unsupported programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user names as a backend: a platform of JAX in this process, a backend by its name, an object of their own."""
+"""Backends as a user names them: a platform of JAX in this process, a backend by its name, or an object."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .python import evaluator, operator_of
 
 
 class Platform:
-    """A platform of JAX in this process: as `jax:PLATFORM` but for the child process."""
+    """A platform of JAX in this process: like `jax:PLATFORM`, without the child process."""
 
     takes = PROGRAMS
 
     def __init__(self, platform: str) -> None:
-        """Raises InputError where JAX has no such platform."""
+        """Raises InputError if JAX has no such platform."""
         try:
             import jax
         except ImportError:
@@ -45,8 +45,8 @@ class Platform:
         return start(self.platform)
 
     def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
-        """Run a program on the platform. Raises BackendError where it fails."""
-        if "xf6E" in text or "<f6E" in text:  # of which XLA dies, and this process with it
+        """Run a program on the platform. Raises BackendError if that fails."""
+        if "xf6E" in text or "<f6E" in text:  # these kill XLA, and this process with it
             raise BackendError("refused", f"{self.name} has no types of six bits")
         with self._enable_x64(True):
             how, answer = call(self._evaluate, text, arrays)
@@ -55,11 +55,11 @@ class Platform:
         return list(answer)
 
     def close(self) -> None:
-        """Do nothing: the platform is that of this process."""
+        """Do nothing: the platform belongs to this process."""
 
 
-class Given:
-    """An object of the user's with `evaluate`, or a function of that kind."""
+class UserBackend:
+    """A user's object with `evaluate`, or a function of that kind."""
 
     takes = PROGRAMS
 
@@ -68,15 +68,15 @@ class Given:
         self._evaluate = evaluator(thing)
 
     def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
-        """Run a program by the function that is given."""
+        """Run a program by the user's function."""
         return list(self._evaluate(text, arrays))
 
     def close(self) -> None:
-        """Do nothing: the function is the caller's."""
+        """Do nothing: the function belongs to the caller."""
 
 
-class GivenOperations:
-    """An object of the user's with `operate`."""
+class UserOperations:
+    """A user's object with `operate`."""
 
     takes = OPERATIONS
     seconds = SECONDS
@@ -93,20 +93,20 @@ class GivenOperations:
 
 
 def subject(named: Any) -> Backend:
-    """The backend that is meant, which takes programs. Raises InputError where there is none."""
+    """Return the named backend, which takes programs. Raises InputError if there is none."""
     if not isinstance(named, str):
         if not callable(getattr(named, "evaluate", named)):
             raise InputError(f"expected a backend (an object with a method evaluate), got {type(named).__name__}")
-        return Given(named)
+        return UserBackend(named)
     if named.isidentifier() and not _is_kind(named):
         return Platform(named)
     return by_name(named)
 
 
 def any_subject(named: Any) -> Backend | OperationBackend:
-    """The backend that is meant, which takes programs or operations. Raises InputError where there is none."""
+    """Return the named backend, which takes programs or operations. Raises InputError if there is none."""
     if not isinstance(named, str) and hasattr(named, "operate"):
-        return GivenOperations(named)
+        return UserOperations(named)
     return subject(named)
 
 

@@ -16,11 +16,11 @@ from .operation import result_shape
 if TYPE_CHECKING:
     from .operation import Operation
 
-#: What may follow the colon.
+#: Devices that may follow the colon.
 DEVICES = r"(cpu|cuda|mps|xpu)(:\d+)?"
 KIND = Kind("torch:cpu|cuda", DEVICES, modules=("torch",), extra="torch", packages=("torch",), takes=OPERATIONS)
 
-#: Products of float8 matrices have sizes that are multiples of it on GPUs.
+#: On GPUs, sizes of products of float8 matrices are multiples of this.
 _MULTIPLE = 16
 #: PyTorch has no function that rounds halves away from zero, and its sort has no total order.
 _NAMES = {
@@ -40,7 +40,7 @@ _NAMES = {
 
 
 def start(device: str) -> Operate:
-    """Return the function that computes one operation by PyTorch. Raises RuntimeError where it has no such device."""
+    """Return the function that computes one operation by PyTorch. Raises RuntimeError if it has no such device."""
     torch: Any = importlib.import_module("torch")
     one = torch.ones((), device=device)  # raises at once if the device does not exist
 
@@ -61,7 +61,7 @@ def start(device: str) -> Operate:
     def operate(operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
         shape = result_shape(operation, [a.shape for a in arrays])
         if _is_scaled(operation) and device != "cpu":
-            arrays = [_filled(a) for a in arrays]
+            arrays = [_pad(a) for a in arrays]
         codes = [torch.from_numpy(a if _is_readable(a) else np.array(a, order="C")) for a in arrays]
         tensors = [x.view(dtype(t)).to(device) for x, t in zip(codes, operation.operands, strict=True)]
         result = function_for(operation)(*tensors)
@@ -76,12 +76,12 @@ def start(device: str) -> Operate:
 
 
 def _is_scaled(operation: Operation) -> bool:
-    """Return whether an operation is a product that PyTorch has for float8 with scales alone."""
+    """Return whether an operation is a product that PyTorch only has with scales for float8."""
     return operation.op == "dot_general" and operation.result != operation.operands[0]
 
 
-def _filled(matrix: np.ndarray) -> np.ndarray:
-    """Return the codes of a matrix with zeros up to sizes that GPUs multiply."""
+def _pad(matrix: np.ndarray) -> np.ndarray:
+    """Return the codes of a matrix padded with zeros to sizes that GPUs multiply."""
     return np.pad(matrix, [(0, -n % _MULTIPLE) for n in matrix.shape])
 
 

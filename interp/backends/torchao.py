@@ -39,7 +39,7 @@ _OWN = "own"
 
 
 def start(device: str) -> Operate:
-    """Return the function that computes one operation by torchao. Raises RuntimeError where there is no such device."""
+    """Return the function that computes one operation by torchao. Raises RuntimeError if there is no such device."""
     torch: Any = importlib.import_module("torch")
     torch.ones((), device=device)  # raises at once if the device does not exist
     folder = "torchao.prototype.mx_formats"
@@ -50,7 +50,7 @@ def start(device: str) -> Operate:
     preference: Any = importlib.import_module("torchao.quantization.quantize_.common").KernelPreference
 
     def tensor(codes: np.ndarray, name: str) -> Any:
-        """Codes as a tensor, of the type that torch has for them; of less than 8 bits the codes themselves."""
+        """Codes as a tensor of torch's type for them; types of less than 8 bits keep the codes."""
         flat = torch.from_numpy(np.array(codes, order="C"))
         t = ELEMENT_TYPES[name]
         return (flat.view(getattr(torch, t.dtype.name)) if t.bits >= 8 else flat).to(device)
@@ -69,15 +69,15 @@ def start(device: str) -> Operate:
     types = {"f32": torch.float32, "bf16": torch.bfloat16}
 
     def block_format(name: str) -> bool:
-        """Whether it is NVFP4. Raises BackendError for a format that torchao does not have."""
+        """Whether the format is NVFP4. Raises BackendError for a format that torchao does not have."""
         if name not in (*_ELEMENT, "nvfp4"):
             raise BackendError("refused", f"torchao has no {name}")
         return name == "nvfp4"
 
-    def packed(x: np.ndarray, name: str) -> Any:
+    def pack(x: np.ndarray, name: str) -> Any:
         return kernels.pack_uint4(tensor(x, name)) if ELEMENT_TYPES[name].bits == 4 else tensor(x, name)
 
-    def unpacked(found: Any, name: str) -> np.ndarray:
+    def unpack(found: Any, name: str) -> np.ndarray:
         return codes(kernels.unpack_uint4(found) if ELEMENT_TYPES[name].bits == 4 else found)
 
     def quantize(operation: Operation, x: np.ndarray) -> np.ndarray:
@@ -88,21 +88,21 @@ def start(device: str) -> Operate:
                 raise BackendError("refused", "torchao has no name for the rule of nvfp4")
             whole = nv.per_tensor_amax_to_scale(numbers.abs().max())
             scales, data = nv.nvfp4_quantize(numbers, 16, whole)
-            parts = {"elements": lambda: unpacked(data, "f4E2M1FN"), "scales": lambda: codes(scales)}
+            parts = {"elements": lambda: unpack(data, "f4E2M1FN"), "scales": lambda: codes(scales)}
             return (parts | {"tensor_scale": lambda: codes(whole)})[gives]()
         if rule not in (*_RULES, _OWN):
             raise BackendError("refused", f"torchao has no rule {rule}")
         mode = config.ScaleCalculationMode.FLOOR if rule == _OWN else config.ScaleCalculationMode[rule.upper()]
         element = _ELEMENT[name]
         scales, data = mx.to_mx(numbers, elements[element], 32, mode)
-        return unpacked(data, element) if gives == "elements" else codes(scales)
+        return unpack(data, element) if gives == "elements" else codes(scales)
 
     def blocks(name: str, x: np.ndarray, scales: np.ndarray, target: Any, whole: Any = None) -> Any:
         """The tensor of elements and scales."""
         if block_format(name):
-            return nv.NVFP4Tensor(packed(x, "f4E2M1FN"), tensor(scales, "f8E4M3FN"), 16, target, whole)
+            return nv.NVFP4Tensor(pack(x, "f4E2M1FN"), tensor(scales, "f8E4M3FN"), 16, target, whole)
         element = _ELEMENT[name]
-        data, scales = packed(x, element), tensor(scales, "f8E8M0FNU")
+        data, scales = pack(x, element), tensor(scales, "f8E8M0FNU")
         return mx.MXTensor(data, scales, elements[element], 32, target, preference.EMULATED, None, False)
 
     def dequantize(operation: Operation, x: np.ndarray, scales: np.ndarray, *rest: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from .base import call
 from .child import Strided, read_frame, write_frame
 
 
-def _started(name: str) -> tuple[str, Callable[..., Any]]:
+def _start(name: str) -> tuple[str, Callable[..., Any]]:
     """Return whether the backend takes programs or operations, and its function."""
     kind = kind_of(name)
     if kind is python.KIND:
@@ -34,7 +34,7 @@ def _serve(name: str) -> None:
     end_with_parent()
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of C++ must not mix with answers
-    how, started = call(_started, name)
+    how, started = call(_start, name)
     function = None
     if how == "results":
         started, function = started

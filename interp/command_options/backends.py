@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .values import counted, natural, positive
+from .values import count_or_text, natural, positive
 
 
 def conform(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +94,7 @@ def ci(parser: argparse.ArgumentParser) -> None:
 
 
 def reports(parser: argparse.ArgumentParser) -> None:
-    """Add the options of reports, and of what they take for known."""
+    """Add the options of reports and of known failures."""
     add = parser.add_argument
     add(
         "--errors",
@@ -127,7 +127,7 @@ def probe(parser: argparse.ArgumentParser) -> None:
         help="element type of the operands, or those of both (default: f8E4M3FN)",
     )
     add("--result", default="f32", metavar="T", help="element type of the results (default: f32)")
-    add("-k", type=counted, default=256, metavar="N", help="number of products of a dot (default: 256)")
+    add("-k", type=count_or_text, default=256, metavar="N", help="number of products of a dot (default: 256)")
     add("--seed", type=natural, default=0, metavar="N", help="seed of the random dots")
     add("--json", metavar="F", help="write the record as JSON, for --accumulate @F (-: standard output)")
 

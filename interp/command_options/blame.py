@@ -30,6 +30,8 @@ def blame(parser: argparse.ArgumentParser) -> None:
     )
     add("--share", type=share, metavar="X", help="share of the difference to explain (default: 0.95; 1 for ulp)")
     add("--evaluations", type=steps, default=1000, metavar="N", help="limit of runs of the program (default: 1000)")
-    add("--turns", type=steps, default=100_000, metavar="N", help="limit of iterations of a loop (default: 100000)")
+    add(
+        "--iterations", type=steps, default=100_000, metavar="N", help="limit of iterations of a loop (default: 100000)"
+    )
     add("--seed", type=natural, default=0, metavar="N", help="seed of the sample that stands for missing inputs")
     add("--json", metavar="F", help="write the result as JSON (-: standard output)")

@@ -1,4 +1,4 @@
-"""The options of the commands that run a program: run, diff; and what other commands share with them."""
+"""The options of the commands that run a program: run, diff; and options that other commands share with them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_program(parser: argparse.ArgumentParser) -> None:
 
 
 def add_conversion(parser: argparse.ArgumentParser) -> None:
-    """Add how results are rounded: --rounding, --overflow, --seed."""
+    """Add the options of rounding: --rounding, --overflow, --seed."""
     parser.add_argument(
         "--rounding", choices=ROUNDINGS, default=Policy.rounding, help="rounding of results (default: nearest_even)"
     )
@@ -110,7 +110,7 @@ def diff(parser: argparse.ArgumentParser) -> None:
         help="run each op alone, or compile the whole program (default: op)",
     )
     add(
-        "--turns",
+        "--iterations",
         type=positive,
         default=100,
         metavar="N",

@@ -32,7 +32,7 @@ def natural(text: str) -> int:
     return number
 
 
-def counted(text: str) -> int | str:
+def count_or_text(text: str) -> int | str:
     """Return an integer; other text as it is, for a check that knows the bounds."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 40 else text
 

@@ -1,4 +1,4 @@
-"""`minihlo blame`: which ops make the difference between the outputs of two ways of computing a program."""
+"""`minihlo blame`: finds the ops that make the difference between the outputs of two ways of computing a program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 
 from ..errors import InputError
 from ..numerics.blame import examine
-from ..numerics.ways import Choice, choice
+from ..numerics.evaluators import Choice, choice
 from .diff import backend_of, inputs_of, sources_of, write_json
 from .run import read_inputs
 
@@ -21,7 +21,7 @@ def main(options: argparse.Namespace) -> int:
         for source in sources_of(options):
             what, arrays = inputs_of(source, given, options.seed)[0]
             result = examine(
-                source, arrays, good, bad, options.measure, options.share, options.evaluations, options.turns
+                source, arrays, good, bad, options.measure, options.share, options.evaluations, options.iterations
             )
             print(f"{source.file}: {what}\n{result}\n" if what else f"{result}\n", flush=True)
             results.append({"file": source.file, "inputs": what} | result.data())
@@ -34,7 +34,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _ways(options: argparse.Namespace) -> tuple[Choice, Choice]:
-    """The two ways. Raises InputError where a way is given twice, or the bad one not at all."""
+    """The two ways. Raises InputError if a way is given twice, or the bad one not at all."""
     targets = options.target or []
     goods = [w for w in (options.good, *targets[:1]) if w is not None]
     bads = [w for w in (options.backend, options.bad, *targets[1:]) if w is not None]

@@ -28,7 +28,7 @@ _TOKEN = re.compile(r"[\[\]]|[^\s,\[\]]+")
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print the blocks that VALUE becomes."""
+    """Print the blocks that VALUE is converted to."""
     fmt = BLOCK_FORMATS[options.format]
     array, texts, exact = _operand(options.value.strip(), options.source)
     policy = options.policy
@@ -67,20 +67,20 @@ def block_shape(fmt: BlockFormat) -> str:
 
 
 def _operand(text: str, source: str | None) -> tuple[np.ndarray, list[str], list[Fraction | None]]:
-    """The array that a text stands for, its elements as texts and as exact numbers; None is not finite."""
+    """The array of a text, with its elements as texts and as exact numbers; None for non-finite ones."""
     if "=" in text or text.startswith("@"):
         array, t = parse_value(text)
         element = t.element
-        if source and named(source) != element:
+        if source and real_type(source) != element:
             raise InputError(f"expected a value of type {source}, as --from says, got {text[:60]!r}")
     else:
         words, shape = _nested(text)
         if not source:
-            # Rounded to odd in f64, which no rounding to elements or scales can tell from the exact number.
+            # Rounded to odd in f64, which rounds to the same elements and scales as the exact number.
             exact = [fraction(w) if real(w).kind == FINITE else None for w in words]
             numbers = [float(w) if e is None else _odd(e, w) for e, w in zip(exact, words, strict=True)]
             return np.array(numbers, np.float64).reshape(shape), words, exact
-        element = named(source)
+        element = real_type(source)
         array = array_of_literals(words, element).reshape(shape)
     if element.is_complex:
         raise InputError(f"expected a real type, got {element}")
@@ -91,7 +91,7 @@ def _operand(text: str, source: str | None) -> tuple[np.ndarray, list[str], list
     return array, [number_text(element.format, int(c)) for c in codes], [_exact(v, element.format) for v in values]
 
 
-def named(name: str) -> ElementType:
+def real_type(name: str) -> ElementType:
     """The real element type of a name. Raises InputError."""
     try:
         element = named_type(name)
@@ -138,7 +138,7 @@ def _odd(value: Fraction, text: str) -> float:
 
 
 def _blocks_of(shape: tuple[int, ...], fmt: BlockFormat) -> np.ndarray:
-    """For each element of an array the index of its block, in row-major order."""
+    """The index of each element's block, in row-major order."""
     layout = Layout.of(shape, fmt, block_axes(len(shape), fmt, -1))
     numbers = np.arange(math.prod(layout.scale_shape)).reshape(layout.scale_shape)
     rows = np.repeat(layout.scale_rows(numbers)[:, None], math.prod(layout.block), axis=1)
@@ -146,7 +146,7 @@ def _blocks_of(shape: tuple[int, ...], fmt: BlockFormat) -> np.ndarray:
 
 
 def _element(code: Any, fmt: BlockFormat) -> tuple[Fraction | None, str]:
-    """What an element is before it is scaled, None for NaN and infinity, and its code and number as a text."""
+    """An element before scaling, None for NaN and infinity, and its code and number as a text."""
     if fmt.element_format is None:
         value = Fraction(int(code), 1 << fmt.fraction_bits)
         return value, f"{code_text(int(code) & 0xFF, 8)} = {_decimal(value)}"

@@ -26,7 +26,7 @@ from ..errors import InputError, OutputError, WorkersLostError
 from ..policies import accumulation
 from . import conform_badge, conform_claim
 
-#: What the patterns of an option match.
+#: The patterns that an option accepts.
 EXPECTED = {
     "--formats": "an element type or a pattern",
     "--ops": "an op or a pattern",
@@ -59,7 +59,7 @@ def _settings(name: str, options: argparse.Namespace) -> outcome.Settings:
 
 
 def record(text: str) -> str:
-    """An accumulator that is given by --accumulate, as text. Raises InputError where it is none."""
+    """An accumulator of --accumulate, as text. Raises InputError if it is invalid."""
     found = accumulation(text)
     try:
         return (Accumulator.from_text(found) if isinstance(found, str) else found).to_text()
@@ -80,7 +80,7 @@ def choice_of_options(options: argparse.Namespace) -> run.Choice:
 
 
 def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
-    settings, choice, held = _settings(name, options), choice_of_options(options), conform_claim.profiled(options)
+    settings, choice, held = _settings(name, options), choice_of_options(options), conform_claim.profile_run(options)
     expected = known.read(options.xfail)
     if held is None:
         check(choice, options.level)
@@ -93,7 +93,7 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
     except ValueError as error:
         raise InputError(str(error)) from None
     _check_operands(settings, {s.case for t in tasks for s in t.specs})
-    session = run.Session(run.described(settings, choice, made), settings, tasks, path_of(options))
+    session = run.Session(run.describe_run(settings, choice, made), settings, tasks, path_of(options))
     report = conclude(session, _workers(options, made, len(tasks)), options, expected)
     if isinstance(report, int):
         return report
@@ -104,7 +104,7 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
 
 
 def status_of(
-    report: Report, held: conform_claim.Profiled | None, takes: str, options: argparse.Namespace, is_bad: bool = False
+    report: Report, held: conform_claim.ProfileRun | None, takes: str, options: argparse.Namespace, is_bad: bool = False
 ) -> int:
     """Print the verdict of a profile and the annotations for CI. Returns the exit status."""
     if held is not None:
@@ -135,10 +135,10 @@ def conclude(
         why = str(error) if is_lost else "interrupted"
         print("; ".join([why, *([str(session.failure or saved)] if path else [])]), file=sys.stderr)
         return 2 if is_lost else 130
-    report.cases = [known.marked(c, expected) for c in report.cases]
+    report.cases = [known.mark_expected(c, expected) for c in report.cases]
     write_reports(report, options)
     signatures = (c.signature for c in run.Choice(tests=getattr(options, "tests", "")).cases(3))
-    for line in known.outdated(expected, report.cases, signatures):
+    for line in known.outdated_lines(expected, report.cases, signatures):
         print(f"--xfail {options.xfail}: {line}", file=sys.stderr)
     return report
 

@@ -18,6 +18,6 @@ def check(paths: Sequence[str]) -> None:
 
 
 def write(paths: Sequence[str], badge: Badge) -> None:
-    """Write a badge to each file. Raises OutputError where one cannot be written."""
+    """Write a badge to each file. Raises OutputError if one cannot be written."""
     for path in paths:
         files.write(path, badge.svg() if Path(path).suffix == ".svg" else badge.json())

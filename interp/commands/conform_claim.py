@@ -1,4 +1,4 @@
-"""What `minihlo conform BACKEND --profile P` adds to a run: its cases, the verdict, the submission and the badge."""
+"""Adds a profile to a run of `minihlo conform BACKEND --profile P`: cases, verdict, submission and badge."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from ..conform.verdicts.outcome import Settings
 from ..errors import InputError
 from . import conform_badge
 
-#: Options that choose cases, which a profile does.
+#: Options that choose cases, which a profile does itself.
 _CHOOSING = ("ops", "formats", "case", "form", "operands", "beside", "tests")
 #: Options that a profile sets, with their defaults.
 _SET = {"level": 1, "seed": 0, "ulp": 4}
-#: Options that are about a profile.
+#: Options that need a profile.
 _NEEDING = ("waivers", "submit", "badge")
-#: So many reasons why a backend does not conform are printed.
+#: Maximum number of reasons printed for not conforming.
 _MOST_REASONS = 10
 
 
 @dataclasses.dataclass(frozen=True)
-class Profiled:
-    """A profile to which a run is held, with waivers."""
+class ProfileRun:
+    """A profile with waivers, against which a run is assessed."""
 
     profile: Profile
     waivers: tuple[waivers.Waiver, ...]
@@ -49,7 +49,7 @@ class Profiled:
         )
 
     def check_waivers(self, takes: str) -> None:
-        """Raises InputError where a waiver waives what may not be waived."""
+        """Raises InputError if a waiver is not permitted."""
         for waiver, case in conformance.forbidden(self.profile, self.waivers, takes):
             identifier = self.profile.identifier
             raise InputError(
@@ -57,8 +57,8 @@ class Profiled:
             )
 
 
-def profiled(options: argparse.Namespace) -> Profiled | None:
-    """The profile of the command line, None where there is none. Raises InputError for options that do not fit."""
+def profile_run(options: argparse.Namespace) -> ProfileRun | None:
+    """The profile of the command line, None if there is none. Raises InputError for options that do not fit."""
     if options.profile is None:
         given = next((o for o in _NEEDING if getattr(options, o)), None)
         if given:
@@ -73,38 +73,38 @@ def profiled(options: argparse.Namespace) -> Profiled | None:
     for option, default in _SET.items():
         value, own = getattr(options, option), getattr(profile, option)
         if value not in (default, own):
-            raise InputError(f"--{option}: expected {own}, as {profile.identifier} has it, got {value}")
-    return held_to(profile, options)
+            raise InputError(f"--{option}: expected {own}, as in {profile.identifier}, got {value}")
+    return assessment_run(profile, options)
 
 
 def check_choosing(options: argparse.Namespace) -> None:
-    """Raises InputError where options choose cases beside a profile."""
+    """Raises InputError if options choose cases beside a profile."""
     given = next((o for o in _CHOOSING if getattr(options, o, None)), None)
     if given:
-        raise InputError(f"--{given}: expected none with --profile, which says what is run")
+        raise InputError(f"--{given}: expected none with --profile, which chooses the cases")
 
 
-def held_to(profile: Profile | None, options: argparse.Namespace) -> Profiled | None:
-    """What a run, or its results, are held to.
+def assessment_run(profile: Profile | None, options: argparse.Namespace) -> ProfileRun | None:
+    """The assessment settings of a run, or of its results.
 
-    Raises InputError for options that need a profile where there is none.
+    Raises InputError for options that need a profile if there is none.
     """
     if profile is None:
         given = next((o for o in _NEEDING if getattr(options, o, None)), None)
         if given:
             raise InputError(f"--{given}: expected cases of a profile, got others")
         return None
-    return Profiled(profile, waivers.read(options.waivers), bool(getattr(options, "submit", None)))
+    return ProfileRun(profile, waivers.read(options.waivers), bool(getattr(options, "submit", None)))
 
 
-def finish(run: Profiled, report: Report, takes: str, options: argparse.Namespace) -> int:
+def finish(run: ProfileRun, report: Report, takes: str, options: argparse.Namespace) -> int:
     """Print the verdict, the last line of all, and write the submission and the badge. Returns 1 if not conformant.
 
     Problems of cases that --xfail lists do not count for the exit status.
     """
     assessment = conformance.assess(run.profile, report.cases, run.waivers, takes)
     for waiver in assessment.unused:
-        print(f"--waivers {options.waivers}: {waiver}: there is nothing that it waives", file=sys.stderr)
+        print(f"--waivers {options.waivers}: {waiver}: it waives nothing", file=sys.stderr)
     if getattr(options, "submit", None):
         sha256 = bundle.write(options.submit, report, assessment, takes)
         print(f"{options.submit}: {assessment.verdict}, SHA-256 {sha256}", file=sys.stderr)
@@ -118,13 +118,13 @@ def finish(run: Profiled, report: Report, takes: str, options: argparse.Namespac
     unexpected = [p for p in problems if (p.signature, p.form) not in expected]
     if options.github:
         annotate(report, unexpected)
-    known = "; --xfail lists all that is against it" if problems and not unexpected else ""
+    known = "; --xfail lists all its problems" if problems and not unexpected else ""
     print(assessment.line + known)
     return int(bool(unexpected))
 
 
 def annotate(report: Report, problems: Sequence[Problem] | None = None) -> None:
-    """Print annotations of GitHub: of problems with a profile, else of the failures that are not expected."""
+    """Print annotations of GitHub: of conformance problems, else of unexpected failures."""
     from ..conform.report import github
 
     for line in github.lines(report, problems):

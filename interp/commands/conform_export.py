@@ -8,10 +8,10 @@ from pathlib import Path
 
 from .. import __version__
 from ..conform import profiles, run
+from ..conform.format_text import count
 from ..conform.vectors.export import export
-from ..conform.vectors.manifest import Made
+from ..conform.vectors.manifest import ExportOptions
 from ..conform.verdicts.outcome import Settings
-from ..conform.words import count
 from ..errors import InputError
 from . import conform, conform_claim
 
@@ -37,7 +37,7 @@ def main(options: argparse.Namespace) -> int:
     except ValueError:
         raise InputError("expected a case that a function on arrays can compute, got none") from None
     given = run.options_of(settings, choice)
-    made = Made(
+    made = ExportOptions(
         __version__,
         options.files,
         level,

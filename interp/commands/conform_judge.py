@@ -14,7 +14,7 @@ from ..conform.verdicts.outcome import Settings
 from ..errors import InputError
 from . import conform, conform_claim
 
-#: The name of a backend that has none.
+#: The name of a backend without name.
 _NAME = "recorded"
 
 
@@ -39,10 +39,10 @@ def main(options: argparse.Namespace) -> int:
     records = tuple(conform.record(text) for text in options.accumulate)
     settings = Settings("", made.level, made.seed, made.ulp, options.errors, accumulators=records, is_recorded=True)
     try:
-        tasks = judge.among(run.tasks(choice, settings, "operations"), further)
+        tasks = judge.select_tasks(run.tasks(choice, settings, "operations"), further)
     except ValueError as error:
         raise InputError(f"{options.folder}: {error}") from None
-    held = conform_claim.held_to(profile, options)
+    held = conform_claim.assessment_run(profile, options)
     if held is not None and (choice.shard or further != run.Choice()):
         if held.keeps or options.waivers or options.badge:
             raise InputError("--submit, --waivers, --badge: expected all cases of the profile, got a part of them")
@@ -52,7 +52,7 @@ def main(options: argparse.Namespace) -> int:
         settings = dataclasses.replace(settings, keeps=held.keeps)
     if not tasks and not choice.shard:
         raise InputError(f"{options.folder}: expected options that select a case of the vectors, got none selected")
-    found = results.read(options.results, vectors.cases, judge.wanted(vectors, tasks), vectors.vectors)
+    found = results.read(options.results, vectors.cases, judge.wanted_entries(vectors, tasks), vectors.vectors)
     settings = dataclasses.replace(settings, backend=options.name or found.backend or _NAME)
     choice = dataclasses.replace(
         choice,
@@ -62,8 +62,8 @@ def main(options: argparse.Namespace) -> int:
         form=further.form or choice.form,
     )
     replay = judge.Replay(vectors, found)
-    session = run.Session(run.described(settings, choice, replay), settings, tasks, conform.path_of(options))
-    report = conform.conclude(session, judge.recorded(vectors, found), options, expected)
+    session = run.Session(run.describe_run(settings, choice, replay), settings, tasks, conform.path_of(options))
+    report = conform.conclude(session, judge.recorded_workers(vectors, found), options, expected)
     if isinstance(report, int):
         return report
     return conform.status_of(report, held, "operations", options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..conform.merge import merged
+from ..conform.merge import merge_reports
 from ..conform.rerun import profile_of
 from ..conform.result import Report, load
 from ..errors import InputError
@@ -12,14 +12,14 @@ from . import conform, conform_claim
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command. Returns 1 if a case fails. Raises InputError where the reports are not those of one run."""
+    """Run the command. Returns 1 if a case fails. Raises InputError if the reports are not those of one run."""
     conform.check_outputs(options)
     reports = [_load(name) for name in options.reports]
     profile = profile_of(reports[0].run.options, options.profile)
-    held = conform_claim.held_to(profile, options)
+    held = conform_claim.assessment_run(profile, options)
     if held is not None:
         held.check_waivers(reports[0].run.takes)
-    report = merged(reports, options.reports, profile)
+    report = merge_reports(reports, options.reports, profile)
     conform.write_reports(report, options)
     return conform.status_of(report, held, report.run.takes, options)
 

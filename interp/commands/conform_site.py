@@ -6,16 +6,16 @@ import argparse
 import sys
 from pathlib import Path
 
+from ..conform.format_text import count
 from ..conform.site import build, read
-from ..conform.words import count
 from ..errors import printable
 
 
 def main(options: argparse.Namespace) -> int:
-    """Write the pages. Raises InputError for a folder without results, OutputError where a page cannot be written."""
+    """Write the pages. Raises InputError for a folder without results, OutputError if a page cannot be written."""
     loaded, others = read.reports(Path(options.results))
     for path in others:
-        print(printable(f"{path}: left out, as it is not a result of minihlo conform"), file=sys.stderr)
+        print(printable(f"{path}: skipped, as it is not a result of minihlo conform"), file=sys.stderr)
     pages = build.build(loaded, Path(options.out))
     print(printable(f"{Path(options.out) / 'index.html'}: {count(pages, 'page')} of {count(len(loaded), 'run')}"))
     return 0

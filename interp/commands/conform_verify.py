@@ -9,7 +9,7 @@ from ..conform.submission.verify import verify
 from ..errors import printable
 from . import conform_badge
 
-#: So many reasons why a submission is refused are printed.
+#: Maximum number of reasons printed for a refusal.
 _MOST_REASONS = 10
 
 

@@ -30,7 +30,7 @@ def main(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str], None] | None]:
-    """Yield a function that shows a line of text on a terminal's standard error, in the place of the one before."""
+    """Yield a function that shows a line of text on a terminal's standard error, replacing the previous one."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""`minihlo profile`: what the results of each op of a program lose in their formats."""
+"""`minihlo profile`: counts the losses of each op of a program in its formats."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def main(options: argparse.Namespace) -> int:
 def read_programs(path: str) -> list[Program]:
     """Return the programs of a file, one for each part between `// -----`. `-` is standard input.
 
-    Raises ProgramError where it is empty.
+    Raises ProgramError if it is empty.
     """
     source, name = read_source(path)
     if not source.startswith(BYTECODE):
@@ -89,7 +89,7 @@ def read_programs(path: str) -> list[Program]:
 def read_source(path: str) -> tuple[bytes, str]:
     """Return the bytes of a file or of standard input, and its name in error messages.
 
-    Raises ProgramError where there are none but white space.
+    Raises ProgramError if there is only white space.
     """
     data, name = (read_stream(sys.stdin.buffer, "<stdin>"), "<stdin>") if path == "-" else (read(path), path)
     if not data.strip():
@@ -104,7 +104,7 @@ def _has_function(program: Program, function: str | None) -> bool:
 def read_inputs(options: argparse.Namespace) -> list[Any] | None:
     """Return the arrays of --input or --args, or None if neither is given.
 
-    Raises InputError where they cannot be read.
+    Raises InputError if they cannot be read.
     """
     if options.args is None:
         return [array for array, _ in read_values(options.input, "--input")] or None

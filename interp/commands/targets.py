@@ -1,4 +1,4 @@
-"""`minihlo targets`: the chips whose arithmetic is known, how each sums products and converts, and its sources."""
+"""`minihlo targets`: the chips with known arithmetic: their sums, conversions and sources."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which choice a result is where a format or an operation leaves it open.
+"""Classifies results that a format or an operation leaves open by the choice they make.
 
-Each open point has choices that are known, each a record with an identifier. What is none of them is wrong.
+Each open point has a list of known choices, each a record with an identifier. A result that matches none is wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..oracle.formats import FORMATS, INTEGERS, Format
 from .open_points import IDENTIFIERS, row
 
 Codes = np.ndarray
-Fits = Callable[[Format, Codes, Codes], np.ndarray]  #: of the format, the results and the expected ones
+Fits = Callable[[Format, Codes, Codes], np.ndarray]  #: of the format, the results and the expected results
 
 
 def _signed_like(code: Callable[[Format], int | None]) -> Fits:
@@ -28,7 +28,7 @@ def _signed_like(code: Callable[[Format], int | None]) -> Fits:
         if wanted is None:
             return np.zeros(got.shape, bool)
         signed = np.array(wanted, got.dtype) | (expected & np.array(fmt.sign_bit, got.dtype))
-        lost = fmt.is_nan(expected) & (fmt.nan == "sign")  # a NaN that has no sign to go by
+        lost = fmt.is_nan(expected) & (fmt.nan == "sign")  # the sign of a NaN without sign is unknown
         return (got == signed) | (lost & (got & fmt.ones == wanted) & (got != fmt.sign_bit))
 
     return fits
@@ -44,11 +44,11 @@ def _zero(_: Format) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What an implementation may give at an open point."""
+    """A result that an implementation may give at an open point."""
 
     identifier: str
     sentence: str
-    fits: Fits = lambda _, got, __: np.zeros(got.shape, bool)  #: which results are of this choice, by themselves
+    fits: Fits = lambda _, got, __: np.zeros(got.shape, bool)  #: tests single results for this choice
 
 
 _LARGEST = Choice("largest", "the largest number", _signed_like(lambda f: f.max_code))
@@ -70,14 +70,14 @@ def _as_expected(_: Format, got: Codes, expected: Codes) -> np.ndarray:
     return got == expected
 
 
-#: Of each open point the choices that are known.
+#: The known choices of each open point.
 CHOICES: dict[int, tuple[Choice, ...]] = {
     rounding.OVERFLOW: _BEYOND,
     rounding.INFINITE: (*_BEYOND, _ZERO),
     rounding.INVALID: _INVALID,
     rounding.FROM_NAN: _INVALID,
     rounding.FROM_NEGATIVE_NAN: _INVALID,
-    # `by_rule` recognizes the choices that have no test of single results.
+    # `apply_rule` recognizes the choices that have no test of single results.
     rounding.NEGATIVE: (_NAN, _SMALLEST, Choice("magnitude", "the number without its sign")),
     rounding.ZERO: (_NAN, _SMALLEST),
     rounding.SMALL: (_NAN, _SMALLEST),
@@ -88,7 +88,7 @@ CHOICES: dict[int, tuple[Choice, ...]] = {
     ),
     rounding.ABOVE: (Choice("largest", "the largest number", _as_expected), _NAN),
     rounding.ZEROS: (_PLUS_ZERO, _MINUS_ZERO),
-    # What is not the default is the other.
+    # A result that is not the default is the other choice.
     rounding.NAN_ORDER: (Choice("last", "last, after infinity"), Choice("first", "first, before -infinity")),
     rounding.NOT_AN_INTEGER: (
         Choice("nearest", "the nearest integer, 0 for NaN"),
@@ -97,22 +97,22 @@ CHOICES: dict[int, tuple[Choice, ...]] = {
     rounding.WRAPPED: (Choice("lowest-bits", "its lowest bits"), Choice("nearest", "the nearest integer")),
 }
 
-#: Points at which a backend has one rule: what departs from it now and then is wrong, though it might be a rule too.
+#: Points at which a backend follows one rule: an occasional departure from it is wrong, even if it is itself a choice.
 ONE_RULE = (rounding.OVERFLOW, rounding.TIE, rounding.NAN_ORDER)
-#: Points at which what is right depends on all that the backend gives.
+#: Points at which the right results depend on all results of the backend.
 RULED = (*ONE_RULE, rounding.NEGATIVE)
-#: Among the choices those that are known by the rule: the number without its sign, the neighbour of even code.
+#: Choices recognized only by rule: the number without its sign, the neighbour with an even code.
 _MAGNITUDE, _EVEN = 2, 2
 _SMALLEST_ONE = 1
-#: What part of negative numbers has to lose its sign for that to be a rule.
+#: Negative numbers lose their sign by rule if more than this share of them does.
 _MOSTLY = 0.75
-#: What part of results has to be another choice than the usual one for that to be the rule; one of two signs is half.
+#: Another choice than the default is the rule if more than this share of results makes it; one of two signs is half.
 _ALMOST = 0.75
 
 
-def choose(point: int, result: str, got: Codes, expected: Codes) -> np.ndarray:
-    """Which of the choices each result is; -1 for none."""
-    if point in (rounding.NAN_ORDER, rounding.NOT_AN_INTEGER):  # whatever is not the default is the other
+def classify(point: int, result: str, got: Codes, expected: Codes) -> np.ndarray:
+    """The index of the choice that each result makes; -1 for none."""
+    if point in (rounding.NAN_ORDER, rounding.NOT_AN_INTEGER):  # every result but the default
         return np.where(got == expected, 0, 1)
     if point == rounding.WRAPPED:
         width, is_signed = INTEGERS[result]
@@ -124,27 +124,29 @@ def choose(point: int, result: str, got: Codes, expected: Codes) -> np.ndarray:
     for i, choice in reversed(list(enumerate(CHOICES[point]))):
         index = np.where(choice.fits(fmt, got, expected), i, index)
     if point == rounding.OVERFLOW and fmt.nan == "none":
-        index = np.where(got == expected, index, -1)  # there is nothing else than the largest number
+        index = np.where(got == expected, index, -1)  # the largest number is the only choice
     return index
 
 
-def by_rule(point: int, result: str, got: Codes, expected: Codes, magnitudes: Codes | None) -> tuple[Codes, Codes]:
-    """The codes that are right at one of RULED by what the backend does most, and which of the choices each result is.
+def apply_rule(point: int, result: str, got: Codes, expected: Codes, magnitudes: Codes | None) -> tuple[Codes, Codes]:
+    """The right codes at one of RULED, given the backend's usual choice, and the choice that each result makes.
 
-    `magnitudes` is what negative numbers give without their sign.
+    `magnitudes` has the results of negative numbers without their sign.
     """
-    chosen = choose(point, result, got, expected)
+    chosen = classify(point, result, got, expected)
     if point == rounding.NEGATIVE:
         return (
-            (expected, chosen) if magnitudes is None else _unsigned(FORMATS[result], got, expected, magnitudes, chosen)
+            (expected, chosen)
+            if magnitudes is None
+            else _apply_sign_rule(FORMATS[result], got, expected, magnitudes, chosen)
         )
     known = chosen[chosen >= 0]
     if not known.size:
         return expected, chosen
-    usual = choose(point, result, expected, expected)
+    usual = classify(point, result, expected, expected)
     rule = _rule(known, usual)
     if point == rounding.NAN_ORDER:
-        # Of sorts `rows` has compared each row with both orders before.
+        # `rows` has already compared each row of a sort with both orders.
         return (expected ^ bool(rule) if got.dtype == bool else got), chosen
     if point == rounding.TIE:
         if 0 < known.sum() < known.size and not (got[chosen >= 0] & 1).any():
@@ -160,15 +162,15 @@ def by_rule(point: int, result: str, got: Codes, expected: Codes, magnitudes: Co
 
 
 def _rule(known: np.ndarray, usual: np.ndarray) -> int:
-    """The choice that a backend makes: what is usual, unless it does otherwise almost always."""
+    """The choice that a backend follows: the default, unless almost all results make another one."""
     counts = np.bincount(known)
     most = int(counts.argmax())
     return most if counts[most] > _ALMOST * known.size else int(np.bincount(usual[usual >= 0], minlength=1).argmax())
 
 
-def _unsigned(fmt: Format, got: Codes, expected: Codes, magnitudes: Codes, chosen: Codes) -> tuple[Codes, Codes]:
-    """`by_rule` of negative numbers, which lose their sign or do not. Those at the ends are no evidence of that: what
-    is so small as to vanish, or beyond the largest, has choices of its own, with its sign or without."""
+def _apply_sign_rule(fmt: Format, got: Codes, expected: Codes, magnitudes: Codes, chosen: Codes) -> tuple[Codes, Codes]:
+    """`apply_rule` for negative numbers, which may lose their sign. Results at the ends of the range are no evidence of
+    that: underflow and overflow have choices of their own, with or without the sign."""
     is_small, is_beyond = magnitudes == 0, magnitudes >= fmt.max_code
     inner = ~is_small & ~is_beyond
     if np.count_nonzero(got[inner] == magnitudes[inner]) <= _MOSTLY * np.count_nonzero(inner):
@@ -177,32 +179,32 @@ def _unsigned(fmt: Format, got: Codes, expected: Codes, magnitudes: Codes, chose
     return magnitudes, np.where(fits, _MAGNITUDE, np.where(chosen == _SMALLEST_ONE, chosen, -1))
 
 
-def counted(point: int, chosen: np.ndarray) -> dict[str, int]:
-    """How often each choice was made, by its identifier, of what `choose` or `by_rule` give."""
+def count_choices(point: int, chosen: np.ndarray) -> dict[str, int]:
+    """Counts the choices made, by identifier, given the indices from `classify` or `apply_rule`."""
     return dict(Counter(CHOICES[point][c].identifier for c in chosen[chosen >= 0].tolist()))
 
 
 def sentence(point: int, result: str, chosen: Mapping[str, int], table: Iterable[OpenPoint] = OPEN_POINTS) -> str:
-    """A sentence on what a backend makes of an open point: the choices, the most frequent first.
+    """Describes a backend's choices at an open point, the most frequent first.
 
     Args:
         point: a byte of `oracle.rounding`.
         result: the element type of the results.
-        chosen: how often each choice was made, by its identifier.
+        chosen: number of results for each choice, by identifier.
         table: the open points of the formats.
     """
     point_row = row(IDENTIFIERS[point], result, table)
     words = {c.identifier: c.sentence for c in CHOICES[point]}
     made = ", or ".join(words[c] for c in sorted(chosen, key=lambda c: -chosen[c]))
-    others = _who(point_row, point, set(chosen)) if isinstance(point_row, OpenPoint) else ""
+    others = _agreeing_implementations(point_row, point, set(chosen)) if isinstance(point_row, OpenPoint) else ""
     return f"{point_row.question}: {made}{others}"
 
 
-def _who(open_point: OpenPoint, point: int, chosen: set[str]) -> str:
+def _agreeing_implementations(open_point: OpenPoint, point: int, chosen: set[str]) -> str:
     """ ", as XLA CPU": the implementations that make the same choice at the table's example."""
     fmt = FORMATS[open_point.result_type]
     codes = np.array([open_point.code, *open_point.others.values()], fmt.code_dtype)
-    made = choose(point, open_point.result_type, codes, np.full_like(codes, open_point.code))
+    made = classify(point, open_point.result_type, codes, np.full_like(codes, open_point.code))
     which = ("minihlo", *(name.split(",")[0].split(" 0")[0] for name in open_point.others))
     choices = CHOICES[point]
     alike = [who for who, c in zip(which, made, strict=True) if c >= 0 and choices[c].identifier in chosen]

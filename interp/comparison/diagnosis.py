@@ -1,7 +1,6 @@
-"""What explains results: the fault models that give them. No diagnosis is better than a wrong one.
+"""Explains results by fault models that reproduce them. No diagnosis is better than a wrong one.
 
-A fault is named only if it gives the result that was given wherever it gives another one than the right one, and the
-right one wherever that was given.
+A fault is named only if it reproduces every wrong result that it predicts, and predicts no change to a right one.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from ..oracle.case import OpCase, Operands
 from .equality import equal_codes
 from .faults.record import Fault
 
-#: How many right elements a fault is tried on before it is tried on all.
+#: Number of right elements that a fault is tried on before all of them.
 _SAMPLE = 4096
-#: At most so many faults are named together, and each explains at least one of so many failures.
+#: At most this many faults are named together, and each explains at least one in this many failures.
 _MOST, _SHARE = 3, 50
 
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """What results have in common: a sentence for people, and the identifiers of what it names."""
+    """An explanation of results: a sentence for people, and the identifiers of the faults it names."""
 
     sentence: str = ""
     causes: tuple[str, ...] = ()
@@ -31,8 +30,8 @@ class Diagnosis:
     def __bool__(self) -> bool:
         return bool(self.sentence)
 
-    def joined(self, other: Diagnosis, between: str = "; ") -> Diagnosis:
-        """Both, one after the other."""
+    def join(self, other: Diagnosis, between: str = "; ") -> Diagnosis:
+        """This diagnosis followed by another."""
         sentence = between.join(filter(None, (self.sentence, other.sentence)))
         return Diagnosis(sentence, (*self.causes, *(c for c in other.causes if c not in self.causes)))
 
@@ -42,19 +41,19 @@ NONE = Diagnosis()
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """The results of an elementwise op that are to be explained."""
+    """Results of an elementwise op to be explained."""
 
     case: OpCase
     operands: Operands  #: codes
-    got: np.ndarray  #: the codes that were given
+    got: np.ndarray  #: the backend's codes
     right: np.ndarray  #: the right codes
-    left_open: np.ndarray  #: what is left open about each (oracle.rounding)
-    to_integers: str = "toward zero"  #: how floats are to become integers
+    left_open: np.ndarray  #: open point of each result (oracle.rounding)
+    to_integers: str = "toward zero"  #: how floats are converted to integers
 
 
 @dataclasses.dataclass(frozen=True)
 class _Explanation:
-    """A fault that gives the results of some failing elements, and no other result than those that were given."""
+    """A fault that reproduces some failing elements and contradicts no result."""
 
     fault: Fault
     hit: np.ndarray
@@ -63,17 +62,17 @@ class _Explanation:
 def by_faults(
     faults: Iterable[Fault], results: Results, failing: np.ndarray, others: np.ndarray, whole: bool = False
 ) -> Diagnosis:
-    """The faults that give the results of the failing elements: one, or some that do together.
+    """Diagnoses failing elements by one fault, or by several that explain them together.
 
     Args:
         faults: the fault models to try, the likeliest first.
         results: all elements.
-        failing: places of the failing elements.
-        others: places of elements that are right, which a fault has to leave so.
-        whole: ask for one fault that explains every failing element.
+        failing: indices of the failing elements.
+        others: indices of right elements, which a fault must not change.
+        whole: accept only one fault that explains every failing element.
 
     Returns:
-        the diagnosis. It is empty where faults explain less than half of the failing elements.
+        the diagnosis, empty if faults explain less than half of the failing elements.
     """
     with np.errstate(all="ignore"):
         known = list(_explanations(faults, results, failing, others, whole))
@@ -88,7 +87,7 @@ def by_faults(
     if not named or left.mean() > 0.5:
         return NONE
     causes = tuple(f.identifier for _, f in named)
-    sentences = [f.words(results.case, results.to_integers) for _, f in named]
+    sentences = [f.describe(results.case, results.to_integers) for _, f in named]
     if len(named) == 1 and not left.any():
         return Diagnosis(sentences[0], causes)
     share = [f"{s} ({n:,} of {len(failing):,})" for (n, _), s in zip(named, sentences, strict=True)]
@@ -106,7 +105,7 @@ def _explanations(
         is_many = len(np.unique(results.got[failing][hit])) > 1
         if not whole and (hit.sum() < fault.least or (fault.least > 1 and not is_many)):
             continue
-        # A fault has nothing to do with what is left open about other elements.
+        # A fault may change other elements that are left open.
         points = np.unique(np.append(results.left_open[failing][hit], 0))
         spared = others[np.isin(results.left_open[others], points)]
         few = spared[np.linspace(0, len(spared) - 1, min(len(spared), _SAMPLE)).astype(np.intp)]
@@ -116,13 +115,13 @@ def _explanations(
                 return
 
 
-def _computed(fault: Fault, results: Results, places: np.ndarray) -> np.ndarray | None:
+def _compute(fault: Fault, results: Results, places: np.ndarray) -> np.ndarray | None:
     return fault.compute(results.case, tuple(x[places] for x in results.operands))
 
 
 def _hits(fault: Fault, results: Results, failing: np.ndarray) -> np.ndarray | None:
-    """Which failing elements a fault explains; None where it gives a wrong result that was not given."""
-    computed = _computed(fault, results, failing)
+    """The failing elements that a fault explains; None if it predicts a wrong result that was not given."""
+    computed = _compute(fault, results, failing)
     if computed is None:
         return None
     hit = equal_codes(results.case.result, computed, results.got[failing])
@@ -131,8 +130,8 @@ def _hits(fault: Fault, results: Results, failing: np.ndarray) -> np.ndarray | N
 
 
 def _spares(fault: Fault, results: Results, places: np.ndarray) -> bool:
-    """Whether a fault leaves elements alone that are right."""
+    """Whether a fault leaves the given right elements unchanged."""
     if not len(places):
         return True
-    computed = _computed(fault, results, places)
+    computed = _compute(fault, results, places)
     return computed is None or bool(equal_codes(results.case.result, computed, results.got[places]).all())

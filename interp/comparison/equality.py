@@ -10,10 +10,10 @@ from ..oracle.formats import FORMATS
 
 
 def equal_codes(element: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Which codes of an element type are equal, or both NaN.
+    """Compares codes of an element type: equal, or both NaN.
 
     Args:
-        element: the name of the element type. Of integers and booleans equal codes alone are equal.
+        element: the name of the element type. Integers and booleans have no NaN.
         a: codes, of any shape.
         b: codes of the same type, of a shape that broadcasts with that of `a`.
 
@@ -28,7 +28,7 @@ def equal_codes(element: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def equal_values(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """`equal_codes` of typed arrays of one dtype; of complex numbers both parts have to be equal."""
+    """`equal_codes` of typed arrays of one dtype; complex numbers are equal if both parts are."""
     element = type_of_dtype(x.dtype)
     if element.is_complex:
         return equal_values(np.real(x), np.real(y)) & equal_values(np.imag(x), np.imag(y))

@@ -1,7 +1,7 @@
 """Faithful results: one of the two numbers that enclose the exact value, and the exact value itself if it is a number.
 
 Functions need not be correctly rounded, but any implementation that computes them in a wider type is faithful. `sides`
-says on which side of the correctly rounded result the exact value lies, and `is_faithful` judges by that.
+finds the side of the correctly rounded result on which the exact value lies; `is_faithful` uses it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ..oracle.formats import FORMATS
 from ..oracle.functions import FUNCTIONS, decide
 from ..oracle.rounding import Exact
 
-#: A function in f64 is nearer to the exact value than this share of it.
+#: The error of a function in f64 is less than this share of its value.
 _DOUBT = 2.0**-44
 
 
 def is_faithful(element: str, got: np.ndarray, right: np.ndarray, side: np.ndarray) -> np.ndarray:
-    """Which results are faithful.
+    """Tests which results are faithful.
 
     Args:
         element: the name of the format of all codes.
@@ -30,14 +30,14 @@ def is_faithful(element: str, got: np.ndarray, right: np.ndarray, side: np.ndarr
 
     Returns:
         bool, of the shape of `got`. Zeros of both signs are one number. NaN is faithful to NaN alone, except that in a
-        format without infinity it stands for what is beyond the largest number.
+        format without infinity it stands for an overflow.
     """
     fmt = FORMATS[element]
     beyond = fmt.max_code + 1
     rank, wanted = fmt.rank(got), fmt.rank(right)
     nan, nan_right = fmt.is_nan(got), fmt.is_nan(right)
     if not fmt.has_infinity:
-        # Next to the largest number NaN is what comes after it, with the sign that brings it there.
+        # NaN follows the largest number, with the sign that leads there.
         rank = np.where(nan & (np.abs(wanted) == fmt.max_code), np.sign(wanted) * beyond, rank)
         # Where the exact value has overflowed, `side` points back to the largest number.
         wanted = np.where(nan_right & (side != 0), -np.sign(side).astype(np.int64) * beyond, wanted)
@@ -49,10 +49,11 @@ def is_faithful(element: str, got: np.ndarray, right: np.ndarray, side: np.ndarr
 
 
 def sides(element: str, right: np.ndarray, exact: Exact) -> np.ndarray:
-    """On which side of their codes exact values lie: int8, -1 below, 1 above, 0 where they are the numbers themselves.
+    """The side of their codes on which exact values lie: int8, -1 below, 1 above, 0 if they are equal.
 
-    A code for what is beyond the largest number (infinity, or NaN where there is none) stands for the number that would
-    come next; of what is larger than that, as of infinite values and of NaN, the side is 0.
+    The code of an overflow (infinity, or NaN in a format without it) stands for the number after the largest. The side
+    is
+    0 for values above that number, infinite values and NaN.
     """
     number = _numbers(element, right, exact.value)
     with np.errstate(invalid="ignore"):
@@ -63,7 +64,7 @@ def sides(element: str, right: np.ndarray, exact: Exact) -> np.ndarray:
 
 
 def sides_of_function(op: str, element: str, operands: tuple[np.ndarray, ...], right: np.ndarray) -> np.ndarray:
-    """`sides` of one of `FUNCTIONS` on codes of one format; each is decided, to as many digits as that takes."""
+    """`sides` of one of `FUNCTIONS` on codes of one format, each decided with as many digits as that takes."""
     fmt = FORMATS[element]
     numbers = [fmt.decode(x) for x in operands]
     value = estimate(op, *numbers)
@@ -78,7 +79,7 @@ def sides_of_function(op: str, element: str, operands: tuple[np.ndarray, ...], r
 
 
 def _numbers(element: str, codes: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """The numbers of codes; for what is beyond the largest the next number, with the sign of `like`."""
+    """Decodes codes; an overflow becomes the number after the largest, with the sign of `like`."""
     fmt = FORMATS[element]
     number = fmt.decode(codes)
     beyond = fmt.max + (fmt.max - float(fmt.decode(np.array([fmt.max_code - 1]))[0]))
@@ -86,7 +87,7 @@ def _numbers(element: str, codes: np.ndarray, like: np.ndarray) -> np.ndarray:
 
 
 def _decided(op: str, operands: list[float], number: float, value: float) -> int:
-    """The sign of a function's exact value minus a number that it is next to, or is; `value` is the function in f64."""
+    """The sign of a function's exact value minus the nearby number `number`; `value` is the function in f64."""
     if FUNCTIONS[op].is_exact(operands, number):
         return 0
     nearest, side = decide(op, *operands)

@@ -1,8 +1,8 @@
-"""Functions, which no standard asks to be correctly rounded: how near to the exact result theirs have to be.
+"""The accuracy required of functions, which no standard requires to be correctly rounded.
 
-Those of minifloats are faithful, as the conformance tester has it, and computed in f16 at least. Those of f16 and bf16
-are some ULP off at most, and exact where the exact result is a number of the format. Those of f32 and f64 are as good
-as mathematical libraries, and exact at 0, 1 and -1, if the result there is one of these.
+Functions of minifloats must be faithful, as in the conformance tester, and computed in f16 at least. Functions of f16
+and bf16 may be off by some ULP, and must be exact where the exact result is a number of the format. Functions of f32
+and f64 must be as good as mathematical libraries, and exact at 0, 1 and -1 if the result there is one of these.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .sums.exact_sums import between
 from .ulp import distance
 from .wide import in_f64
 
-#: How far from the correctly rounded result a function may be.
+#: The largest distance from the correctly rounded result.
 ULPS = {"f16": 4, "bf16": 4, "f32": 32, "f64": 64}
-#: Of minifloats: as far as rounding to f16 first leads, where the number of f16 may be off by so many of its ULP; these
-#: are such a share of a number, or where it is subnormal so much.
+#: For minifloats: the number in f16 may be off by `_OF_F16` of its ULP, and is rounded once more; these ULP are
+#: `_SHARE` of a number, or `_LEAST` where it is subnormal.
 _OF_F16, _SHARE, _LEAST = 4, 2.0**-11, 2.0**-25
-#: A function that f64 has so near to a number of a narrow format gives that number.
+#: If a function in f64 is this near to a number of a narrow format, its result must be that number.
 _DOUBT = 2.0**-44
-#: Of more results than this the side is not decided one by one.
+#: Above this number of results, the side is not decided one by one.
 _DECIDED = 1 << 14
 
 _FAITHFUL = Note("faithful", "one of the numbers next to the exact one, as if it was rounded to f16 first")
@@ -40,8 +40,8 @@ _FLUSHED = Note("subnormal-flushed", "a subnormal result is flushed to zero")
 Arrays = Sequence[np.ndarray]
 
 
-def near(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: Graded) -> None:
-    """Grade those results of a function that are near enough to the exact ones."""
+def grade_near(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: Graded) -> None:
+    """Grades as NEAR those results of a function that are close enough to the exact ones."""
     element = type_of_dtype(theirs.dtype)
     if element.is_complex:
         part = element.part.format
@@ -51,7 +51,7 @@ def near(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.nd
         graded.set(~np.isfinite(theirs) & ~np.isfinite(ours), OPEN, note("complex-not-finite"))
     elif element.is_minifloat:
         apart = distance(theirs, ours)
-        close = np.isnan(apart) | (apart <= 2)  # NaN may stand for what is beyond the largest
+        close = np.isnan(apart) | (apart <= 2)  # NaN may stand for an overflow
         side = _sides(operation, operands, ours, close & (graded.grades > OPEN))
         if side is None:
             return graded.set(apart <= 1, NEAR, Note("near", "within 1 ULP"))
@@ -70,7 +70,7 @@ def near(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.nd
 
 
 def _is_exact(operation: Operation, operands: Arrays, ours: np.ndarray, graded: Graded) -> np.ndarray:
-    """Where a result has to be ours, as the exact one is a number of the format."""
+    """The places where a result must be ours because the exact result is a number of the format."""
     element = type_of_dtype(ours.dtype)
     if element.bits == 16:
         side = _sides(operation, operands, ours, graded.grades > OPEN)
@@ -81,7 +81,7 @@ def _is_exact(operation: Operation, operands: Arrays, ours: np.ndarray, graded: 
 
 
 def _sides(operation: Operation, operands: Arrays, ours: np.ndarray, where: np.ndarray) -> np.ndarray | None:
-    """On which side of our results the exact ones lie (`conform.faithful.sides`), where asked; None if unknown."""
+    """The side of our results on which the exact ones lie (`faithful.sides`), at `where`; None if unknown."""
     element = type_of_dtype(ours.dtype)
     name = operation.name.rpartition(".")[2]
     sides_, flat = np.zeros(ours.shape, np.int8), np.flatnonzero(where)

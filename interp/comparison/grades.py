@@ -1,4 +1,4 @@
-"""The grade of each element of a result that is compared with ours, and the reasons."""
+"""The grade of each element of a result, with the reasons."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Note:
 
 @dataclasses.dataclass
 class Graded:
-    """The elements of one result."""
+    """The grades of one result's elements."""
 
     grades: np.ndarray  #: uint8
     notes: list[Note] = dataclasses.field(default_factory=list)
@@ -39,7 +39,7 @@ class Graded:
         return int(self.grades.max(initial=SAME))
 
     def set(self, where: np.ndarray, grade: int, note: Note | None = None) -> None:
-        """Change the grade of the elements `where` which are WRONG so far."""
+        """Changes the grade of those elements of `where` that are WRONG so far."""
         chosen = where & (self.grades == WRONG)
         if chosen.any():
             self.grades[chosen] = grade
@@ -47,12 +47,12 @@ class Graded:
                 self.notes.append(note)
 
 
-def graded(theirs: np.ndarray, ours: np.ndarray) -> Graded:
-    """Grades of typed arrays by equality alone: what is not the same is wrong."""
+def grade_by_equality(theirs: np.ndarray, ours: np.ndarray) -> Graded:
+    """Grades typed arrays by equality alone: an element that differs is WRONG."""
     return Graded(np.where(equal_values(theirs, ours), np.uint8(SAME), np.uint8(WRONG)))
 
 
 def is_subnormal(x: np.ndarray) -> np.ndarray:
-    """Which floats are smaller than the smallest normal one, but not zero; in f8E8M0FNU 2**-127, as it is in f32."""
+    """Tests which floats are subnormal; in f8E8M0FNU 2**-127 counts, as it does in f32."""
     element = type_of_dtype(x.dtype)
     return np.asarray(FORMATS[element.name].is_subnormal(codes_of(np.asarray(x, order="C"), element.format)))

@@ -1,4 +1,4 @@
-"""Which elements of a result cannot be called wrong, since the format or the operation leaves them open."""
+"""Elements of a result that cannot be called wrong because the format or the operation leaves them open."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..program import Operation
 from .grades import OPEN, Graded, Note
 from .open_points import IDENTIFIERS, row
 from .ulp import distance
-from .wide import in_f64, widened
+from .wide import in_f64, widen
 
 _EXTREMES = ("maximum", "minimum", "clamp", "reduce", "reduce_window", "select_and_scatter", "scatter")
-#: A positive number up to this is zero in f32: a point of its own among those below the smallest number of f8E8M0FNU.
+#: Positive numbers up to this are zero in f32: an open point of its own among those below the smallest of f8E8M0FNU.
 _VANISHED = 2.0**-150
 
 Arrays = Sequence[np.ndarray]
@@ -29,7 +29,7 @@ def note(identifier: str, element: str = "") -> Note:
 
 
 def grade_open(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: Graded) -> None:
-    """Grade the elements of the first result as OPEN that are left open."""
+    """Grades the elements of the first result that are left open as OPEN."""
     name = operation.name.removeprefix("stablehlo.")
     element = type_of_dtype(theirs.dtype)
     if element.is_integer and name == "convert":
@@ -52,21 +52,21 @@ def grade_open(operation: Operation, operands: Arrays, theirs: np.ndarray, ours:
 
 
 def _fits(x: np.ndarray, operation: Operation) -> np.ndarray:
-    """Which numbers are within the range of the integer type that they are converted to."""
+    """Tests which numbers are within the range of the integer type they are converted to."""
     source, target = operation.operands[0].type, operation.results[0].type
     assert isinstance(target, TensorType)
     if not isinstance(source, TensorType) or not source.element.is_float:
         return np.ones(x.shape, bool)
     bits, signed = target.element.bits, target.element.kind is Kind.SIGNED
     low, high = (-(2.0 ** (bits - 1)), 2.0 ** (bits - 1)) if signed else (0.0, 2.0**bits)
-    whole = np.trunc(widened(x, source))
+    whole = np.trunc(widen(x, source))
     return np.asarray((whole >= low) & (whole < high))
 
 
 def _of_format(
     operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, fmt: Format, graded: Graded
 ) -> None:
-    """Grade what a format without NaN, or without zero, leaves open about exact results, as the oracle marks it."""
+    """Grades exact results that a format without NaN or zero leaves open, as the oracle marks them."""
     if fmt.nan != "none" and fmt.has_zero:
         return
     exact = in_f64(operation, operands)

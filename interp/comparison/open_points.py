@@ -1,7 +1,7 @@
-"""What formats and operations leave open, by identifier.
+"""Open points of formats and operations, by identifier.
 
-The points of the formats are in `ops.minifloat.open_points`, with what each known implementation gives. Here are
-those of the operations, and the identifier of each byte with which the oracle marks open results (`oracle.rounding`).
+The points of the formats are in `ops.minifloat.open_points`, with the results of each known implementation. This file
+has those of the operations, and the identifier of each byte by which the oracle marks open results (`oracle.rounding`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..oracle import rounding
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """An open point that no table of formats has, as it is the operation that leaves it open."""
+    """An open point that the operation leaves open, and not a format."""
 
     identifier: str
     question: str
@@ -34,11 +34,11 @@ OF_OPERATIONS: dict[str, Question] = {
         Question("beyond-integer", "the integer that NaN, or a number beyond the type's range, is converted to"),
         Question("integer-beyond-integer", "an integer beyond the integer type"),
         Question("integer-division", "integer division by zero, and of the smallest integer by -1"),
-        Question("complex-not-finite", "in which way a complex number is not finite"),
+        Question("complex-not-finite", "the parts of a complex number that is not finite"),
         Question("order-of-equals", "the order of equal elements, as the sort is not stable"),
-        Question("last-update", "which of several updates of one place is the last"),
-        Question("initial-values", "how many times the initial value is taken"),
-        Question("implementation", "what it gives is left to the implementation"),
+        Question("last-update", "the order of several updates of one element"),
+        Question("initial-values", "the number of times the initial value is used"),
+        Question("implementation", "the result is implementation-defined"),
     )
 }
 
@@ -62,6 +62,6 @@ IDENTIFIERS: dict[int, str] = {
 
 
 def row(identifier: str, element: str, table: Iterable[OpenPoint] = OPEN_POINTS) -> OpenPoint | Question:
-    """The row of an open point that holds for an element type: the format's, else the operation's. Raises KeyError."""
+    """The row of an open point for an element type: the format's, else the operation's. Raises KeyError."""
     rows = (p for p in table if p.identifier == identifier and element in p.formats)
     return next(rows, None) or OF_OPERATIONS[identifier]

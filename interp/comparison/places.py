@@ -1,7 +1,7 @@
-"""Faults of a place in an array: a lane of a vector, the last partial vector, the last elements, all after the n-th.
+"""Faults by position in an array: a vector lane, the last partial vector, the last elements, or all after the n-th.
 
-An element is at fault for its place where it fails there whatever the operands are: `is_of_places` compares a run with
-one on the same elements in another order.
+An element fails for its position if it fails there with any operands: `is_of_places` compares a run with another run
+on the same elements in another order.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import numpy as np
 from .diagnosis import NONE, Diagnosis
 from .grades import Note
 
-#: Sizes of vectors, in elements.
+#: Vector sizes, in elements.
 _VECTORS = (2, 4, 8, 16, 32, 64, 128, 256)
-#: Places whose remainder is the same by chance: as unlikely as this for the fewest that are named a lane.
+#: The probability of a common remainder by chance, for the fewest elements that are called a lane.
 _CHANCE = 1e-4
-#: As many elements at the end of an array as these make a tail; more is what comes after some element.
+#: The most elements at the end of an array that are called a tail; more are "from some element on".
 TAIL = 16
 
 
 def is_of_places(failing: np.ndarray, moved: np.ndarray, order: np.ndarray) -> bool:
-    """Whether failures stand at places, and not with operands.
+    """Whether failures depend on positions, and not on operands.
 
     Args:
         failing: bool, which elements fail.
-        moved: bool, which fail where the elements are in another order.
-        order: that order; the element `order[i]` stands at place i.
+        moved: bool, which elements fail in another order.
+        order: that order; the element `order[i]` is at position i.
     """
     of_elements = np.zeros(failing.shape, bool)
     of_elements[order[moved]] = True
@@ -35,11 +35,11 @@ def is_of_places(failing: np.ndarray, moved: np.ndarray, order: np.ndarray) -> b
 
 
 def common(failing: np.ndarray, right: np.ndarray) -> Diagnosis:
-    """What the places of an array have in common at which elements fail; empty where that cannot be said.
+    """Describes the pattern of failing positions; empty if there is none.
 
     Args:
-        failing: bool, which elements fail; of several runs of the same size any that did.
-        right: bool, which are right; what is left open is neither.
+        failing: bool, which elements fail in any of several runs of the same size.
+        right: bool, which elements are right; elements left open are neither.
     """
     at, n = np.flatnonzero(failing), len(failing)
     if not at.size or not right.any():
@@ -48,7 +48,7 @@ def common(failing: np.ndarray, right: np.ndarray) -> Diagnosis:
 
 
 def _end(at: np.ndarray, right: np.ndarray) -> Diagnosis:
-    """All elements from one on; of many it is more likely that they come after so many than that they are a tail."""
+    """All elements from one on; if there are many, this is more likely than a tail."""
     first, n = int(at[0]), len(right)
     if right[first:].any():
         return NONE
@@ -56,24 +56,24 @@ def _end(at: np.ndarray, right: np.ndarray) -> Diagnosis:
 
 
 def of_tail(count: int) -> Diagnosis:
-    """The last elements fail."""
+    """Only the last elements fail."""
     which = f"{count} elements" if count > 1 else "element"
     return Diagnosis(f"only the last {which} of the array", (f"last-elements:{count}",))
 
 
 def of_start(first: int) -> Diagnosis:
-    """All elements from one on fail."""
+    """All elements from the given one on fail."""
     return Diagnosis(f"only from element {first:,} on", (f"from-element:{first}",))
 
 
 def of_lane(lane: int, vector: int) -> Diagnosis:
-    """One lane of a vector fails."""
+    """Only one lane of a vector fails."""
     sentence = f"only in lane {lane} of {vector}: at places i with i mod {vector} = {lane}"
     return Diagnosis(sentence, (f"lane:{lane}:{vector}",))
 
 
 def _lane(at: np.ndarray, right: np.ndarray, n: int) -> Diagnosis:
-    """A remainder that all share: of the smallest vector of which no such place is right, else of the largest."""
+    """The common remainder of all failures: for the smallest vector without a right element there, else the largest."""
     shared = [v for v in _VECTORS if v < n and len(np.unique(at % v)) == 1]
     whole = [v for v in shared if not right[int(at[0] % v) :: v].any()]
     if whole and len(at) > 1:
@@ -84,13 +84,13 @@ def _lane(at: np.ndarray, right: np.ndarray, n: int) -> Diagnosis:
 
 
 def of_sizes(tails: Mapping[int, int]) -> Diagnosis:
-    """What several sizes of arrays say together.
+    """Combines the failures of several array sizes.
 
     Args:
         tails: for each size, how many elements at the end fail (all others are right).
 
     Returns:
-        a diagnosis of the last partial vector, on what comes after an element, or on as many last elements of each.
+        a diagnosis: the last partial vector, the elements after some index, or the last elements of each.
     """
     failing = {n: tail for n, tail in tails.items() if tail}
     if not failing or max(tails) < _VECTORS[-1]:
@@ -113,7 +113,7 @@ def of_sizes(tails: Mapping[int, int]) -> Diagnosis:
 
 
 def of_array(wrong: np.ndarray) -> Note | None:
-    """In which part of an array the wrong elements lie, if it is one index of a dimension, or one of every few."""
+    """The part of an array that has all wrong elements, if it is one index of a dimension or a stride along it."""
     if wrong.sum() < 2:
         return None
     for d, n in enumerate(wrong.shape):

@@ -1,6 +1,6 @@
-"""Distances in ULP: how many steps lie between two numbers of a format.
+"""Distances in ULP: the number of steps between two numbers of a format.
 
-Both zeros are one number, and infinity is the step after the largest number. There is no distance from NaN to a number.
+Both zeros are one number, and infinity is the step after the largest number. NaN has no distance to a number.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from ...ops.cast import codes_of
 from ...ops.types import type_of_dtype
 from ..oracle.formats import FORMATS, Format
 
-#: The distance where there is none, of `signed_steps`.
+#: The distance in `signed_steps` where there is none.
 FAR = np.int64(1) << 62
 
 
 def distance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """How far apart the elements of two typed arrays are.
+    """The distance between the elements of two typed arrays.
 
     Args:
         x: numbers of any element type.
         y: numbers of the same type and shape.
 
     Returns:
-        f64, of that shape; NaN where exactly one of two floats is NaN. Of integers the difference, of booleans 0 or 1,
-        of complex numbers the larger distance of their parts.
+        f64, of that shape; NaN where exactly one of two floats is NaN. The difference of integers, 0 or 1 for booleans,
+        the larger distance of their parts for complex numbers.
     """
     element = type_of_dtype(x.dtype)
     if element.is_complex:
@@ -43,38 +43,38 @@ def distance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def _difference(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The difference of 64-bit integers in f64."""
-    with np.errstate(over="ignore"):  # modulo 2**64 the difference is right
+    with np.errstate(over="ignore"):  # correct modulo 2**64
         return np.asarray((np.maximum(x, y).astype(np.uint64) - np.minimum(x, y).astype(np.uint64)).astype(np.float64))
 
 
 def signed_steps(
     fmt: Format, got: np.ndarray, right: np.ndarray, overflowed: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Steps from right codes to those that are given, where NaN may stand for what is beyond the largest number.
+    """Steps from right codes to given ones, where NaN may stand for an overflow.
 
     Args:
         fmt: the format of all codes.
-        got: codes; such as are none of the format have no distance.
+        got: codes; invalid ones have no distance.
         right: codes.
-        overflowed: bool, where the exact result is beyond the largest number. In a format without infinity the NaN
+        overflowed: bool, where the exact result overflows. In a format without infinity the NaN
             of such a result is the step after the largest number.
 
     Returns:
-        the steps with their sign, in f64, 0 where there is no distance; and without, int64, FAR where there is none.
+        the signed steps in f64, 0 where there is no distance; and their magnitudes in int64, FAR there.
     """
     beyond = fmt.max_code + 1
     ranks = fmt.rank(got).astype(np.float64)
     wanted = fmt.rank(right).astype(np.float64)
     nan, nan_right = fmt.is_nan(got), fmt.is_nan(right)
     far = nan | nan_right | fmt.is_none(got)
-    if not fmt.has_infinity and fmt.nan != "none":  # NaN stands for what is beyond the largest number
+    if not fmt.has_infinity and fmt.nan != "none":  # NaN stands for an overflow
         sign = np.where(overflowed & ~nan, np.sign(ranks), 1.0)
         wanted = np.where(overflowed & nan_right, sign * beyond, wanted)
         ranks = np.where(nan & ~nan_right, np.copysign(beyond, wanted), ranks)
         near_the_end = np.abs(wanted) >= beyond - 4
         far = (nan & ~nan_right & ~near_the_end) | (nan_right & ~nan & ~overflowed) | fmt.is_none(got)
     signed = ranks - wanted
-    if fmt.bits == 64:  # f64 does not distinguish the ranks of its own codes
+    if fmt.bits == 64:  # f64 cannot represent the ranks of its own codes
         between = fmt.rank(got) - fmt.rank(right)
         signed = np.where(np.abs(signed) < 2.0**61, between.astype(np.float64), signed)
     signed = np.where(far, 0.0, signed)

@@ -1,4 +1,4 @@
-"""An op once more with f64 in the place of its float types: the number that a result is rounded from.
+"""Evaluates an op in f64 instead of its float types, for the numbers that results are rounded from.
 
 Minifloats, f16, bf16 and f32 are numbers of f64, so that rational ops lose next to nothing there.
 """
@@ -22,12 +22,12 @@ _F64 = ELEMENT_TYPES["f64"]
 _PLAIN = Policy()
 #: The bodies of folds.
 _BODIES = ("stablehlo.add", "stablehlo.multiply")
-#: What attributes say of types and accuracy, which f64 does without.
+#: Attributes on types and accuracy, which f64 does not need.
 _LEFT_OUT = ("algorithm", "precision_config", "result_accuracy")
 
 
-def widened(x: np.ndarray, t: Type) -> np.ndarray:
-    """An operand in f64 if it is of a float type; it may be that already."""
+def widen(x: np.ndarray, t: Type) -> np.ndarray:
+    """Converts an operand of a float type to f64."""
     if not isinstance(t, TensorType) or not t.element.is_float or x.dtype == _F64.dtype:
         return x
     return cast(x, t.element, _F64, _PLAIN)
@@ -36,12 +36,12 @@ def widened(x: np.ndarray, t: Type) -> np.ndarray:
 def in_f64(
     operation: Operation, operands: Sequence[np.ndarray], of: Callable[[np.ndarray], np.ndarray] | None = None
 ) -> list[np.ndarray] | None:
-    """The results of an op on `operands`, those that are floats in f64; None where it cannot be had.
+    """The results of an op on `operands`, floats in f64; None if they are unavailable.
 
-    With `of` it is computed of that function of the operands that are numbers, real numbers even of complex ones. A
-    region has to be a sole add or multiply. What a conversion gives is its operand.
+    With `of`, the operands that are numbers are replaced by that function of them, real even for complex ones. A
+    region has to be a sole add or multiply. The result of a conversion is its operand.
     """
-    values = [widened(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
+    values = [widen(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
     if operation.name == "stablehlo.convert":
         return [values[0].astype(np.float64)]
     if of is not None:
@@ -57,11 +57,11 @@ def in_f64(
 
 
 def wide_plan(operation: Operation, real: bool = False) -> Plan | None:
-    """How an op is computed with f64 in the place of its float types, of complex types too if `real`; None if not.
+    """Plans an op with f64 instead of its float types, complex types included if `real`; None if that is impossible.
 
-    Its arguments are the operands, `widened`. A region has to be a sole add or multiply.
+    Its arguments are the operands, converted by `widen`. A region has to be a sole add or multiply.
     """
-    bodies = [sole(r) for r in operation.regions]
+    bodies = [sole_op_name(r) for r in operation.regions]
     if any(b not in _BODIES for b in bodies):
         return None
     arguments = tuple(Value(_wide(v.type, real)) for v in operation.operands)
@@ -88,8 +88,8 @@ def _body(name: str, t: Type, operation: Operation) -> Region:
     return Region((first, second), [Operation(name, (first, second), (result,), {}, (), operation.location)], (result,))
 
 
-def sole(region: Region) -> str | None:
-    """The name of the only op of a region, if that takes its first two arguments and its result is returned."""
+def sole_op_name(region: Region) -> str | None:
+    """The name of the only op of a region, if it takes the first two arguments and its result is returned."""
     if len(region.operations) != 1 or len(region.arguments) < 2:
         return None
     (operation,) = region.operations

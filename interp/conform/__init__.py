@@ -1,4 +1,4 @@
-"""The conformance tester: cases, an oracle of its own, verdicts, and the reports that are made from one JSON.
+"""The conformance tester: cases, an independent oracle, verdicts, and reports made from one JSON file.
 
-`result` is what all reports read and `backend` what a subject is; both import nothing of the rest.
+`result` defines that file and `backend` the interface of a subject; both import nothing else of this package.
 """

@@ -1,4 +1,4 @@
-"""Backends as the tester sees them: what one takes, and its own specification of conversions."""
+"""Backends as the tester sees them: the kind of interface, and their specification of conversions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ..errors import InputError
 
 
 def to_integers(name: str, target: str) -> tuple[str, ...]:
-    """How a backend of that name may round floats to an integer type: by its own specification, or by StableHLO's."""
+    """The ways a backend may round floats to an integer type: by its own specification, or by StableHLO's."""
     try:
         own = () if name.partition(":")[0] == "minihlo" else kind_of(name).conversions
-    except InputError:  # an object, which has no name that leads to it
+    except InputError:  # an object has no name that leads to its specification
         own = ()
     return (*(c.rounding for c in own if target in c.targets), "toward zero")
 

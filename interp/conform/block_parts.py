@@ -1,4 +1,4 @@
-"""Cases on blocks that share scales, as programs, as calls of operations, and what is right of each."""
+"""Cases on blocks that share scales, as programs, as calls of operations, and with their right results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from ..backends.operation import Operation
 from ..backends.programs import Builder
-from ..comparison.sums.ways import Asked, Rows
+from ..comparison.sums.hypotheses import Rows, SumQuery
 from ..oracle import blocks as oracle
 from ..oracle.blocks import BLOCKS, Block, Quantized
 from ..oracle.formats import FORMATS
@@ -22,7 +22,7 @@ from .cases.case import Case
 from .elementwise import Call
 from .rows import RowPart
 
-#: What an operation `quantize` is asked for, one at a time.
+#: The outputs that an operation `quantize` is asked for, one at a time.
 GIVES = ("elements", "scales", "tensor_scale")
 
 
@@ -34,7 +34,7 @@ class BlockPart:
     form: str
     arrays: Arrays
 
-    #: Results are codes of several types, one array after another.
+    #: Results are codes of several types, concatenated.
     result_type = "ui32"
 
     @property
@@ -49,7 +49,7 @@ class BlockPart:
 
     @property
     def rule(self) -> str:
-        """For the scales: that of the format's source where the backend takes its own."""
+        """The rule for scales: that of the format's source if the backend uses its own."""
         rule = self.facts.get("scale", OWN)
         return self.block.rules[0] if rule == OWN else rule
 
@@ -87,14 +87,14 @@ class BlockPart:
         return found
 
     def is_across(self, shapes: Sequence[tuple[int, ...]]) -> bool:
-        """Whether results have the shapes that they have if blocks lie along the other axis."""
+        """Whether results have the shapes of blocks along the other axis."""
         if self.case.op != "quantize" or len(self.block.shape) == 2 or len(shapes) < 2:
             return False
         rows, k = self.arrays[0].shape
         return shapes[1] != self.outputs[1][1] and shapes[1] == self.block.scale_shape((k, rows))[::-1]
 
-    def joined(self, results: Sequence[np.ndarray]) -> np.ndarray:
-        """Results as one array of codes, in which every NaN of a type is the same."""
+    def concatenate(self, results: Sequence[np.ndarray]) -> np.ndarray:
+        """Concatenates results to one array of codes, with one NaN for each type."""
         flat = []
         for codes, (t, _) in zip(results, self.outputs, strict=True):
             codes = np.asarray(codes).reshape(-1)
@@ -104,12 +104,12 @@ class BlockPart:
         return np.concatenate(flat)
 
     def parts_of(self, joined: np.ndarray) -> list[np.ndarray]:
-        """The arrays that were joined."""
+        """Splits a concatenated array into the arrays of the results."""
         sizes = [int(np.prod(shape)) for _, shape in self.outputs]
         pieces = np.split(joined, np.cumsum(sizes)[:-1])
         return [p.reshape(shape) for p, (_, shape) in zip(pieces, self.outputs, strict=True)]
 
-    # -- what is right -------------------------------------------------------------------------------------------------
+    # -- right results -------------------------------------------------------------------------------------------------
 
     @functools.cached_property
     def numbers(self) -> np.ndarray:
@@ -118,21 +118,21 @@ class BlockPart:
 
     @functools.cached_property
     def expected(self) -> np.ndarray:
-        """The right codes, joined."""
+        """The right codes, concatenated."""
         with np.errstate(all="ignore"):
             if self.case.op == "quantize":
-                return self.of(oracle.quantized(self.numbers, self.block, self.rule))
+                return self.of(oracle.quantize(self.numbers, self.block, self.rule))
             codes, scales, *of_tensor = self.arrays
-            return self.joined([oracle.dequantized(codes, scales, self.block, self.case.result, *of_tensor)])
+            return self.concatenate([oracle.dequantize(codes, scales, self.block, self.case.result, *of_tensor)])
 
     def of(self, found: Quantized) -> np.ndarray:
-        """What was quantized, joined."""
-        return self.joined(found.parts())
+        """The concatenated codes of a quantized array."""
+        return self.concatenate(found.parts())
 
 
 @dataclasses.dataclass(frozen=True)
 class ScaledRows(Rows):
-    """The terms of some results, which have scales."""
+    """The terms of some results with scales."""
 
     #: The codes of elements of both operands, [results, terms], and of their scales, [results, blocks].
     blocks: Callable[[], tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = tuple  # type: ignore[assignment]
@@ -142,7 +142,7 @@ class ScaledRows(Rows):
 class ScaledPart(RowPart):
     """A dot of blocks in one form: elements [m, k] and [k, n], scales [m, blocks] and [blocks, n].
 
-    `operands` are the scaled numbers of both sides, in f64, where they are others than the exact ones.
+    `operands` are the scaled numbers of both sides, in f64, if they differ from the exact ones.
     """
 
     operands: tuple[np.ndarray, np.ndarray] | None = None
@@ -160,7 +160,7 @@ class ScaledPart(RowPart):
 
     @functools.cached_property
     def shape(self) -> tuple[int, ...]:
-        """Of the result."""
+        """The shape of the result."""
         return self.arrays[0].shape[0], self.arrays[1].shape[1]
 
     def emit(self, builder: Builder) -> None:
@@ -179,7 +179,7 @@ class ScaledPart(RowPart):
         types = block_programs.operand_types(self.case)
         return np.asarray(call(Operation("scaled_dot", types, self.case.result, attributes), list(self.arrays)))
 
-    # -- what is right -------------------------------------------------------------------------------------------------
+    # -- right results -------------------------------------------------------------------------------------------------
 
     @functools.cached_property
     def scaled(self) -> tuple[np.ndarray, np.ndarray]:
@@ -188,14 +188,14 @@ class ScaledPart(RowPart):
             return self.operands
         left, right = self.sides
         x, y, s, t = self.arrays
-        return oracle.scaled(x, s, left), oracle.scaled(y.T, t.T, right)
+        return oracle.apply_scales(x, s, left), oracle.apply_scales(y.T, t.T, right)
 
     @functools.cached_property
-    def asked(self) -> Asked:
-        """What the results are sums of: a scaled element has no more than 8 bits, but where its scale is of f32."""
+    def query(self) -> SumQuery:
+        """The query for the sums: a scaled element has at most 8 bits, unless its scale is f32."""
         wide = any(b.scale_fmt.bits > 8 for b in self.sides)
         kind = "f32" if wide else "bf16"
-        return Asked((kind, kind), self.case.result, "add", (self.arrays[0].shape[1],))
+        return SumQuery((kind, kind), self.case.result, "add", (self.arrays[0].shape[1],))
 
     @functools.cached_property
     def values(self) -> np.ndarray:
@@ -206,7 +206,7 @@ class ScaledPart(RowPart):
 
     @functools.cached_property
     def terms(self) -> list[np.ndarray]:
-        """The codes of the elements that go into each result."""
+        """The codes of the elements that contribute to each result."""
         x, y = self.arrays[0], self.arrays[1].T
         return [np.repeat(x, len(y), axis=0), np.tile(y, (len(x), 1))]
 
@@ -216,7 +216,7 @@ class ScaledPart(RowPart):
 
         def factors() -> tuple[np.ndarray, np.ndarray]:
             places = flat // n, flat % n
-            sides = zip(self.scaled, places, self.asked.operands, strict=True)
+            sides = zip(self.scaled, places, self.query.operands, strict=True)
             left, right = (encode(FORMATS[t], Exact.of(x[at]))[0] for x, at, t in sides)
             return left, right
 
@@ -228,5 +228,5 @@ class ScaledPart(RowPart):
         return ScaledRows(self.values[flat], factors, blocks)
 
     def with_operands(self, operands: tuple[np.ndarray, np.ndarray]) -> ScaledPart:
-        """The same with other scaled numbers."""
+        """The same part with other scaled numbers."""
         return dataclasses.replace(self, operands=operands)

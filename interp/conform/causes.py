@@ -1,9 +1,9 @@
-"""The failures of reports by cause, so that one fault is one entry however many cases it fails.
+"""Groups the failures of reports by cause, so that one fault is one entry however many cases it affects.
 
 A case names what explains its results (`causes`, from verdicts.diagnosis). Some identifiers name a fault. Others only
-describe the failing elements, or say in which forms they fail. A case without the name of a fault goes with the cases
-of the same run that fail alike; the cause counts it as assumed. Crashes go by their messages, in which numbers and
-names are placeholders. Nothing here depends on which backend was run.
+describe the failing elements, or the forms that fail. A case without a named fault joins the cases of the same run
+that fail alike; the cause counts it as assumed. Crashes are grouped by their messages, with placeholders for numbers
+and names. Nothing here depends on the backend.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..comparison.faults.table import FAULTS
 from ..oracle.formats import FORMATS, INTEGERS
 from .result import ABSENT, CRASH, FAIL, CaseResult, Failure
 
-#: Identifiers that describe the failing elements, and name no fault.
+#: Identifiers that describe failing elements without naming a fault.
 DESCRIPTIONS = frozenset(
     {
         "one-operand",
@@ -34,10 +34,10 @@ DESCRIPTIONS = frozenset(
         "rows-alike",
     }
 )
-#: Identifiers that say where a fault shows, and not what it is.
+#: Identifiers that locate a fault without naming it.
 CIRCUMSTANCES = frozenset({"only-in-forms", "only-in-whole-array", "only-in-arrays", "only-with-other-ops"})
-#: Faults that are one decision of a backend, which shows in several ways: the cause, its sentence, the identifiers.
-KIN: tuple[tuple[str, str, frozenset[str]], ...] = (
+#: Faults that are one decision of a backend with several symptoms: the cause, its sentence, the identifiers.
+CAUSE_GROUPS: tuple[tuple[str, str, frozenset[str]], ...] = (
     (
         "sort-not-total",
         "sort does not order NaN and the two zeros, as TOTALORDER does",
@@ -57,9 +57,11 @@ KIN: tuple[tuple[str, str, frozenset[str]], ...] = (
         ),
     ),
 )
-#: Reports of early versions have the sentences alone.
+#: Reports of early versions have only the sentences.
 _BY_SENTENCE = {f.sentence: f.identifier for f in FAULTS.values()}
-_KIN = {identifier: (cause, sentence) for cause, sentence, identifiers in KIN for identifier in identifiers}
+_CAUSE_OF = {
+    identifier: (cause, sentence) for cause, sentence, identifiers in CAUSE_GROUPS for identifier in identifiers
+}
 
 UNEXPLAINED = "unexplained"
 _CRASH = "crash: "
@@ -67,22 +69,22 @@ _CRASH = "crash: "
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """A case that fails of a cause, in a run."""
+    """A failing case of a cause, in a run."""
 
     run: str  #: the name of the run
     case: CaseResult
-    is_assumed: bool = False  #: the case names no fault, and fails as those do that name this one
+    is_assumed: bool = False  #: the case names no fault, and fails like those that name this one
 
     @property
     def failure(self) -> Failure | None:
-        """The failing element of fewest operand codes; None where there is none, as of most crashes."""
+        """The failing element with the fewest operand codes; None if there is none, as in most crashes."""
         failing = [f for f in self.case.failures if f.verdict in (FAIL, CRASH)]
         return min(failing, key=_codes, default=None)
 
 
 @dataclasses.dataclass(frozen=True)
 class Cause:
-    """What makes cases fail, with the cases: those of the first run first, each run's in its own order."""
+    """A cause of failures, with its cases: those of the first run first, each run's in its own order."""
 
     identifier: str
     sentence: str
@@ -90,12 +92,12 @@ class Cause:
 
     @property
     def verdict(self) -> str:
-        """CRASH or FAIL: what most members have."""
+        """CRASH or FAIL, whichever is more frequent among its members."""
         return Counter(m.case.verdict for m in self.members).most_common(1)[0][0]
 
     @property
     def is_of_one_family(self) -> bool:
-        """Whether no fault is named: the sentence then begins with the operations it is of."""
+        """Whether no fault is named: the sentence then begins with its operations."""
         return ": " in self.identifier and not self.identifier.startswith(_CRASH)
 
     @property
@@ -105,12 +107,12 @@ class Cause:
 
     @property
     def runs(self) -> list[str]:
-        """The names of the runs that have the fault."""
+        """The names of the runs with this cause."""
         return list(dict.fromkeys(m.run for m in self.members))
 
     @property
     def assumed(self) -> int:
-        """How many cases are here because they fail as the others do."""
+        """The number of cases that were added because they fail alike."""
         return sum(m.is_assumed for m in self.members)
 
     @property
@@ -141,11 +143,11 @@ def _size(member: Member) -> tuple[object, ...]:
 
 
 def causes(runs: Mapping[str, Sequence[CaseResult]]) -> list[Cause]:
-    """The causes of all cases that are FAIL or CRASH, by name of run: those of most signatures first."""
+    """The causes of all FAIL and CRASH cases, by name of run: those of most signatures first."""
     members: dict[str, list[Member]] = defaultdict(list)
     sentences: dict[str, Counter[str]] = defaultdict(Counter)
     for run, cases in runs.items():
-        for case, (key, sentence, is_assumed) in _keyed([c for c in cases if c.verdict in (FAIL, CRASH)]):
+        for case, (key, sentence, is_assumed) in _assign_keys([c for c in cases if c.verdict in (FAIL, CRASH)]):
             members[key].append(Member(run, case, is_assumed))
             sentences[key][sentence] += 0 if is_assumed else 1 + 1000 * (len(case.causes) == 1)
     made = [Cause(key, _usual(key, sentences[key]), tuple(of)) for key, of in members.items()]
@@ -153,30 +155,30 @@ def causes(runs: Mapping[str, Sequence[CaseResult]]) -> list[Cause]:
 
 
 def _usual(key: str, sentences: Counter[str]) -> str:
-    """The sentence that most cases have; of a mere description the one with placeholders, where they differ."""
+    """The most frequent sentence; for a mere description the one with placeholders, if sentences differ."""
     if len(sentences) > 1 and ": " in key:
         return key.removeprefix(_CRASH)
     return max(sentences.items(), key=lambda s: s[1])[0]
 
 
-# -- by what a case says of itself -------------------------------------------------------------------------------------
+# -- by the diagnosis of a case ----------------------------------------------------------------------------------------
 
 #: The identifier of a cause, its sentence, and whether it is assumed.
 _Key = tuple[str, str, bool]
 
 
-def _keyed(failing: Sequence[CaseResult]) -> Iterator[tuple[CaseResult, _Key]]:
+def _assign_keys(failing: Sequence[CaseResult]) -> Iterator[tuple[CaseResult, _Key]]:
     """The cause of each failing case of one run."""
-    named = {c.key: key for c in failing if (key := _named(c)) is not None}
-    alike = _Alike((c, named[c.key]) for c in failing if c.key in named and c.verdict == FAIL)
-    described = {c.key: key for c in failing if c.key not in named and (key := alike.of(c) or _described(c))}
-    alike = _Alike((c, described[c.key]) for c in failing if c.key in described)
+    named = {c.key: key for c in failing if (key := _fault_key(c)) is not None}
+    alike = _SimilarCases((c, named[c.key]) for c in failing if c.key in named and c.verdict == FAIL)
+    described = {c.key: key for c in failing if c.key not in named and (key := alike.of(c) or _description_key(c))}
+    alike = _SimilarCases((c, described[c.key]) for c in failing if c.key in described)
     for case in failing:
-        yield case, named.get(case.key) or described.get(case.key) or alike.of_signature(case) or _unexplained(case)
+        yield case, named.get(case.key) or described.get(case.key) or alike.of_signature(case) or _unexplained_key(case)
 
 
-class _Alike:
-    """Cases whose cause is known, to find the cause of others of the same run that fail as they do."""
+class _SimilarCases:
+    """Finds causes of cases by the known causes of other cases of the same run that fail alike."""
 
     def __init__(self, known: Iterable[tuple[CaseResult, _Key]]) -> None:
         self.sentences: dict[str, str] = {}
@@ -191,7 +193,7 @@ class _Alike:
                 self.marks[mark].add(key)
 
     def of(self, case: CaseResult) -> _Key | None:
-        """The cause of other forms of the case; of rows, of the op; else of all elements with the same marks."""
+        """The cause of other forms of the case; for rows, of the op; otherwise of all elements with the same marks."""
         if found := self.of_signature(case):
             return found
         if _is_of_rows(case):
@@ -204,7 +206,7 @@ class _Alike:
         return self._only(self.signatures[case.signature])
 
     def _only(self, keys: set[str]) -> _Key | None:
-        """A cause, if it is the only one."""
+        """The cause, if there is only one."""
         if len(keys) != 1:
             return None
         (key,) = keys
@@ -212,11 +214,11 @@ class _Alike:
 
 
 def _is_of_rows(case: CaseResult) -> bool:
-    """Whether each result comes of a row of numbers, of which the kinds say little."""
+    """Whether each result depends on a row of numbers, so that the kinds of its operands tell little."""
     return any(len(codes) > 1 for f in case.failures for codes in f.operands)
 
 
-def _named(case: CaseResult) -> _Key | None:
+def _fault_key(case: CaseResult) -> _Key | None:
     """The cause of a case that names a fault, or crashes."""
     if case.verdict == CRASH:
         words = pattern(case.message) or "the backend gives no answer, and no message"
@@ -225,50 +227,50 @@ def _named(case: CaseResult) -> _Key | None:
     faults = [c for c in given if c and c not in DESCRIPTIONS and c not in CIRCUMSTANCES]
     if not faults:
         return None
-    identifier = re.sub(r":\d[\d:]*$", "", faults[0])  # of a lane or a tail the kind, and not its number
-    if identifier in _KIN:
-        return (*_KIN[identifier], False)
+    identifier = re.sub(r":\d[\d:]*$", "", faults[0])  # the kind of a lane or a tail, without its number
+    if identifier in _CAUSE_OF:
+        return (*_CAUSE_OF[identifier], False)
     return identifier, _sentence(case) or case.model or identifier, False
 
 
-def _described(case: CaseResult) -> _Key | None:
-    """The cause of a case that says what its failing elements have in common, and no more."""
+def _description_key(case: CaseResult) -> _Key | None:
+    """The cause of a case that only describes its failing elements."""
     words = _sentence(case)
     return (f"{_family(case)}: {pattern(words)}", f"{_family(case)}: {words}", False) if words else None
 
 
-def _unexplained(case: CaseResult) -> _Key:
+def _unexplained_key(case: CaseResult) -> _Key:
     what = "sums that no known accumulator gives" if case.model else "wrong results that no known fault gives"
     return f"{_family(case)}: {UNEXPLAINED}", f"{_family(case)}: {what}", False
 
 
 def _family(case: CaseResult) -> str:
-    """The op without its kind: compare of compare_LT, chain of chain_via_f16."""
+    """The op without its variant: compare for compare_LT, chain for chain_via_f16."""
     first = case.op.split("_")[0]
     return first if first in ("compare", "reduce", "cumulative", "chain") else case.op
 
 
-#: What a diagnosis adds: how many elements a fault explains, and in which forms it shows.
+#: Additions to a diagnosis: the number of elements that a fault explains, and the forms in which it shows.
 _SHARE = re.compile(r" \([\d,]+ of [\d,]+\)|; something else \([\d,]+\)")
 _FORMS = re.compile(r"^only [^:;]*: |; only in [^:;]*$")
 
 
 def _sentence(case: CaseResult) -> str:
-    """The diagnosis without what is of this case only."""
+    """The diagnosis without details of the case."""
     return _FORMS.sub("", _SHARE.sub("", case.diagnosis)).strip()
 
 
-# -- by what failing elements look like --------------------------------------------------------------------------------
+# -- by the kinds of failing elements ----------------------------------------------------------------------------------
 
 
-#: The format, the kind of a number that is read, of the right result, and of the one given.
+#: The format, and the kinds of an operand, of the right result and of the given one.
 _Mark = tuple[str, str, str, str]
 
 
 def _marks(case: CaseResult) -> Iterator[list[_Mark]]:
-    """Of each failing element that is shown its marks, one for each kind of number that it reads.
+    """The marks of each failing element shown, one for each kind of operand.
 
-    A positive number that stands beside another kind says nothing.
+    A positive number beside another kind is ignored.
     """
     for failure in case.failures:
         if failure.verdict != FAIL or failure.error == ABSENT or failure.got is None:
@@ -281,21 +283,21 @@ def _marks(case: CaseResult) -> Iterator[list[_Mark]]:
 
 
 def _kind(code: int, value: str, element: str) -> str:
-    """NaN, infinity, zero, a subnormal number or another one, each with its sign."""
+    """NaN, infinity, zero, a subnormal or another number, each with its sign."""
     sign, word = ("-", value[1:]) if value.startswith("-") else ("+", value)
     if word == "nan":
         return word
     if word in ("inf", "0"):
         return sign + word
     fmt = FORMATS.get(element)
-    is_code = fmt is not None and 0 <= code < 1 << fmt.bits  # a report may say anything
+    is_code = fmt is not None and 0 <= code < 1 << fmt.bits  # a report may contain anything
     return sign + ("subnormal" if fmt and is_code and fmt.is_subnormal(np.array([code], fmt.code_dtype))[0] else "")
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 _TYPES = sorted((*FORMATS, *INTEGERS, "i1"), key=len, reverse=True)
-#: From what is long to what is short: what a message names, and what stands for it.
+#: Names in a message and their placeholders, from long to short.
 _PLACEHOLDERS = tuple(
     (re.compile(expression), by)
     for expression, by in (
@@ -307,12 +309,12 @@ _PLACEHOLDERS = tuple(
         (r"…((x|, ?|:|\^)…)+", "…"),
     )
 )
-#: As much of a message as can tell one cause from another.
+#: Length of a message that suffices to distinguish causes.
 _LONGEST = 300
 
 
 def pattern(message: str) -> str:
-    """A message with its numbers, element types, shapes and paths replaced by placeholders, in one line, cut off."""
+    """A message in one line with placeholders for its numbers, element types, shapes and paths, truncated."""
     text = " ".join(message[: 4 * _LONGEST].split())
     for expression, by in _PLACEHOLDERS:
         text = expression.sub(by, text)

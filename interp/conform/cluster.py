@@ -15,17 +15,17 @@ from .tester import Tester
 from .verdicts import outcome
 from .verdicts.outcome import Settings
 
-#: So many seconds without any worker end a run: nannies start a worker that died again within a few.
+#: A run ends after this many seconds without any worker: nannies restart a dead worker within a few.
 _PATIENCE = 30.0
-#: So often it is looked for results, and less often for workers.
+#: Intervals of polling for results, and for workers.
 _POLL, _LOOK = 0.05, 1.0
 
 _testers: dict[Settings, Tester] = {}
-_lock = threading.Lock()  #: a worker of the cluster may have several threads, and they share the backend
+_lock = threading.Lock()  #: a worker of the cluster may have several threads, which share the backend
 
 
 def _on_cluster(settings: Settings, task: Task) -> list[CaseResult]:
-    """Runs on a worker of the cluster, which keeps its backend from task to task."""
+    """Runs a task on a worker of the cluster, which keeps its backend between tasks."""
     with _lock:
         if settings not in _testers:
             _testers[settings] = Tester(backend(settings.backend), settings)
@@ -41,7 +41,7 @@ def _close_all() -> None:
 def dask(address: str, patience: float = _PATIENCE) -> Workers:
     """Runs tasks on the cluster whose scheduler is at an address.
 
-    Raises InputError where there is none, and WorkersLostError where no worker is there for `patience` seconds, or the
+    Raises InputError if there is none, and WorkersLostError if no worker is there for `patience` seconds, or the
     scheduler is lost.
     """
     try:
@@ -77,7 +77,7 @@ def dask(address: str, patience: float = _PATIENCE) -> Workers:
 
 
 def _result(future: Any, task: Task, settings: Settings, killed: type[Exception]) -> list[CaseResult]:
-    """The results of a task; of one that has killed workers over and over each of its cases has died."""
+    """The results of a task; if it has killed workers repeatedly, each of its cases has died."""
     try:
         return future.result()
     except killed as error:
@@ -86,14 +86,14 @@ def _result(future: Any, task: Task, settings: Settings, killed: type[Exception]
 
 
 class _Watch:
-    """Looks whether a cluster has workers."""
+    """Watches whether a cluster has workers."""
 
     def __init__(self, client: Any, address: str, patience: float) -> None:
         self._client, self._address, self._patience = client, address, patience
         self._seen = self._looked = time.monotonic()
 
     def look(self) -> None:
-        """Raises WorkersLostError where there has been no worker for too long, or the scheduler is not there."""
+        """Raises WorkersLostError if there has been no worker for too long, or the scheduler is lost."""
         now = time.monotonic()
         if now - self._looked < min(_LOOK, self._patience):
             return

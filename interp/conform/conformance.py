@@ -1,4 +1,4 @@
-"""Whether the results of a run conform to a profile: what stands against it, what is waived, what is declared."""
+"""Assesses the results of a run against a profile: problems, waivers and declarations."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from .cases.case import PRODUCT_OPS
 from .cases.forms import forms
+from .format_text import count
 from .profiles import OPTIONAL, REQUIRED, Profile
 from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult
 from .waivers import Waiver
-from .words import count
 
 CONFORMANT, NOT_CONFORMANT = "conformant", "not conformant"
-#: The ops, with or without attributes in their names, whose sums have accumulators.
+#: Ops, with or without attributes in their names, whose sums have accumulators.
 _PRODUCTS = (*PRODUCT_OPS, "scaled_dot")
-#: The cause of a product that is not the same in two runs.
+#: The cause of a product that differs between two runs.
 _NONDETERMINISTIC = "nondeterministic"
-#: So many accumulators are named in the last line of a run; the claim has all of them.
+#: Number of accumulators in the last line of a run; the claim lists all.
 _MOST_NAMED = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A case that is not as the profile has it."""
+    """A case that does not conform to the profile."""
 
     signature: str
     form: str
@@ -36,13 +36,13 @@ class Problem:
 
 @dataclasses.dataclass(frozen=True)
 class Assessment:
-    """A run held to a profile."""
+    """The assessment of a run against a profile."""
 
     profile: Profile
     problems: tuple[Problem, ...]
     used: tuple[Waiver, ...]  #: that waive something
     unused: tuple[Waiver, ...]
-    #: What the backend does where the profile leaves it open: names with phrases.
+    #: The backend's choices where the profile leaves them open: names with phrases.
     declared: tuple[tuple[str, str], ...]
 
     @property
@@ -58,26 +58,26 @@ class Assessment:
 
     @property
     def line(self) -> str:
-        """The verdict, the profile and what is declared."""
+        """The verdict, the profile and the declarations."""
         declared = (f"{name}: {phrase}" for name, phrase in self.declared)
         return "; ".join([f"{self.verdict} ({self.profile.identifier})", *declared])
 
 
 def assess(profile: Profile, results: Sequence[CaseResult], waivers: Sequence[Waiver], takes: str) -> Assessment:
-    """Hold results to a profile.
+    """Assesses results against a profile.
 
     Args:
         profile: the profile.
-        results: of all its cases; what is missing is a problem.
-        waivers: what may be wrong.
-        takes: what the backend takes, `programs` or `operations`: some forms are of programs alone.
+        results: of all its cases; a missing result is a problem.
+        waivers: the cases that may be wrong.
+        takes: the kind of the backend, `programs` or `operations`: some forms exist only for programs.
     """
     by_key = {c.key: c for c in results}
     problems: list[Problem] = []
     used: set[Waiver] = set()
     for signature, form, need in expected(profile, takes):
         case = by_key.get((signature, form))
-        why = "there is no result" if case is None else _against(profile, case, need)
+        why = "there is no result" if case is None else _objection(profile, case, need)
         if not why:
             continue
         fitting = [w for w in waivers if w.fits(signature, form)]
@@ -92,7 +92,7 @@ def assess(profile: Profile, results: Sequence[CaseResult], waivers: Sequence[Wa
         tuple(problems),
         tuple(w for w in waivers if w in used),
         tuple(w for w in waivers if w not in used),
-        tuple(_declared(profile, results)),
+        tuple(_declarations(profile, results)),
     )
 
 
@@ -105,7 +105,7 @@ def expected(profile: Profile, takes: str) -> Iterator[tuple[str, str, str]]:
 
 
 def forbidden(profile: Profile, waivers: Iterable[Waiver], takes: str) -> Iterator[tuple[Waiver, str]]:
-    """Waivers of cases none of which may be waived, each with the first of these."""
+    """Waivers of cases that may not be waived, each with the first such case."""
     cases = list(expected(profile, takes))
     for waiver in waivers:
         fitting = [(f"{s} {f}", need) for s, f, need in cases if waiver.fits(s, f)]
@@ -116,8 +116,8 @@ def forbidden(profile: Profile, waivers: Iterable[Waiver], takes: str) -> Iterat
 # -- one case ----------------------------------------------------------------------------------------------------------
 
 
-def _against(profile: Profile, case: CaseResult, need: str) -> str:
-    """What stands against a case; nothing where it is as the profile has it."""
+def _objection(profile: Profile, case: CaseResult, need: str) -> str:
+    """The objection to a case; empty if it conforms to the profile."""
     if case.verdict == UNSUPPORTED:
         return "" if need == OPTIONAL else f"unsupported, and {need}: {case.message or 'without a message'}"
     if case.verdict == CRASH:
@@ -141,7 +141,7 @@ def _against(profile: Profile, case: CaseResult, need: str) -> str:
 
 
 def _accumulator(case: CaseResult) -> str:
-    """The identifier of what sums of products are formed by; empty where a case is no product."""
+    """The identifier of the accumulator of sums of products; empty for other cases."""
     if not case.op.startswith(_PRODUCTS) or case.verdict in (FAIL, CRASH, UNSUPPORTED):
         return ""
     return next((c for c in case.causes if c != _NONDETERMINISTIC), "exact")
@@ -150,8 +150,8 @@ def _accumulator(case: CaseResult) -> str:
 # -- declared ----------------------------------------------------------------------------------------------------------
 
 
-def _declared(profile: Profile, results: Sequence[CaseResult]) -> Iterator[tuple[str, str]]:
-    """Overflow, other points at which the backend has a choice of its own, accumulators, and the accuracy."""
+def _declarations(profile: Profile, results: Sequence[CaseResult]) -> Iterator[tuple[str, str]]:
+    """Declarations: overflow, other open points with a choice of the backend, accumulators, and the accuracy."""
     has = [c for c in results if c.verdict not in (UNSUPPORTED, CRASH)]
     for declaration in profile.declarations:
         chosen: dict[str, set[str]] = {}
@@ -163,14 +163,14 @@ def _declared(profile: Profile, results: Sequence[CaseResult]) -> Iterator[tuple
             yield declaration.identifier, _phrase(chosen, {c.column for c in has}) or declaration.default
     names = list(dict.fromkeys(filter(None, map(_accumulator, has))))
     if names:
-        yield "accumulator", _named([n.removeprefix("unit/") for n in names])
+        yield "accumulator", _join_names([n.removeprefix("unit/") for n in names])
     inaccurate = [c.worst_ulp or 0 for c in has if c.verdict == ACCURACY]
     if inaccurate:
         yield "accuracy", f"up to {max(inaccurate)} ULP"
 
 
 def _phrase(chosen: dict[str, set[str]], formats: set[str]) -> str:
-    """The choices, with the formats where these are not all minifloats of the run."""
+    """The choices, with the formats if these are not all minifloats of the run."""
     by_formats: dict[tuple[str, ...], list[str]] = {}
     for phrase, of in sorted(chosen.items()):
         by_formats.setdefault(tuple(sorted(of)), []).append(phrase)
@@ -180,7 +180,7 @@ def _phrase(chosen: dict[str, set[str]], formats: set[str]) -> str:
     return ", ".join(phrases + of for phrases, of in named)
 
 
-def _named(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 

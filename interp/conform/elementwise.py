@@ -1,4 +1,4 @@
-"""Elementwise cases as programs, in every form; as calls of single operations; and their results judged."""
+"""Elementwise cases as programs, in every form; as calls of single operations; and their judgement."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from .cases.data import Operands
 from .cases.forms import SIZES
 from .cases.layouts import LAYOUTS, emit, view
 from .result import FAIL, PASS
-from .verdicts.judge import Judged, judge
+from .verdicts.judge import Judgement, judge
 
 Call = Callable[[Operation, list[np.ndarray]], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Part:
-    """One case in one form on some operands: what one result of a program is."""
+    """One case in one form on some operands: one result of a program."""
 
     case: Case
     form: str
     operands: Operands
-    #: Of the forms with a scalar: how many elements it goes with. In the first half of them it is the first operand.
+    #: For forms with a scalar, the number of elements it is combined with. In their first half it is the first operand.
     segment: int = 1
-    #: The ways to make integers of floats that are right: of the backend's own specification, else StableHLO's.
+    #: Permitted conversions of floats to integers: by the backend's own specification, else StableHLO's.
     to_integers: tuple[str, ...] = ("toward zero",)
 
-    #: Of the layouts that are of one operand: which.
+    #: The operand, for layouts of a single operand.
     side: int = 0
 
     @property
@@ -48,7 +48,7 @@ class Part:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the result."""
+        """The shape of the result."""
         return LAYOUTS[self.form].shape if self.form in LAYOUTS else (self.size,)
 
     # -- as part of a program ------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class Part:
         builder.output(value, self.result_type, self.shape)
 
     def _layout(self, operand: int) -> str:
-        """That of an operand: where the form is about one, the others have its dimensions alone."""
+        """The layout of an operand: if the form concerns one operand, the others only have its dimensions."""
         return self.form if operand == self.side or not LAYOUTS[self.form].is_of_one else "rank-2"
 
     def _cut(self, builder: Builder, codes: np.ndarray, element: str) -> str:
@@ -108,17 +108,17 @@ class Part:
         )
 
     def _segments(self) -> Iterator[tuple[int, slice]]:
-        """Which operand is the scalar, and where it is."""
+        """The index of the scalar operand, and its position, for each segment."""
         half = self.size // 2
         for start in range(0, self.size, self.segment):
             yield int(start >= half), slice(start, start + self.segment)
 
     @property
     def result_type(self) -> str:
-        """Of what the program gives."""
+        """The element type of the program's result."""
         return "f32" if self.form == "upcast" else self.case.result
 
-    # -- as calls ------------------------------------------------------------------------------------------------------
+    # -- as a call -----------------------------------------------------------------------------------------------------
 
     def operate(self, call: Call) -> np.ndarray:
         """The results of a backend that takes operations."""
@@ -136,11 +136,11 @@ class Part:
         shapes = {p.shape for p in pieces} - {(self.segment,)}
         return np.concatenate(pieces) if not shapes else next(p for p in pieces if p.shape in shapes)
 
-    # -- judged --------------------------------------------------------------------------------------------------------
+    # -- judgement -----------------------------------------------------------------------------------------------------
 
     @functools.cached_property
     def expected(self) -> Expected:
-        """What the oracle gives."""
+        """The right results by the oracle."""
         right = self._right(self.to_integers[0])
         if self.form != "chain":
             return right
@@ -153,12 +153,12 @@ class Part:
             return chains.right(self.case, self.operands)
         return expected(self.case, self.operands, to_integers)
 
-    def judge(self, got: np.ndarray, limit: int, zeros_are_open: bool) -> tuple[Judged, np.ndarray]:
+    def judge(self, got: np.ndarray, limit: int, zeros_are_open: bool) -> tuple[Judgement, np.ndarray]:
         """The verdicts, and the results as codes of the case's result type."""
         limit = limit if self.case.is_near else 0
         got = np.asarray(got).astype(code_dtype(self.result_type), copy=False)
         right = self._expected_of(got)
-        if self.form == "chain":  # where an intermediate result is open there is nothing to say of what follows
+        if self.form == "chain":  # if an intermediate result is open, the final one is undetermined
             right = Expected(np.where(right.left_open != 0, got, right.codes), np.zeros_like(right.left_open))
         unrounded = np.zeros(got.shape, bool)
         if self.form == "upcast":
@@ -172,31 +172,31 @@ class Part:
         return judged, got
 
     def _expected_of(self, got: np.ndarray) -> Expected:
-        """What is right: where a backend has a specification of its own, by that or by StableHLO's, all by one."""
+        """The right results: by the backend's own specification or StableHLO's, one of them for all elements."""
         first, *others = [self.expected, *map(self._right, self.to_integers[1:])]
         return max([first, *others], key=lambda e: int(((got == e.codes) & (e.left_open == 0)).sum()))
 
     def _sides(self, places: np.ndarray) -> np.ndarray:
-        """On which side of the right results at some places the exact ones lie."""
+        """The side of the right results, at some indices, on which the exact ones lie."""
         operands = tuple(x[places] for x in self.operands)
         return sides_of_function(self.case.op, self.case.result, operands, self.expected.codes[places])
 
-    def restricted(self, places: np.ndarray) -> Part:
-        """The same on some elements alone."""
+    def restrict(self, places: np.ndarray) -> Part:
+        """The part reduced to some elements."""
         if self.form in ("scalar", "broadcast"):
             half = self.size // 2
             left, right = places[places < half], places[places >= half]
-            # One half may have more than the other: as many of both, since each side is one half.
+            # Both halves must have the same number of elements, as each side is one half.
             most = max(len(left), len(right), 1)
             left, right = (np.resize(p if len(p) else q, most) for p, q in ((left, right), (right, left)))
             places = np.concatenate([left, right])
             return dataclasses.replace(self, operands=tuple(x[places] for x in self.operands), segment=1)
-        form = "array" if self.form in LAYOUTS else self.form  # since few elements have no such shape
+        form = "array" if self.form in LAYOUTS else self.form  # few elements do not fill such a shape
         return dataclasses.replace(self, form=form, operands=tuple(x[places] for x in self.operands))
 
 
 def emit_op(builder: Builder, case: Case, values: list[str], shape: tuple[int, ...]) -> str:
-    """The op of a case on values of a shape."""
+    """Emits the op of a case on values of a shape."""
     if case.op == "type":
         return values[0]
     if case.op == "chain":
@@ -208,7 +208,7 @@ def emit_op(builder: Builder, case: Case, values: list[str], shape: tuple[int, .
 
 
 def of_positions(form: str) -> bool:
-    """Whether a form is about where an element stands."""
+    """Whether a form depends on the positions of elements."""
     return form in SIZES or form in LAYOUTS
 
 

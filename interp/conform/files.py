@@ -1,4 +1,4 @@
-"""Report files: written whole or not at all, and read back with every field held to its type."""
+"""Report files: written atomically, and read back with every field checked against its type."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ..errors import OutputError
 
 
 def write(path: str | Path, text: str) -> None:
-    """Write a file whole or not at all. Raises OutputError where it cannot be written."""
+    """Writes a text file atomically. Raises OutputError if that fails."""
     write_bytes(path, text.encode("utf-8", errors="backslashreplace"))
 
 
 def write_bytes(path: str | Path, raw: bytes) -> None:
-    """Write a file of bytes whole or not at all. Raises OutputError where it cannot be written."""
+    """Writes a binary file atomically. Raises OutputError if that fails."""
     target = Path(path)
     is_special = target.exists() and not target.is_file()  # a pipe or a device, which cannot be replaced
     written = target if is_special else _temporary(target)
@@ -38,7 +38,7 @@ def write_bytes(path: str | Path, raw: bytes) -> None:
 
 
 def check(path: str | Path) -> None:
-    """Raises OutputError where a file could not be written, which is tried; what is there stays as it is."""
+    """Raises OutputError if a file cannot be written, by trying; an existing file is left unchanged."""
     target = Path(path)
     try:
         if target.is_dir():
@@ -57,11 +57,11 @@ def _temporary(target: Path) -> Path:
 
 
 def read(kind: Any, data: Any, where: str = "") -> Any:
-    """A value of a type, or a dataclass, of JSON. Raises ValueError with the place of what does not fit.
+    """Converts JSON to a value of a type or to a dataclass. Raises ValueError with the place of a mismatch.
 
     Args:
         kind: the type: a dataclass, `int`, `str | None`, `list[list[int]]` and the like.
-        data: what `json` made of the file.
+        data: the parsed JSON.
         where: the place in the file, for the message.
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
@@ -69,7 +69,7 @@ def read(kind: Any, data: Any, where: str = "") -> Any:
         for option in arguments:
             with contextlib.suppress(ValueError):
                 return read(option, data, where)
-        raise ValueError(f"{where}: expected {' or '.join(map(_name, arguments))}, got {_shown(data)}")
+        raise ValueError(f"{where}: expected {' or '.join(map(_name, arguments))}, got {_show(data)}")
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _record(kind, data, where)
     if origin is list:
@@ -89,7 +89,7 @@ def _record(kind: type, data: Any, where: str) -> Any:
     hints, fields = _hints(kind), {f.name: f for f in dataclasses.fields(kind)}
     unknown = next((k for k in given if k not in fields), None)
     if unknown is not None:
-        raise ValueError(f"{where}: there is no field {_shown(unknown)}")
+        raise ValueError(f"{where}: there is no field {_show(unknown)}")
     needed = (f.name for f in fields.values() if _is_needed(f) and f.name not in given)
     missing = next(needed, None)
     if missing is not None:
@@ -99,7 +99,7 @@ def _record(kind: type, data: Any, where: str) -> Any:
 
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
-    """The types of a dataclass's fields: a report has thousands of records."""
+    """The cached field types of a dataclass: a report has thousands of records."""
     return typing.get_type_hints(kind)
 
 
@@ -111,7 +111,7 @@ def _as(kind: type, data: Any, where: str) -> Any:
     if kind is int and isinstance(data, bool):  # a code of i1
         return int(data)
     if not isinstance(data, kind):
-        raise ValueError(f"{where}: expected {_name(kind)}, got {_shown(data)}")
+        raise ValueError(f"{where}: expected {_name(kind)}, got {_show(data)}")
     return data
 
 
@@ -121,6 +121,6 @@ def _name(kind: Any) -> str:
     )
 
 
-def _shown(data: Any) -> str:
+def _show(data: Any) -> str:
     text = repr(data)
     return text if len(text) < 40 else f"{text[:37]}..."

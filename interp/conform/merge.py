@@ -1,4 +1,4 @@
-"""Reports of shards as the report of one run."""
+"""Merges the reports of shards to the report of one run."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from .rerun import choice_of
 from .result import Report
 from .verdicts.outcome import Settings
 
-#: The fields of a run that its shards have alike.
+#: The fields of a run in which its shards agree.
 _ALIKE = ("backend", "level", "seed", "ulp", "ops", "formats", "versions", "takes")
 
 
-def merged(reports: Sequence[Report], names: Sequence[str], profile: Profile | None = None) -> Report:
-    """The report of the whole run.
+def merge_reports(reports: Sequence[Report], names: Sequence[str], profile: Profile | None = None) -> Report:
+    """Merges the reports of all shards.
 
     Args:
-        reports: those of all shards, in any order.
-        names: what messages call them.
-        profile: the one whose cases were run.
+        reports: the reports of all shards, in any order.
+        names: their names in messages.
+        profile: the profile whose cases were run.
 
-    Raises InputError where they are not all shards of one run, each once and complete.
+    Raises InputError unless they are all shards of one run, each once and complete.
     """
     places: dict[int, str] = {}
     count, first = 0, reports[0]
     for report, name in zip(reports, names, strict=True):
         given = report.run.options.get("shard", [])
         if not given:
-            raise InputError(f"{name}: expected the report of a shard (--shard I/N), got one of a whole run")
+            raise InputError(f"{name}: expected the report of a shard (--shard I/N), got the report of a whole run")
         try:
-            index, of = shards.parsed(given[0])
+            index, of = shards.parse(given[0])
         except ValueError as error:
             raise InputError(f"{name}: {error}") from None
         if not report.run.complete:
             raise InputError(f"{name}: expected a complete run, got one that was interrupted")
         _check_alike(first, names[0], report, name)
         if count not in (0, of):
-            raise InputError(f"{name}: expected one of {count} shards, as {names[0]}, got one of {of}")
+            raise InputError(f"{name}: expected one of {count} shards, as {names[0]}, got a shard of {of}")
         if index in places:
-            raise InputError(f"{name}: expected a shard that no other has, got {given[0]}, as {places[index]}")
+            raise InputError(f"{name}: expected each shard once, got {given[0]}, as in {places[index]}")
         places[index], count = name, of
         foreign = next((c.signature for c in report.cases if not shards.has(given[0], c.signature)), None)
         if foreign is not None:
-            raise InputError(f"{name}: expected cases of the shard {given[0]}, got {foreign}, which is of another")
+            raise InputError(f"{name}: expected cases of the shard {given[0]}, got {foreign}, of another shard")
     missing = [f"{i}/{count}" for i in range(1, count + 1) if i not in places]
     if missing:
         raise InputError(f"expected all shards, got none for {', '.join(missing)}")

@@ -1,6 +1,6 @@
-"""Profiles: frozen, versioned lists of the cases that a backend has to pass, and of what it may declare.
+"""Profiles: frozen, versioned lists of the cases that a backend has to pass, and of the choices it may declare.
 
-A profile is a TOML file. Those of minihlo are in the folder `profiles`; docs/profiles.md describes the fields.
+A profile is a TOML file. minihlo's own are in the folder `profiles`; docs/profiles.md describes the fields.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from .run import Choice
 
 SCHEMA = "minihlo.profile/1"
 
-REQUIRED = "required"  #: has to pass; no waiver
-WAIVABLE = "waivable"  #: has to pass, or to have a waiver with a reason
-OPTIONAL = "optional"  #: may be unsupported; what the backend has is held to the same as WAIVABLE
+REQUIRED = "required"  #: must pass; no waiver
+WAIVABLE = "waivable"  #: must pass, or have a waiver with a reason
+OPTIONAL = "optional"  #: may be unsupported; if supported, the same as WAIVABLE
 NEEDS = (REQUIRED, WAIVABLE, OPTIONAL)
 
 _IDENTIFIER = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
-#: A profile is a page of text. What is larger is some other file.
+#: A profile is a page of text; larger files are not profiles.
 _MOST_BYTES = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """Cases: every op with every type; the signature of a case is the op, the format and the result, with dots."""
+    """Cases: every op with every type; the signature of a case joins the op, the format and the result by dots."""
 
     need: str  #: one of NEEDS
     ops: tuple[str, ...]
-    formats: tuple[str, ...]  #: of the operands, different ones with dots between: f8E4M3FN.f8E5M2
-    to: tuple[str, ...] = ()  #: of the result, where the signature names it
-    forms: tuple[str, ...] = ()  #: empty: all that the case has at the level of the profile
+    formats: tuple[str, ...]  #: of the operands, different ones joined by dots: f8E4M3FN.f8E5M2
+    to: tuple[str, ...] = ()  #: of the result, if the signature names it
+    forms: tuple[str, ...] = ()  #: empty: all forms that the case has at the level of the profile
 
     def signatures(self) -> Iterator[str]:
         """The signatures of all cases."""
@@ -55,7 +55,7 @@ class Selection:
 
 
 @dataclasses.dataclass(frozen=True)
-class Listed:
+class ListedCase:
     """A case of a profile, with its forms."""
 
     signature: str
@@ -65,10 +65,10 @@ class Listed:
 
 @dataclasses.dataclass(frozen=True)
 class Declaration:
-    """What may be declared of an open point (`comparison.open_points`), with a phrase for each choice."""
+    """The permitted declarations of an open point (`comparison.open_points`), with a phrase for each choice."""
 
     identifier: str
-    default: str  #: the phrase where no other choice is seen
+    default: str  #: the phrase if no other choice is observed
     choices: tuple[tuple[str, str], ...] = ()  #: identifiers of `comparison.choices`, with phrases
 
     def phrase(self, choice: str) -> str | None:
@@ -78,7 +78,7 @@ class Declaration:
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """A profile, as its file has it."""
+    """A profile, as written in its file."""
 
     name: str
     version: str
@@ -86,7 +86,7 @@ class Profile:
     sources: tuple[str, ...]
     selections: tuple[Selection, ...]
     declarations: tuple[Declaration, ...] = ()
-    #: Patterns of the identifiers of accumulators that may be declared.
+    #: Patterns for the identifiers of accumulators that may be declared.
     accumulators: tuple[str, ...] = ()
     level: int = 1
     seed: int = 0
@@ -95,14 +95,14 @@ class Profile:
 
     @property
     def identifier(self) -> str:
-        """The name and the version: `ocp-fp8-1.0`."""
+        """The name and the version, such as `ocp-fp8-1.0`."""
         return f"{self.name}-{self.version}"
 
     @functools.cached_property
-    def listed(self) -> tuple[Listed, ...]:
+    def listed(self) -> tuple[ListedCase, ...]:
         """All cases, in the order of `minihlo conform --list`, each once. Raises InputError if one does not exist."""
         known = {c.signature: c for c in cases(3)}
-        found: dict[str, Listed] = {}
+        found: dict[str, ListedCase] = {}
         for selection in self.selections:
             for signature in selection.signatures():
                 if signature not in known:
@@ -114,7 +114,7 @@ class Profile:
                 missing = [f for f in selection.forms if f not in has]
                 if missing or not chosen:
                     raise InputError(f"{self.identifier}: {signature} has no form {', '.join(missing) or 'at all'}")
-                found[signature] = Listed(signature, selection.need, chosen)
+                found[signature] = ListedCase(signature, selection.need, chosen)
         return tuple(found[s] for s in known if s in found)
 
     def cases(self) -> list[tuple[Case, tuple[str, ...]]]:
@@ -123,12 +123,12 @@ class Profile:
         return [(known[entry.signature], entry.forms) for entry in self.listed]
 
     def choice(self) -> Choice:
-        """The cases and forms, as a run takes them."""
+        """The cases and forms, as the choice of a run."""
         listed = tuple((entry.signature, entry.forms) for entry in self.listed)
         return Choice(listed=listed, profile=f"{self.identifier} sha256:{self.sha256}")
 
     def need(self, signature: str) -> str | None:
-        """How a case is needed, one of NEEDS; None if it is not in the profile."""
+        """The need of a case, one of NEEDS; None if it is not in the profile."""
         return self._needs.get(signature)
 
     @functools.cached_property
@@ -136,16 +136,16 @@ class Profile:
         return {entry.signature: entry.need for entry in self.listed}
 
     def declaration(self, identifier: str) -> Declaration | None:
-        """What may be declared of an open point; None where nothing may."""
+        """The permitted declarations of an open point; None if there are none."""
         return next((d for d in self.declarations if d.identifier == identifier), None)
 
     @functools.cached_property
     def sha256(self) -> str:
-        """The hash of the profile and of its list of cases, as hexadecimal digits; the same on every machine."""
+        """The hash of the profile and of its list of cases, in hexadecimal digits; the same on every machine."""
         return hashlib.sha256(self.canonical().encode("ascii")).hexdigest()
 
     def canonical(self) -> str:
-        """The text that is hashed: JSON in ASCII with sorted keys, without spaces, of strings, integers and lists.
+        """The hashed text: JSON in ASCII with sorted keys, without spaces, of strings, integers and lists.
 
         The order of keys, comments and spaces in the file do not matter; titles and sources do.
         """
@@ -167,7 +167,7 @@ class Profile:
         return json.dumps(data, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
 
 
-def _signature(entry: Listed) -> str:
+def _signature(entry: ListedCase) -> str:
     return entry.signature
 
 
@@ -175,7 +175,7 @@ def _signature(entry: Listed) -> str:
 
 
 def folder() -> Path:
-    """The folder of minihlo's profiles, which a wheel has beside `interp` as well."""
+    """The folder of minihlo's profiles, which is beside `interp` in a wheel too."""
     return Path(__file__).parents[2] / "profiles"
 
 
@@ -185,7 +185,7 @@ def names() -> list[str]:
 
 
 def load(name_or_path: str | Path) -> Profile:
-    """The profile of a name, or of a file. Raises InputError where there is none, or where it is not valid."""
+    """Loads a profile by name or from a file. Raises InputError if there is none, or if it is invalid."""
     given = str(name_or_path)
     path = folder() / f"{given}.toml" if given in names() else Path(given)
     if path.suffix != ".toml" and not path.is_file():
@@ -201,7 +201,7 @@ def load(name_or_path: str | Path) -> Profile:
 
 
 def parse(raw: bytes, where: str) -> Profile:
-    """The profile that a TOML file holds. Raises InputError, whose message begins with `where`."""
+    """Parses the TOML text of a profile. Raises InputError, whose message begins with `where`."""
     try:
         text = raw.decode("utf-8")
         found = files.read(_File, tomllib.loads(text), "the profile")
@@ -210,11 +210,11 @@ def parse(raw: bytes, where: str) -> Profile:
         raise InputError(f"{where}: {error}") from None
     except RecursionError:
         raise InputError(f"{where}: expected a profile, got a file that is nested too deeply") from None
-    except ValueError as error:  # also what cannot be decoded, and what is no TOML
+    except ValueError as error:  # also bytes that cannot be decoded and text that is not TOML
         raise InputError(f"{where}: {printable(str(error))}") from None
     if found.sha256 not in ("", profile.sha256):
         raise InputError(
-            f"{where}: expected a profile whose hash is {found.sha256}, as it says, got {profile.sha256} "
+            f"{where}: expected a profile with its stated hash {found.sha256}, got {profile.sha256} "
             "(a profile is frozen: a change is a new version)"
         )
     return profile
@@ -247,7 +247,7 @@ class _File:
 
 
 def _profile(data: _File, text: str) -> Profile:
-    _expect(bool(_IDENTIFIER.fullmatch(data.name)), "name", "small letters and digits with hyphens", data.name)
+    _expect(bool(_IDENTIFIER.fullmatch(data.name)), "name", "lower-case letters, digits and hyphens", data.name)
     _expect(bool(_VERSION.fullmatch(data.version)), "version", "numbers with dots", data.version)
     _expect(data.level in (1, 2, 3), "level", "1, 2 or 3", data.level)
     _expect(0 <= data.seed < 1 << 32, "seed", "a number from 0 to 2^32 - 1", data.seed)
@@ -295,5 +295,5 @@ def _expect(is_so: bool, field: str, expected: str, got: Any) -> None:
         raise InputError(f"{field}: expected {expected}, got {printable(str(got))}")
 
 
-__all__ = ["NEEDS", "OPTIONAL", "REQUIRED", "WAIVABLE", "Declaration", "Listed", "Profile", "Selection"]
+__all__ = ["NEEDS", "OPTIONAL", "REQUIRED", "WAIVABLE", "Declaration", "ListedCase", "Profile", "Selection"]
 __all__ += ["folder", "load", "names", "parse"]

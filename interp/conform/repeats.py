@@ -1,4 +1,4 @@
-"""What a backend gives when it runs again: whether its results are the same, and whether errors move with operands."""
+"""Runs parts again: compares results between runs, and with the elements in another order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .cases.layouts import LAYOUTS
 from .elementwise import Part
 from .result import FAIL, PASS
 from .rows import RowPart
-from .verdicts.judge import ELEMENT_VERDICTS, Judged
+from .verdicts.judge import ELEMENT_VERDICTS, Judgement
 
 if TYPE_CHECKING:
     from .verdicts.outcome import Settings
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 AnyPart = Part | RowPart | BlockPart
 Results = list[np.ndarray | BackendError]
 
-#: The cause of what fails in some runs alone.
+#: The cause of failures that occur in some runs only.
 INTERMITTENT = "intermittent"
-#: How many runs the share of wrong results is estimated from.
+#: Number of runs from which the share of wrong results is estimated.
 RUNS = 4
 _FAIL, _PASS = ELEMENT_VERDICTS.index(FAIL), ELEMENT_VERDICTS.index(PASS)
-#: Of elements that fail in every run there are more than this share of all that ever fail, unless it is chance.
+#: If failures are not random, more than this share of all elements that ever fail do so in every run.
 _ALWAYS = 0.9
 
 
 class Runner(Protocol):
-    """What can run parts again."""
+    """An object that can run parts again."""
 
     settings: Settings
     kind: str
@@ -47,13 +47,13 @@ class Runner(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Evidence:
-    """What runs of a failing part have shown."""
+    """The evidence from further runs of a failing part."""
 
-    #: Which elements are wrong, in each of some runs; one where every run gives the same.
+    #: The wrong elements in each of some runs; a single run if all runs agree.
     runs: tuple[np.ndarray, ...]
-    #: Which are right in the first run; the others are left open.
+    #: The right elements in the first run; the others are left open.
     right: np.ndarray
-    #: Another order of the elements, and which are wrong then; None where that says nothing.
+    #: Another order of the elements, and the wrong ones then; None if that gives no evidence.
     order: np.ndarray | None = None
     moved: np.ndarray | None = None
 
@@ -64,20 +64,20 @@ class Evidence:
 
     @property
     def is_of_places(self) -> bool:
-        """Whether elements fail for where they stand, whatever the operands are."""
+        """Whether elements fail for their positions, with any operands."""
         if self.is_intermittent or self.order is None or self.moved is None or not self.moved.any():
             return False
         return places.is_of_places(self.runs[0], self.moved, self.order)
 
     @property
     def always(self) -> np.ndarray | None:
-        """The elements that fail in every run, if that is most of those that fail at all."""
+        """The elements that fail in every run, if they are most of those that ever fail."""
         every = np.logical_and.reduce(self.runs)
         ever = np.logical_or.reduce(self.runs)
         return every if every.sum() > _ALWAYS * max(1, ever.sum()) else None
 
     def diagnosis(self) -> Diagnosis:
-        """Failures that are intermittent or depend on places; empty for those that depend on operands."""
+        """The diagnosis of failures that are intermittent or depend on positions; empty if they depend on operands."""
         if self.is_intermittent:
             return intermittent([int(r.sum()) for r in self.runs], self.runs[0].size)
         if self.is_of_places and self.moved is not None:
@@ -85,11 +85,11 @@ class Evidence:
         return NONE
 
 
-_OF_PLACES = Diagnosis("which elements fail depends on where they stand", ("places",))
+_OF_PLACES = Diagnosis("failures depend on the positions of elements", ("places",))
 
 
 def intermittent(wrong: Sequence[int], size: int) -> Diagnosis:
-    """How many results of so many are wrong in runs that should be alike."""
+    """The diagnosis of wrong results, of `size` each, in runs that should be alike."""
     count, runs = sum(n > 0 for n in wrong), len(wrong)
     share = f"{sum(wrong) / (size * count):.1%} of the results"
     if count == runs:
@@ -99,8 +99,8 @@ def intermittent(wrong: Sequence[int], size: int) -> Diagnosis:
     return Diagnosis(sentence, (INTERMITTENT,))
 
 
-def failing(judged: Judged) -> np.ndarray:
-    """Which elements are wrong."""
+def failing(judged: Judgement) -> np.ndarray:
+    """Tests which elements are wrong."""
     return judged.verdicts == _FAIL
 
 
@@ -112,13 +112,13 @@ def same(result: str, a: np.ndarray, b: np.ndarray) -> bool:
 def runs_of(
     tester: Runner, parts: Sequence[AnyPart], first: Results, wanted: Sequence[int], others: Mapping[int, np.ndarray]
 ) -> dict[int, Results]:
-    """The results of some parts in runs of the same programs: one where the second gives the same, else RUNS.
+    """The results of some parts in further runs of the same programs: one run if the second agrees, else RUNS.
 
-    `others` are results of some parts that are known to be others than the first.
+    `others` are results of some parts that are known to differ from the first.
     """
     runs = [first]
     alone = tester.results([parts[i] for i in wanted])
-    # What is otherwise without the other parts may be so in every run of all of them.
+    # A difference without the other parts may occur in every run of all of them.
     if others or any(not _alike(parts[i], first[i], r) for i, r in zip(wanted, alone, strict=True)):
         runs.append(tester.results(parts))
         if others or any(not _alike(parts[i], first[i], runs[1][i]) for i in wanted):
@@ -141,25 +141,25 @@ def _alike(part: AnyPart, a: np.ndarray | BackendError, b: np.ndarray | BackendE
 
 
 def evidence(tester: Runner, parts: Sequence[Part], runs: Sequence[Results]) -> list[Evidence]:
-    """What runs of parts show, and one with their elements in another order."""
+    """The evidence from runs of parts, and from one run with their elements in another order."""
     random = np.random.default_rng(0)
     has_order = [p.form not in ("scalar", "broadcast", *LAYOUTS) and p.size > 1 for p in parts]
     orders = [random.permutation(p.size) if has else None for p, has in zip(parts, has_order, strict=True)]
     tried = zip(parts, orders, runs, strict=True)
-    moving = [(p.restricted(o), o) for p, o, results in tried if o is not None and len(results) == 1]
+    moving = [(p.restrict(o), o) for p, o, results in tried if o is not None and len(results) == 1]
     moved = iter(tester.results([p for p, _ in moving]) if moving else [])
     all_evidence = []
     for part, order, results in zip(parts, orders, runs, strict=True):
-        judged = [_judged(tester, part, r) for r in results]
+        judged = [_judge(tester, part, r) for r in results]
         wrong = tuple(map(failing, judged))
         elsewhere = None
         if order is not None and len(results) == 1:
             result = next(moved)
             if not isinstance(result, BackendError):
-                elsewhere = failing(_judged(tester, part.restricted(order), result))
+                elsewhere = failing(_judge(tester, part.restrict(order), result))
         all_evidence.append(Evidence(wrong, judged[0].verdicts == _PASS, order, elsewhere))
     return all_evidence
 
 
-def _judged(tester: Runner, part: Part, result: Any) -> Judged:
+def _judge(tester: Runner, part: Part, result: Any) -> Judgement:
     return part.judge(result, tester.settings.ulp, tester.kind == "operations")[0]

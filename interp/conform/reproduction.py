@@ -15,63 +15,63 @@ from .elementwise import Part, of_positions
 from .repeats import AnyPart, Evidence, Results, Runner
 from .result import ACCURACY, CaseResult
 from .verdicts import diagnosis, outcome
-from .verdicts.judge import ELEMENT_VERDICTS, Judged
+from .verdicts.judge import ELEMENT_VERDICTS, Judgement
 from .verdicts.outcome import Settings
 
-#: A part with FAIL or ACCURACY: its place, its verdicts, and the codes that came back.
-Failing = tuple[int, Part, Judged, np.ndarray]
+#: A part with FAIL or ACCURACY: its index, its verdicts, and the given codes.
+Failing = tuple[int, Part, Judgement, np.ndarray]
 
 _ACCURACY = ELEMENT_VERDICTS.index(ACCURACY)
-#: How many elements of a kind make what the backend does to them its rule, against one that is otherwise.
+#: Number of elements of a kind that establish the backend's rule, against one that departs from it.
 _ENOUGH = 4
-#: How many of one element make a vector.
+#: Number of copies of an element that make a vector.
 _VECTOR = 64
-#: What a program holds at most, so that none takes long.
+#: Limits of a program, so that none takes long.
 MOST_CASES, MOST_ELEMENTS = 48, 1 << 22
 
 
 class Prober(Runner, Protocol):
-    """What can run parts again, and some in one program."""
+    """An object that can run parts again, and several in one program."""
 
     def batch(self, parts: Sequence[AnyPart], seconds: float) -> Results:
         """The results of parts in one program."""
         ...
 
 
-def explained(
+def add_explanations(
     tester: Prober,
     parts: Sequence[AnyPart],
     failing: Sequence[Failing],
     cases: Sequence[CaseResult | None],
     evidence: Mapping[int, Evidence],
 ) -> Iterator[tuple[int, CaseResult]]:
-    """Adds to failing cases what they have in common, and a command that is known to reproduce the first.
+    """Adds a diagnosis to failing cases, and a command that is known to reproduce the first failure.
 
-    `evidence` is what runs of some of them have shown, by their places among the parts.
+    `evidence` is from further runs of some of them, by their indices among the parts.
     """
     firsts = [_known(cases[i]).failures[0].index for i, *_ in failing]
     chosen = [_places(part, judged, at) for at, (_, part, judged, _) in zip(firsts, failing, strict=True)]
-    few = [part.restricted(places) for places, (_, part, _, _) in zip(chosen, failing, strict=True)]
+    few = [part.restrict(places) for places, (_, part, _, _) in zip(chosen, failing, strict=True)]
     results = tester.results(few) if tester.settings.can_repeat else [None] * len(few)
     for (i, part, judged, got), places, some, repeated in zip(failing, chosen, few, results, strict=True):
         shown = evidence.get(i)
         why = diagnosis.explain(part, judged, got, shown)
-        result = outcome.explained(_known(cases[i]), why)
+        result = outcome.add_diagnosis(_known(cases[i]), why)
         if shown is not None and shown.diagnosis():
             again = _again(tester.settings, part)
             yield i, dataclasses.replace(result, is_of_places=shown.is_of_places, **again)
             continue
-        how, again = _reproduced(tester, part, parts, places, got, some, repeated)
-        yield i, dataclasses.replace(outcome.explained(result, why.joined(how)), **again)
+        how, again = _reproduce(tester, part, parts, places, got, some, repeated)
+        yield i, dataclasses.replace(outcome.add_diagnosis(result, why.join(how)), **again)
 
 
-def _places(part: Part, judged: Judged, at: int) -> np.ndarray:
-    """A failure; where it is one only beside what the backend does elsewhere, with some of that."""
+def _places(part: Part, judged: Judgement, at: int) -> np.ndarray:
+    """The index of a failure; if it is one only by comparison with the backend's other results, with some of those."""
     point = part.expected.left_open[at]
     if point not in choices.RULED or part.form in ("scalar", "broadcast"):
         return np.array([at])
     alike = np.flatnonzero((part.expected.left_open == point) & (judged.verdicts < _ACCURACY))
-    middle = alike[len(alike) // 2 : len(alike) // 2 + 1]  # of conversions none at the ends of the range
+    middle = alike[len(alike) // 2 : len(alike) // 2 + 1]  # for conversions none at the ends of the range
     return np.append(at, np.repeat(middle, _ENOUGH))
 
 
@@ -80,12 +80,12 @@ _ONLY_IN_WHOLE = Diagnosis("only in the whole array", ("only-in-whole-array",))
 _ONLY_WITH_OTHERS = Diagnosis("only in a program with other ops", ("only-with-other-ops",))
 
 
-def _reproduced(
+def _reproduce(
     tester: Prober, part: Part, parts: Sequence[AnyPart], places: np.ndarray, got: np.ndarray, few: Part, repeated: Any
 ) -> tuple[Diagnosis, dict[str, Any]]:
-    """What it takes to see the failure at the first of `places` again, if more than those, and the command that does.
+    """Finds what is needed to reproduce the failure at the first of `places`, if more than those, and the command.
 
-    `few` is the part at the places, and `repeated` what the backend gives for that.
+    `few` is the part at the places, and `repeated` the backend's results for it.
     """
     at, limit = int(places[0]), tester.settings.ulp
     if not tester.settings.can_repeat:
@@ -94,7 +94,7 @@ def _reproduced(
         others = [outcome.operands_text(part, int(places[1]), len(places) - 1)] if len(places) > 1 else []
         if _repeats(few, repeated, got[at], limit):
             return NONE, _again(tester.settings, few, [outcome.operands_text(part, at), *others])
-        many = part.restricted(np.full(_VECTOR, at))  # a vector of them may do what one does not
+        many = part.restrict(np.full(_VECTOR, at))  # a vector of copies may behave differently
         if _repeats(many, tester.results([many])[0], got[at], limit):
             return _ONLY_IN_ARRAYS, _again(tester.settings, many, [outcome.operands_text(part, at, _VECTOR)])
     if tester.kind == "operations" or _repeats(part, tester.results([part])[0], got[at], limit):
@@ -122,7 +122,7 @@ def _company(tester: Prober, part: Part, parts: Sequence[AnyPart], wrong: np.nda
 
 
 def _again(settings: Settings, part: Part, operands: Sequence[str] = (), beside: Sequence[str] = ()) -> dict[str, Any]:
-    """What reproduces a failure: the command, and a program if it is not too long."""
+    """The reproduction of a failure: the command, and a program if it is not too long."""
     command = outcome.command(part.case, part.form, settings, operands, beside)
     if part.size > 4 * _VECTOR:
         return {"command": command}
@@ -140,7 +140,7 @@ def _signature_and_form(part: AnyPart) -> str:
 
 
 def _repeats(part: Part, repeated: Any, wrong: np.ndarray, limit: int) -> bool:
-    """Whether a wrong result is there again."""
+    """Whether a wrong result occurs again."""
     if isinstance(repeated, BackendError):
         return False
     judged, codes = part.judge(repeated, limit, False)
@@ -148,7 +148,7 @@ def _repeats(part: Part, repeated: Any, wrong: np.ndarray, limit: int) -> bool:
 
 
 def batches(parts: Sequence[AnyPart]) -> Iterator[list[AnyPart]]:
-    """Parts in groups that one program takes."""
+    """Groups parts by program."""
     batch: list[AnyPart] = []
     elements = 0
     for part in parts:

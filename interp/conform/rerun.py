@@ -1,4 +1,4 @@
-"""The choice of cases that a report, or a folder of vectors, says it was made with."""
+"""The choice of cases recorded in a report or in a folder of vectors."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from . import profiles
 from .profiles import Profile
 from .run import Choice
 
-#: The options that a choice has once, by their names in a report.
+#: The options with a single value, by their names in a report.
 _SINGLE = ("case", "form", "tests", "shard")
 
 
 def profile_of(options: Mapping[str, Sequence[str]], named: str | None = None) -> Profile | None:
-    """The profile of options as `result.Run` has them, None where they have none.
+    """The profile named in the options of `result.Run`, None if there is none.
 
     Args:
         options: the options.
-        named: the name or the file of the profile, where it is not one of minihlo's.
+        named: the name or the file of the profile, unless it is one of minihlo's.
 
-    Raises InputError where the profile is not there, or is another one.
+    Raises InputError if the profile is missing or differs.
     """
     text = (options.get("profile") or [""])[0]
     if not text:
@@ -37,7 +37,7 @@ def profile_of(options: Mapping[str, Sequence[str]], named: str | None = None) -
 def choice_of(
     ops: Sequence[str], formats: Sequence[str], options: Mapping[str, Sequence[str]], profile: Profile | None = None
 ) -> Choice:
-    """The choice of ops, formats and options as `result.Run` has them, and of their profile."""
+    """The choice of ops, formats and options in `result.Run`, and of their profile."""
     if profile is not None:
         return dataclasses.replace(profile.choice(), shard=(options.get("shard") or [""])[0])
     case, form, tests, shard = (options[name][0] if options.get(name) else "" for name in _SINGLE)

@@ -1,11 +1,11 @@
-"""What a run of the tester found: the dataclasses of its JSON, from which every report is made.
+"""The results of a run of the tester: the dataclasses of its JSON, from which every report is made.
 
 The file is one object: `schema` (SCHEMA), `run` (Run) and `cases` (a list of CaseResult), every field under the name
-it has here. A file that is read may come from an unfinished run (`run.complete` is false).
+it has here. A file may come from an unfinished run (`run.complete` is false).
 
-**ULP**, everywhere: how many steps from the correctly rounded result to the one given, where a step is from one number
-of the result's format to the next; both zeros are one number, and infinity is the step after the largest number (in a
-format without infinity, the NaN that overflow gives stands there). From NaN to a number is no distance.
+**ULP**, everywhere: the number of steps from the correctly rounded result to the given one, where a step is from one
+number of the result's format to the next; both zeros are one number, and infinity is the step after the largest number
+(in a format without infinity, the NaN that overflow gives is that step). NaN has no distance to a number.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ SCHEMA = "minihlo.conform/1"
 # -- verdicts ----------------------------------------------------------------------------------------------------------
 
 PASS = "PASS"  #: every result is right
-DIVERGENT = "DIVERGENT"  #: the format or the specification leaves it open, and the choice is a known one
-ACCURACY = "ACCURACY"  #: not the correctly rounded result, where that is not required, and near it (judge.py)
+DIVERGENT = "DIVERGENT"  #: a known choice where the format or the specification leaves the result open
+ACCURACY = "ACCURACY"  #: not correctly rounded where that is not required, and near (judge.py)
 UNSUPPORTED = "UNSUPPORTED"  #: the backend refuses it
 FAIL = "FAIL"  #: a result is wrong
-CRASH = "CRASH"  #: the backend died of it, or gave no answer in time
+CRASH = "CRASH"  #: the backend died, or gave no answer in time
 
-#: From best to worst. A case has the worst verdict of its elements; a cell of the grid that of its cases.
+#: From best to worst. A case has the worst verdict of its elements; a cell of the grid the worst of its cases.
 VERDICTS = (UNSUPPORTED, PASS, DIVERGENT, ACCURACY, FAIL, CRASH)
 
 
 def worst(verdicts: Sequence[str]) -> str:
-    """The worst of some verdicts: UNSUPPORTED if that is all there is."""
+    """The worst of some verdicts: UNSUPPORTED if there is no other."""
     return max(verdicts, key=VERDICTS.index)
 
 
-# -- what is wrong with one element, in a byte -------------------------------------------------------------------------
+# -- the error of one element, in a byte -------------------------------------------------------------------------------
 
-#: An error is an int8: 0 right; from -100 to 100 other than 0 the signed distance in ULP, cut off there (positive: the
+#: An error is an int8: 0 right; from -100 to 100 other than 0 the signed distance in ULP, clamped (positive: the
 #: result is too large); else one of these.
 CUT = 100
 WRONG_ZERO = 111  #: a zero with the wrong sign
-OPEN = 112  #: what is left open: not an error
+OPEN = 112  #: left open: not an error
 NOT_NAN = 120  #: a number where NaN is right
 IS_NAN = 121  #: NaN where a number is right
 IS_INFINITE = 122  #: infinity where a number is right that is not next to it
@@ -74,85 +74,85 @@ class ErrorMap:
 
     @classmethod
     def of(cls, errors: np.ndarray) -> ErrorMap:
-        """The map of an array of errors."""
-        return cls(len(errors), _packed(errors.astype(np.int8).tobytes()))
+        """Encodes an array of errors."""
+        return cls(len(errors), _pack(errors.astype(np.int8).tobytes()))
 
     def array(self) -> np.ndarray:
         """int8[n, n]: at [a, b] the error of the operands with the codes a and b. Raises ValueError, zlib.error."""
         size = self.n * self.n
         if not 0 < self.n <= 1 << 8:
             raise ValueError(f"expected at most 256 codes, got {self.n}")
-        data = zlib.decompressobj().decompress(base64.b64decode(self.data), size + 1)  # no more, whatever it holds
+        data = zlib.decompressobj().decompress(base64.b64decode(self.data), size + 1)  # and no more
         return np.frombuffer(data, np.int8).reshape(self.n, self.n)
 
 
 @dataclasses.dataclass(frozen=True)
 class ErrorCurve:
-    """The errors of an op on one operand, in the order of the operands' values, NaN last; or of any, by their places.
+    """The errors of an op on one operand, in the order of the operands' values, NaN last; or of any op, by position.
 
-    Of many elements these are up to a thousand that are not right, and as many that are.
+    For many elements these are up to a thousand wrong ones, and as many right ones.
     """
 
-    codes: list[int]  #: of the operands; the places themselves
-    values: list[float | str]  #: of the operands, or places; "inf", "-inf", "nan" where JSON has no number
+    codes: list[int]  #: of the operands; or the positions themselves
+    values: list[float | str]  #: of the operands, or positions; "inf", "-inf", "nan" where JSON has no number
     errors: list[int]  #: int8, as in ErrorMap
     over: str = "values"  #: or "places"
 
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """One result that is not the expected one, with FAIL first, or how the backend ended."""
+    """One unexpected result, FAIL first, or how the backend ended."""
 
     verdict: str
     index: int  #: of the element in the result, which has `size` of them
     size: int
-    #: Of each operand the codes that go into this element: one, or the row of a sum.
+    #: For each operand the codes that contribute to this element: one, or the row of a sum.
     operands: list[list[int]]
     values: list[list[str]]  #: the same, as numbers: "0.5", "nan", "2^-127"
-    got: int | None  #: None where there is no result
+    got: int | None  #: None if there is no result
     got_value: str
-    expected: int  #: of a sum the exact one, rounded once
+    expected: int  #: for a sum the exact one, rounded once
     expected_value: str
     error: int  #: int8, as in ErrorMap
-    ulp: int | None = None  #: distance; None where there is none
-    #: What else would have been right, in words: "the largest number, as XLA".
+    ulp: int | None = None  #: distance; None if there is none
+    #: Other right results, in words: "the largest number, as XLA".
     also: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
-class Accumulated:
-    """The accumulator that explains the results of products: what a drawing of it shows."""
+class AccumulatorFacts:
+    """The accumulator that explains the results of products, with the facts that a drawing shows."""
 
     name: str  #: an identifier
     keep: str  #: the form of the sum between steps: exact, f32, f32:13 …
     bits: int | None  #: fraction bits that terms keep below the largest exponent; None: all
     step: int = 1  #: products in a step; 0: all
-    drop: str = "nearest_even"  #: how what is below is dropped
+    drop: str = "nearest_even"  #: how lower bits are dropped
     order: str = "in order"
     then: str = ""  #: the type that sums are rounded to before they become results
-    c: str = "aligned"  #: where the sum so far joins the products of a step
-    outer: int = 0  #: after so many products sums are added up in f32; 0: they are not
-    record: str = ""  #: of a unit all facts, as --accumulate takes them
+    c: str = "aligned"  #: where the running sum joins the products of a step
+    outer: int = 0  #: number of products after which sums are added in f32; 0: never
+    record: str = ""  #: all facts of a unit, as --accumulate takes them
 
 
 @dataclasses.dataclass(frozen=True)
-class Kept:
-    """The results of one part of a case, as codes: what it can be judged by again."""
+class StoredCodes:
+    """The results of one part of a case, as codes from which it can be judged again."""
 
     operands: str  #: SHA-256 of the operands' codes
     sha256: str  #: of the results' codes, in little-endian order
     size: int  #: of these, in bytes
-    codes: str = ""  #: base64 of zlib of these; empty where they are in another file
+    codes: str = ""  #: base64 of zlib of these; empty if they are in another file
 
     @classmethod
-    def of(cls, operands: Sequence[np.ndarray], results: np.ndarray) -> Kept:
+    def of(cls, operands: Sequence[np.ndarray], results: np.ndarray) -> StoredCodes:
         """The record of codes."""
         raw = _little(results)
-        return cls(hash_of(operands), hashlib.sha256(raw).hexdigest(), len(raw), _packed(raw))
+        return cls(hash_of(operands), hashlib.sha256(raw).hexdigest(), len(raw), _pack(raw))
 
     @property
     def raw(self) -> bytes:
-        """The bytes of the codes. Raises ValueError where they cannot be read."""
+        """The bytes of the codes. Raises ValueError if they cannot be read."""
         try:
             return zlib.decompress(base64.b64decode(self.codes, validate=True))
         except zlib.error as error:
@@ -160,7 +160,7 @@ class Kept:
 
 
 def hash_of(operands: Sequence[np.ndarray]) -> str:
-    """The SHA-256 of codes: of each array its shape, its bytes an element, and the codes."""
+    """The SHA-256 of codes: for each array its shape, its bytes per element, and the codes."""
     digest = hashlib.sha256()
     for codes in operands:
         digest.update(f"{codes.shape} {codes.itemsize};".encode())
@@ -172,7 +172,7 @@ def _little(codes: np.ndarray) -> bytes:
     return np.ascontiguousarray(codes).astype(codes.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
-def _packed(raw: bytes) -> str:
+def _pack(raw: bytes) -> str:
     return base64.b64encode(zlib.compress(raw, 9)).decode()
 
 
@@ -186,35 +186,35 @@ class CaseResult:
     operands: list[str]  #: element types
     result: str  #: element type
     row: str  #: of the grid: the op, `convert from f64`, `convert to f64`
-    column: str  #: of the grid: the minifloat it is about
+    column: str  #: of the grid: the minifloat tested
     verdict: str
     total: int = 0  #: elements judged
     counts: dict[str, int] = dataclasses.field(default_factory=dict)  #: elements by verdict; no zeros
-    worst_ulp: int | None = None  #: None where no wrong result is at a distance
-    histogram: dict[str, int] = dataclasses.field(default_factory=dict)  #: how many elements are so many ULP off
-    #: What the failing elements have in common, in one sentence: "all failing operands are subnormal".
+    worst_ulp: int | None = None  #: None if no wrong result is at a distance
+    histogram: dict[str, int] = dataclasses.field(default_factory=dict)  #: number of elements at each distance in ULP
+    #: A description of the failing elements, in one sentence: "all failing operands are subnormal".
     diagnosis: str = ""
     causes: list[str] = dataclasses.field(default_factory=list)  #: the same by identifier
-    is_of_places: bool = False  #: which elements fail depends on where they stand, not on their operands
-    choices: list[str] = dataclasses.field(default_factory=list)  #: what is open, and what the backend does
-    #: The same by identifier: of each open point how often each choice was made (comparison.choices).
+    is_of_places: bool = False  #: failures depend on the positions of elements, not on their operands
+    choices: list[str] = dataclasses.field(default_factory=list)  #: open points with the backend's choices
+    #: The same by identifier: for each open point the number of results of each choice (comparison.choices).
     open_points: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
-    model: str = ""  #: of a sum: what explains the results: "accumulated in f32 in order"
-    accumulator: Accumulated | None = None  #: of a product that is not exact
+    model: str = ""  #: for a sum, the accumulation that explains the results: "accumulated in f32 in order"
+    accumulator: AccumulatorFacts | None = None  #: for a product that is not exact
     message: str = ""  #: why there is no result
     failures: list[Failure] = dataclasses.field(default_factory=list)  #: some, FAIL before ACCURACY before DIVERGENT
-    command: str = ""  #: what reproduces the first failure
+    command: str = ""  #: reproduces the first failure
     program: str = ""  #: the first failure as a StableHLO program, whose operands are the arguments `inputs`
     inputs: list[str] = dataclasses.field(default_factory=list)  #: as `minihlo run --input` takes them
     map: ErrorMap | None = None
     curve: ErrorCurve | None = None
     seconds: float = 0.0
     is_expected: bool = False  #: named by --xfail
-    kept: dict[str, Kept] = dataclasses.field(default_factory=dict)  #: with --submit: the results, by part
+    kept: dict[str, StoredCodes] = dataclasses.field(default_factory=dict)  #: with --submit: the results, by part
 
     @property
     def key(self) -> tuple[str, str]:
-        """The signature and the form: what names a case."""
+        """The signature and the form, which identify a case."""
         return self.signature, self.form
 
 
@@ -228,13 +228,13 @@ class Run:
     ulp: int = 4  #: the limit of ACCURACY in types of 16 bits and more
     ops: list[str] = dataclasses.field(default_factory=list)  #: as given by --ops; empty: all
     formats: list[str] = dataclasses.field(default_factory=list)
-    #: What else was asked for, as given, by the name of the option: --case, --form, --operands, --beside, --tests,
+    #: Other options, as given, by name: --case, --form, --operands, --beside, --tests,
     #: --shard.
     options: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     versions: dict[str, str] = dataclasses.field(default_factory=dict)  #: of minihlo and the backend's packages
     host: str = ""  #: system and processor
     started: str = ""  #: ISO 8601
-    takes: str = "programs"  #: what the backend takes: programs or operations
+    takes: str = "programs"  #: the kind of the backend: programs or operations
     seconds: float = 0.0
     complete: bool = False
 
@@ -253,16 +253,16 @@ class Report:
 
     @property
     def is_bad(self) -> bool:
-        """Whether something fails that is not expected to."""
+        """Whether there is an unexpected failure."""
         return any(c.verdict in (FAIL, CRASH) and not c.is_expected for c in self.cases)
 
     def save(self, path: str | Path) -> None:
-        """Write the JSON; whole or not at all. Raises OutputError where it cannot be written."""
+        """Writes the JSON file atomically. Raises OutputError if that fails."""
         files.write(path, dumps(self))
 
 
 def dumps(report: Report) -> str:
-    """The JSON of a run, a case a line."""
+    """The JSON of a run, one case a line."""
     cases = ",\n".join(json.dumps(_without_nothing(c), ensure_ascii=False) for c in report.cases)
     head = json.dumps(dataclasses.asdict(report.run), ensure_ascii=False, indent=1)
     return f'{{"schema": "{SCHEMA}",\n"run": {head},\n"cases": [\n{cases}\n]}}\n'
@@ -273,12 +273,12 @@ def _without_nothing(case: CaseResult) -> dict[str, Any]:
 
 
 def load(path: str | Path) -> Report:
-    """Read a JSON. Raises ValueError where it is not one of ours, and OSError where it cannot be read."""
+    """Reads a JSON file. Raises ValueError if it is not a report, and OSError if it cannot be read."""
     return parse(Path(path).read_bytes(), path)
 
 
 def parse(text: bytes, path: str | Path) -> Report:
-    """The report that a file holds; `path` is for messages. Raises ValueError where it is not one of ours."""
+    """Parses a report; `path` is for messages. Raises ValueError if it is not one."""
     try:
         data = json.loads(text.decode("utf-8"))
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
@@ -288,13 +288,13 @@ def parse(text: bytes, path: str | Path) -> Report:
         _check(found)
     except RecursionError:
         raise ValueError(f"{path} is not a result of minihlo conform: it is nested too deeply") from None
-    except ValueError as error:  # also what cannot be decoded, and what is no JSON
+    except ValueError as error:  # also bytes that cannot be decoded and text that is not JSON
         raise ValueError(f"{path} is not a result of minihlo conform: {error}") from None
     return found
 
 
 def _check(report: Report) -> None:
-    """Raises ValueError where a field has the right type, and no value that a run gives."""
+    """Raises ValueError if a field has the right type but an impossible value."""
     for i, case in enumerate(report.cases):
         if case.verdict not in VERDICTS:
             raise ValueError(f"cases[{i}].verdict: expected one of {', '.join(VERDICTS)}, got {case.verdict!r}")

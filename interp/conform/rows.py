@@ -9,7 +9,7 @@ import numpy as np
 
 from ..backends.operation import Operation
 from ..backends.programs import Builder
-from ..comparison.sums.ways import Asked, Rows
+from ..comparison.sums.hypotheses import Rows, SumQuery
 from ..oracle.exact import evaluate, total_order
 from ..oracle.expected import Expected
 from ..oracle.formats import FORMATS, Format
@@ -36,7 +36,7 @@ class RowPart:
 
     @functools.cached_property
     def shape(self) -> tuple[int, ...]:
-        """Of the result."""
+        """The shape of the result."""
         if self.form == "rank-3":
             return row_programs.shape_in_three(self.case, self.arrays)
         shapes = [a.shape for a in self.arrays]
@@ -78,17 +78,17 @@ class RowPart:
             given = [np.array(x[::-1, ::-1])[::-1, ::-1] for x in given]
         return np.asarray(call(operation, given))
 
-    # -- what is right -------------------------------------------------------------------------------------------------
+    # -- right results -------------------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def asked(self) -> Asked:
-        """What the results are sums of, or products."""
+    def query(self) -> SumQuery:
+        """The query for the sums, or products."""
         types = self.case.operands if self.case.is_product else self.case.operands[:1]
-        return Asked(types, self.case.result, self.body, (self.terms[0].shape[1],))
+        return SumQuery(types, self.case.result, self.body, (self.terms[0].shape[1],))
 
     @functools.cached_property
     def values(self) -> np.ndarray:
-        """The numbers that each result is the sum of, or the product: f64 [results, terms]."""
+        """The terms of each result: f64 [results, terms]."""
         terms = [FORMATS[t].decode(x) for t, x in zip(self.case.operands, self.terms, strict=True)]
         with np.errstate(all="ignore"):
             return terms[0] if len(terms) == 1 else terms[0] * terms[1]
@@ -102,7 +102,7 @@ class RowPart:
 
     @functools.cached_property
     def may_overflow(self) -> np.ndarray:
-        """Which sums overflow in some order, in a type as narrow as the operands' or the result's."""
+        """Tests which sums overflow in some order, in a type as narrow as the operands' or the result's."""
         most = min(FORMATS[t].max for t in (*self.case.operands, self.case.result))
         with np.errstate(all="ignore"):
             sizes = np.nansum(np.abs(self.values), axis=1)
@@ -115,7 +115,7 @@ class RowPart:
 
     @functools.cached_property
     def terms(self) -> list[np.ndarray]:
-        """The codes that go into each result: [results, terms], of both operands where there are two."""
+        """The codes that contribute to each result: [results, terms], for both operands if there are two."""
         match self.case.op:
             case "reduce":
                 return [self.arrays[0]]
@@ -133,7 +133,8 @@ class RowPart:
         return [np.repeat(rows, len(columns), axis=0), np.tile(columns, (len(rows), 1))]
 
     def with_nan_first(self, got: np.ndarray) -> Expected:
-        """The right results of a sort, in whose rows a NaN without sign comes first where it does in what was given."""
+        """The right results of a sort, with a NaN without sign first in the rows where the given result has it
+        first."""
         fmt, right = FORMATS[self.case.operands[0]], self.expected
         if fmt.nan != "sign":
             return right
@@ -149,7 +150,7 @@ class RowPart:
 
     @functools.cached_property
     def expected(self) -> Expected:
-        """The right results of what has but one: extremes and sorts."""
+        """The right results of cases with only one: extremes and sorts."""
         fmt = FORMATS[self.case.operands[0]]
         if self.case.op == "sort":
             return in_total_order(fmt, self.arrays[0])
@@ -164,17 +165,17 @@ class RowPart:
 
 
 def in_total_order(fmt: Format, codes: np.ndarray, nan_first: bool = False) -> Expected:
-    """Rows of codes sorted in the total order; what is open are the signs of zeros."""
+    """Rows of codes sorted in the total order; the signs of zeros are open."""
     order = np.argsort(total_order(fmt, codes, nan_first), axis=1, kind="stable")
     found = np.take_along_axis(codes, order, axis=1)
-    # Numbers that compare equal, whose order is open to what knows no total order.
+    # Numbers that compare equal: their order is open without a total order.
     zeros = (fmt.decode(codes) == 0) & ((codes & fmt.sign_bit) != 0)
     either = zeros.any(axis=1, keepdims=True) & (fmt.decode(found) == 0)
     return Expected(found.ravel(), np.where(either, np.uint8(ZEROS), np.uint8(0)).ravel())
 
 
 def _prefixes(rows: np.ndarray, fmt: Format, body: str) -> np.ndarray:
-    """The terms of each cumulative result; what comes later is what changes nothing."""
+    """The terms of each cumulative result; later terms are neutral."""
     n, k = rows.shape
     found = np.full((n, k, k), start_code(fmt, body), rows.dtype)
     for i in range(k):

@@ -1,4 +1,4 @@
-"""A whole run: which cases, in how many processes, what is kept of an unfinished one, and how far it has come."""
+"""A whole run: the choice of cases, the workers, the recovery of an unfinished run, and its progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from . import shards, tests
 from .backend import takes
 from .cases import data
 from .cases.case import Case
-from .cases.cases import cases, chosen
+from .cases.cases import cases, select_cases
 from .cases.forms import FORMS, forms
 from .reproduction import MOST_CASES
 from .result import CaseResult, Report, Run, load
@@ -25,18 +25,18 @@ from .verdicts import outcome
 from .verdicts.forms import across_forms
 from .verdicts.outcome import Settings
 
-#: A finished task: its place among the tasks, and the results of its specs.
+#: A finished task: its index among the tasks, and the results of its specs.
 Done = tuple[int, list[CaseResult]]
 #: Runs tasks, in any order.
 Workers = Callable[[Settings, Sequence["Task"]], Iterator[Done]]
 
-#: After so many seconds an unfinished run is written to its file again.
+#: An unfinished run is written to its file at this interval, in seconds.
 _PAUSE = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """Cases that run in one program, and those beside them that are not reported."""
+    """Cases that run in one program, and cases beside them that are not reported."""
 
     specs: tuple[Spec, ...]
     beside: tuple[Spec, ...] = ()
@@ -44,7 +44,7 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """Which cases are wanted."""
+    """A choice of cases."""
 
     ops: tuple[str, ...] = ()
     formats: tuple[str, ...] = ()
@@ -52,29 +52,29 @@ class Choice:
     form: str = ""
     beside: tuple[str, ...] = ()  #: SIGNATURE:FORM
     tests: str = ""  #: a folder of .mlir tests
-    #: Signatures with their forms, as a profile lists them: these, whatever else is chosen.
+    #: Signatures with their forms, as a profile lists them; they override the other choices.
     listed: tuple[tuple[str, tuple[str, ...]], ...] = ()
     profile: str = ""  #: its name, with its hash
     shard: str = ""  #: "2/3": the second of three parts of the work
 
     def cases(self, level: int) -> list[Case]:
-        """The cases of a level that are chosen."""
+        """The chosen cases of a level."""
         return [c for c in self.of_all_shards(level) if shards.has(self.shard, c.signature)]
 
     def of_all_shards(self, level: int) -> list[Case]:
-        """The same, whatever the shard."""
+        """The chosen cases, regardless of the shard."""
         if self.listed:
             known = {c.signature: c for c in cases(3)}
             return [known[signature] for signature, _ in self.listed]
-        # A case that is named is found at whichever level it is.
-        chosen_ = chosen(cases(3 if self.case else level), self.ops, self.formats, self.case)
+        # A named case is found at any level that has it.
+        chosen_ = select_cases(cases(3 if self.case else level), self.ops, self.formats, self.case)
         if level >= 2 or self.case:
-            chosen_ += chosen(tests.cases(self.tests), self.ops, self.formats, self.case)
+            chosen_ += select_cases(tests.cases(self.tests), self.ops, self.formats, self.case)
         return chosen_
 
 
 def tasks(choice: Choice, settings: Settings, kind: str) -> list[Task]:
-    """The tasks of a run, for a backend that takes programs or operations. Raises ValueError where there are none."""
+    """The tasks of a run, for a backend that takes programs or operations. Raises ValueError if there are none."""
     listed = dict(choice.listed)
     specs = [
         Spec(case, form, part)
@@ -84,7 +84,7 @@ def tasks(choice: Choice, settings: Settings, kind: str) -> list[Task]:
     ]
     if not specs and not choice.shard:
         raise ValueError("there is no such case (minihlo conform --list lists them)")
-    beside = tuple(_named(text) for text in choice.beside)
+    beside = tuple(_parse_spec(text) for text in choice.beside)
     groups: dict[tuple[object, ...], list[Spec]] = {}
     for spec in specs:
         groups.setdefault(spec.group, []).append(spec)
@@ -102,12 +102,12 @@ def _forms(
         return [f for f in forms(case, 3, kind) if f in listed]
     if case.op == "test":
         return [tests.FORM] if choice.form in ("", tests.FORM) and kind == "programs" else []
-    # A form that is named is one that the case has at some level.
+    # A named form is found at any level that has it.
     names = forms(case, 3 if choice.form else settings.level, kind)
     return [f for f in names if choice.form in ("", f)]
 
 
-def _named(text: str) -> Spec:
+def _parse_spec(text: str) -> Spec:
     signature, _, form = text.rpartition(":")
     matching = [c for c in cases(3) if c.signature == signature]
     if not matching or form not in FORMS:
@@ -119,7 +119,7 @@ def _named(text: str) -> Spec:
 
 
 class Session:
-    """A run that is under way."""
+    """A run in progress."""
 
     def __init__(
         self, run: Run, settings: Settings, work: Sequence[Task], path: Path | None, pause: float = _PAUSE
@@ -134,7 +134,7 @@ class Session:
             for spec in task.specs:
                 self._wanted.setdefault(_key(spec), set()).add(spec.part)
         self._began = self._saved = time.monotonic()
-        self.failure: OutputError | None = None  #: why the file could not be written when that was last tried
+        self.failure: OutputError | None = None  #: the last error in writing the file
         self._before = 0.0  #: seconds that an interrupted run took
 
     @property
@@ -144,16 +144,16 @@ class Session:
 
     @property
     def done(self) -> int:
-        """The number of parts that have run."""
+        """The number of finished parts."""
         finished = {c.key for c in self.report.cases}
         return sum(len(self._wanted[k]) for k in finished if k in self._wanted) + sum(
             len(parts) for parts, _ in self._unfinished.values()
         )
 
     def resume(self) -> int:
-        """Take over what an interrupted run of the same kind has left in the file: how many cases.
+        """Takes over the cases that an interrupted run of the same kind left in the file, and returns their number.
 
-        Raises InputError where the file has what is left of another run, which would be lost.
+        Raises InputError if the file has cases of another run, which would be lost.
         """
         if self.path is None or not self.path.is_file():
             return 0
@@ -163,10 +163,10 @@ class Session:
             return 0
         if before.run.complete or not before.cases:
             return 0
-        other = _unlike(before.run, self.report.run)
+        other = _mismatch(before.run, self.report.run)
         if other:
             raise InputError(
-                f"{self.path}: expected the name of another file, got one with {len(before.cases)} finished cases of "
+                f"{self.path}: expected another file, got one with {len(before.cases)} finished cases of "
                 f"an unfinished run of another command ({other})"
             )
         self.report.cases = [c for c in before.cases if c.key in self._wanted]
@@ -177,7 +177,9 @@ class Session:
         return len(self.report.cases)
 
     def run(self, workers: Workers, on_results: Callable[[list[CaseResult]], None] = lambda _: None) -> Report:
-        """Run what is left and call `on_results` as results come. The file is written now and then, and in the end."""
+        """Runs the remaining tasks and calls `on_results` as results come. The file is written periodically and at the
+        end.
+        """
         try:
             for place, results in workers(self.settings, self._tasks):
                 self._add(self._tasks[place], results)
@@ -197,7 +199,7 @@ class Session:
         for spec, result in zip(task.specs, results, strict=True):
             key = _key(spec)
             parts, before = self._unfinished.get(key, (set(), None))
-            whole = result if before is None else outcome.merged(before, result, self.settings.errors)
+            whole = result if before is None else outcome.merge_parts(before, result, self.settings.errors)
             parts.add(spec.part)
             if parts == self._wanted[key]:
                 self._unfinished.pop(key, None)
@@ -211,7 +213,7 @@ class Session:
         try:
             if self.path is not None:
                 self.report.save(self.path)
-        except OutputError as error:  # there may be room again before the end
+        except OutputError as error:  # there may be space again before the end
             self.failure = error
         self._saved = time.monotonic()
 
@@ -220,8 +222,8 @@ def _key(spec: Spec) -> tuple[str, str]:
     return spec.case.signature, spec.form
 
 
-def _unlike(a: Run, b: Run) -> str:
-    """Why the cases of one run cannot stand in another; nothing where they can."""
+def _mismatch(a: Run, b: Run) -> str:
+    """Why the cases of one run do not fit another; empty if they do."""
     fields = ("backend", "level", "seed", "ulp", "ops", "formats", "options", "versions")
     differing = ((f, getattr(a, f), getattr(b, f)) for f in fields)
     return next((f"{f}: {_words(x)}, not {_words(y)}" for f, x, y in differing if x != y), "")
@@ -234,7 +236,7 @@ def _words(value: Any) -> str:
 
 
 def in_this_process(backend: Any) -> Workers:
-    """Runs tasks one after another, here."""
+    """Runs tasks one after another, in this process."""
 
     def workers(settings: Settings, work: Sequence[Task]) -> Iterator[Done]:
         tester = Tester(backend, settings)
@@ -244,8 +246,8 @@ def in_this_process(backend: Any) -> Workers:
     return workers
 
 
-def described(settings: Settings, choice: Choice, backend: Any) -> Run:
-    """What a report says of a run before it begins."""
+def describe_run(settings: Settings, choice: Choice, backend: Any) -> Run:
+    """The description of a run in a report, before it begins."""
     return Run(
         settings.backend,
         settings.level,
@@ -262,7 +264,7 @@ def described(settings: Settings, choice: Choice, backend: Any) -> Run:
 
 
 def options_of(settings: Settings, choice: Choice) -> dict[str, list[str]]:
-    """What was asked for, by the names of options, as a report has it."""
+    """The options of a run, by name, as a report records them."""
     given = {
         "case": [choice.case],
         "form": [choice.form],
@@ -286,5 +288,5 @@ def _versions(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def kind(backend: Any) -> str:
-    """What a backend takes: programs or operations."""
+    """The kind of a backend: programs or operations."""
     return takes(backend)

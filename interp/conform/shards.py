@@ -13,7 +13,7 @@ import zlib
 _MOST = 10000
 
 
-def parsed(text: str) -> tuple[int, int]:
+def parse(text: str) -> tuple[int, int]:
     """The index, from 1 on, and the number of shards. Raises ValueError for another text."""
     found = re.fullmatch(r"([1-9][0-9]{0,4})/([1-9][0-9]{0,4})", text)
     index, count = (int(found[1]), int(found[2])) if found else (0, 0)
@@ -26,5 +26,5 @@ def has(shard: str, signature: str) -> bool:
     """Whether a shard has a signature; no shard has all. Raises ValueError for a text that names none."""
     if not shard:
         return True
-    index, count = parsed(shard)
+    index, count = parse(shard)
     return zlib.crc32(signature.encode()) % count == index - 1

@@ -1,4 +1,4 @@
-"""Which element types a backend takes: found by a program for each that gives two codes back."""
+"""Finds the element types that a backend takes, by a program for each that returns two codes."""
 
 from __future__ import annotations
 
@@ -15,50 +15,52 @@ from .repeats import AnyPart
 from .verdicts import outcome
 from .verdicts.outcome import Settings
 
-#: So many parts of a type have to die, and none may give a result, before the rest of them is left untried.
+#: Number of parts of a type that must die, with no result from any, before the remaining ones are skipped.
 _DEATHS = 4
 
 
 class Types:
-    """The types that a backend lacks, and those that it may die of."""
+    """The types that a backend lacks, and those that may kill it."""
 
     def __init__(self, evaluate: Callable[[Part], object], settings: Settings) -> None:
         """`evaluate` runs one part, and raises BackendError."""
         self._evaluate, self._settings = evaluate, settings
-        self._lacks: dict[str, BackendError | None] = {}  #: why nothing of a type is tried, None where it is
-        self._doubts: dict[str, tuple[BackendError, int]] = {}  #: types whose probe died, and how many parts since
+        self._lacks: dict[str, BackendError | None] = {}  #: why a type is skipped, None if it is not
+        self._doubts: dict[str, tuple[BackendError, int]] = {}  #: types whose probe died, and parts since
 
-    def lacking(self, part: AnyPart) -> BackendError | None:
-        """Why a part is not run at all: the backend does not take one of its types."""
+    def reason_to_skip(self, part: AnyPart) -> BackendError | None:
+        """The reason why a part is skipped: the backend does not take one of its types."""
         types = part.types if isinstance(part, (BlockPart, ScaledPart)) else (part.result_type,)
-        found = self.lack_of((*part.case.operands, part.case.result, *types))
+        found = self.reason_to_skip_types((*part.case.operands, part.case.result, *types))
         if found is None or part.case.op == "type":
             return found
         return BackendError("refused", str(found))
 
-    def lack_of(self, types: Sequence[str]) -> BackendError | None:
-        """Why nothing of some types is tried, None where each is taken or not given up yet."""
+    def reason_to_skip_types(self, types: Sequence[str]) -> BackendError | None:
+        """The reason why some types are skipped, None if each is taken or still in doubt."""
         elements = [t for t in types if t in FORMATS]
         for element in elements:
             if element not in self._lacks:
-                self._lacks[element] = error = self._probed(element)
+                self._lacks[element] = error = self._probe_twice(element)
                 if error is not None and error.how != "refused":
                     self._lacks[element], self._doubts[element] = None, (error, 0)
         return next((r for t in elements if (r := self._lacks[t]) is not None), None)
 
     def is_doubtful(self, part: AnyPart) -> bool:
-        """Whether the backend has died of a type of a part, and the type is not given up yet."""
+        """Whether the backend has died of a type of a part that is still in doubt."""
         return any(t in self._doubts for t in (*part.case.operands, part.case.result))
 
-    def blamed(self, part: AnyPart, error: BackendError) -> BackendError:
-        """The error of a part, attributed to its type while nothing of the type gives a result."""
+    def blame_type(self, part: AnyPart, error: BackendError) -> BackendError:
+        """The error of a part, attributed to its type while no part of the type has a result."""
         doubts = [self._doubts[t][0] for t in (*part.case.operands, part.case.result) if t in self._doubts]
         if part.case.op == "type" or error.how == "refused" or not doubts:
-            return self.lacking(part) or error
+            return self.reason_to_skip(part) or error
         return BackendError("refused", str(doubts[0]))
 
     def count(self, part: AnyPart, died: bool) -> None:
-        """Give a type up of which the backend has died often, and take it as any other once it gives a result."""
+        """Counts a death or a result of a part's types: a type with many deaths is skipped, one with a result is
+        normal.
+        """
         for element in {t for t in (*part.case.operands, part.case.result) if t in self._doubts}:
             error, deaths = self._doubts[element]
             if not died:
@@ -70,19 +72,19 @@ class Types:
                 self._doubts[element] = error, deaths + 1
 
     def shows_death(self, part: AnyPart) -> str:
-        """The command that shows how the backend dies of one of a part's types; nothing where it does not."""
+        """The command that shows how the backend dies of one of a part's types; empty if it does not."""
         types = [t for t in (*part.case.operands, part.case.result) if t in FORMATS]
         dead = {t for t, lacks in self._lacks.items() if lacks is not None and lacks.how != "refused"}
         died = [t for t in types if t in dead or t in self._doubts]
         return outcome.command(Case("type", (died[0],), died[0]), "array", self._settings) if died else ""
 
-    def _probed(self, element: str) -> BackendError | None:
-        """Whether the backend fails on a type, and does so again: a process may die of something else."""
+    def _probe_twice(self, element: str) -> BackendError | None:
+        """The error of the backend on a type, if it repeats: a process may die for another reason."""
         error = self._probe(element)
         return error if error is None or error.how == "refused" else self._probe(element)
 
     def _probe(self, element: str) -> BackendError | None:
-        """Whether the backend fails on a program that takes a type and gives it back."""
+        """The error of the backend on a program that takes a type and returns it."""
         codes = np.array([1, 2], FORMATS[element].code_dtype)
         try:
             self._evaluate(Part(Case("type", (element,), element), "array", (codes,)))
@@ -94,7 +96,7 @@ class Types:
 
 
 def or_raise(error: BackendError) -> BackendError:
-    """A backend that cannot be started is no result, but the end."""
+    """Raises the error of a backend that cannot be started: it is no result."""
     if error.how == "absent":
         raise error
     return error

@@ -1,4 +1,4 @@
-"""Runs cases on one backend: many in a program, fewer where it fails, down to the smallest case that does."""
+"""Runs cases on one backend: many in a program, fewer if it fails, down to the smallest case that fails."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from .cases import block_data, data
 from .cases.case import ROW_OPS, Case
 from .cases.layouts import LAYOUTS
 from .cases.row_data import arrays
-from .collected import OtherAxis, collected, outputs
+from .collect import OtherAxis, collect, outputs
 from .elementwise import Part, of_positions
 from .repeats import AnyPart, Results
-from .reproduction import Failing, batches, explained
-from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult, Kept
+from .reproduction import Failing, add_explanations, batches
+from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult, StoredCodes
 from .rows import RowPart
 from .support import Types, or_raise
 from .verdicts import blocks, outcome, scaled_sums, sums
 from .verdicts.outcome import Settings
-from .verdicts.sums import Formed
+from .verdicts.sums import SumResult
 
-#: How often a crash is tried again on fewer operands.
+#: Number of attempts to reproduce a crash on fewer operands.
 _TRIES = 24
-#: Of so many parts of a program one runs a second time, if it has no more elements.
+#: One in this many parts of a program runs a second time, if it has at most this many elements.
 _SAMPLED, _SAMPLED_ELEMENTS = 4, 1 << 17
 
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """One case in one form, and which part of its operands."""
+    """One case in one form, and the part of its operands."""
 
     case: Case
     form: str
@@ -48,12 +48,12 @@ class Spec:
 
     @property
     def group(self) -> tuple[object, ...]:
-        """What goes into one program: cases of the same operands in like forms."""
+        """The key of cases that may share a program: the same operands in similar forms."""
         if self.case.op == "test":
             return (self.case.name.rsplit(".", 1)[0],)
         kind = self.form if self.form in ("array", "constant", "scalar", "broadcast") else "small"
         part = 0 if self.form in LAYOUTS else self.part
-        if self.case.has_products:  # all shapes of which are judged together
+        if self.case.has_products:  # all shapes of it are judged together
             return (self.case.signature,)
         rows = self.case.op == "cumulative" if self.case.op in ROW_OPS else None
         alone = self.case.op if self.case.is_blocks else self.case.op == "convert"
@@ -61,14 +61,14 @@ class Spec:
 
 
 class Tester:
-    """Cases on a backend, which it closes where it died and starts again."""
+    """Runs cases on a backend, which it restarts if it dies."""
 
-    reruns = True  #: whether cases run again, to see whether results are the same, and what it takes to see a failure
+    reruns = True  #: whether cases run again, to compare results and to reproduce failures
 
     def __init__(self, backend: Any, settings: Settings) -> None:
         self.backend, self.settings = backend, settings
         self.kind = takes(backend)
-        self._types = Types(lambda part: self._evaluated([part], settings.timeout), settings)
+        self._types = Types(lambda part: self._evaluate([part], settings.timeout), settings)
         self._longest = 0.0
 
     def run(self, specs: Sequence[Spec], beside: Sequence[Spec] = ()) -> list[CaseResult]:
@@ -81,7 +81,7 @@ class Tester:
         results = self.results(parts)
         once = not self.settings.can_repeat or not self.reruns
         others = {} if once else self._try_some_again(parts[: len(specs)], results)
-        formed = _formed(parts[: len(specs)], results[: len(specs)], self.settings.accumulators)
+        formed = _judge_sums(parts[: len(specs)], results[: len(specs)], self.settings.accumulators)
         for i, (part, got) in enumerate(zip(parts, results, strict=True)):
             if isinstance(got, BackendError):
                 found[i] = self._without(part, got)
@@ -106,15 +106,15 @@ class Tester:
                 failing.append((i, part, judged, codes))
         if self.reruns:
             evidence = self._evidence(parts, results, found, others)
-            for i, result in explained(self, parts, failing, found, evidence):
+            for i, result in add_explanations(self, parts, failing, found, evidence):
                 found[i] = result
         if self.settings.keeps:
             for i, spec in enumerate(specs):
-                found[i] = _with_kept(found[i], spec, parts[i], results[i])
+                found[i] = _with_codes(found[i], spec, parts[i], results[i])
         return [r for r in found[: len(specs)] if r is not None]
 
     def _try_some_again(self, parts: Sequence[AnyPart], results: Results) -> dict[int, np.ndarray]:
-        """Run a sample of parts a second time. Where that goes worse it is the result; returns what went better."""
+        """Runs a sample of parts a second time. A worse outcome replaces the first; returns the better outcomes."""
         others: dict[int, np.ndarray] = {}
         products = (i for i, p in enumerate(parts) if isinstance(p, RowPart) and p.case.has_products)
         longest = max(products, key=lambda i: _terms_of(parts[i]), default=0)
@@ -131,7 +131,7 @@ class Tester:
         return others
 
     def _wrong(self, part: AnyPart, got: np.ndarray) -> int:
-        """How many results are wrong."""
+        """The number of wrong results."""
         zeros_are_open = self.kind == "operations"
         if isinstance(part, BlockPart):
             return int((got != part.expected).sum())
@@ -148,7 +148,7 @@ class Tester:
         found: list[CaseResult | None],
         others: dict[int, np.ndarray],
     ) -> dict[int, repeats.Evidence]:
-        """What further runs show of the parts that fail; of rows it is added to what was found."""
+        """The evidence from further runs of failing parts; for rows it is added to `found`."""
         wrong = [i for i, r in enumerate(found) if r is not None and r.verdict == FAIL]
         if not wrong or not self.settings.can_repeat:
             return {}
@@ -158,19 +158,19 @@ class Tester:
             if isinstance(part, (RowPart, BlockPart)) and len(runs[i]) > 1:
                 shown = repeats.intermittent([self._wrong(part, np.asarray(r)) for r in runs[i]], part.size)
                 assert result is not None
-                found[i] = outcome.explained(dataclasses.replace(result, model=""), shown)
+                found[i] = outcome.add_diagnosis(dataclasses.replace(result, model=""), shown)
         elementwise = [(i, p) for i in wrong if isinstance(p := parts[i], Part)]
         shown = repeats.evidence(self, [p for _, p in elementwise], [runs[i] for i, _ in elementwise])
         return dict(zip((i for i, _ in elementwise), shown, strict=True))
 
     def _test(self, case: Case) -> CaseResult:
-        lacks = self._types.lack_of((case.result,))
+        lacks = self._types.reason_to_skip_types((case.result,))
         if lacks is not None:
             return outcome.without_result(case, tests.FORM, "refused", str(lacks), self.settings)
         return tests.run(case, self.backend, self.settings)
 
     def part(self, spec: Spec) -> AnyPart:
-        """The operands of a spec, and what is right."""
+        """The operands of a spec, with the right results."""
         settings = self.settings
         if spec.case.is_blocks:
             made = ScaledPart if spec.case.has_products else BlockPart
@@ -182,7 +182,7 @@ class Tester:
             if spec.form in ("scalar", "broadcast"):
                 given = tuple(np.concatenate([x, x]) for x in given)
             if spec.form in LAYOUTS:
-                given = data.laid(spec.form, 0, given)
+                given = data.apply_layout(spec.form, 0, given)
             return Part(spec.case, spec.form, given, to_integers=to_integers(settings.backend, spec.case.result))
         operands = data.operands(spec.case, spec.form, settings.level, settings.seed, spec.part)
         segment = len(all_codes(spec.case.operands[0])) if spec.form in ("scalar", "broadcast") else 1
@@ -192,10 +192,10 @@ class Tester:
     # -- results -------------------------------------------------------------------------------------------------------
 
     def results(self, parts: Sequence[AnyPart]) -> Results:
-        """What the backend gives for each part."""
+        """The backend's results for each part."""
         if self.kind == "operations":
-            return [self._operated(p) for p in parts]
-        lacking = [self._types.lacking(p) for p in parts]
+            return [self._operate(p) for p in parts]
+        lacking = [self._types.reason_to_skip(p) for p in parts]
         left = [p for p, lacks in zip(parts, lacking, strict=True) if lacks is None]
         there: Results = []
         for batch in batches(left):
@@ -205,23 +205,24 @@ class Tester:
         return [next(following) if lacks is None else lacks for lacks in lacking]
 
     def _doubtful(self, parts: Sequence[AnyPart]) -> Results:
-        """Results of parts of a type of which the backend died when it was probed: some are tried before it is left."""
+        """Results of parts of a type whose probe died: some are tried before the type is given up."""
         batch = list(parts)
         with contextlib.suppress(BackendError):
-            return self._evaluated(batch, self.settings.timeout)
+            return self._evaluate(batch, self.settings.timeout)
         found: Results = []
         for part in batch:
-            lacks = self._types.lacking(part)
+            lacks = self._types.reason_to_skip(part)
             result = lacks if lacks is not None else self.batch([part], self.settings.timeout)[0]
             found.append(result)
             if lacks is None:
                 self._types.count(part, isinstance(result, BackendError) and result.how != "refused")
-        # As long as nothing of a type gives a result it is the type that is at fault, and not its ops.
+        # While no part of a type has a result, the type is at fault, not the op.
         return [
-            self._types.blamed(p, r) if isinstance(r, BackendError) else r for p, r in zip(batch, found, strict=True)
+            self._types.blame_type(p, r) if isinstance(r, BackendError) else r
+            for p, r in zip(batch, found, strict=True)
         ]
 
-    def _operated(self, part: AnyPart) -> np.ndarray | BackendError:
+    def _operate(self, part: AnyPart) -> np.ndarray | BackendError:
         self.backend.seconds = self.settings.timeout
 
         def call(operation: Operation, arrays: list[np.ndarray]) -> np.ndarray:
@@ -229,14 +230,14 @@ class Tester:
 
         try:
             results = part.operate(call)
-            return collected(list(results) if isinstance(part, BlockPart) else [np.asarray(results)], part)
+            return collect(list(results) if isinstance(part, BlockPart) else [np.asarray(results)], part)
         except BackendError as error:
             return or_raise(error)
 
     def batch(self, parts: Sequence[AnyPart], seconds: float) -> Results:
-        """All in one program; where that fails, each half in one of its own."""
+        """Runs all parts in one program; if it fails, each half in a program of its own."""
         try:
-            return self._evaluated(parts, seconds)
+            return self._evaluate(parts, seconds)
         except BackendError as error:
             if len(parts) == 1:
                 if error.how == "slow" and seconds < self.settings.timeout:
@@ -245,7 +246,7 @@ class Tester:
         half, less = len(parts) // 2, min(self.settings.timeout, max(3.0, 10 * self._longest))
         return self.batch(parts[:half], less) + self.batch(parts[half:], less)
 
-    def _evaluated(self, parts: Sequence[AnyPart], seconds: float) -> Results:
+    def _evaluate(self, parts: Sequence[AnyPart], seconds: float) -> Results:
         builder = Builder()
         for part in parts:
             part.emit(builder)
@@ -257,18 +258,16 @@ class Tester:
         if len(found) != sum(counts):
             raise BackendError("died", f"the program has {sum(counts)} results, and the backend gave {len(found)}")
         following = iter(found)
-        return [
-            collected([np.asarray(next(following)) for _ in range(n)], p) for n, p in zip(counts, parts, strict=True)
-        ]
+        return [collect([np.asarray(next(following)) for _ in range(n)], p) for n, p in zip(counts, parts, strict=True)]
 
-    # -- what has no result --------------------------------------------------------------------------------------------
+    # -- cases without a result ----------------------------------------------------------------------------------------
 
     def _without(self, part: AnyPart, error: BackendError) -> CaseResult:
         or_raise(error)
         if isinstance(error, OtherAxis):
             result = outcome.blank(part.case, part.form, FAIL, total=part.size, counts={FAIL: part.size})
             again = outcome.command(part.case, part.form, self.settings)
-            return dataclasses.replace(outcome.explained(result, OtherAxis.why), command=again)
+            return dataclasses.replace(outcome.add_diagnosis(result, OtherAxis.why), command=again)
         result = outcome.without_result(part.case, part.form, error.how, str(error), self.settings)
         if result.verdict == UNSUPPORTED and part.case.op != "type":
             result = dataclasses.replace(result, command=self._types.shows_death(part))
@@ -286,19 +285,19 @@ class Tester:
         return result
 
     def _smallest(self, part: Part) -> Part:
-        """The fewest operands on which a part crashes, as far as some tries show."""
+        """The fewest operands on which a part crashes, as far as some attempts show."""
         if not part.size:
             return part
         least = min(self.settings.timeout, max(3.0, 10 * self._longest))
 
         def crashes(smaller: Part) -> bool:
             try:
-                self._evaluated([smaller], least)
+                self._evaluate([smaller], least)
             except BackendError as error:
                 return error.how in ("died", "slow")
             return False
 
-        one = part.restricted(np.zeros(1, np.intp))
+        one = part.restrict(np.zeros(1, np.intp))
         if crashes(one):
             return one
         for _ in range(_TRIES):
@@ -306,7 +305,7 @@ class Tester:
             half = part.size // 2
             if half == 0:
                 break
-            halves = part.restricted(places[:half]), part.restricted(places[half:])
+            halves = part.restrict(places[:half]), part.restrict(places[half:])
             smaller = next((p for p in halves if crashes(p)), None)
             if smaller is None:
                 break
@@ -315,32 +314,32 @@ class Tester:
 
 
 def _terms_of(part: AnyPart) -> int:
-    """How many terms a sum has: long ones show whether their order is always the same."""
-    return part.asked.counts[0] if isinstance(part, RowPart) else 0
+    """The number of terms of a sum: long ones show whether their order is always the same."""
+    return part.query.counts[0] if isinstance(part, RowPart) else 0
 
 
-def _formed(parts: Sequence[AnyPart], results: Results, records: Sequence[str]) -> dict[int, Formed]:
-    """How the sums of products are formed, by the places of their parts: those of one case are judged together."""
+def _judge_sums(parts: Sequence[AnyPart], results: Results, records: Sequence[str]) -> dict[int, SumResult]:
+    """The accumulation of sums of products, by the indices of their parts: those of one case are judged together."""
     groups: dict[str, list[int]] = {}
     for i, (part, got) in enumerate(zip(parts, results, strict=True)):
         if isinstance(part, RowPart) and part.case.has_products and not isinstance(got, BackendError):
             groups.setdefault(part.case.signature, []).append(i)
-    found: dict[int, Formed] = {}
+    found: dict[int, SumResult] = {}
     for at in groups.values():
         rows = [p for p in (parts[i] for i in at) if isinstance(p, RowPart)]
         got = [np.asarray(results[i]) for i in at]
         scaled = [p for p in rows if isinstance(p, ScaledPart)]
-        judged = scaled_sums.judged(scaled, got, records) if scaled else sums.judged(rows, got, records)
+        judged = scaled_sums.judge_scaled_sums(scaled, got, records) if scaled else sums.judge_sums(rows, got, records)
         found |= zip(at, judged, strict=True)
     return found
 
 
-def _with_kept(result: CaseResult | None, spec: Spec, part: AnyPart, got: np.ndarray | BackendError) -> CaseResult:
-    """A result with the codes that it was judged by."""
+def _with_codes(result: CaseResult | None, spec: Spec, part: AnyPart, got: np.ndarray | BackendError) -> CaseResult:
+    """A result with the codes from which it was judged."""
     assert result is not None
     if isinstance(got, BackendError):
         return result
-    return dataclasses.replace(result, kept={str(spec.part): Kept.of(operands_of(part), np.asarray(got))})
+    return dataclasses.replace(result, kept={str(spec.part): StoredCodes.of(operands_of(part), np.asarray(got))})
 
 
 def operands_of(part: AnyPart) -> Sequence[np.ndarray]:

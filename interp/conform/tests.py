@@ -1,6 +1,6 @@
 """Programs as cases: the tests in a folder of .mlir files with checks, such as minihlo's own mlir_tests.
 
-They hold the ops that have no cases of their own: those that move elements, that have regions, that are made of steps.
+They contain the ops without cases of their own: ops that move elements, have regions, or consist of steps.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from ..oracle.expected import Expected
 from ..oracle.formats import FORMATS, Format, bits
 from ..parse.chunks import Chunk, chunks
 from .cases.case import ROW_OPS, Case
+from .format_text import value_text
 from .result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst
 from .verdicts import outcome
 from .verdicts.judge import ELEMENT_VERDICTS, FAR, judge
 from .verdicts.outcome import Settings
-from .words import value_text
 
 FORM = "test"
-#: What has cases of its own; and what gives tokens only.
+#: Ops that have cases of their own, and ops with only tokens as results.
 _LEFT_OUT = (
     *(*OPS, *ROW_OPS, "convert", "compare", "select", "clamp", "is_finite", "chlo_broadcast_compare"),
     "after_all",
 )
-#: What is made of steps, each rounded, may be off by so many times the limit of one function.
+#: Factor on the limit of one function for ops that consist of steps, each rounded.
 _STEPS = 16
 _FORMAT = re.compile("|".join(sorted(FORMATS, key=len, reverse=True)))
 
@@ -49,7 +49,7 @@ class _Test:
 
 
 def folder(named: str) -> Path:
-    """The folder of tests: the one named, else the one of minihlo, which a wheel has beside `interp` as well."""
+    """The folder of tests: the named one, else minihlo's own, which is beside `interp` in a wheel too."""
     return Path(named) if named else Path(__file__).parents[2] / "mlir_tests"
 
 
@@ -70,7 +70,7 @@ def _tests(where: Path) -> tuple[_Test, ...]:
 
 
 def _not_alone() -> set[str]:
-    """The ops that need other processes or the host, and those that check and give no result, as files name them."""
+    """The ops that need other processes or the host, and the checks without results, as files name them."""
     names = (
         n for n, record in ops().items() if record.values == "checks" or record.traits.effects is not Effects.NOTHING
     )
@@ -84,7 +84,7 @@ def _case(test: _Test, where: Path) -> Case:
 
 
 def run(case: Case, backend: Any, settings: Settings) -> CaseResult:
-    """Run a test on a backend that takes programs."""
+    """Runs a test on a backend that takes programs."""
     from ..testing import checked
 
     began = time.perf_counter()
@@ -100,7 +100,7 @@ def run(case: Case, backend: Any, settings: Settings) -> CaseResult:
         return outcome.without_result(case, FORM, error.how, str(error), settings)
     except Error as error:  # minihlo's own, in this process
         return outcome.blank(case, FORM, UNSUPPORTED, message=str(error))
-    result = _judged(case, test, wrong, settings)
+    result = _judge(case, test, wrong, settings)
     inputs = [f"{'x'.join(map(str, x.shape))}… {x.dtype}" for x in exported.inputs]
     is_bad = result.verdict in (FAIL, CRASH, ACCURACY)
     return dataclasses.replace(
@@ -112,12 +112,12 @@ def run(case: Case, backend: Any, settings: Settings) -> CaseResult:
     )
 
 
-def _judged(case: Case, test: _Test, wrong: Sequence[Any], settings: Settings) -> CaseResult:
+def _judge(case: Case, test: _Test, wrong: Sequence[Any], settings: Settings) -> CaseResult:
     verdicts, failures, distances, messages = [PASS], [], [], []
     for mismatch in wrong:
         limit = _limit(test.op, settings.ulp)
         verdict, failure, steps = _mismatch(case, mismatch, limit)
-        # How sums are rounded is open; the cases on rows judge that.
+        # The rounding of sums is open; the cases on rows judge it.
         if test.chunk.function.endswith(("_open", "_rounded_once")) and verdict == FAIL:
             verdict = DIVERGENT
         if verdict == FAIL and test.op in _OPEN and _is_open(test.op, case, mismatch):
@@ -127,7 +127,7 @@ def _judged(case: Case, test: _Test, wrong: Sequence[Any], settings: Settings) -
         distances += steps
         messages.append(mismatch.message if verdict == FAIL else "")
     verdict = worst(verdicts)
-    open_point = f"what {test.op} leaves open" if verdict == DIVERGENT else ""
+    open_point = f"left open by {test.op}" if verdict == DIVERGENT else ""
     return outcome.blank(
         case,
         FORM,
@@ -142,7 +142,7 @@ def _judged(case: Case, test: _Test, wrong: Sequence[Any], settings: Settings) -
 
 
 def _limit(op: str, limit: int) -> int:
-    """How far off an op may be: not at all where it is exact, or correctly rounded."""
+    """The distance that an op may have: none if it is exact or correctly rounded."""
     name = op.replace("chlo_", "chlo.", 1)
     record = lookup(name)
     if record is None or record.accuracy in (EXACT, CORRECTLY_ROUNDED, EXACT_BUT_COMPLEX):
@@ -151,7 +151,7 @@ def _limit(op: str, limit: int) -> int:
 
 
 def _mismatch(case: Case, mismatch: Any, limit: int) -> tuple[str, list[Failure], list[int]]:
-    """The verdict on what a check compared, the elements that differ, and how far off they are."""
+    """The verdict on the results of a check, the elements that differ, and their distances."""
     got, right = mismatch.actual, mismatch.expected
     if got is None or right is None:
         return FAIL, [], []
@@ -181,7 +181,7 @@ def _failure(element: str, i: int, got: np.ndarray, right: np.ndarray, judged: A
 
 
 def _is_open(op: str, case: Case, mismatch: Any) -> bool:
-    """Whether all that differs is what an op leaves open."""
+    """Whether an op leaves all the differences open."""
     if mismatch.actual is None or mismatch.expected is None or not FORMATS[case.result].is_minifloat:
         return False
     fmt = FORMATS[case.result]
@@ -191,8 +191,8 @@ def _is_open(op: str, case: Case, mismatch: Any) -> bool:
 
 
 def _ends_of_reduced_types(fmt: Format, got: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """What a reduced precision makes of the ends of the range: f16, in which it may be computed, has more subnormal
-    numbers, and it is not said whether the largest exponent is one of numbers, as it is in types without infinity.
+    """Results of reduced precision at the ends of the range: f16, in which they may be computed, has more subnormal
+    numbers, and it is unspecified whether the largest exponent has numbers, as in types without infinity.
     """
     near_zero = np.maximum(np.abs(got), np.abs(right)) <= 4 * 2.0**fmt.min_exponent
     overflows = ~np.isfinite(got) | (np.abs(got) == fmt.max)
@@ -200,7 +200,7 @@ def _ends_of_reduced_types(fmt: Format, got: np.ndarray, right: np.ndarray) -> n
 
 
 def _poles(_: Format, got: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """What a function is where it is not defined, or not finite: there is no specification."""
+    """Results of a function where it is undefined or infinite: there is no specification."""
     return ~np.isfinite(got) & ~np.isfinite(right)
 
 

@@ -1,4 +1,4 @@
-"""Waivers: cases of a profile that a backend team knows to fail or to be unsupported, each with the reason."""
+"""Waivers: cases of a profile that are known to fail or to be unsupported, each with the reason."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from ..errors import InputError, printable
 from . import files
 
-#: A file of waivers is a few pages of text. What is larger is some other file.
+#: A file of waivers is a few pages of text; larger files are not waivers.
 _MOST_BYTES = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class Waiver:
-    """A pattern of signatures, a pattern of forms, and why the cases that fit are not right."""
+    """A pattern of signatures, a pattern of forms, and the reason why matching cases fail."""
 
     case: str
     reason: str
@@ -37,7 +37,7 @@ class _File:
 
 
 def read(path: str | None) -> tuple[Waiver, ...]:
-    """The waivers of a TOML file, a table `[[waiver]]` each. Raises InputError where one is not valid."""
+    """The waivers of a TOML file, a table `[[waiver]]` each. Raises InputError if one is invalid."""
     if path is None:
         return ()
     where = f"--waivers {printable(path)}"
@@ -53,14 +53,14 @@ def read(path: str | None) -> tuple[Waiver, ...]:
         raise InputError(f"{where}: expected waivers, got a file that is nested too deeply") from None
     except InputError:
         raise
-    except ValueError as error:  # also what cannot be decoded, and what is no TOML
+    except ValueError as error:  # also bytes that cannot be decoded and text that is not TOML
         raise InputError(
             f"{where}: {printable(str(error))} (expected tables [[waiver]] with case and reason)"
         ) from None
 
 
 def checked(waivers: list[Waiver], where: str) -> tuple[Waiver, ...]:
-    """The waivers. Raises InputError if one has no reason or no case, or is there twice."""
+    """Checks waivers. Raises InputError if one has no reason or no case, or is duplicate."""
     seen: set[tuple[str, str]] = set()
     for i, waiver in enumerate(waivers):
         for field, value in (("case", waiver.case), ("form", waiver.form)):

@@ -37,24 +37,24 @@ def processes(jobs: int) -> Workers:
     return workers
 
 
-#: What a process says when it can take tasks.
+#: The message of a process that can take tasks.
 _READY = b"ready"
-#: After so many deaths in a row before that, a process is not started again: what kills it is no case.
+#: After so many consecutive deaths before that message, a process is not restarted: no case is to blame.
 _STARTS = 3
 
 
 class _Process:
-    """A process that runs tasks. One that dies of a task is started again, and runs the task's cases one by one."""
+    """A process that runs tasks. If it dies of a task it is restarted, and runs the task's cases one by one."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._failed = 0  #: how often in a row it has died before it was ready
+        self._failed = 0  #: number of consecutive deaths before it was ready
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._stopped = False
 
     def run(self, task: Task) -> list[CaseResult]:
-        """The results of a task. Raises WorkersLostError where the process cannot be started."""
+        """The results of a task. Raises WorkersLostError if the process cannot be started."""
         while not self._is_started():
             self._failed += 1
             why = self._death()
@@ -74,7 +74,7 @@ class _Process:
         return [outcome.without_result(spec.case, spec.form, "died", why, self._settings)]
 
     def _is_started(self) -> bool:
-        """Start the process where it does not run: whether it can take tasks then."""
+        """Starts the process if it is not running; returns whether it can take tasks."""
         if self._process is not None:
             return True
         self._log = log_file()
@@ -123,10 +123,10 @@ class _Process:
         return f"the process {death(code)}: {said or 'it wrote no message'}"
 
     def stop(self) -> None:
-        """End the process, and its backend with it."""
+        """Ends the process and its backend."""
         self._stopped = True
         if self._process is not None:
-            self._process.terminate()  # which it answers by closing its backend
+            self._process.terminate()  # it closes its backend in answer
             self._wait()
         if self._log is not None:
             self._log.close()
@@ -140,7 +140,7 @@ class _Process:
 
 
 def _serve() -> None:
-    """What a process does."""
+    """The main loop of a process."""
     end_with_parent()
     host_floats.make_default()
     answers = os.fdopen(os.dup(1), "wb")

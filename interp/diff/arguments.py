@@ -11,12 +11,12 @@ from ..values.values import check_input
 from .source import Source
 
 
-def fitted(source: Source, arrays: Sequence[Any], partitions: bool = False) -> tuple[list[Any], Source]:
-    """The values of the arguments, and the program for their sizes.
+def fit_arguments(source: Source, arrays: Sequence[Any], partitions: bool = False) -> tuple[list[Any], Source]:
+    """The values of the arguments, and the program specialized to their sizes.
 
-    With `partitions` a program for several partitions is taken too, on the gathered arguments.
+    With `partitions` a program for several partitions is accepted too, with the gathered arguments.
 
-    Raises InputError for arguments that are not those of the program, and for a program for several devices.
+    Raises InputError for arguments that do not fit the program, and for a program for several devices.
     """
     function = source.function
     types = function.argument_types
@@ -31,4 +31,4 @@ def fitted(source: Source, arrays: Sequence[Any], partitions: bool = False) -> t
     known: list[Type] = [
         TensorType(v.shape, t.element) if isinstance(t, TensorType) else t for v, t in zip(values, types, strict=True)
     ]
-    return values, source.refined(known)
+    return values, source.refine(known)

@@ -15,15 +15,15 @@ from ..errors import InputError
 from ..loaded import LoadedProgram
 from ..parse.reader import Locator
 from . import whole
-from .arguments import fitted
+from .arguments import fit_arguments
 from .examiner import Examiner
 from .report import HOWS, Report
 from .source import Source
-from .traced import traced
+from .trace import trace
 from .walk import Walk
 
-#: How many turns of a loop are examined.
-TURNS = 100
+#: Number of iterations of a loop that are examined.
+ITERATIONS = 100
 
 
 def compare(
@@ -34,15 +34,15 @@ def compare(
     how: str = "op",
     policy: Policy | None = None,
     policies: Sequence[Policy | str] | None = None,
-    turns: int = TURNS,
+    iterations: int = ITERATIONS,
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
     **kwargs: Any,
 ) -> Report:
     """Compare a function or program on a backend with the exact results, operation by operation.
 
-    Each operation gets the operands that the backend has computed, and its result is compared with the exact result of
-    the same operands. So an error is reported where it arises, and its consequences are not.
+    Each operation gets the operands that the backend has computed, and its result is compared with the exact result on
+    the same operands. So an error is reported at the operation that introduces it, without its consequences.
 
     Args:
         function: A function that JAX can trace (also one of `jax.jit` or `interp.jit`), or a program as `interp.load`
@@ -54,17 +54,17 @@ def compare(
         how: `"op"` runs each operation alone, so that an error is the operation's own. `"program"` runs the program as
             the backend compiles it and returns every value: this shows the effects of compiling operations together.
         policy: The policy of the exact results. The default is `Policy()`.
-        policies: Two policies, or names of chips, to compare with each other in place of a backend: each operation is
+        policies: Two policies, or names of chips, to compare with each other instead of a backend: each operation is
             computed by both from the values of the second. `Report.parting` is the first operation where they differ.
-        turns: How many turns of each loop are compared.
+        iterations: The number of iterations of each loop that are compared.
         static_argnums: Static arguments by position, as of `jax.jit`.
         static_argnames: Static arguments by name, as of `jax.jit`.
         **kwargs: Keyword arguments of the function.
 
     Returns:
         A Report. `print` shows it; `ops` has one entry for each operation, with a verdict. FAIL is a wrong result.
-        ACCURACY is off by no more than functions and sums are allowed. DIVERGENT is what the format or the operation
-        leaves open.
+        ACCURACY is within the permitted error of functions and sums. DIVERGENT is a result that the format or the
+        operation leaves open.
 
     Raises:
         InputError: The arguments are not those of the function, or there is no such backend.
@@ -72,13 +72,13 @@ def compare(
     """
     if how not in HOWS:
         raise InputError(f"how: expected one of {', '.join(HOWS)}, got {how!r}")
-    if turns < 1:
-        raise InputError(f"turns: expected at least 1, got {turns}")
+    if iterations < 1:
+        raise InputError(f"iterations: expected at least 1, got {iterations}")
     two = None
     if policies is not None:
         if policy is not None or backend != "cpu":
             raise InputError("policies: expected no policy and no backend beside them, got one")
-        two = [_named(p, i) for i, p in enumerate(policies)]
+        two = [_name_policy(p, i) for i, p in enumerate(policies)]
         if len(two) != 2:
             raise InputError(f"policies: expected two, got {len(two)}")
     chosen = subject(backend) if two is None else Minihlo(*two[1])
@@ -89,11 +89,11 @@ def compare(
             source, arrays = source_of(function), list(args)
         elif callable(function):
             platform = getattr(chosen, "platform", "cpu")
-            source, arrays, _ = traced(function, args, kwargs, static_argnums, static_argnames, platform)
+            source, arrays, _ = trace(function, args, kwargs, static_argnums, static_argnames, platform)
         else:
             raise InputError(f"expected a function or a program, got {type(function).__name__}")
         beside, policy = ("", policy) if two is None else two[0]
-        return examine(source, arrays, chosen, how, policy, turns, beside)
+        return examine(source, arrays, chosen, how, policy, iterations, beside)
     finally:
         chosen.close()
 
@@ -104,27 +104,28 @@ def examine(
     backend: Backend,
     how: str = "op",
     policy: Policy | None = None,
-    turns: int = TURNS,
+    iterations: int = ITERATIONS,
     beside: str = "",
 ) -> Report:
-    """The report of a program whose arguments are `arrays`; `beside` names the policy where the backend is another.
+    """The report of a program with the arguments `arrays`; `beside` is the name of the policy if the backend is another
+    one.
 
     Raises InputError for arguments, or a backend, that do not fit.
     """
-    values, source = fitted(source, arrays)
+    values, source = fit_arguments(source, arrays)
     if how == "program" and backend.takes != PROGRAMS:
         raise InputError(f"{backend.name} takes single operations, no programs (how='op')")
     if how == "program":
-        examiner = Examiner(source.inlined(), backend, policy or Policy(), beside)
+        examiner = Examiner(source.inline(), backend, policy or Policy(), beside)
         results = whole.run(examiner, values)
     else:
         examiner = Examiner(source, backend, policy or Policy(), beside)
-        results = Walk(examiner, turns).run(source.function, values)
+        results = Walk(examiner, iterations).run(source.function, values)
     return Report(backend.name, how, list(examiner.reports.values()), results, beside)
 
 
-def _named(policy: Any, index: int) -> tuple[str, Policy]:
-    """A policy with its name: that of its chip, or else its place."""
+def _name_policy(policy: Any, index: int) -> tuple[str, Policy]:
+    """A policy with its name: that of its chip, or else its index."""
     if isinstance(policy, Policy):
         return f"policies[{index}]", policy
     if not isinstance(policy, str):
@@ -136,7 +137,7 @@ def _named(policy: Any, index: int) -> tuple[str, Policy]:
 
 
 def source_of(program: Any) -> Source:
-    """A program with its MLIR: of text, a path, bytes or an ir.Module. Raises InputError, ProgramError."""
+    """A program with its MLIR, from text, a path, bytes or an ir.Module. Raises InputError, ProgramError."""
     if isinstance(program, bytes):
         return Source.of_text(program, "<bytes>")
     if isinstance(program, LoadedProgram):
@@ -147,5 +148,5 @@ def source_of(program: Any) -> Source:
 
 
 def is_program(thing: Any) -> bool:
-    """Whether it is what `interp.load` takes, and no function."""
+    """Whether an object is a program for `interp.load`, and not a function."""
     return isinstance(thing, str | bytes | os.PathLike | LoadedProgram) or hasattr(thing, "operation")

@@ -1,6 +1,7 @@
-"""Which known fault explains the results of an op, in one sentence.
+"""Finds the known fault that explains the results of an op, in one sentence.
 
-A fault is named only if it gives the very results of the backend, right and wrong ones. No diagnosis beats a wrong one.
+A fault is named only if it reproduces the results of the backend, right and wrong ones. No diagnosis is better than a
+wrong one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ..program import Operation, Value
 
 _F64 = ELEMENT_TYPES["f64"]
 _PLAIN = Policy()
-#: So many wrong elements are looked at, and so many right ones.
+#: Number of wrong elements examined, and of right ones.
 _SAMPLE = 2048
 _NAMES = ("comparison_direction", "compare_type")
 
@@ -35,9 +36,9 @@ _NAMES = ("comparison_direction", "compare_type")
 def diagnose(
     operation: Operation, operands: Sequence[np.ndarray], theirs: np.ndarray, ours: np.ndarray, graded: Graded
 ) -> list[Note]:
-    """The first of the fault models (`comparison.faults`) that gives all results of an elementwise op, or none.
+    """The first of the fault models (`comparison.faults`) that reproduces all results of an elementwise op, or none.
 
-    Of what is not exact but near enough, or left open, a fault need not give the results.
+    A fault need not reproduce inexact results that are near enough, or left open.
     """
     case = _case(operation)
     wrong = graded.grades == WRONG
@@ -60,7 +61,7 @@ def diagnose(
 
 
 def _case(operation: Operation) -> OpCase | None:
-    """The op as the conformance tester asks it, None where it does not."""
+    """The op as a case of the conformance tester, None if it is none."""
     record = lookup(operation.name)
     types = [v.type for v in (*operation.operands, *operation.results)]
     if record is None or not record.is_elementwise or not operation.name.startswith("stablehlo."):
@@ -73,20 +74,20 @@ def _case(operation: Operation) -> OpCase | None:
     if name == "compare":
         given = [str(operation.attributes.get(n, "")) for n in _NAMES]
         attributes = tuple(zip(_NAMES, (given[0], given[1] if given[1] == "TOTALORDER" else "FLOAT"), strict=True))
-    is_wide = any(n in FORMATS and FORMATS[n].bits > 32 for n in names)  # f64 does not hold all of their results
+    is_wide = any(n in FORMATS and FORMATS[n].bits > 32 for n in names)  # f64 does not contain all of their results
     if name != "convert" and (is_wide or not all(n in FORMATS for n in names[:-1])):
         return None
     return OpCase(name, tuple(names[:-1]), names[-1], attributes)
 
 
-def unrounded(
+def explain_unrounded(
     operation: Operation,
     operands: Sequence[np.ndarray],
     theirs: np.ndarray,
     makers: Mapping[Value, Operation],
     values: Mapping[Value, np.ndarray],
 ) -> list[Note]:
-    """Whether an operand was taken as it was before it was rounded: of a program whose ops are compiled together."""
+    """Whether an operand was used before it was rounded: in a program whose ops are compiled together."""
     element = type_of_dtype(theirs.dtype)
     if not element.is_float:
         return []

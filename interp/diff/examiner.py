@@ -20,19 +20,19 @@ from ..conform.result import CRASH, FAIL, UNSUPPORTED, worst
 from ..errors import Error
 from ..machine import Plan
 from ..program import Location, Operation, Value
-from ..testing.failures import shown
+from ..testing.failures import format_element
 from ..values import transport
-from .diagnosis import unrounded
-from .judge import VERDICTS, Kind, judge, kind_of, parted
+from .diagnosis import explain_unrounded
+from .judge import VERDICTS, Kind, grade_policies, judge, kind_of
 from .operations import operate
 from .report import Example, OpReport
 from .source import Source, inputs, is_movable
 
 Arrays = Sequence[np.ndarray]
 
-#: How many elements of an op are reported, and up to how many elements an operand is shown whole.
+#: Number of elements reported for an op, and the largest operand that is shown whole.
 _EXAMPLES, _WHOLE = 4, 8
-#: The longest note of what others say.
+#: The longest message of another tool in a note.
 _NOTE = 240
 #: `tensor<2x3xf32>` but not `tensor<f32>`.
 _SHAPE = re.compile(r"tensor<(?:\d+x)+")
@@ -42,19 +42,21 @@ class Examiner:
     """Examines ops of a program on a backend."""
 
     def __init__(self, source: Source, backend: Backend, policy: Policy, beside: str = "") -> None:
-        """With `beside`, the name of the policy, the backend is another policy: any other result is where they part."""
+        """If `beside` is the name of the policy, the backend is another policy: any different result is where they
+        part.
+        """
         self.source, self.backend, self._policy, self._beside = source, backend, policy, beside
         self.reports: dict[Operation, OpReport] = {}  #: in the order of their first execution
-        #: Where values are known that ops of the program have made: which op made each, and what they all are.
+        #: If values of the program are known, the op that made each, and the values themselves.
         self.makers: dict[Value, Operation] = {}
         self.values: dict[Value, Any] = {}
-        self.calls: list[Operation] = []  #: the calls of the functions that are being run
+        self.calls: list[Operation] = []  #: the calls of the functions that are running
         self._plans: dict[Operation, Plan] = {}
         self._texts: dict[Operation, str] = {}
         self._refused: dict[Operation, BackendError] = {}
 
     def report(self, operation: Operation) -> OpReport:
-        """The report of an op, which is a new one at first."""
+        """The report of an op, created on first use."""
         if operation not in self.reports:
             made = OpReport(operation.name, place_of(operation, self.calls), types_of(operation))
             made.is_float = any(_is_float(v.type) for v in operation.results[:1])
@@ -78,19 +80,19 @@ class Examiner:
         try:
             if self.backend.takes == OPERATIONS:
                 return operate(self.backend, operation, operands_of(operation, values))
-            return self._evaluated(self._texts[operation], operation, values)
+            return self._evaluate(self._texts[operation], operation, values)
         except BackendError as error:
             self._refused[operation] = error
             raise
 
-    def _evaluated(self, text: str, operation: Operation, values: Arrays) -> list[np.ndarray]:
+    def _evaluate(self, text: str, operation: Operation, values: Arrays) -> list[np.ndarray]:
         arrays = [a for x in values for a in transport.pack(x, type_of_dtype(x.dtype))]
-        return received(self.backend.evaluate(text, arrays), [v.type for v in operation.results], self.backend.name)
+        return receive(self.backend.evaluate(text, arrays), [v.type for v in operation.results], self.backend.name)
 
     def run(self, operation: Operation, values: Arrays) -> list[np.ndarray]:
-        """The backend's results of an op that it runs alone, examined; ours where it gives none.
+        """The backend's results of an op that it runs alone, examined; ours if it gives none.
 
-        Raises what we raise where there are none of ours either.
+        Raises our error if we have no results either.
         """
         try:
             theirs = self.there(operation, values)
@@ -107,10 +109,10 @@ class Examiner:
         self.compare(operation, values, theirs, ours)
         return theirs
 
-    def rest(self, operation: Operation, values: Arrays, turns: int) -> list[np.ndarray]:
-        """What the backend makes of a loop after so many turns, as a whole."""
+    def rest(self, operation: Operation, values: Arrays, iterations: int) -> list[np.ndarray]:
+        """The backend's results of a whole loop after so many iterations."""
         report = self.report(operation)
-        note = f"examined for {turns} turns; what it does after that, as a whole, is not"
+        note = f"examined for {iterations} iterations; the later ones, run as a whole, are not"
         if note not in report.notes:
             report.notes.append(note)
         if len(set(operation.operands)) == len(operation.operands) and is_movable(operation):
@@ -132,15 +134,15 @@ class Examiner:
 
     @np.errstate(all="ignore")
     def compare(self, operation: Operation, values: Arrays, theirs: Arrays, ours: Arrays) -> None:
-        """Hold results of an op against ours, and add what is found to its report."""
+        """Compares results of an op with ours, and adds the findings to its report."""
         report = self.report(operation)
         report.executions += 1
-        if wrong := mistaken(theirs, ours):
+        if wrong := type_mismatch(theirs, ours):
             report.verdict = FAIL
             report.notes.append(wrong)
             return self._keep(operation, values, report)
         operands = operands_of(operation, values)
-        all_graded = parted(theirs, ours) if self._beside else judge(operation, operands, theirs, ours)
+        all_graded = grade_policies(theirs, ours) if self._beside else judge(operation, operands, theirs, ours)
         before = report.verdict
         for i, graded in enumerate(all_graded):
             report.elements += graded.grades.size
@@ -150,15 +152,15 @@ class Examiner:
             report.verdict = worst([report.verdict, verdict])
             notes = graded.notes
             if verdict == FAIL and not notes and i == 0:
-                notes = unrounded(operation, operands, theirs[0], self.makers, self.values)
+                notes = explain_unrounded(operation, operands, theirs[0], self.makers, self.values)
             report.add(notes)
             self._count(report, graded, theirs[i], ours[i])
             examples = self._examples(operation, operands, theirs[i], ours[i], graded)
-            if report.verdict != before:  # what is worse comes first
+            if report.verdict != before:  # worse results come first
                 report.worst, before = [], report.verdict
                 self._keep(operation, values, report)
                 self._shrink(operation, values, graded, report)
-            report.worst = sorted([*report.worst, *examples], key=_gravity)[:_EXAMPLES]
+            report.worst = sorted([*report.worst, *examples], key=_severity)[:_EXAMPLES]
         return None
 
     @staticmethod
@@ -188,7 +190,7 @@ class Examiner:
                 break
             texts_of = [_operand(x, at, theirs.shape, is_elementwise(operation)) for x in operands]
             ulp = None if np.isnan(distances[at]) else float(distances[at])
-            texts = shown(theirs[at], element), shown(ours[at], element).partition(" : ")[0]
+            texts = format_element(theirs[at], element), format_element(ours[at], element).partition(" : ")[0]
             is_exact = kind_of(operation) is Kind.EXACT or (not operation.regions and is_elementwise(operation))
             shorter = texts[0].partition(" : ")[0], texts[1]
             examples.append(
@@ -196,7 +198,7 @@ class Examiner:
             )
         return examples
 
-    # -- what reproduces it --------------------------------------------------------------------------------------------
+    # -- reproduction --------------------------------------------------------------------------------------------------
 
     def _keep(self, operation: Operation, values: Arrays, report: OpReport) -> None:
         if is_movable(operation):
@@ -209,7 +211,7 @@ class Examiner:
         report.input_types = [TensorType(x.shape, type_of_dtype(x.dtype)) for x in values]
 
     def _shrink(self, operation: Operation, values: Arrays, graded: Graded, report: OpReport) -> None:
-        """A wrong elementwise op on its wrong elements alone, where these are wrong there too."""
+        """Reduces a wrong elementwise op to its wrong elements, if they are wrong alone too."""
         places = np.argwhere(graded.grades == WRONG)[:_EXAMPLES]
         if not is_elementwise(operation) or not len(places) or graded.grades.ndim == 0 or operation not in self._texts:
             return
@@ -223,35 +225,35 @@ class Examiner:
             if self.backend.takes == OPERATIONS:
                 theirs = operate(self.backend, made, operands_of(made, few))
             else:
-                theirs = self._evaluated(_SHAPE.sub(shape, self._texts[operation]), made, few)
+                theirs = self._evaluate(_SHAPE.sub(shape, self._texts[operation]), made, few)
             ours = machine.run(small.plan(made, self._policy), few)
         except Error:
             return
-        if not mistaken(theirs, ours) and judge(made, operands_of(made, few), theirs, ours)[0].worst == WRONG:
+        if not type_mismatch(theirs, ours) and judge(made, operands_of(made, few), theirs, ours)[0].worst == WRONG:
             report.program = text
             self._give(report, few)
 
 
 def place_of(operation: Operation, calls: Sequence[Operation]) -> Location:
-    """Where an op stands. What JAX makes a function of for itself has no place of its own, but that of its call."""
+    """The location of an op. A function that JAX makes has no location of its own, but that of its call."""
     places = [o.location for o in (operation, *reversed(calls))]
     return next((p for p in places if p.line), operation.location)
 
 
 def types_of(operation: Operation) -> str:
-    """The types of an op's operands and results, as MLIR writes them."""
+    """The types of an op's operands and results, in MLIR's notation."""
     takes, gives = (", ".join(str(v.type) for v in vs) for vs in (operation.operands, operation.results))
     return f"({takes}) -> {gives if len(operation.results) == 1 else f'({gives})'}"
 
 
 def operands_of(operation: Operation, values: Arrays) -> list[np.ndarray]:
-    """The operands of an op, of the values of its `inputs`."""
+    """The operands of an op, from the values of its `inputs`."""
     known = dict(zip(inputs(operation), values, strict=True))
     return [known[v] for v in operation.operands]
 
 
-def received(arrays: Iterable[np.ndarray], types: Iterable[object], backend: str) -> list[np.ndarray]:
-    """What has travelled from a backend, as values of these types. Raises BackendError where there are too few."""
+def receive(arrays: Iterable[np.ndarray], types: Iterable[object], backend: str) -> list[np.ndarray]:
+    """Decodes arrays from a backend to values of these types. Raises BackendError if there are too few."""
     left = iter(arrays)
     try:
         return [transport.unpack(left, t.element) for t in types if isinstance(t, TensorType)]
@@ -259,8 +261,8 @@ def received(arrays: Iterable[np.ndarray], types: Iterable[object], backend: str
         raise BackendError("died", f"{backend} gave results of other types or fewer than asked for: {error}") from None
 
 
-def mistaken(theirs: Arrays, ours: Arrays) -> str:
-    """What is wrong with the results' types or number, empty where nothing is."""
+def type_mismatch(theirs: Arrays, ours: Arrays) -> str:
+    """The error in the results' types or number, empty if there is none."""
     types = [[f"{type_of_dtype(np.asarray(x).dtype)}{list(x.shape)}" for x in xs] for xs in (theirs, ours)]
     return "" if types[0] == types[1] else f"gives {', '.join(types[0])} where {', '.join(types[1])} is right"
 
@@ -276,16 +278,17 @@ def _is_float(t: Type) -> bool:
 
 
 def _operand(x: np.ndarray, at: tuple[int, ...], shape: tuple[int, ...], elementwise: bool) -> str:
-    """The part of an operand that an element of a result is made of, as far as that is short."""
+    """The part of an operand that contributes to an element of a result, if it is short."""
     element = type_of_dtype(x.dtype)
     if elementwise and x.shape == shape:
-        return shown(x[at], element)
+        return format_element(x[at], element)
     if x.size > _WHOLE:
         return ""
     if not x.shape:
-        return shown(x[()], element)
-    return f"[{', '.join(shown(e, element).partition(' : ')[0] for e in x.ravel())}] : {TensorType(x.shape, element)}"
+        return format_element(x[()], element)
+    texts = (format_element(e, element).partition(" : ")[0] for e in x.ravel())
+    return f"[{', '.join(texts)}] : {TensorType(x.shape, element)}"
 
 
-def _gravity(example: Example) -> tuple[int, float]:
+def _severity(example: Example) -> tuple[int, float]:
     return -VERDICTS.index(example.verdict), -(np.inf if example.ulp is None else example.ulp)

@@ -1,4 +1,4 @@
-"""Holds a backend's results of one op against ours, on the same operands: what is right, near enough, open or wrong."""
+"""Judges a backend's results of one op by ours, on the same operands: right, near enough, open or wrong."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from ...ops.op import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, call_attribute, lookup, traits_of
 from ...ops.types import TensorType, type_of_dtype
-from ..comparison.functions import near
-from ..comparison.grades import NEAR, OPEN, SAME, WRONG, Graded, Note, graded
+from ..comparison.functions import grade_near
+from ..comparison.grades import NEAR, OPEN, SAME, WRONG, Graded, Note, grade_by_equality
 from ..comparison.left_open import grade_open, note
 from ..comparison.sums import permitted as sums
 from ..conform.result import ACCURACY, DIVERGENT, FAIL, PASS
@@ -25,18 +25,18 @@ VERDICTS = (PASS, DIVERGENT, ACCURACY, FAIL)
 
 
 class Kind(enum.Enum):
-    """What is asked of an op's results."""
+    """The requirement on an op's results."""
 
     EXACT = "the exact result, rounded once"
     SUM = "a sum in any order, in a type that is wide enough"
     FUNCTION = "near the exact result"
-    STEPS = "each of its steps is rounded, and how depends on the implementation"
+    STEPS = "each of its steps is rounded, as the implementation chooses"
     RANDOM = "left to the implementation"
 
 
 def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) -> list[Graded]:
-    """A grade for each element of each result, which are of the same shapes and types."""
-    graded_ = [graded(t, o) for t, o in zip(theirs, ours, strict=True)]
+    """Grades each element of each result; shapes and types must agree."""
+    graded_ = [grade_by_equality(t, o) for t, o in zip(theirs, ours, strict=True)]
     if all(g.worst == SAME for g in graded_):
         return graded_
     kind = kind_of(operation)
@@ -48,7 +48,7 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
         if kind is Kind.SUM:
             sums.permit(operation, operands, theirs[i], ours[i], g)
         elif kind is Kind.FUNCTION:
-            near(operation, operands, theirs[i], ours[i], g)
+            grade_near(operation, operands, theirs[i], ours[i], g)
         elif kind is Kind.STEPS:
             _same_at_large(operation, theirs[i], ours[i], g)
         elif kind is Kind.RANDOM:
@@ -59,16 +59,16 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
     return graded_
 
 
-def parted(theirs: Arrays, ours: Arrays) -> list[Graded]:
-    """A grade for each element of the results of two policies: where they are not the same, both are right."""
-    found = [graded(t, o) for t, o in zip(theirs, ours, strict=True)]
+def grade_policies(theirs: Arrays, ours: Arrays) -> list[Graded]:
+    """Grades each element of the results of two policies: different results are both right."""
+    found = [grade_by_equality(t, o) for t, o in zip(theirs, ours, strict=True)]
     for g in found:
         g.set(g.grades == WRONG, OPEN, Note("policies", "the two policies give different results"))
     return found
 
 
 def kind_of(operation: Operation) -> Kind:
-    """What is asked of the results of an op, by its declared accuracy."""
+    """The requirement on the results of an op, by its declared accuracy."""
     record, name = lookup(operation.name), operation.name.removeprefix("stablehlo.")
     if name in ("rng", "custom_call"):
         return Kind.RANDOM
@@ -108,7 +108,7 @@ def _inside(operation: Operation) -> Iterator[Operation]:
 
 
 def rounds(operation: Operation) -> bool:
-    """Whether an op rounds floats; one with a body, whether an op of its body does."""
+    """Whether an op rounds floats; for one with a body, whether an op of its body does."""
     if operation.regions:
         return any(map(rounds, _inside(operation)))
     record = lookup(operation.name)
@@ -120,11 +120,11 @@ def _is_complex(operation: Operation) -> bool:
     return any(isinstance(v.type, TensorType) and v.type.element.is_complex for v in operation.operands)
 
 
-# -- what is permitted -------------------------------------------------------------------------------------------------
+# -- permissions -------------------------------------------------------------------------------------------------------
 
 
 def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, grades: Graded) -> None:
-    """What takes many steps: half of the digits of the largest element."""
+    """Grades ops of many steps: half of the digits of the largest element must agree."""
     why = Note("steps", f"not judged: {Kind.STEPS.value}")
     element = type_of_dtype(theirs.dtype)
     if not (element.is_float or element.is_complex) or not ours.size:
@@ -132,7 +132,7 @@ def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, g
     with np.errstate(all="ignore"):
         x, y = (v.astype(np.complex128) for v in (theirs, ours))
         largest = np.max(np.abs(y[np.isfinite(y)]), initial=0.0)
-    # Many steps in a narrow type may lose all digits, but hardly the size.
+    # Many steps in a narrow type may lose all digits, but hardly the magnitude.
     share = (
         0.5 if element.part.is_minifloat else 2.0 ** -(element.part.format.precision // (4 if operation.regions else 2))
     )
@@ -141,7 +141,7 @@ def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, g
 
 
 def _in_another_order(operation: Operation, theirs: np.ndarray, ours: np.ndarray, grades: Graded) -> None:
-    """What an op may put in, or combine in, one order or another."""
+    """Grades ops that may arrange or combine elements in any order."""
     name, attributes = operation.name, operation.attributes
     if name == "stablehlo.sort" and not attributes.get("is_stable", False):
         axis = int(attributes.get("dimension", -1))

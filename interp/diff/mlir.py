@@ -1,4 +1,4 @@
-"""Changes of MLIR that no pass of jaxlib's makes."""
+"""Changes of MLIR for which jaxlib has no pass."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from jaxlib.mlir import ir
 from ..errors import ProgramError
 from ..parse.reader import Locator
 
-#: So many calls are put in place; more, and the functions call each other without end.
+#: Maximum number of inlined calls; with more, functions call each other without end.
 _MOST = 10_000
 
 
-def walked(root: ir.Operation) -> list[ir.Operation]:
-    """All ops of one, itself first. (`walk` hands out plain operations; see `reader.Reader`.)"""
+def list_operations(root: ir.Operation) -> list[ir.Operation]:
+    """All ops below one, itself first. (`walk` returns plain operations; see `reader.Reader`.)"""
     operations: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
@@ -33,20 +33,20 @@ def name_of(function: ir.Operation) -> str:
 
 
 def replace_operands(op: ir.Operation, given: Mapping[ir.Value, ir.Value]) -> None:
-    """Put other values in the place of operands, in its regions too."""
-    for inner in walked(op):
+    """Replaces operands of an op, in its regions too."""
+    for inner in list_operations(op):
         for i, operand in enumerate(inner.operands):
             if operand in given:
                 inner.operands[i] = given[operand]
 
 
 def inline_calls(module: ir.Module, function: str, places: Locator) -> None:
-    """Put the functions that one calls at its top level in the place of the calls.
+    """Replaces calls at the top level of a function by the called functions.
 
-    MLIR's own pass knows no dialect of JAX's programs. What has no place of its own gets that of the call.
+    MLIR's own pass does not know the dialects of JAX's programs. Ops without a location get that of the call.
     Raises ProgramError for a call that cannot be inlined.
     """
-    functions = {name_of(op): op for op in walked(module.operation) if op.name == "func.func"}
+    functions = {name_of(op): op for op in list_operations(module.operation) if op.name == "func.func"}
     bodies = {name: _operations(op) for name, op in functions.items()}
     waiting = [op for op in bodies[function] if op.name == "func.call"]
     done = 0
@@ -56,7 +56,7 @@ def inline_calls(module: ir.Module, function: str, places: Locator) -> None:
         body = bodies.get(callee.value)
         done += 1
         if not body or callee.value == function or done > _MOST:
-            raise ProgramError(f"{places(call.location)}: the call of @{callee.value} cannot be put in place")
+            raise ProgramError(f"{places(call.location)}: the call of @{callee.value} cannot be inlined")
         block = functions[callee.value].regions[0].blocks[0]
         values = dict(zip(block.arguments, call.operands, strict=True))
         with ir.InsertionPoint(call):
@@ -78,4 +78,4 @@ def _operations(function: ir.Operation) -> list[ir.Operation]:
     if not function.regions[0].blocks:
         return []
     block = function.regions[0].blocks[0]
-    return [op for op in walked(function) if op != function and op.block == block]
+    return [op for op in list_operations(function) if op != function and op.block == block]

@@ -11,15 +11,15 @@ from ...ops.op import lookup
 from ...ops.types import QuantizedType, TensorType
 from ..backends import BackendError
 from ..backends import operation as conform
-from ..backends.codes import codes, typed
+from ..backends.codes import codes, to_typed
 from ..program import Operation
 
 _ATTRIBUTES = ("comparison_direction", "compare_type")
 
 
 def operate(backend: Any, operation: Operation, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The results of an op. Raises BackendError; also where it is not one that such backends are asked for."""
-    asked = _asked(operation)
+    """The results of an op. Raises BackendError, also for an op that such backends are not asked for."""
+    asked = _as_conform_operation(operation)
     if asked is None:
         raise BackendError("refused", f"{backend.name} is asked for elementwise ops and products of matrices only")
     shape = operation.results[0].type
@@ -28,11 +28,11 @@ def operate(backend: Any, operation: Operation, operands: Sequence[np.ndarray]) 
         codes(x if x.ndim <= 1 or _is_product(operation) else x.ravel(), t)
         for x, t in zip(operands, asked.operands, strict=True)
     ]
-    array = typed(np.asarray(backend.operate(asked, arrays)), asked.result)
+    array = to_typed(np.asarray(backend.operate(asked, arrays)), asked.result)
     return [array.reshape([d or 0 for d in shape.shape])]
 
 
-def _asked(operation: Operation) -> conform.Operation | None:
+def _as_conform_operation(operation: Operation) -> conform.Operation | None:
     types = [v.type for v in (*operation.operands, *operation.results)]
     record = lookup(operation.name)
     if record is None or not operation.name.startswith("stablehlo.") or len(operation.results) != 1:
@@ -48,7 +48,7 @@ def _asked(operation: Operation) -> conform.Operation | None:
 
 
 def _is_product(operation: Operation) -> bool:
-    """Whether it is the plain product of two matrices."""
+    """Whether an op is the plain product of two matrices."""
     ranks = [len(v.type.shape) for v in operation.operands if isinstance(v.type, TensorType)]
     numbers = operation.attributes.get("dot_dimension_numbers") or {}
     dimensions = [tuple(int(d) for d in numbers.get(name, ())) for name in _DIMENSIONS]

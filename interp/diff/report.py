@@ -19,9 +19,9 @@ from ..program import Location
 from ..values import npy
 from ..values.printing import format_value
 
-#: Operands of up to so many elements in all are written into a snippet's command line.
+#: Operands of up to this many elements in all are written into a snippet's command line.
 _FEW = 64
-#: More distances than so many are shown in ranges.
+#: More distances than this are shown in ranges.
 _STEPS = 8
 
 HOWS = {
@@ -36,12 +36,12 @@ class Example:
 
     verdict: str
     index: tuple[int, ...]  #: in the result
-    operands: tuple[str, ...]  #: what it was computed from: codes and values
+    operands: tuple[str, ...]  #: codes and values from which it was computed
     got: str
     expected: str
-    ulp: float | None  #: how far apart they are, as `conform.result` says; None where there is no distance
-    is_exact: bool = True  #: there is one right result, and `expected` is it
-    beside: str = ""  #: the policy that `expected` is of, where two are compared
+    ulp: float | None  #: distance, as defined in `conform.result`; None if there is none
+    is_exact: bool = True  #: there is one right result, `expected`
+    beside: str = ""  #: the policy of `expected`, if two are compared
 
     def __str__(self) -> str:
         where = f"[{', '.join(map(str, self.index))}] " if self.index else ""
@@ -61,18 +61,18 @@ class OpReport:
     executions: int = 0
     elements: int = 0
     verdicts: Counter[str] = dataclasses.field(default_factory=Counter)  #: elements that differ, by verdict
-    histogram: Counter[float | None] = dataclasses.field(default_factory=Counter)  #: how many are so many ULP off
+    histogram: Counter[float | None] = dataclasses.field(default_factory=Counter)  #: elements by distance in ULP
     worst: list[Example] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
     #: The same by identifier: open points, faults, accumulators and limits of accuracy (`interp.comparison`).
     causes: list[str] = dataclasses.field(default_factory=list)
-    program: str = ""  #: the op alone, whose operands are `inputs`: those of the worst result
+    program: str = ""  #: the op alone; its operands are `inputs`, those of the worst result
     is_float: bool = True  #: the first result is of floats, or complex numbers
     inputs: list[np.ndarray] = dataclasses.field(default_factory=list)
     input_types: list[TensorType] = dataclasses.field(default_factory=list)
 
     def add(self, notes: Iterable[Note]) -> None:
-        """Add notes that are not there yet."""
+        """Add new notes."""
         for note in notes:
             if note.sentence not in self.notes:
                 self.notes.append(note.sentence)
@@ -106,7 +106,7 @@ class OpReport:
         return " ".join([f"minihlo diff {file} {backend}", *(f"--input '{v}'" for v in self.input_values)])
 
     def save(self, folder: str | Path) -> None:
-        """Write the op as `op.mlir` and its operands as `input0.npy` and so on to a folder, which is made."""
+        """Write the op as `op.mlir` and its operands as `input0.npy` and so on to a new folder."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "op.mlir").write_text(self.program, encoding="utf-8")
@@ -118,21 +118,21 @@ class OpReport:
         line = f": {self.source}" if self.source else ""
         lines = [f"{self.verdict}  {self.location}{line}", f"  {self.op} {self.types}"]
         if self.differing:
-            lines.append(f"  {self.counted()}")
+            lines.append(f"  {self.summary()}")
         lines += [f"  {note}" for note in self.notes]
-        lines += [f"    {example}{self._apart(example)}" for example in self.worst]
+        lines += [f"    {example}{self._format_difference(example)}" for example in self.worst]
         if self.program and self.failed:
             what = "to reproduce it" if how == "op" else "the op alone, which may be right by itself"
             lines += [f"  {what}: {self.command(backend)}", *(f"    {x}" for x in self.program.splitlines())]
         return "\n".join(lines)
 
-    def _apart(self, example: Example) -> str:
+    def _format_difference(self, example: Example) -> str:
         if example.ulp is None or not self.is_float:
             return ""
         return f" ({example.ulp:.0f} ULP)" if example.ulp else " (the sign of zero)"
 
-    def counted(self) -> str:
-        """How many elements differ, and how far."""
+    def summary(self) -> str:
+        """The number of elements that differ, and their distances."""
         times = f" in {self.executions} executions" if self.executions > 1 else ""
         one = self.differing == 1
         total = f"{self.differing} of {self.elements} element{'s' * (self.elements != 1)}{times} differ{'s' * one}"
@@ -150,8 +150,8 @@ class OpReport:
 _SIZES = re.compile(r"(?<=<)(?:\d+x)+")
 
 
-def _alike(ops: list[OpReport]) -> list[list[OpReport]]:
-    """Ops of one name, on the same element types, of which the same is said, together."""
+def _group(ops: list[OpReport]) -> list[list[OpReport]]:
+    """Groups ops of one name, on the same element types, with the same findings."""
     groups: dict[tuple[Any, ...], list[OpReport]] = {}
     for o in ops:
         groups.setdefault((o.verdict, o.op, _SIZES.sub("", o.types), *o.notes), []).append(o)
@@ -183,11 +183,11 @@ class Report:
     how: str
     ops: list[OpReport]
     results: list[Any]  #: the backend's own, of the whole program
-    beside: str = ""  #: the policy it is compared with, where the backend is another one
+    beside: str = ""  #: the policy it is compared with, if the backend is another one
 
     @property
     def parting(self) -> OpReport | None:
-        """The first op whose results differ; None where none does."""
+        """The first op whose results differ; None if there is none."""
         return next((o for o in self.ops if o.verdict != PASS), None)
 
     @property
@@ -207,18 +207,18 @@ class Report:
         head = f"{name}, {HOWS[self.how]}\n{len(self.ops)} op{'s' * (len(self.ops) != 1)}: {counts or 'none'}"
         if self.beside:
             first = self.parting
-            head += f"\nthey part first at {first.location}: {first.op}" if first else "\nthey give the same results"
+            head += f"\nthey first differ at {first.location}: {first.op}" if first else "\nthey give the same results"
         order = [*reversed(VERDICTS)]
         shown = sorted((o for o in self.ops if o.verdict != PASS), key=lambda o: order.index(o.verdict))
-        return "\n\n".join([head, *(self._section(alike) for alike in _alike(shown))])
+        return "\n\n".join([head, *(self._section(alike) for alike in _group(shown))])
 
     def _section(self, alike: list[OpReport]) -> str:
-        """Ops that are wrong in the same way: the first, and where the others are."""
+        """Ops that are wrong in the same way: the first, and the locations of the others."""
         first, *others = alike
         lines = [first.text(self.backend, self.how)]
         if others:
             lines.append(f"  the same in {len(others)} more op{'s' * (len(others) != 1)}:")
-            lines += [f"    {o.location}: {o.types}{f', {o.counted()}' if o.differing else ''}" for o in others]
+            lines += [f"    {o.location}: {o.types}{f', {o.summary()}' if o.differing else ''}" for o in others]
         return "\n".join(lines)
 
     def data(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Seeded inputs for a program that is given none, chosen so that errors show.
+"""Seeded inputs for a program without inputs, chosen so that errors show.
 
-The first run has ordinary numbers, of which results stay within range, with zeros and subnormals among them; the second
-has codes of every kind, NaN and infinities too.
+The first run has ordinary numbers, with results within range, and zeros and subnormals among them; the second
+has codes of every kind, including NaN and infinities.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 
 RUNS = ("ordinary numbers", "codes of every kind")
 _F64 = ELEMENT_TYPES["f64"]
-#: How many of the ordinary numbers are very small.
+#: The share of very small numbers among the ordinary ones.
 _SHARE = 1 / 8
 
 

@@ -1,4 +1,4 @@
-"""A program together with the MLIR it was read from, of which single ops are cut out as programs of their own."""
+"""A program together with the MLIR it was read from, from which single ops are cut out as programs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ..parse.syntax import NEWER
 from ..program import Function, Location, Operation, Region, Value
 from ..system.isolate import quiet_native_stderr
 from ..values import transport
-from .mlir import inline_calls, name_of, replace_operands, walked
+from .mlir import inline_calls, list_operations, name_of, replace_operands
 
 _MAIN, _ALONE = "main", "one op"
 
 
 class _Recorder(Reader):
-    """A reader that remembers what each op and each value was read from."""
+    """A reader that remembers the MLIR of each op and value."""
 
     def __init__(self, module: ir.Module, places: Locator) -> None:
         super().__init__(module, places)
@@ -61,11 +61,11 @@ class Source:
 
     @classmethod
     def of_text(cls, text: str | bytes, file: str, first_line: int = 1, function: str | None = None) -> Source:
-        """The source of a program as text or bytecode. Raises ProgramError where it cannot be read."""
+        """Reads a program from text or bytecode. Raises ProgramError if it cannot be read."""
         return cls(parser.module(text, file, first_line), Locator(file, first_line - 1), file, function)
 
-    def refined(self, types: Sequence[Type]) -> Source:
-        """The program for arguments of these types, where its own leave sizes open. Raises ProgramError."""
+    def refine(self, types: Sequence[Type]) -> Source:
+        """The program refined for arguments of these types, if its own leave sizes open. Raises ProgramError."""
         if all(t.is_static for t in self.function.argument_types if isinstance(t, TensorType)):
             return self
         _stablehlo.register_stablehlo_passes()
@@ -74,14 +74,14 @@ class Source:
             "stablehlo-refine-shapes",
             "func.func(stablehlo-canonicalize-dynamism)",
         )
-        return self._changed(lambda m: PassManager.parse(f"builtin.module({','.join(passes)})").run(m.operation))
+        return self._copy_changed(lambda m: PassManager.parse(f"builtin.module({','.join(passes)})").run(m.operation))
 
-    def inlined(self) -> Source:
-        """The program with the functions that it calls at its top level put in the place of the calls."""
-        return self._changed(lambda m: inline_calls(m, self.function.name, self._places))
+    def inline(self) -> Source:
+        """The program with the functions called at its top level inlined."""
+        return self._copy_changed(lambda m: inline_calls(m, self.function.name, self._places))
 
-    def _changed(self, change: Callable[[ir.Module], None]) -> Source:
-        """A changed copy; the places of its ops are the same."""
+    def _copy_changed(self, change: Callable[[ir.Module], None]) -> Source:
+        """A changed copy; the locations of its ops are the same."""
         with self.module.context, ir.Location.unknown():
             text: Any = self.module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
             module = ir.Module.parse(text)
@@ -92,18 +92,18 @@ class Source:
         return Source(module, self._places, self.file, self.function.name)
 
     def places(self, operation: Operation) -> tuple[str, list[Location]]:
-        """The name that JAX gave the place of an op, and the lines of its stack of calls, the innermost first."""
+        """JAX's name for the location of an op, and the lines of its call stack, innermost first."""
         return self._places.stack(self._reader.operations[operation].location)
 
     def names(self) -> list[str]:
-        """The names that JAX gave the arguments of the function, such as `params['w']`; empty where there is none."""
+        """JAX's names for the arguments of the function, such as `params['w']`; empty if there are none."""
         assert self.function.body is not None
         return [self._places.stack(self._reader.values[v].location)[0] for v in self.function.body.arguments]
 
-    # -- one op as a program -----------------------------------------------------------------------------------------
+    # -- one op as a program -------------------------------------------------------------------------------------------
 
     def plan(self, operation: Operation, policy: Policy) -> Plan:
-        """How we compute an op alone, given its `inputs`. Raises ProgramError where we do not."""
+        """The plan for an op alone, given its `inputs`. Raises ProgramError if it is not supported."""
         arguments = inputs(operation)
         body = Region(arguments, [operation], operation.results)
         takes, gives = (tuple(v.type for v in values) for values in (arguments, operation.results))
@@ -113,9 +113,10 @@ class Source:
         )
 
     def text(self, operation: Operation, *, packed: bool) -> str:
-        """An op alone as a program for a backend, given its `inputs`; packed, these and the results travel.
+        """An op alone as a program for a backend, given its `inputs`; `packed`, these and the results are in transport
+        form.
 
-        All types are those of tensors (see `is_movable`).
+        All types are tensors (see `is_movable`).
         """
         with self.module.context, ir.Location.unknown():
             module = ir.Module.create()
@@ -134,25 +135,26 @@ class Source:
             function.attributes["function_type"] = attributes["function_type"]
             if "@" in str(clone):
                 self._add_functions(module)
-            text = _printed(module.operation)
+            text = _to_text(module.operation)
         if text.startswith("module {\n"):
             text = textwrap.dedent(text.partition("\n")[2].rpartition("}")[0])
         return text.replace(f'"{NEWER}', '"')
 
-    def instrumented(self, wanted: Sequence[Value]) -> str:
-        """The whole program for a backend: arguments travel, and so do its results, some values of its top level."""
+    def instrument(self, wanted: Sequence[Value]) -> str:
+        """The whole program for a backend, with arguments, results and some values of its top level in transport
+        form."""
         assert self.function.body is not None
         places = {v: (i, j) for i, o in enumerate(self.function.body.operations) for j, v in enumerate(o.results)}
         arguments = {v: i for i, v in enumerate(self.function.body.arguments)}
         with self.module.context, ir.Location.unknown():
             module: Any = self.module.operation.clone()
-            functions = {name_of(op): op for op in walked(module) if op.name == "func.func"}
+            functions = {name_of(op): op for op in list_operations(module) if op.name == "func.func"}
             for name, op in functions.items():
                 visibility = "public" if name == self.function.name else "private"
                 op.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
             function = functions[self.function.name]
             block = function.regions[0].blocks[0]
-            operations = [op for op in walked(function) if op != function and op.block == block]
+            operations = [op for op in list_operations(function) if op != function and op.block == block]
             count = len(block.arguments)
             with ir.InsertionPoint.at_block_begin(block):
                 given = [_argument(block, t, True) for t in self.function.argument_types]
@@ -178,11 +180,11 @@ class Source:
             for name, attribute in signature.items():
                 function.attributes[name] = attribute
             _drop_unused_functions(module)
-            text = _printed(module)
+            text = _to_text(module)
         return text.replace(f'"{NEWER}', '"')
 
     def _add_functions(self, module: ir.Module) -> None:
-        """The functions that the op calls."""
+        """Adds the functions that the op calls."""
         with ir.InsertionPoint(module.body):
             for op in self.module.body.operations:
                 name: Any = op.attributes.get("sym_name", None)
@@ -194,15 +196,15 @@ class Source:
 
 
 def is_movable(operation: Operation) -> bool:
-    """Whether the values an op uses and gives can be given to a backend: tensors of known sizes, not quantized."""
+    """Whether the operands and results of an op can be passed to a backend: tensors of known sizes, not quantized."""
     types = [v.type for v in (*inputs(operation), *operation.results)]
     return bool(operation.results) and all(
         isinstance(t, TensorType) and t.is_static and not isinstance(t.element, QuantizedType) for t in types
     )
 
 
-def _printed(module: ir.Operation) -> str:
-    """The text of a module, in the generic form where the ops' own form is none that MLIR reads.
+def _to_text(module: ir.Operation) -> str:
+    """The text of a module, in the generic form if MLIR cannot read the ops' own form.
 
     (A `dynamic_slice` of a scalar is printed with an empty list of starts, which the reader refuses.)
     """
@@ -216,7 +218,7 @@ def _printed(module: ir.Operation) -> str:
 
 
 def _drop_unused_functions(module: ir.Operation) -> None:
-    with contextlib.suppress(ir.MLIRError):  # ops that MLIR does not know may use any of them
+    with contextlib.suppress(ir.MLIRError):  # unregistered ops may use any of them
         PassManager.parse("builtin.module(symbol-dce)").run(module)
 
 

@@ -1,4 +1,4 @@
-"""A program run op by op on a backend: each op by itself, on the values that the backend has computed before."""
+"""Runs a program op by op on a backend: each op by itself, on the values that the backend has computed before."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ Values = dict[Value, Any]
 
 
 class Executor(Protocol):
-    """What computes the ops that a walk comes to. Values are arrays, or what behaves as one in a condition."""
+    """Computes the ops of a walk. Values are arrays, or behave like one in a condition."""
 
     source: Source
-    calls: list[Operation]  #: the calls of the functions that are being run
+    calls: list[Operation]  #: the calls of the functions that are running
 
     def run(self, operation: Operation, values: Sequence[Any]) -> list[Any]:
         """The results of an op, given its `inputs`."""
         ...
 
     def here(self, operation: Operation, values: Sequence[Any]) -> list[Any]:
-        """The results of an op that computes nothing, or whose values cannot travel."""
+        """The results of an op that computes nothing, or whose values cannot be passed to a backend."""
         ...
 
-    def rest(self, operation: Operation, values: Sequence[Any], turns: int) -> list[Any]:
-        """The results of a loop that has taken so many turns, the most that a walk enters, from its state then."""
+    def rest(self, operation: Operation, values: Sequence[Any], iterations: int) -> list[Any]:
+        """The results of a loop, continued from its state after `iterations`, the most that a walk enters."""
         ...
 
 
-#: Ops that compute nothing: what they give is the same everywhere.
+#: Ops that compute nothing: their results are the same everywhere.
 _GIVEN = ("constant", "const_shape", "tuple", "get_tuple_element", "create_token", "after_all", "optimization_barrier")
 
 
 class Walk:
-    """Enters loops, branches and calls, so that each op in them is examined, every time that it is executed."""
+    """Enters loops, branches and calls, so that each op in them is examined each time it is executed."""
 
-    def __init__(self, executor: Executor, turns: int) -> None:
-        """After so many `turns` the rest of a loop is left to the executor."""
-        self._executor, self._turns = executor, turns
+    def __init__(self, executor: Executor, iterations: int) -> None:
+        """After this many `iterations` the rest of a loop is left to the executor."""
+        self._executor, self._iterations = executor, iterations
 
     def run(self, function: Function, arguments: Sequence[Any]) -> list[Any]:
-        """The results of a function, as the executor computes them. Raises ProgramError where it has no body."""
+        """The results of a function, as the executor computes them. Raises ProgramError if it has no body."""
         if function.body is None:
             raise ProgramError(f"{function.location}: @{function.name} has no body")
         return self._region(function.body, {}, arguments)
@@ -75,20 +75,20 @@ class Walk:
             return self._executor.here(operation, given)
         return self._executor.run(operation, given)
 
-    # -- what is entered -----------------------------------------------------------------------------------------------
+    # -- control flow --------------------------------------------------------------------------------------------------
 
     def _while(self, operation: Operation, values: Values) -> list[Any]:
         condition, body = operation.regions
         state = [values[v] for v in operation.operands]
-        for _ in range(self._turns):
+        for _ in range(self._iterations):
             if not self._region(condition, values, state)[0]:
                 return state
             state = self._region(body, values, state)
         given = {**values, **dict(zip(operation.operands, state, strict=True))}
-        return self._executor.rest(operation, [given[v] for v in inputs(operation)], self._turns)
+        return self._executor.rest(operation, [given[v] for v in inputs(operation)], self._iterations)
 
     def _branch(self, operation: Operation, values: Values) -> list[Any]:
-        """Of `if` the first branch where the operand is true, of `case` that of its index; else the last."""
+        """For `if` the first branch if the operand is true, for `case` that of its index; else the last."""
         chosen, last = values[operation.operands[0]], len(operation.regions) - 1
         index = int(chosen) if chosen.dtype != bool else int(not chosen)
         return self._region(operation.regions[index if 0 <= index <= last else last], values, ())

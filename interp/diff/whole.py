@@ -1,7 +1,7 @@
-"""A program run as a whole on a backend, with the result of every op as one more result of the program.
+"""Runs a program as a whole on a backend, with the result of every op as an additional result of the program.
 
-So a fault shows that is not an op's own but comes of compiling several together: a value that is kept in a wider type
-between two ops, say. Loops, branches and composites are examined as wholes.
+This shows faults of ops that are compiled together, such as a value kept in a wider type between two ops. Loops,
+branches and composites are examined as wholes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ..conform.result import UNSUPPORTED
 from ..errors import Error
 from ..program import Operation, Value
 from ..values import transport
-from .examiner import Examiner, received
+from .examiner import Examiner, receive
 from .source import inputs, is_movable
 
 
 def run(examiner: Examiner, arguments: Sequence[Any]) -> list[Any]:
-    """Examine a program, whose calls are inlined; the backend's results of it. Raises BackendError, ProgramError."""
+    """Examines a program with inlined calls; returns the backend's results. Raises BackendError, ProgramError."""
     source = examiner.source
     body = source.function.body
     assert body is not None
@@ -27,8 +27,8 @@ def run(examiner: Examiner, arguments: Sequence[Any]) -> list[Any]:
     asked = [o for o in body.operations if _is_asked(o)]
     wanted = [v for o in asked for v in o.results]
     arrays = [a for x in arguments for a in transport.pack(x, type_of_dtype(x.dtype))]
-    outputs = examiner.backend.evaluate(source.instrumented(wanted), arrays)
-    values.update(zip(wanted, received(outputs, [v.type for v in wanted], examiner.backend.name), strict=True))
+    outputs = examiner.backend.evaluate(source.instrument(wanted), arrays)
+    values.update(zip(wanted, receive(outputs, [v.type for v in wanted], examiner.backend.name), strict=True))
     examiner.values, examiner.makers = values, {v: o for o in asked for v in o.results}
     for operation in body.operations:
         if operation.name.startswith("check."):

@@ -1,4 +1,4 @@
-"""Where a model's numbers go wrong: what each tensor of a low precision loses, and which operation matters.
+"""Finds numerical problems of a model: the losses of each tensor in low precision, and the operations that matter.
 
-`profile` counts what the values of each operation suffer, and `plan` chooses the cheapest formats that keep a bound.
+`profile` counts the losses of each operation, and `plan` chooses the cheapest formats that keep a bound.
 """

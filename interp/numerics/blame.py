@@ -10,25 +10,25 @@ import numpy as np
 
 from ...ops.types import TensorType, type_of_dtype
 from ..comparison.equality import equal_values
-from ..diff.arguments import fitted
+from ..diff.arguments import fit_arguments
 from ..diff.compare import source_of
 from ..diff.source import Source, is_movable
-from ..diff.traced import traced
+from ..diff.trace import trace
 from ..errors import Error, InputError
 from ..loaded import LoadedProgram
 from .blame_report import Blame, BlamedOp, percent
+from .evaluators import BackendEvaluator, Choice, RoundingEvaluator, choice, convert_to, pair
 from .lines import own_line
 from .measures import Measure, Outcome
 from .search import Effect, Search
 from .substitution import Site, Substitution
-from .ways import ByBackend, Choice, Rounding, choice, held_in, pair
 
-#: The share of the difference that a set has to make. Of ULP all: the last bit is what they count.
+#: The share of the difference that a set has to explain. All for ULP, which count the last bit.
 _SHARES = {"ulp": 1.0}
 _SHARE = 0.95
-#: The most turns of a loop, so that a loop that a fault keeps from ending ends.
-_TURNS = 100_000
-#: The bytes of results that are kept, which saves computing them again.
+#: The most iterations of a loop, which ends loops that a fault keeps running.
+_ITERATIONS = 100_000
+#: The bytes of results that are kept to avoid computing them again.
 _MEMORY = 1 << 30
 
 
@@ -41,18 +41,18 @@ def blame(
     measure: Any = "norm",
     share: float | None = None,
     evaluations: int = 1000,
-    turns: int = _TURNS,
+    iterations: int = _ITERATIONS,
     memory: int = _MEMORY,
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
     **kwargs: Any,
 ) -> Blame:
-    """Find which operations make the difference between two ways of computing the same program.
+    """Find the operations that cause the difference between two ways of computing the same program.
 
     The program runs operation by operation in the good way, with a set of its operations computed in the bad way, each
-    on the operands that it then has. A search over such sets finds what each operation contributes to the difference
-    of the *outputs*, and a smallest set that explains the difference. An operation in a loop is one for all turns; in
-    a function that is called several times, one for each call.
+    on the operands that it then has. A search over such sets finds the contribution of each operation to the difference
+    of the *outputs*, and a smallest set that explains the difference. An operation in a loop is one for all iterations;
+    in a function that is called several times, one for each call.
 
     Args:
         function: A function that JAX can trace (also one of `jax.jit` or `interp.jit`), or a program as `interp.load`
@@ -67,17 +67,17 @@ def blame(
             outputs; `"ulp"`, the largest distance in ULP; `"loss"`, the difference of the first output that is a
             floating-point scalar; or a function of (good output, output), each as `function` returns it (of a program
             a list), which gives a number.
-        share: The share of the difference that the set has to make. The default is 0.95, and 1 for `"ulp"`.
+        share: The share of the difference that the set has to explain. The default is 0.95, and 1 for `"ulp"`.
         evaluations: The most runs of the program. With too few the result is not `complete`.
-        turns: The most turns of a loop.
+        iterations: The most iterations of a loop.
         memory: The bytes of results of operations that are kept for other runs.
         static_argnums: Static arguments by position, as of `jax.jit`.
         static_argnames: Static arguments by name, as of `jax.jit`.
         **kwargs: Keyword arguments of the function.
 
     Returns:
-        A Blame. `print` shows it. `ranking` has every operation that the two ways compute differently, with what it
-        contributes; `explains` is the set.
+        A Blame. `print` shows it. `ranking` has every operation that the two ways compute differently, with its
+        contribution; `explains` is the set.
 
     Raises:
         InputError: An argument is not one of those above, or the arguments are not those of the function.
@@ -86,7 +86,7 @@ def blame(
     """
     if share is not None and not 0 < share <= 1:
         raise InputError(f"share: expected more than 0 and at most 1, got {share}")
-    for name, value in (("evaluations", evaluations), ("turns", turns), ("memory", memory)):
+    for name, value in (("evaluations", evaluations), ("iterations", iterations), ("memory", memory)):
         if value < 1:
             raise InputError(f"{name}: expected at least 1, got {value}")
     chosen = [choice(good, "good")]
@@ -99,11 +99,11 @@ def blame(
                 raise InputError("a program takes arrays only (keywords and static arguments are for functions)")
             source, arrays = source_of(function), list(args)
         elif callable(function):
-            source, arrays, tree = traced(function, args, kwargs, static_argnums, static_argnames, platform)
+            source, arrays, tree = trace(function, args, kwargs, static_argnums, static_argnames, platform)
             unflatten = tree.unflatten
         else:
             raise InputError(f"expected a function or a program, got {type(function).__name__}")
-        return examine(source, arrays, chosen[0], chosen[1], measure, share, evaluations, turns, memory, unflatten)
+        return examine(source, arrays, chosen[0], chosen[1], measure, share, evaluations, iterations, memory, unflatten)
     finally:
         for c in chosen:
             c.close()
@@ -117,14 +117,14 @@ def examine(
     measure: Any = "norm",
     share: float | None = None,
     evaluations: int = 1000,
-    turns: int = _TURNS,
+    iterations: int = _ITERATIONS,
     memory: int = _MEMORY,
     unflatten: Callable[[list[Any]], Any] = list,
 ) -> Blame:
-    """The result for a program whose arguments are `arrays`. Raises as `blame`."""
-    values, source = fitted(source, arrays)
-    ways = pair(source, good, bad)
-    runs = Substitution(source, values, *ways, turns=turns, memory=memory)
+    """The result for a program with the arguments `arrays`. Raises as `blame`."""
+    values, source = fit_arguments(source, arrays)
+    evaluators = pair(source, good, bad)
+    runs = Substitution(source, values, *evaluators, iterations=iterations, memory=memory)
     seen = _Differences()
     reference = runs.run(frozenset(), seen.observe)
     measured = Measure(measure, reference, source.function.result_types, unflatten)
@@ -139,10 +139,10 @@ def examine(
     explained = 1 - at_smallest.left.of(search.total) if smallest and at_smallest else 0.0
     if smallest and len(smallest) == len(sites):  # the bad way itself, which is not run again
         explained = 1.0
-    ops = {s: _blamed(source, s, seen.found[s], effects.get(s), search, s in smallest) for s in order}
+    ops = {s: _blame_op(source, s, seen.found[s], effects.get(s), search, s in smallest) for s in order}
     first = [s for s in order if s in smallest]
     ranking = [ops[s] for s in (*first, *(s for s in order if s not in smallest))]
-    notes = [*_notes(search, effects, outcome), *_refusals(ways)]
+    notes = [*_notes(search, effects, outcome), *_refusals(evaluators)]
     return Blame(
         good.name,
         bad.name,
@@ -172,14 +172,14 @@ def _rank(effect: Effect | None) -> tuple[bool, Any]:
 
 
 class _Difference:
-    """What is seen of one op: how often it ran, and in how many elements the two ways differ on the same operands."""
+    """Counts of one op: its executions, and the elements that differ between the two ways on the same operands."""
 
     def __init__(self) -> None:
         self.executions = self.elements = self.differing = 0
 
 
 class _Differences:
-    """What the two ways give for each op, on the same operands, in the order of first executions."""
+    """The differences between the results of the two ways for each op, on the same operands, in order of execution."""
 
     def __init__(self) -> None:
         self.found: dict[Site, _Difference] = {}
@@ -193,11 +193,11 @@ class _Differences:
             seen.elements += x.size
             if x.dtype != y.dtype:  # one of them is held in a wider type
                 wide = max(x.dtype, y.dtype, key=lambda d: type_of_dtype(d).bits)
-                x, y = (held_in(v, TensorType(v.shape, type_of_dtype(wide))) for v in (x, y))
+                x, y = (convert_to(v, TensorType(v.shape, type_of_dtype(wide))) for v in (x, y))
             seen.differing += int(x.size - np.count_nonzero(equal_values(x, y)))
 
 
-def _blamed(
+def _blame_op(
     source: Source, site: Site, seen: _Difference, effect: Effect | None, search: Search[Site], explains: bool
 ) -> BlamedOp:
     contribution = effect.most if effect else None
@@ -238,11 +238,11 @@ def _notes(search: Search[Site], effects: dict[Site, Effect], outcome: Outcome) 
     return notes
 
 
-def _refusals(ways: Sequence[Any]) -> list[str]:
+def _refusals(evaluators: Sequence[Any]) -> list[str]:
     notes = []
-    for way in ways:
-        inner = way.inner if isinstance(way, Rounding) else way
-        if isinstance(inner, ByBackend):
+    for evaluator in evaluators:
+        inner = evaluator.inner if isinstance(evaluator, RoundingEvaluator) else evaluator
+        if isinstance(inner, BackendEvaluator):
             for operation, why in list(inner.refused.items())[:5]:
                 where = f"{operation.location}: {operation.name}"
                 notes.append(f"{where}: computed exactly, as {inner.name} gives no result: {why}")

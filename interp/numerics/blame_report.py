@@ -12,9 +12,9 @@ from ..program import Location
 from .measures import NONE, Amount
 from .search import Evaluation
 
-#: An op outside of the set that explains the difference, with less than this share, contributes next to nothing.
+#: An op outside of the explaining set with less than this share contributes next to nothing.
 NEGLIGIBLE = 1e-3
-#: So many ops are shown in a table.
+#: Maximum number of ops shown in a table.
 _ROWS = 20
 
 
@@ -25,27 +25,27 @@ class BlamedOp:
     op: str  #: with its dialect
     location: Location  #: in the user's Python, or in the file of the program
     types: str
-    calls: tuple[Location, ...]  #: where the functions are called that it stands in
+    calls: tuple[Location, ...]  #: the calls of the functions that contain it
     executions: int  #: in the good run and the bad run together
     elements: int  #: of its results in these
-    differing: int  #: how many of the elements differ, on the same operands
-    alone: Amount | None  #: the difference of the output with this op alone computed in the bad way; None: not tried
-    without: Amount | None  #: the difference that stays where all ops but this one are computed in the bad way
-    contribution: Amount | None  #: the larger of `alone` and how far the output moves where this op alone is good
-    share: float | None  #: of the whole difference: 1 is all; more where another op makes up for it
+    differing: int  #: number of elements that differ on the same operands
+    alone: Amount | None  #: the difference of the output with only this op computed in the bad way; None: not tried
+    without: Amount | None  #: the difference that remains if all ops but this one are computed in the bad way
+    contribution: Amount | None  #: the larger of `alone` and of the change of the output if only this op is good
+    share: float | None  #: of the whole difference: 1 is all; more if another op compensates for it
     explains: bool  #: the op belongs to the set that explains the difference
-    together: int = 1  #: how many ops were tried together, if there were too many to try each
+    together: int = 1  #: number of ops tried together, if there were too many to try each
 
     @property
     def contributes(self) -> bool:
-        """Whether the op has a part in the difference of the output."""
+        """Whether the op contributes to the difference of the output."""
         if self.explains or self.contribution is None:
             return True
         return self.contribution != NONE and (self.share is None or self.share >= NEGLIGIBLE)
 
     @property
     def says(self) -> str:
-        """What can be said of the op, in a few words."""
+        """A summary of the op in a few words."""
         if self.explains:
             return "explains the difference"
         if self.contribution is None:
@@ -72,7 +72,7 @@ class BlamedOp:
 
 @dataclasses.dataclass(frozen=True)
 class Blame:
-    """Which operations make the difference between two ways of computing a program. `print` shows it.
+    """The operations that cause the difference between two ways of computing a program. `print` shows it.
 
     Attributes:
         good: The name of the one way.
@@ -81,10 +81,10 @@ class Blame:
         total: The difference between the outputs of the two.
         ranking: Every operation that the two ways compute differently: first those that explain the difference, then
             by contribution.
-        explains: A smallest set of operations that, computed in the bad way, make the difference up to `1 - required`.
-        explained: The share of the difference that they make.
-        required: The share that was asked for.
-        notes: What else there is to say.
+        explains: A smallest set of operations that, computed in the bad way, cause the difference up to `1 - required`.
+        explained: The share of the difference that they cause.
+        required: The requested share.
+        notes: Further remarks.
         evaluations: Each run of the program with some operations computed in the bad way.
         complete: Whether each operation was tried, and `explains` is known to be a smallest set.
     """
@@ -165,7 +165,7 @@ class Blame:
 
 
 def percent(share: float | None) -> str:
-    """A share in words; "-" where it is not known."""
+    """A share in words; "-" if it is unknown."""
     if share is None:
         return "-"
     if math.isinf(share):

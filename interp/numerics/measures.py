@@ -1,4 +1,4 @@
-"""How far apart two results of a program are, as one number."""
+"""The distance between two results of a program, as one number."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 from ...ops.types import Type, type_of_dtype
 from ..comparison.ulp import distance
 from ..errors import Error, InputError
-from .ways import held_in
+from .evaluators import convert_to
 
 Outputs = Sequence[Any]
-#: The results of a run, or the error that it ended with.
+#: The results of a run, or the error that ended it.
 Outcome = list[Any] | Error
 
 MEASURES = ("norm", "ulp", "loss")
@@ -23,9 +23,9 @@ MEASURES = ("norm", "ulp", "loss")
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Amount:
-    """A distance. What cannot be subtracted counts first: elements that only one result has finite."""
+    """A distance. Elements that are finite in only one result, and cannot be subtracted, count first."""
 
-    lost: int = 0  #: elements that are NaN or infinite in only one of the two, or are so otherwise
+    lost: int = 0  #: elements that are NaN or infinite in only one of the two, or differently
     size: float = 0.0  #: the measure of all other elements
 
     def __bool__(self) -> bool:
@@ -46,17 +46,17 @@ class Amount:
 
 
 NONE = Amount()
-#: The distance between results and a run that gives none.
+#: The distance between results and a failed run.
 FAILED = Amount(lost=1 << 62, size=math.inf)
 
 
 class Measure:
-    """A measure of outputs of one program against the good ones."""
+    """A measure of a program's outputs against the good ones."""
 
     def __init__(
         self, kind: Any, good: Outputs, types: Sequence[Type], unflatten: Callable[[list[Any]], Any] = list
     ) -> None:
-        """`kind` is one of MEASURES or a function of (good output, output). Raises InputError for another."""
+        """`kind` is one of MEASURES or a function of (good output, output). Raises InputError for anything else."""
         self._good, self._types, self._unflatten = list(good), types, unflatten
         if not callable(kind) and kind not in MEASURES:
             raise InputError(f"measure: expected one of {', '.join(MEASURES)} or a function, got {kind!r}")
@@ -69,23 +69,23 @@ class Measure:
         self._scales = [_norm(np.where(np.isfinite(x), x, 0)) or 1.0 for x in map(_numbers, self._good)]
 
     def of(self, outcome: Outcome) -> Amount:
-        """How far a result is from the good one."""
+        """The distance of a result from the good one."""
         return self.between(self._good, outcome)
 
     def between(self, first: Outcome, second: Outcome) -> Amount:
-        """How far apart two results are. Raises InputError where the user's function gives no number."""
+        """The distance between two results. Raises InputError if the user's function gives no number."""
         if isinstance(first, Error) or isinstance(second, Error):
             return NONE if isinstance(first, Error) and isinstance(second, Error) else FAILED
         if self._function is not None:
-            return _apart(*(self._called(x) for x in (first, second)))
+            return _abs_difference(*(self._call(x) for x in (first, second)))
         if self.name == "loss":
             assert self._loss is not None
-            return _apart(*(float(np.asarray(x[self._loss]).astype(np.float64)) for x in (first, second)))
+            return _abs_difference(*(float(np.asarray(x[self._loss]).astype(np.float64)) for x in (first, second)))
         each = self._ulp if self.name == "ulp" else self._norm
         parts = [each(i, a, b) for i, (a, b) in enumerate(zip(first, second, strict=True)) if isinstance(a, np.ndarray)]
         return Amount(sum(p.lost for p in parts), max((p.size for p in parts), default=0.0))
 
-    def _called(self, outputs: Outputs) -> float:
+    def _call(self, outputs: Outputs) -> float:
         assert self._function is not None
         value: Any = self._function(self._unflatten(list(self._good)), self._unflatten(list(outputs)))
         try:
@@ -101,7 +101,7 @@ class Measure:
             return Amount(int(lost.sum()), _norm((a - b)[~equal & ~lost]) / self._scales[i])
 
     def _ulp(self, i: int, first: np.ndarray, second: np.ndarray) -> Amount:
-        steps = distance(*(held_in(x, self._types[i]) for x in (first, second)))
+        steps = distance(*(convert_to(x, self._types[i]) for x in (first, second)))
         lost = np.isnan(steps)
         return Amount(int(lost.sum()), float(np.max(steps, initial=0.0, where=~lost)))
 
@@ -111,7 +111,7 @@ def _is_loss(x: Any) -> bool:
 
 
 def _numbers(x: Any) -> np.ndarray:
-    """An array in the widest type of its kind; zeros in the place of what is no array."""
+    """An array in the widest type of its kind; zeros for anything but an array."""
     if not isinstance(x, np.ndarray):
         return np.zeros(0)
     return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
@@ -123,7 +123,7 @@ def _norm(x: np.ndarray) -> float:
     return 0.0 if largest == 0 else largest * float(np.sqrt(np.sum(np.abs(x / largest) ** 2)))
 
 
-def _apart(first: float, second: float) -> Amount:
+def _abs_difference(first: float, second: float) -> Amount:
     if first == second or (math.isnan(first) and math.isnan(second)):
         return NONE
     if not (math.isfinite(first) and math.isfinite(second)):

@@ -16,7 +16,7 @@ from ...ops.minifloat.formats import FORMATS
 from ...ops.policy import Policy
 from ...ops.types import TensorType, TokenType, guess
 from .. import machine
-from ..diff.arguments import fitted
+from ..diff.arguments import fit_arguments
 from ..diff.compare import is_program, source_of
 from ..diff.source import Source
 from ..errors import InputError
@@ -24,13 +24,13 @@ from ..machine import plan
 from ..program import Operation, Program
 from ..system import host_floats
 from .lines import own_line
-from .plan_rewrite import Rounding, bits_of, products, rewritten
+from .plan_rewrite import Rounding, bits_of, products, rewrite
 from .plan_search import Operand, relative_norm, search
-from .profile import lowered, write
-from .profile_run import Observed
+from .profile import lower, write
+from .profile_run import ObservedProgram
 from .statistics import Statistics
 
-#: Formats to choose from where none are named, and the relative error of the output that is allowed.
+#: The default formats, and the default bound of the output's relative error.
 FORMATS_TRIED = ("mxfp4_e2m1", "nvfp4", "f8E4M3FN", "f8E5M2", "mxfp8_e4m3", "mxfp8_e5m2", "bf16")
 BOUND = 0.01
 Measure = Callable[[Any, Any], float]
@@ -45,8 +45,8 @@ class Choice:
         op: The operation.
         operand: 0 or 1.
         type: The type of the operand.
-        format: A float type, a block format, or None where the operand stays as it is.
-        scale: k of the power of two 2^k by which the operand is multiplied before it is rounded; 0 of blocks.
+        format: A float type, a block format, or None if the operand is unchanged.
+        scale: k of the power of two 2^k by which the operand is multiplied before it is rounded; 0 for blocks.
         error: The measure of the output with this operand alone in its format.
         file: The file of the line.
         line: The line of code, 0 if it is not known.
@@ -71,9 +71,9 @@ class QuantizePlan:
         choices: One Choice for each operand of each matmul.
         bound: The largest permitted error of the output.
         error: The measured error of the output with all formats together.
-        bits: Mean bits of an element of the operands, over the sizes of their tensors.
-        bits_before: The same as the program has it.
-        evaluations: How often the program was evaluated.
+        bits: Mean bits of an element of the operands, weighted by the sizes of their tensors.
+        bits_before: The same for the original program.
+        evaluations: The number of evaluations of the program.
     """
 
     choices: tuple[Choice, ...]
@@ -91,11 +91,11 @@ class QuantizePlan:
             function: The function or program that the plan was made for.
 
         Returns:
-            A function of the same arguments (of a program: of its arrays). Results are numpy arrays in the pytree of
+            A function of the same arguments (for a program: of its arrays). Results are numpy arrays in the pytree of
             the function's results.
 
         Raises:
-            InputError: `function` is none, or has other matmuls than the plan; when it is called.
+            InputError: `function` is not a function, or has other matmuls than the plan; when it is called.
         """
         if is_program(function):
             source = source_of(function)
@@ -105,13 +105,13 @@ class QuantizePlan:
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            _, source, arrays, unflatten = _taken(function, args, kwargs, self.policy)
+            _, source, arrays, unflatten = _prepare(function, args, kwargs, self.policy)
             return unflatten(self._run(source, arrays))
 
         return run
 
     def _run(self, source: Source, arrays: Sequence[Any]) -> list[Any]:
-        values, known = fitted(source, arrays, partitions=True)
+        values, known = fit_arguments(source, arrays, partitions=True)
         operations = products(known.program, known.function)
         for_each: dict[Operation, list[Rounding | None]] = {o: [None, None] for o in operations}
         ours = [(c.product, c.op) for c in self.choices]
@@ -122,7 +122,7 @@ class QuantizePlan:
         for c in self.choices:
             if c.format is not None:
                 for_each[operations[c.product]][c.operand] = Rounding(c.format, c.scale)
-        return _evaluated(rewritten(known.program, for_each), known, values, self.policy)
+        return _evaluate(rewrite(known.program, for_each), known, values, self.policy)
 
     def table(self) -> str:
         """The choices as a table of text."""
@@ -141,7 +141,7 @@ class QuantizePlan:
         changed = sum(c.format is not None for c in self.choices)
         return (
             f"{changed} of {len(self.choices)} operands of matmuls in other formats: "
-            f"{self.bits:.3g} bits an element in the place of {self.bits_before:.3g}\n"
+            f"{self.bits:.3g} bits an element instead of {self.bits_before:.3g}\n"
             f"error of the output {self.error:.3g}, bound {self.bound:.3g} ({self.evaluations} evaluations)\n\n"
             f"{self.table()}"
         )
@@ -177,9 +177,9 @@ def quantize_plan(
     """Find for each operand of each matmul the cheapest format with which the output stays within a bound.
 
     An operand in a format is rounded to it and brought back to its own type; the product is then computed as before. An
-    operand in a float type of up to 8 bits is multiplied by a power of two before, the largest with which these
+    operand in a float type of up to 8 bits is first multiplied by a power of two, the largest with which these
     arguments fit, and saturates. Blocks lie along the dimension that is summed. A format is cheaper than another if an
-    element has fewer bits, its part of the scale of a block included.
+    element has fewer bits, including its part of the scale of a block.
 
     The search measures each operand alone, takes the cheapest formats that keep the bound, and then gives better ones
     to the operands that matter most until the whole keeps it. At the end it tries each operand in cheaper formats once
@@ -203,7 +203,7 @@ def quantize_plan(
         InputError: There is no such format, the bound is not valid, or the function has no matmul.
         ProgramError: The program cannot be read or is not supported.
     """
-    names = _checked(formats)
+    names = _check_formats(formats)
     if isinstance(bound, bool) or not isinstance(bound, int | float) or not 0 <= bound < math.inf:
         raise InputError(f"bound: expected a number of at least 0, got {bound!r}")
     if measure is not None and not callable(measure):
@@ -211,17 +211,17 @@ def quantize_plan(
     if policy is not None and not isinstance(policy, Policy):
         raise InputError(f"policy: expected a minihlo.interp.Policy, got {type(policy).__name__}")
     chosen = policy or Policy()
-    name, source, arrays, unflatten = _taken(function, args, kwargs, chosen)
-    values, known = fitted(source, arrays, partitions=True)
+    name, source, arrays, unflatten = _prepare(function, args, kwargs, chosen)
+    values, known = fit_arguments(source, arrays, partitions=True)
     operations = products(known.program, known.function)
     if not operations:
         raise InputError(f"{name}: expected a program with matmuls, got none")
-    reference, operands = _observed(known, operations, values, chosen, names)
+    reference, operands = _observe(known, operations, values, chosen, names)
     of = functools.partial(_error, unflatten(list(reference)), unflatten, measure)
 
     def evaluate(roundings: Sequence[Rounding | None]) -> float:
         choices = {o: roundings[2 * i : 2 * i + 2] for i, o in enumerate(operations)}
-        return of(_evaluated(rewritten(known.program, choices), known, values, chosen))
+        return of(_evaluate(rewrite(known.program, choices), known, values, chosen))
 
     found = search(operands, evaluate, float(bound))
     size = sum(o.size for o in operands) or 1
@@ -240,7 +240,7 @@ def quantize_plan(
     return QuantizePlan(tuple(made), float(bound), found.error, bits, before, found.evaluations, chosen)
 
 
-def _checked(formats: Iterable[str]) -> list[str]:
+def _check_formats(formats: Iterable[str]) -> list[str]:
     names = [formats] if isinstance(formats, str) else list(formats)
     known = {n for n, f in FORMATS.items() if f.bits <= 16 and f.has_zero} | set(BLOCK_FORMATS)
     for name in names:
@@ -252,10 +252,10 @@ def _checked(formats: Iterable[str]) -> list[str]:
     return names
 
 
-def _taken(
+def _prepare(
     function: Any, args: Sequence[Any], kwargs: dict[str, Any], policy: Policy
 ) -> tuple[str, Source, Sequence[Any], Callable[[list[Any]], Any]]:
-    """A name, the program, its arrays, and what makes a list of results the function's."""
+    """A name, the program, its arrays, and the conversion of a list of results to the function's."""
     if is_program(function):
         if kwargs:
             raise InputError("a program takes arrays only (keywords are for functions)")
@@ -263,7 +263,7 @@ def _taken(
         return source.file, source, args, list
     if not callable(function):
         raise InputError(f"expected a function or a program, got {type(function).__name__}")
-    source, arrays = lowered(function, args, kwargs, policy)
+    source, arrays = lower(function, args, kwargs, policy)
     import jax
 
     jitted: Any = function if hasattr(function, "trace") else jax.jit(function)
@@ -271,16 +271,16 @@ def _taken(
     return source.file, source, arrays, lambda results: jax.tree.unflatten(tree, results)
 
 
-def _evaluated(program: Program, source: Source, values: Sequence[Any], policy: Policy) -> list[Any]:
+def _evaluate(program: Program, source: Source, values: Sequence[Any], policy: Policy) -> list[Any]:
     made = plan(program, source.function.name, policy)
     results = machine.run(made, values)
     return [r for r, t in zip(results, made.result_types, strict=True) if not isinstance(t, TokenType)]
 
 
-def _observed(
+def _observe(
     source: Source, operations: Sequence[Operation], values: Sequence[Any], policy: Policy, names: Sequence[str]
 ) -> tuple[list[Any], list[Operand]]:
-    """The results as they are, and each operand with the formats that it may have, by the magnitudes it had."""
+    """The original results, and each operand with its possible formats, by the magnitudes it had."""
     statistics: dict[tuple[Operation, int], Statistics] = {}
     wanted = set(operations)
 
@@ -290,8 +290,8 @@ def _observed(
                 if isinstance(x, np.ndarray) and isinstance(v.type, TensorType):
                     statistics.setdefault((operation, i), Statistics(v.type.element.name)).add(x)
 
-    Observed(source.program, source.function, policy, observe).run(values)
-    results = _evaluated(source.program, source, values, policy)
+    ObservedProgram(source.program, source.function, policy, observe).run(values)
+    results = _evaluate(source.program, source, values, policy)
     found = []
     for operation in operations:
         for i, v in enumerate(operation.operands):
@@ -306,12 +306,12 @@ def _observed(
 
 
 def _fits(name: str, rank: int) -> bool:
-    """Whether tensors of a rank can be in a format."""
+    """Whether tensors of a rank can have a format."""
     return name not in BLOCK_FORMATS or rank >= len(BLOCK_FORMATS[name].block)
 
 
 def _scale(name: str, seen: Statistics | None) -> int:
-    """The exponent of the largest power of two with which all magnitudes fit into a float type of up to 8 bits."""
+    """The exponent of the largest power of two with which all magnitudes fit a float type of up to 8 bits."""
     if name in BLOCK_FORMATS or not FORMATS[name].is_minifloat or seen is None:
         return 0
     fitting = Statistics(name)
@@ -320,7 +320,7 @@ def _scale(name: str, seen: Statistics | None) -> int:
 
 
 def _error(reference: Any, unflatten: Callable[[list[Any]], Any], measure: Measure | None, results: list[Any]) -> float:
-    """The error of results; infinite where it is NaN."""
+    """The error of results; infinite if it is NaN."""
     if measure is not None:
         error = float(measure(reference, unflatten(results)))
     else:

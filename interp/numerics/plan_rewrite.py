@@ -1,4 +1,4 @@
-"""Puts formats in front of products: a program whose matmuls take operands that have been rounded to chosen formats."""
+"""Inserts formats before products: rewrites a program so that its matmuls take operands rounded to chosen formats."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _F64 = ELEMENT_TYPES["f64"]
 
 @dataclasses.dataclass(frozen=True)
 class Rounding:
-    """How an operand is rounded: a format, with the exponent k of the scale 2^k of a whole tensor; 0 of blocks."""
+    """The rounding of an operand: a format, with the exponent k of the scale 2^k of a whole tensor; 0 for blocks."""
 
     format: str
     scale: int = 0
 
 
-#: For some products the rounding of each operand, None where it stays as it is.
+#: For some products the rounding of each operand, None if it is unchanged.
 Choices = Mapping[Operation, Sequence[Rounding | None]]
 
 
 def bits_of(name: str) -> float:
-    """Bits of an element in a format, with its part of the scale of a block."""
+    """Bits of an element in a format, including its part of the scale of a block."""
     if name in BLOCK_FORMATS:
         fmt = BLOCK_FORMATS[name]
         return fmt.bits / fmt.size
@@ -89,7 +89,7 @@ def summed_axis(operation: Operation, operand: int) -> int:
     return -1
 
 
-def rewritten(program: Program, choices: Choices) -> Program:
+def rewrite(program: Program, choices: Choices) -> Program:
     """The program with operands of products rounded to formats and brought back to their own types."""
     functions = {
         name: f if f.body is None else dataclasses.replace(f, body=_region(f.body, choices))
@@ -104,7 +104,7 @@ def _region(region: Region, choices: Choices) -> Region:
         if operation in choices:
             operands = []
             for i, (value, rounding) in enumerate(zip(operation.operands, choices[operation], strict=True)):
-                operands.append(value if rounding is None else _rounded(made, operation, i, value, rounding))
+                operands.append(value if rounding is None else _round(made, operation, i, value, rounding))
             made.append(dataclasses.replace(operation, operands=tuple(operands), origin=operation))
             continue
         inner = operation.regions
@@ -115,8 +115,8 @@ def _region(region: Region, choices: Choices) -> Region:
     return Region(region.arguments, made, region.returns)
 
 
-def _rounded(made: list[Operation], product: Operation, operand: int, value: Value, rounding: Rounding) -> Value:
-    """The value rounded to a format; the ops that do so are added."""
+def _round(made: list[Operation], product: Operation, operand: int, value: Value, rounding: Rounding) -> Value:
+    """Rounds a value to a format by ops that are added to `made`."""
     t = value.type
     assert isinstance(t, TensorType)
     add = _Adder(made, product.location)
@@ -125,7 +125,7 @@ def _rounded(made: list[Operation], product: Operation, operand: int, value: Val
     target = ELEMENT_TYPES[rounding.format]
     if not target.is_minifloat:  # f16 or bf16: as wide as numbers are, so no scale
         return add("stablehlo.convert", t, add("stablehlo.convert", _as(t, target), value))
-    # In f64 the scale and the limits lose nothing, so that each element is rounded once.
+    # In f64 the scale and the limits are exact, so that each element is rounded once.
     most = range_of(target.name).largest
     wide = add("stablehlo.convert", _as(t, _F64), value)
     scaled = add("stablehlo.multiply", _as(t, _F64), wide, add.splat(t, 2.0**rounding.scale))
@@ -170,7 +170,7 @@ class _Adder:
     def several(
         self, name: str, types: Sequence[TensorType], operands: Sequence[Value], attributes: dict[str, Any]
     ) -> tuple[Value, ...]:
-        """The results of an op that is added."""
+        """Adds an op with several results."""
         results = tuple(Value(t) for t in types)
         self._made.append(Operation(name, tuple(operands), results, attributes, (), self._location))
         return results

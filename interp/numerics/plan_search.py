@@ -1,4 +1,4 @@
-"""The search for the cheapest formats: which operand takes which, so that the whole keeps a bound."""
+"""Searches for the cheapest formats of operands that together keep a bound."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .plan_rewrite import Rounding, bits_of
 
 @dataclasses.dataclass(frozen=True)
 class Operand:
-    """An operand of a product: how many elements it has, their bits, and the formats that it may have."""
+    """An operand of a product: its size, the bits of an element, and its possible formats."""
 
     size: int
     bits: float
@@ -23,8 +23,8 @@ class Operand:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """What the search found: for each operand 0 as it is or 1 + the place of an option, and the measured error.
+class SearchResult:
+    """The result of the search: for each operand 0 if unchanged or 1 + the index of an option, and the measured error.
 
     alone: the error with one operand in one option, by both.
     """
@@ -54,7 +54,7 @@ class _Search:
         return self._wholes[key]
 
     def by_itself(self, i: int, level: int) -> float:
-        """The error with one operand at a level and all others as they are."""
+        """The error with one operand at a level and all others unchanged."""
         if level == 0:
             return 0.0
         if (i, level) not in self.alone:
@@ -69,7 +69,7 @@ class _Search:
         return bits_of(operand.options[level - 1].format) if level else operand.bits
 
     def ladder(self, i: int) -> list[int]:
-        """The levels that are worth taking, from the cheapest on: each has a smaller error than all cheaper ones."""
+        """The useful levels, the cheapest first: each has a smaller error than all cheaper ones."""
         levels = sorted(range(len(self.operands[i].options) + 1), key=lambda n: (self.cost(i, n), self.by_itself(i, n)))
         kept: list[int] = []
         for level in levels:
@@ -93,7 +93,7 @@ class _Search:
             if not better:
                 break
             at[max(better, key=lambda i: self._worth(i, ladders[i][at[i]], ladders[i][at[i] + 1]))] += 1
-        # What was improved early may have turned out not to matter.
+        # Early improvements may have become unnecessary.
         for i in sorted(range(len(at)), key=lambda i: -self.operands[i].size):
             for n in range(at[i]):
                 before, at[i] = at[i], n
@@ -103,22 +103,24 @@ class _Search:
         return levels()
 
     def _worth(self, i: int, level: int, next_level: int) -> float:
-        """How much less squared error for each bit that a better level costs: errors of operands add as noise does."""
+        """The reduction of the squared error for each bit of a better level: errors of operands add like noise."""
         gain = self.by_itself(i, level) ** 2 - self.by_itself(i, next_level) ** 2
         return gain / max(self.operands[i].size * (self.cost(i, next_level) - self.cost(i, level)), 1e-9)
 
 
-def search(operands: Sequence[Operand], evaluate: Callable[[Sequence[Rounding | None]], float], bound: float) -> Found:
-    """The cheapest formats that keep the bound; with all operands as they are the error is 0."""
+def search(
+    operands: Sequence[Operand], evaluate: Callable[[Sequence[Rounding | None]], float], bound: float
+) -> SearchResult:
+    """The cheapest formats that keep the bound; with all operands unchanged the error is 0."""
     made = _Search(operands, evaluate, bound)
     levels = made.run()
-    return Found(levels, made.whole(levels), made.evaluations, made.alone)
+    return SearchResult(levels, made.whole(levels), made.evaluations, made.alone)
 
 
 def relative_norm(good: Sequence[Any], other: Sequence[Any]) -> float:
     """The norm of the difference divided by that of the good result, the largest over float arrays; NaN is infinite.
 
-    Where the good result is not finite the other one has to be the same.
+    If the good result is not finite the other one has to be equal.
     """
     worst = 0.0
     for a, b in zip(good, other, strict=True):

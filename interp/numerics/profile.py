@@ -1,4 +1,4 @@
-"""`interp.profile`: what each operation of a program loses in its formats, by line of code."""
+"""`interp.profile`: the losses of each operation of a program in its formats, by line of code."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from ...ops.op import call_attribute, traits_of
 from ...ops.policy import Policy
 from ...ops.traits import RegionSemantics
 from ...ops.types import type_of_dtype
-from ..diff.arguments import fitted
+from ..diff.arguments import fit_arguments
 from ..diff.compare import is_program, source_of
 from ..diff.source import Source
-from ..diff.traced import traced
+from ..diff.trace import trace
 from ..errors import InputError, OutputError
 from ..program import Location, Operation
 from ..system import host_floats
 from ..values.blocks import block_format
 from .lines import own_line
 from .profile_exact import Exact, rounds, target
-from .profile_run import Observed
+from .profile_run import ObservedProgram
 from .profile_tensors import LineProfile, Step, TensorProfile, lines_of
 from .statistics import Statistics
 from .statistics_blocks import BlockStatistics, call_format
 
-#: The version of what `Profile.to_json` gives.
+#: The version of the JSON of `Profile.to_json`.
 SCHEMA = 1
 
 
@@ -44,28 +44,28 @@ def profile(
     static_argnames: str | Iterable[str] | None = None,
     **kwargs: Any,
 ) -> Profile:
-    """Count what the numbers of a function or program lose in their formats, by operation and line of code.
+    """Count the losses of a function or program in its formats, by operation and line of code.
 
-    The program is taken as JAX lowers it and evaluated here. For each float tensor the profile has the share of
+    The program is lowered by JAX and evaluated here. For each float tensor the profile has the share of
     elements that underflow to zero, are subnormal, saturate, overflow or are NaN; the largest and the smallest
-    magnitude; a histogram of exponents; and, of types of up to 16 bits, the error against the exact result. The exact
-    result is the infinitely precise one of the operation on the operands that it got: of a conversion the operand; of
+    magnitude; a histogram of exponents; and, for types of up to 16 bits, the error against the exact result. The exact
+    result is the infinitely precise one of the operation on its actual operands: for a conversion the operand; for
     other operations the result in f64, in which products of such types are exact. Operations in loops and functions
-    are counted over all turns and calls.
+    are counted over all iterations and calls.
 
     Args:
         function: A function that JAX can trace (also one of `jax.jit` or `interp.jit`), or a program as `interp.load`
             takes it: a path, MLIR text, bytes or an `ir.Module`.
         *args: The arguments of the function, or one array for each argument of the program.
         policy: The policy of the evaluation. The default is `Policy()`.
-        blocks: Block formats, such as `"mxfp8_e4m3"`: what the exact results would lose in blocks along their last
-            dimension is counted too.
+        blocks: Block formats, such as `"mxfp8_e4m3"`: the losses of the exact results in blocks along their last
+            dimension are counted too.
         static_argnums: Static arguments by position, as of `jax.jit`.
         static_argnames: Static arguments by name, as of `jax.jit`.
         **kwargs: Keyword arguments of the function.
 
     Returns:
-        A Profile. `print` shows what loses most.
+        A Profile. `print` shows the largest losses.
 
     Raises:
         InputError: The arguments are not those of the function, or there is no such block format.
@@ -78,14 +78,14 @@ def profile(
             raise InputError("a program takes arrays only (keywords and static arguments are for functions)")
         made.run(source_of(function), args)
     elif callable(function):
-        source, arrays = lowered(function, args, kwargs, made.policy, static_argnums, static_argnames)
+        source, arrays = lower(function, args, kwargs, made.policy, static_argnums, static_argnames)
         made.run(source, arrays)
     else:
         raise InputError(f"expected a function or a program, got {type(function).__name__}")
     return made
 
 
-def lowered(
+def lower(
     function: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -97,29 +97,31 @@ def lowered(
     from .. import plugin
 
     try:
-        plugin.initialize()  # which tells JAX how to lower what has no general form
+        plugin.initialize()  # tells JAX how to lower ops without a general form
         from ..transform.computation import PLATFORM, lowered_under
     except ImportError:
         raise InputError("a function needs JAX, which is not installed (pip install jax)") from None
     token = lowered_under.set(policy)  # functions of `interp.jit` become part of the program
     try:
-        return traced(function, args, kwargs, static_argnums, static_argnames, PLATFORM)[:2]
+        return trace(function, args, kwargs, static_argnums, static_argnames, PLATFORM)[:2]
     finally:
         lowered_under.reset(token)
 
 
 class Profile:
-    """What the numbers of programs lose, as `interp.profile` and `interp.profiling` return it. `print` shows it.
+    """The losses of programs in their formats, as `interp.profile` and `interp.profiling` return them. `print` shows
+    it.
 
     Attributes:
         policy: The policy of the evaluation.
-        tensors: One TensorProfile for each float result of each operation and each float argument, as they ran first.
+        tensors: One TensorProfile for each float result of each operation and each float argument, in order of
+            execution.
         results: The results of the last run, a list of arrays.
-        steps: For each run its number, and the name of the program.
+        steps: The number and the program's name of each run.
     """
 
     def __init__(self, policy: Policy | None = None, blocks: str | Iterable[str] = ()) -> None:
-        """Raises InputError where `policy` is no Policy, or a block format is not known."""
+        """Raises InputError if `policy` is no Policy, or a block format is unknown."""
         if policy is not None and not isinstance(policy, Policy):
             raise InputError(f"policy: expected a minihlo.interp.Policy, got {type(policy).__name__}")
         self.policy = policy or Policy()
@@ -130,16 +132,16 @@ class Profile:
         self.steps: list[dict[str, Any]] = []
 
     def run(self, source: Source, arrays: Sequence[Any], step: int | None = None) -> list[Any]:
-        """Evaluate a program and count; `step` is the number of the sampled call. Its results.
+        """Evaluate a program and count; `step` is the number of the sampled call. Returns its results.
 
-        Raises InputError for arguments that do not fit, and what the evaluation raises.
+        Raises InputError for arguments that do not fit, and the errors of the evaluation.
         """
         found = self._runs.get(id(source))
         if found is None:
-            values, known = fitted(source, arrays, partitions=True)
+            values, known = fit_arguments(source, arrays, partitions=True)
             found = self._runs[id(source)] = _Run(self, source, known)
         else:
-            values, _ = fitted(source, arrays, partitions=True)
+            values, _ = fit_arguments(source, arrays, partitions=True)
         number = len(self.steps) if step is None else step
         self.results = found.run(values, number)
         self.steps.append({"step": number, "program": source.file})
@@ -152,15 +154,15 @@ class Profile:
 
     @property
     def findings(self) -> list[TensorProfile]:
-        """The tensors that lose something, the worst first: overflows, then by the share that is lost."""
-        return sorted((t for t in self.tensors if t.is_found), key=lambda t: -t.gravity)
+        """The tensors with losses, the worst first: overflows, then by the share lost."""
+        return sorted((t for t in self.tensors if t.is_found), key=lambda t: -t.severity)
 
     def sentences(self) -> list[str]:
-        """What is lost, the worst first, one sentence for each operation: where, how much, and what would help."""
+        """The losses, the worst first, one sentence for each operation: where, how much, and what would help."""
         return [f"{t.place}: {t.sentence()}" for t in self.findings]
 
     def table(self, most: int | None = 20) -> str:
-        """The tensors that lose most as a table of text; None shows all that may round."""
+        """The tensors with the largest losses as a table of text; None shows all that may round."""
         from .report_text import table
 
         return table(self, most)
@@ -197,7 +199,7 @@ class Profile:
 
 
 def write(path: Any, text: str) -> None:
-    """Write a text to a file. Raises OutputError."""
+    """Writes a text to a file. Raises OutputError."""
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
@@ -211,7 +213,7 @@ class _Run:
         self._profile, self._kept = profile, source  # so that its id stays its own
         self._source, self._exact = fitted, Exact()
         self._blocks: tuple[str, ...] = profile._blocks
-        self._observed = Observed(fitted.program, fitted.function, profile.policy, self._observe)
+        self._observed = ObservedProgram(fitted.program, fitted.function, profile.policy, self._observe)
         self._tensors: dict[tuple[Operation | None, int], TensorProfile] = {}
         self._now: dict[tuple[Operation | None, int], Statistics] = {}
         self._is_counted: dict[Operation, bool] = {}
@@ -271,7 +273,7 @@ class _Run:
             statistics.add(x, exact[i])
             made = statistics.nans + statistics.infinities - before
             if made and tensor.rounds and all(_is_finite(o) for o in operands):
-                tensor.born += made
+                tensor.nonfinite_created += made
             if i == 0 and in_blocks and known:
                 of = tensor.blocks.setdefault(call_format(operation.attributes).name, self._in_blocks(operation))
                 of.add_call(operation.attributes, np.asarray(operands[0]), results)
@@ -285,7 +287,7 @@ class _Run:
 
     def _new(self, operation: Operation, index: int, name: str) -> TensorProfile:
         scope, lines = self._source.places(operation)
-        scope = scope.replace("jit(jaxpr_as_fun)", self._source.file)  # what was traced once, traced again
+        scope = scope.replace("jit(jaxpr_as_fun)", self._source.file)  # the same function was traced again
         calls = self._observed.calls[operation]
         inner = next((x for x in (*lines, *calls) if x.line), operation.location)
         line = own_line([*lines, *calls], inner)
@@ -297,7 +299,7 @@ class _Run:
 
 
 def _format(x: Any) -> str | None:
-    """The float type of an array by its name, None of others."""
+    """The float type of an array by its name, None for others."""
     if not isinstance(x, np.ndarray):
         return None
     try:

@@ -1,15 +1,15 @@
-"""The exact results of an operation on the operands that it got, in f64.
+"""The exact results of an operation on its actual operands, in f64.
 
 "Exact" is the infinitely precise result, before it is rounded to the type of the result:
 
-- A conversion, `reduce_precision`, and what only moves or chooses elements: the operand itself.
+- Conversions, `reduce_precision`, and ops that only move or choose elements: the operand itself.
 - Sums, products, quotients and dots of operands of up to 16 bits: the same operation in f64. Products are exact there;
   the sum of a dot of n terms, and a sum that f64 cannot hold, are off by at most n times 2^-53 of the terms' magnitude.
 - Functions such as exp and tanh: the host's in f64, within 4 of its ULP.
 - The elements of a block format: the operand divided by the scale of its block, once in f64.
 
-There is none of random numbers, of what other devices or the host send, of custom calls, and of loops of elements whose
-body is more than one sum or product.
+Random numbers, collectives, data from the host and custom calls have no exact result, nor have loops over elements
+whose body is more than one sum or product.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ...ops.policy import Policy
 from ...ops.traits import Effects
 from ...ops.types import ELEMENT_TYPES, TensorType
 from .. import machine
-from ..comparison.wide import wide_plan, widened
+from ..comparison.wide import wide_plan, widen
 from ..errors import Error
 from ..machine import Plan
 from ..program import Operation
@@ -34,7 +34,7 @@ from .statistics_blocks import quotients
 
 _F64 = ELEMENT_TYPES["f64"]
 _PLAIN = Policy()
-#: Results of more bits than this are not compared: f64 in their place is not exact enough.
+#: Results of more bits than this are not compared: f64 is not exact enough for them.
 MOST_BITS = 16
 _ITSELF = ("stablehlo.convert", "stablehlo.reduce_precision")
 
@@ -54,13 +54,13 @@ def target(operation: Operation) -> str:
 
 
 class Exact:
-    """Computes exact results; how an op is computed in f64 is kept."""
+    """Computes exact results, with a cache of how ops are computed in f64."""
 
     def __init__(self) -> None:
         self._plans: dict[Operation, Plan | None] = {}
 
     def results(self, operation: Operation, operands: Sequence[Any], results: Sequence[Any]) -> list[np.ndarray | None]:
-        """For each result its exact value in f64, None where it is not known or not compared."""
+        """The exact value of each result in f64, None if it is unknown or not compared."""
         none: list[np.ndarray | None] = [None] * len(results)
         if not any(_is_compared(v.type) for v in operation.results) or not rounds(operation):
             return none
@@ -75,7 +75,7 @@ class Exact:
         plan = self._plans[operation]
         if plan is None:
             return none
-        values = [widened(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
+        values = [widen(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
         try:
             found = machine.run(plan, values)
         except Error:

@@ -28,24 +28,24 @@ from ..system import host_floats
 from ..transform.computation import Computation
 from ..transform.primitive import to_numpy
 from . import calls as jitted_calls
-from .profile import Profile, lowered
+from .profile import Profile, lower
 
 
 class profiling(Profile):  # noqa: N801 (used as a function)
-    """Profile a sample of the jitted calls that are made in a `with` statement.
+    """Profile a sample of the jitted calls in a `with` statement.
 
-    Within `with interp.profiling(every=10) as p:` each call of a function of `jax.jit`, on any platform, is seen. Of
-    each function one call in `every` is also evaluated here, on the arguments of the call, and counted as
-    `interp.profile` counts. The program gets its own results, from its own platform: nothing of it changes, though JAX
-    compiles each function once more. A call that cannot be evaluated here, or that has effects such as printing, which
+    Within `with interp.profiling(every=10) as p:` each call of a function of `jax.jit`, on any platform, is observed.
+    For each function one call in `every` is also evaluated here, on the arguments of the call, and counted as
+    `interp.profile` counts. The program gets its own results, from its own platform, unchanged, though JAX
+    compiles each function once more. A call that cannot be evaluated here, or that has effects, such as printing, that
     must not happen twice, is listed in `failures`, with a warning.
 
-    Seeing all calls rests on private functions of JAX. Where this JAX does not have them, and for functions that are
-    not jitted, `p(f)` gives a function that is sampled and otherwise does what `f` does; it can be used without `with`.
+    Observing all calls relies on private functions of JAX. If this JAX lacks them, and for functions that are
+    not jitted, `p(f)` gives a function that is sampled and otherwise behaves like `f`; it can be used without `with`.
 
     Args:
-        every: Of each function the first call is sampled, and then one in so many.
-        calls: The numbers of the calls of each function to sample, from 0 on, in the place of `every`.
+        every: The first call of each function is sampled, and then one in this many.
+        calls: The numbers of the calls of each function to sample, from 0 on, instead of `every`.
         policy: The policy of the evaluation. The default is `Policy()`.
         blocks: Block formats, as of `interp.profile`.
 
@@ -83,7 +83,7 @@ class profiling(Profile):  # noqa: N801 (used as a function)
 
     def __enter__(self) -> profiling:
         if jitted_calls.can_observe:
-            self._context.enter_context(jitted_calls.observed(self._seen))
+            self._context.enter_context(jitted_calls.observe_calls(self._observe))
         else:
             warnings.warn("this version of JAX does not show its calls: pass functions through p(f)", stacklevel=2)
         return self
@@ -92,10 +92,12 @@ class profiling(Profile):  # noqa: N801 (used as a function)
         self._context.close()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that does what `function` does, and whose calls are sampled. Raises InputError for no function."""
+        """A function that behaves like `function`, with sampled calls. Raises InputError if `function` is not a
+        function.
+        """
         if not callable(function):
             raise InputError(f"profiling: expected a function, got {type(function).__name__}")
-        # Kept with what it is of, so that one function has one count, however often it is passed.
+        # Kept with the function, so that it has one count however often it is passed.
         _, jitted = self._jitted.setdefault(
             id(function), (function, function if hasattr(function, "trace") else jax.jit(function))
         )
@@ -103,20 +105,20 @@ class profiling(Profile):  # noqa: N801 (used as a function)
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
             if not any(isinstance(x, core.Tracer) for x in jax.tree.leaves((args, kwargs))):
-                with jitted_calls.unobserved():
+                with jitted_calls.hide_calls():
                     self._sample(("explicit", id(function)), lambda: self._program(jitted, args, kwargs))
-            with jitted_calls.unobserved():
+            with jitted_calls.hide_calls():
                 return function(*args, **kwargs)
 
         return run
 
     # -- sampling ------------------------------------------------------------------------------------------------------
 
-    def _seen(self, jaxpr: Any, args: Sequence[Any]) -> None:
-        self._sample(id(jaxpr), lambda: self._traced(jaxpr, args))
+    def _observe(self, jaxpr: Any, args: Sequence[Any]) -> None:
+        self._sample(id(jaxpr), lambda: self._trace(jaxpr, args))
 
     def _sample(self, key: Any, program: Callable[[], tuple[Source, list[Any]]]) -> None:
-        """Count a call, and evaluate it if it is one of the sample."""
+        """Counts a call, and evaluates it if it is one of the sample."""
         with self._lock:
             number = self._counts[key]
             self._counts[key] += 1
@@ -126,7 +128,7 @@ class profiling(Profile):  # noqa: N801 (used as a function)
                 source, arrays = program()
                 with host_floats.default():
                     self.run(source, arrays, number)
-            except Exception as error:  # whatever it is, the program goes on
+            except Exception as error:  # whatever the error, the program goes on
                 sentence = f"call {number} was not profiled: {' '.join(str(error).split())}"
                 self.failures.append(sentence)
                 warnings.warn(sentence, stacklevel=4)
@@ -134,11 +136,11 @@ class profiling(Profile):  # noqa: N801 (used as a function)
     def _program(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Source, list[Any]]:
         jaxpr = function.trace(*args, **kwargs).jaxpr
         _check(jaxpr)
-        source, arrays = lowered(function, args, kwargs, self.policy)
+        source, arrays = lower(function, args, kwargs, self.policy)
         known = self._known.setdefault(id(jaxpr), (jaxpr, source, None))
         return known[1], [np.array(a) if a is not None else None for a in arrays]
 
-    def _traced(self, jaxpr: Any, args: Sequence[Any]) -> tuple[Source, list[Any]]:
+    def _trace(self, jaxpr: Any, args: Sequence[Any]) -> tuple[Source, list[Any]]:
         if id(jaxpr) not in self._known:
             _check(jaxpr)
             computation = Computation(jaxpr, self.policy)
@@ -147,11 +149,11 @@ class profiling(Profile):  # noqa: N801 (used as a function)
         _, source, computation = self._known[id(jaxpr)]
         assert computation is not None
         given = zip([*computation.constants, *args], computation.arguments, strict=True)
-        values = iter([np.array(to_numpy(x, aval)) for x, aval in given])  # copies: the program may give away its own
+        values = iter([np.array(to_numpy(x, aval)) for x, aval in given])  # copies: the program may donate its own
         return source, [None if isinstance(t, TokenType) else next(values) for t in source.function.argument_types]
 
 
 def _check(jaxpr: Any) -> None:
-    """Raise InputError where a function does more than compute results."""
+    """Raises InputError if a function has effects."""
     if jaxpr.effects:
         raise InputError(f"expected a function without effects, got {', '.join(sorted(map(str, jaxpr.effects)))}")

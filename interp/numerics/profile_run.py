@@ -1,7 +1,7 @@
-"""Runs a program and shows each operation, with its operands and results, to a function, wherever it stands.
+"""Runs a program and shows each operation, with its operands and results, to a function, at any depth.
 
-The program runs as it is: results are the same, and so are random bits and what devices exchange. What a region or
-function takes is made visible by an `optimization_barrier` in front of its operations.
+The program runs unchanged: results are the same, and so are random bits and exchanges between devices. The arguments of
+a region or function are made visible by an `optimization_barrier` in front of its operations.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ..errors import InputError
 from ..machine import Plan, plan
 from ..program import BARRIER, Function, Location, Operation, Program, Region, Value
 
-#: Called with an op, its operands (None where one is not known) and its results.
+#: Called with an op, its operands (None for unknown ones) and its results.
 Observer = Callable[[Operation, Sequence[Any], Sequence[Any]], None]
 
 
-class Observed:
+class ObservedProgram:
     """A program whose operations are shown to a function when it runs."""
 
     def __init__(self, program: Program, function: Function, policy: Policy, observer: Observer) -> None:
-        """Raises InputError where functions call each other in a circle, ProgramError for what is not supported."""
+        """Raises InputError if functions call each other in a circle, ProgramError for unsupported ops."""
         self._observer = observer
-        self.operations: list[Operation] = []  #: those that are shown, in the order of the text
-        self.calls: dict[Operation, list[Location]] = {}  #: where the functions are called that an op stands in
+        self.operations: list[Operation] = []  #: the ops that are shown, in the order of the text
+        self.calls: dict[Operation, list[Location]] = {}  #: the calls of the functions that contain an op
         self._dies: dict[Operation, list[Value]] = {}
         self._used: set[Value] = set()
         self._shown: set[Operation] = set()
@@ -44,7 +44,7 @@ class Observed:
         self._root = 0
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
-        """The results of the program, each op shown. Raises what `machine.run` does."""
+        """Runs the program, showing each op. Raises the errors of `machine.run`."""
         self._values.clear()
         self._root = 0
         try:
@@ -57,7 +57,7 @@ class Observed:
     def _enter(
         self, program: Program, function: Function, calls: list[Location], functions: dict[str, Function], *over: str
     ) -> None:
-        """Make a function, and those that it calls, visible."""
+        """Makes a function, and those that it calls, visible."""
         if function.name in over:
             raise InputError(f"{function.location}: @{function.name} calls itself, which cannot be profiled")
         if function.body is None or functions.get(function.name) is not program.functions[function.name]:
@@ -120,7 +120,7 @@ class Observed:
 
 
 def _with(operation: Operation, regions: tuple[Region, ...]) -> Operation:
-    """An op with other regions, which is shown as itself."""
+    """An op with other regions, which is shown as the original."""
     return dataclasses.replace(operation, regions=regions, origin=operation)
 
 
@@ -132,7 +132,7 @@ def _inside(region: Region) -> Iterator[Operation]:
 
 
 def _uses(operation: Operation) -> Iterable[Value]:
-    """The values that an op and its regions use; those that are defined in the regions may be among them."""
+    """The values that an op and its regions use, possibly including some that are defined in the regions."""
     yield from operation.operands
     for region in operation.regions:
         for inner in region.operations:

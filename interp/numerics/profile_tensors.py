@@ -1,4 +1,4 @@
-"""What is kept of each tensor of a profile, and what follows from it: the lines that lose most, in sentences."""
+"""The profile of each tensor, and its conclusions: the lines with the largest losses, in sentences."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ..program import Location
 from .statistics import Statistics
 from .statistics_blocks import BlockStatistics
 
-#: The least share of results that is lost for a line to be named.
+#: The least share of lost results for a line to be named.
 _LEAST = 0.001
-#: The formats that a sentence may recommend in the place of another, by their number of bits.
+#: The formats that a sentence may recommend instead of another, by their number of bits.
 _OTHERS = {8: ("f8E4M3FN", "f8E5M2"), 6: ("f6E2M3FN", "f6E3M2FN"), 16: ("bf16",)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What a tensor suffered in one step: shares of its elements, None without an exact result to compare with."""
+    """The losses of a tensor in one step: shares of its elements, None without an exact result to compare with."""
 
     step: int
     elements: int
@@ -48,13 +48,14 @@ class TensorProfile:
     Attributes:
         op: The operation with its dialect; `argument` for an argument of the program.
         index: The number of the result, or of the argument.
-        name: What JAX calls the place, such as `jit(f)/transpose(jvp(f))/mul`, or an argument, such as `params['w']`.
+        name: JAX's name of the location, such as `jit(f)/transpose(jvp(f))/mul`, or of an argument, such as
+            `params['w']`.
         type: The type of the tensor.
         line: The innermost line of the user's own code.
         inner: The innermost line of any code, of a library for example.
         rounds: Whether the operation may round.
-        executions: How often it ran.
-        born: How many infinities and NaN were made of finite operands.
+        executions: The number of executions.
+        nonfinite_created: The number of infinities and NaN that arise from finite operands.
         statistics: The counts.
         blocks: The counts in block formats, by their names.
         steps: A short record of each sampled call.
@@ -69,7 +70,7 @@ class TensorProfile:
     rounds: bool
     statistics: Statistics
     executions: int = 0
-    born: int = 0
+    nonfinite_created: int = 0
     blocks: dict[str, BlockStatistics] = dataclasses.field(default_factory=dict)
     steps: list[Step] = dataclasses.field(default_factory=list)
 
@@ -90,38 +91,38 @@ class TensorProfile:
 
     @property
     def lost(self) -> int:
-        """How many results are lost: those that underflow, saturate or overflow, or that are born as NaN or infinity.
+        """The number of lost results: those that underflow, saturate or overflow, or arise as NaN or infinity.
 
-        An infinity that a finite exact result becomes is counted once.
+        An infinity in place of a finite exact result is counted once.
         """
         s = self.statistics
-        return s.underflows + s.saturations + max(s.overflows, self.born)
+        return s.underflows + s.saturations + max(s.overflows, self.nonfinite_created)
 
     @property
-    def gravity(self) -> float:
-        """The order of what is reported: overflows first, then by the share of results that is lost."""
+    def severity(self) -> float:
+        """The sort key of reports: overflows first, then by the share of lost results."""
         s = self.statistics
         if not self.rounds or not s.elements:
             return 0.0
-        overflow = max(s.overflows, self.born)
+        overflow = max(s.overflows, self.nonfinite_created)
         return bool(overflow) + self.lost / s.elements
 
     @property
     def is_found(self) -> bool:
         """Whether it is to be reported."""
-        return bool(self.rounds and (self.born or self.statistics.overflows)) or self.gravity >= _LEAST
+        return bool(self.rounds and (self.nonfinite_created or self.statistics.overflows)) or self.severity >= _LEAST
 
     def sentence(self) -> str:
-        """What is lost, and what would help."""
+        """The losses, and what would help."""
         s, parts = self.statistics, []
         for count, words in (
-            (max(s.overflows, self.born), "overflow" if s.compared else "become an infinity or NaN"),
+            (max(s.overflows, self.nonfinite_created), "overflow" if s.compared else "become an infinity or NaN"),
             (s.saturations, "saturate"),
             (s.underflows, "underflow to zero"),
         ):
             if count:
                 parts.append(f"{percent(count, s.elements)} {words}")
-        # JAX calls what it derives for the gradient so.
+        # JAX's name for operations of the gradient
         where = " in the backward pass" if "transpose(" in self.name else ""
         of = f"the {s.format.name} results of {self.short}{where}"
         head = f"{parts[0].replace(' %', f' % of {of}', 1)}" + "".join(f", {p}" for p in parts[1:])
@@ -144,7 +145,7 @@ class TensorProfile:
             "source": self.source,
             "rounds": self.rounds,
             "executions": self.executions,
-            "born": self.born,
+            "born": self.nonfinite_created,
             **self.statistics.data(),
             "blocks": [b.data() for b in self.blocks.values()],
             "steps": steps,
@@ -164,13 +165,13 @@ class LineProfile:
         return self.tensors[0].source
 
     @property
-    def gravity(self) -> float:
-        """That of the worst tensor."""
-        return self.tensors[0].gravity
+    def severity(self) -> float:
+        """The severity of the worst tensor."""
+        return self.tensors[0].severity
 
     @property
     def share(self) -> float:
-        """The share of the results of its worst tensor that is lost."""
+        """The share of lost results of its worst tensor."""
         worst = self.tensors[0]
         return worst.lost / worst.statistics.elements if worst.rounds and worst.statistics.elements else 0.0
 
@@ -182,14 +183,14 @@ def lines_of(tensors: Sequence[TensorProfile]) -> list[LineProfile]:
         if t.op != "argument":
             lines.setdefault((t.line.file, t.line.line), []).append(t)
     made = [
-        LineProfile(Location(file, line), sorted(ts, key=lambda t: -t.gravity))
+        LineProfile(Location(file, line), sorted(ts, key=lambda t: -t.severity))
         for (file, line), ts in sorted(lines.items())
     ]
     return [x for x in made if x.tensors]
 
 
 def advice(s: Statistics) -> str:
-    """What would keep the numbers that are lost: a scale, or another format. Empty where nothing does."""
+    """A remedy for the lost numbers: a scale, or another format. Empty if there is none."""
     lost, k = s.underflows + s.saturations + s.overflows, s.scale
     if not lost or k is None:
         return ""
@@ -212,7 +213,7 @@ def advice(s: Statistics) -> str:
 
 
 def percent(count: int, total: int) -> str:
-    """A share in percent with two digits that say something."""
+    """A share in percent with two significant digits."""
     share = 100 * count / total if total else 0.0
     if 0 < share < 0.01:
         return "less than 0.01 %"

@@ -9,12 +9,12 @@ from .profile_tensors import Step, TensorProfile
 from .statistics import Statistics, range_of
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 340, 120, 6, 22, 20
-#: The shares that are drawn over steps, with how they are called.
+#: The shares drawn over steps, with their names.
 _SHARES = {"underflow": "underflow", "saturation": "saturate", "overflow": "overflow", "nan": "NaN"}
 
 
 def histogram(t: TensorProfile) -> Markup:
-    """How often each exponent occurs among the exact results, or else the results, and what the format holds."""
+    """The number of exact results, or else results, of each exponent, and the range of the format."""
     s = t.statistics
     counts = s.exponents
     if not counts:
@@ -95,7 +95,7 @@ def _picture(drawn: Sequence[Markup | None], title: str, height: float) -> Marku
 
 
 def time_line(steps: Sequence[Step]) -> Markup | None:
-    """The shares that are lost over steps; None of a single step, or where nothing is lost."""
+    """The shares lost over steps; None for a single step, or without losses."""
     lines = {name: [getattr(s, name) or 0.0 for s in steps] for name in _SHARES}
     lines = {name: shares for name, shares in lines.items() if any(shares)}
     if len(steps) < 2 or not lines:

@@ -17,13 +17,13 @@ from .statistics_blocks import BlockStatistics
 if TYPE_CHECKING:
     from .profile import Profile
 
-#: So many findings stand first, and so many tensors of a line are drawn.
+#: Number of findings shown first, and of tensors drawn for a line.
 _FIRST, _DRAWN = 5, 12
-#: Lines of source around one that is profiled.
+#: Lines of source around a profiled one.
 _AROUND = 2
 _WORDS = """Underflow: the exact result is not zero, and the result is. Saturate: it is beyond the largest number by
 more than half a step, and the result is finite. Overflow: the exact result is finite, and the result is an infinity
-or NaN. The exact result is the infinitely precise one of the operation on the operands that it got. ULP: the error
+or NaN. The exact result is the infinitely precise one of the operation on its actual operands. ULP: the error
 divided by the step of the format at the exact result. SQNR: the sum of squared exact results by that of squared
 errors."""
 
@@ -35,7 +35,7 @@ def page(profile: Profile) -> str:
         for package in (conform_report.__name__, __package__ or "")
     )
     lines = [x for x in profile.lines if any(_is_shown(t) for t in x.tensors)]
-    worst = sorted(lines, key=lambda x: -x.gravity)
+    worst = sorted(lines, key=lambda x: -x.severity)
     programs = dict.fromkeys(str(s["program"]) for s in profile.steps)
     title = f"Numerics of {', '.join(programs) or 'nothing'}"
     head = page_head(title, element("style", Markup(style)))
@@ -51,7 +51,7 @@ def page(profile: Profile) -> str:
 
 
 def _is_shown(t: TensorProfile) -> bool:
-    """Whether a tensor has a drawing: those that may lose something in a narrow format."""
+    """Whether a tensor has a drawing: those that may have losses in a narrow format."""
     return t.is_found or (t.rounds and t.statistics.format.bits <= 16)
 
 
@@ -187,7 +187,7 @@ def _numbers(t: TensorProfile) -> Markup:
         ("underflow", share(s.underflows, s.compared) if s.compared else "not known"),
         ("subnormal", share(s.subnormals, s.elements)),
         ("saturate", share(s.saturations, s.compared) if s.compared else "not known"),
-        ("overflow", share(max(s.overflows, t.born), s.elements)),
+        ("overflow", share(max(s.overflows, t.nonfinite_created), s.elements)),
         ("NaN", share(s.nans, s.elements)),
         ("infinite", share(s.infinities, s.elements)),
         ("largest", number(s.max_abs)),
@@ -203,7 +203,7 @@ def _numbers(t: TensorProfile) -> Markup:
 
 
 def _block(b: BlockStatistics) -> Markup:
-    """What blocks make of a tensor, in a sentence."""
+    """The losses of a tensor in blocks, in a sentence."""
     under, sqnr = percent(b.underflows, b.elements), "-" if b.sqnr is None else f"{b.sqnr:.1f} dB"
     return element(
         "p",

@@ -1,4 +1,4 @@
-"""A profile as text: what loses most in sentences, and a table."""
+"""A profile as text: the largest losses in sentences, and a table."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .profile_tensors import TensorProfile, percent
 if TYPE_CHECKING:
     from .profile import Profile
 
-#: So many sentences are printed.
+#: Number of sentences printed.
 _SENTENCES = 5
 _HEAD = ("line", "op", "format", "elements", "underflow", "subnormal", "saturate", "overflow", "NaN",
          "largest", "smallest", "ULP", "SQNR dB", "scale")  # fmt: skip
 
 
 def text(profile: Profile, most: int | None = 20) -> str:
-    """What loses most, and the table."""
+    """The largest losses, and the table."""
     sentences = profile.sentences()
     few = [f"{i}. {s}" for i, s in enumerate(sentences[:_SENTENCES], 1)]
     if len(sentences) > _SENTENCES:
@@ -30,8 +30,8 @@ def text(profile: Profile, most: int | None = 20) -> str:
 
 
 def table(profile: Profile, most: int | None) -> str:
-    """A row for each tensor that may lose something, the worst first."""
-    rounding = sorted((t for t in profile.tensors if t.rounds), key=lambda t: -t.gravity)
+    """A row for each tensor that may have losses, the worst first."""
+    rounding = sorted((t for t in profile.tensors if t.rounds), key=lambda t: -t.severity)
     narrow = [t for t in rounding if t.statistics.format.bits <= 16 or t.is_found]
     rows = [_HEAD, *(row(t) for t in narrow[:most])]
     widths = [max(len(r[i]) for r in rows) for i in range(len(_HEAD))]
@@ -55,7 +55,7 @@ def row(t: TensorProfile) -> tuple[str, ...]:
     return (
         place, t.short, s.format.name, f"{s.elements:,}",
         share(s.underflows, s.compared), share(s.subnormals, s.elements), share(s.saturations, s.compared),
-        share(max(s.overflows, t.born), s.elements), share(s.nans, s.elements),
+        share(max(s.overflows, t.nonfinite_created), s.elements), share(s.nans, s.elements),
         number(s.max_abs), number(s.min_abs),
         "-" if s.ulp_mean is None else f"{s.ulp_max:.3g}",
         "-" if s.sqnr is None else "exact" if math.isinf(s.sqnr) else f"{s.sqnr:.1f}",

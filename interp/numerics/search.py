@@ -1,8 +1,4 @@
-"""Which of a set of ops make a difference: each alone, each taken away, and a smallest set that explains it together.
-
-The smallest set is found by delta debugging (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing
-input", IEEE Transactions on Software Engineering 28, 2002): no op of it can be left out.
-"""
+"""Finds the ops that cause a difference: each alone, each left out, and a smallest set that explains it together."""
 
 from __future__ import annotations
 
@@ -33,21 +29,21 @@ class Evaluation:
 
 @dataclasses.dataclass(frozen=True)
 class Effect:
-    """What one op does to the output; of ops that were tried together only, what they do together."""
+    """The effect of one op on the output; for ops that were only tried together, their common effect."""
 
-    alone: Amount  #: the difference that it makes where all else is computed in the good way
-    without: Amount  #: the difference that stays where it alone is computed in the good way
-    moved: Amount  #: how far the output moves then
-    together: int = 1  #: how many ops were tried together
+    alone: Amount  #: the difference that it causes with everything else computed in the good way
+    without: Amount  #: the difference that remains if it alone is computed in the good way
+    moved: Amount  #: the change of the output then
+    together: int = 1  #: number of ops tried together
 
     @property
     def most(self) -> Amount:
-        """The larger of what it does alone and of what its absence does."""
+        """The larger of its effect alone and of the effect of its absence."""
         return max(self.alone, self.moved)
 
 
 class Search(Generic[T]):
-    """The ops of `candidates`, in the order of the program, of which all together give the bad output."""
+    """The search over `candidates`, ops in the order of the program, which together give the bad output."""
 
     def __init__(
         self,
@@ -66,7 +62,7 @@ class Search(Generic[T]):
         self.is_complete = True  #: each op was tried, and the set is a smallest one
 
     def evaluation(self, ops: frozenset[T]) -> Evaluation:
-        """The evaluation of a set, made once. Raises SpentError."""
+        """The evaluation of a set, cached. Raises SpentError."""
         if ops not in self.evaluations:
             if len(self.evaluations) >= self._most:
                 raise SpentError
@@ -77,14 +73,14 @@ class Search(Generic[T]):
         return self.evaluations[ops]
 
     def explains(self, ops: Sequence[T]) -> bool:
-        """Whether the difference is there, up to the share, with these ops alone. Raises SpentError."""
+        """Whether these ops alone cause the difference, up to the share. Raises SpentError."""
         left = self.evaluation(frozenset(ops)).left
         return left == NONE or (bool(self.total) and left.of(self.total) <= 1 - self._share)
 
     # -- each op -------------------------------------------------------------------------------------------------------
 
     def effects(self) -> dict[T, Effect]:
-        """What each op does. Where there are more ops than evaluations, groups of them that do nothing are one try."""
+        """The effect of each op. If there are more ops than evaluations, ops without effect are tried in groups."""
         each = 2 * len(self.candidates)
         size = 1 if each <= self._most // 2 else -(-len(self.candidates) // max(1, self._most // 8))
         found: dict[T, Effect] = {}
@@ -116,9 +112,9 @@ class Search(Generic[T]):
     # -- a smallest set ------------------------------------------------------------------------------------------------
 
     def smallest(self, order: Sequence[T]) -> list[T]:
-        """A set that explains the difference, of which no op can be left out; tried in this order, likely ones first.
+        """A set that explains the difference, from which no op can be omitted; tried in this order, likely ones first.
 
-        If the evaluations do not suffice, the smallest one that was found so far.
+        If the evaluations do not suffice, the smallest one found so far.
         """
         if not self.total:
             return []
@@ -131,15 +127,15 @@ class Search(Generic[T]):
             while size < len(order) and not self.explains(order[:size]):
                 size *= 2
             found = list(order[:size])
-            return self._reduced(found)
+            return self._reduce(found)
         except SpentError:
             self.is_complete = False
             return self._best or found
 
     _best: list[T] | None = None
 
-    def _reduced(self, ops: list[T]) -> list[T]:
-        """ddmin: halves, quarters and so on alone, and what is left without them."""
+    def _reduce(self, ops: list[T]) -> list[T]:
+        """ddmin: halves, quarters and so on alone, and their complements."""
         parts = 2
         while len(ops) > 1:
             self._best = ops
@@ -149,7 +145,7 @@ class Search(Generic[T]):
             if smaller is not None:
                 ops, parts = smaller, 2
                 continue
-            # Unlikely ops come last, and are left out first.
+            # Unlikely ops come last, and are omitted first.
             rests = ([o for o in ops if o not in chunk] for chunk in reversed(chunks))
             rest = next((r for r in rests if len(chunks) > 2 and self.explains(r)), None)
             if rest is not None:

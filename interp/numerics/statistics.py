@@ -1,6 +1,6 @@
-"""Counts of what the numbers of a tensor suffer in their format, added up over parts, steps and turns of loops.
+"""Counts of the losses of a tensor in its format, added up over parts, steps and iterations of loops.
 
-Of a type of up to 16 bits all counts follow from how often each code occurs, so no tensor is kept.
+For types of up to 16 bits all counts follow from the number of each code, so no tensor is kept.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ...ops.types import ELEMENT_TYPES, type_of_dtype
 
 _F64 = ELEMENT_TYPES["f64"]
 _PLAIN = Policy()
-#: Elements that are compared at a time: their temporaries stay in the cache.
+#: Elements compared at a time: their temporaries stay in the cache.
 _PART = 1 << 16
-#: The exponents of f64: those of exact results are counted from the first of these on.
+#: The exponents of f64; those of exact results are counted from the first on.
 _LOWEST, _HIGHEST = -1074, 1023
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """What follows from a format: its largest and smallest numbers, and the bin of each code."""
+    """Facts derived from a format: its largest and smallest numbers, and the bin of each code."""
 
     format: Format
 
@@ -60,7 +60,7 @@ class Range:
 
     @functools.cached_property
     def beyond(self) -> float:
-        """The largest number and half a step: what is larger is beyond the range."""
+        """The largest number plus half a step; larger numbers are beyond the range."""
         return self.largest + math.ldexp(0.5, self.highest - self.format.mantissa_bits)
 
 
@@ -71,22 +71,22 @@ def range_of(name: str) -> Range:
 
 
 class Statistics:
-    """What is counted of a tensor.
+    """The counts of a tensor.
 
     Attributes:
-        elements, zeros, subnormals, infinities, nans: How many numbers there are, and how many of each kind.
-        at_largest: How many have the magnitude of the largest finite number.
-        max_abs, min_abs: The largest and the smallest finite magnitude above zero; None where there is none.
-        histogram: How many finite numbers other than zero have the exponent floor(log2(|x|)), from that of the format's
+        elements, zeros, subnormals, infinities, nans: The number of elements, and of each kind.
+        at_largest: The number with the magnitude of the largest finite number.
+        max_abs, min_abs: The largest and the smallest finite magnitude above zero; None if there is none.
+        histogram: The number of nonzero finite numbers with each exponent floor(log2(|x|)), from that of the format's
             smallest number on.
-        compared: How many have an exact result to be compared with. The counts below are of these.
-        underflows: The exact result is not zero, and the result is.
+        compared: The number with an exact result to compare with. The following counts are of these.
+        underflows: The exact result is not zero, but the result is.
         saturations: The exact result is finite and beyond the largest number by more than half a step, and the result
             is finite.
         overflows: The exact result is finite, and the result is an infinity or NaN.
-        exact_max, exact_min: As max_abs and min_abs, of exact results.
-        exact_histogram: As histogram, of exact results; from 2^-1074 on.
-        measured: How many pairs are finite, of which the errors are taken.
+        exact_max, exact_min: As max_abs and min_abs, for exact results.
+        exact_histogram: As histogram, for exact results; from 2^-1074 on.
+        measured: The number of finite pairs, whose errors are measured.
         ulp_max, ulp_sum: The error in ULP: |result - exact| divided by the step of the format at the exact result,
             which is the smallest step below the normal numbers, and the largest beyond the largest number.
         relative_max, relative_sum, relative_count: |result - exact| / |exact|, where exact is not zero.
@@ -94,7 +94,7 @@ class Statistics:
     """
 
     def __init__(self, name: str) -> None:
-        """Of a float type by its MLIR name."""
+        """The counts of a float type, by its MLIR name."""
         self.range = range_of(name)
         self.format = self.range.format
         self.elements = self.zeros = self.subnormals = self.infinities = self.nans = self.at_largest = 0
@@ -111,7 +111,7 @@ class Statistics:
     # -- adding --------------------------------------------------------------------------------------------------------
 
     def add(self, result: np.ndarray, exact: np.ndarray | None = None) -> None:
-        """Count a tensor of the format; `exact` has its exact results in f64, in the same shape."""
+        """Counts a tensor of the format; `exact` has its exact results in f64, in the same shape."""
         result = np.ascontiguousarray(result).reshape(-1)
         self.elements += result.size
         if not result.size:
@@ -138,7 +138,7 @@ class Statistics:
         self._count(x, None)
 
     def _count(self, values: np.ndarray, weights: np.ndarray | None) -> None:
-        """Count numbers, each as often as its weight says."""
+        """Counts numbers, each as often as its weight says."""
 
         def total(where: np.ndarray) -> int:
             return int(np.count_nonzero(where) if weights is None else weights[where].sum())
@@ -156,7 +156,7 @@ class Statistics:
         self.max_abs, self.min_abs = _spread(chosen, self.max_abs, self.min_abs)
         exponents = np.frexp(chosen)[1] - 1
         kept = None if weights is None else weights[number]
-        self.histogram += _counted(exponents - self.range.lowest, kept, len(self.histogram))
+        self.histogram += _count_bins(exponents - self.range.lowest, kept, len(self.histogram))
         if self.format.has_subnormals:
             low = exponents < self.range.lowest_normal
             self.subnormals += int(np.count_nonzero(low) if kept is None else kept[low].sum())
@@ -171,7 +171,7 @@ class Statistics:
         exponents = np.frexp(exact)[1] - 1
         if there.any():
             self.exact_max, self.exact_min = _spread(size[there], self.exact_max, self.exact_min)
-            self.exact_histogram += _counted(exponents[there] - _LOWEST, None, len(self.exact_histogram))
+            self.exact_histogram += _count_bins(exponents[there] - _LOWEST, None, len(self.exact_histogram))
         finite = np.isfinite(got)
         if not finite.all():
             self.overflows += int(np.count_nonzero(~finite))
@@ -198,7 +198,7 @@ class Statistics:
             self.noise += float(np.dot(error, error))
 
     def merge(self, other: Statistics) -> None:
-        """Add the counts of another tensor of the same format."""
+        """Adds the counts of another tensor of the same format."""
         for name, value in vars(other).items():
             mine = getattr(self, name)
             if name in ("range", "format"):
@@ -209,21 +209,21 @@ class Statistics:
             else:
                 setattr(self, name, mine + value)
 
-    # -- what follows --------------------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------------
 
     @property
     def ulp_mean(self) -> float | None:
-        """The mean error in ULP; None where nothing is compared."""
+        """The mean error in ULP; None if nothing is compared."""
         return self.ulp_sum / self.measured if self.measured else None
 
     @property
     def relative_mean(self) -> float | None:
-        """The mean relative error; None where nothing is compared."""
+        """The mean relative error; None if nothing is compared."""
         return self.relative_sum / self.relative_count if self.relative_count else None
 
     @property
     def sqnr(self) -> float | None:
-        """10 log10 of signal by noise, in dB; infinite without noise, None where nothing is compared."""
+        """10 log10 of signal by noise, in dB; infinite without noise, None if nothing is compared."""
         if not self.measured or not self.signal:
             return None
         return 10 * math.log10(self.signal / self.noise) if self.noise else math.inf
@@ -232,7 +232,7 @@ class Statistics:
     def scale(self) -> int | None:
         """k of the largest power of two 2^k by which all exact results can be multiplied and stay within the range.
 
-        Of the results themselves where there are no exact ones; None where there is no number but zero.
+        For the results themselves if there are no exact ones; None if all numbers are zero.
         """
         largest = self.exact_max if self.exact_max is not None else self.max_abs
         if largest is None:
@@ -241,10 +241,11 @@ class Statistics:
         return e - f - (m < n)
 
     def lost(self, name: str, scale: int) -> tuple[int, int]:
-        """How many exact results would underflow, and overflow, in a format after they are multiplied by 2^scale.
+        """The numbers of exact results that would underflow, and overflow, in a format after multiplication by 2^scale.
 
-        A number underflows below half of the smallest one, and overflows from twice the power of two on that the
-        largest number has. It follows from the exponents alone, so that what rounds up at the end is left out.
+        A number underflows below half of the smallest one, and overflows from twice the largest power of two on. This
+        follows
+        from the exponents alone, and ignores rounding at the ends.
         """
         r = range_of(name)
         exponents = np.flatnonzero(self.exact_histogram)
@@ -291,11 +292,11 @@ class Statistics:
 
     @property
     def exponents(self) -> dict[int, int]:
-        """The exponents of the exact results, or else of the results, with how often they occur."""
+        """The exponents of the exact results, or else of the results, with their counts."""
         return _dense(self.exact_histogram, _LOWEST) if self.compared else _dense(self.histogram, self.range.lowest)
 
 
-def _counted(bins: np.ndarray, weights: np.ndarray | None, length: int) -> np.ndarray:
+def _count_bins(bins: np.ndarray, weights: np.ndarray | None, length: int) -> np.ndarray:
     counts = np.bincount(bins, weights, length)
     return counts if weights is None else np.rint(counts).astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""What the numbers of a tensor suffer in a block format, counted by elements and by blocks."""
+"""The losses of a tensor in a block format, counted by elements and by blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def call_format(attributes: Mapping[str, Any]) -> BlockFormat:
 
 
 def quotients(attributes: Mapping[str, Any], x: np.ndarray, results: Sequence[np.ndarray]) -> np.ndarray:
-    """What the elements of blocks are rounded from: an array divided by the scales that a custom call gave it."""
+    """The numbers that elements of blocks are rounded from: an array divided by the scales from a custom call."""
     fmt, layout, factors = _parts(attributes, x, results)
     with np.errstate(all="ignore"):
         return layout.whole(layout.rows(np.asarray(x, np.float64)) / factors[:, None])
@@ -36,7 +36,7 @@ def _config(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
 def _parts(
     attributes: Mapping[str, Any], x: np.ndarray, results: Sequence[np.ndarray]
 ) -> tuple[BlockFormat, Layout, np.ndarray]:
-    """The format of a call, where its blocks lie, and for each block what its elements are multiplied by."""
+    """The format of a call, the layout of its blocks, and the factor of the elements of each block."""
     config, fmt = _config(attributes), call_format(attributes)
     axes = tuple(int(a) for a in np.ravel(config.get("axes", [x.ndim - 1])))
     layout = Layout.of(x.shape, fmt, axes)
@@ -54,17 +54,17 @@ def _factors(
 
 
 class BlockStatistics:
-    """What is counted of tensors in one block format.
+    """The counts of tensors in one block format.
 
     Attributes:
-        elements, blocks: How many there are.
-        underflows: Elements that are zero, though their number is not.
+        elements, blocks: Their numbers.
+        underflows: Elements that are zero, although their number is not.
         saturations: Elements whose number, divided by the scale, is beyond the largest element by more than half a
             step.
-        blocks_with_underflow, blocks_with_saturation: How many blocks have such an element.
+        blocks_with_underflow, blocks_with_saturation: The numbers of blocks with such an element.
         blocks_lost: Blocks with a number other than zero in which every element is zero.
         blocks_nan: Blocks whose scale is NaN.
-        scales: How many blocks have a scale with the exponent floor(log2(scale)).
+        scales: The number of blocks for each exponent floor(log2(scale)) of their scale.
         signal, noise: The sums of x^2 and of (element * scale - x)^2, where both are finite.
     """
 
@@ -76,7 +76,9 @@ class BlockStatistics:
         self.signal = self.noise = 0.0
 
     def add(self, x: np.ndarray) -> None:
-        """Count what becomes of numbers in f64, along their last dimension, by the rule of the format's source."""
+        """Counts the losses of numbers in f64, in blocks along their last dimension, by the rule of the format's
+        source.
+        """
         if not x.size:
             return
         options = conversion(self.format, None, "nearest_even", "saturate", 0)
@@ -86,7 +88,7 @@ class BlockStatistics:
         self._count(x, made.codes, layout, _factors(self.format, layout, made.scales, made.tensor_scale, ()))
 
     def add_call(self, attributes: Mapping[str, Any], x: np.ndarray, results: Sequence[np.ndarray]) -> None:
-        """Count what a custom call made of an array."""
+        """Counts the results of a custom call on an array."""
         if x.size:
             fmt, layout, factors = _parts(attributes, x, results)
             codes = results[0] if results[0].dtype == fmt.element_dtype else results[0].view(fmt.element_dtype)

@@ -1,7 +1,7 @@
-"""A program run op by op, with a set of its ops computed in another way than the rest.
+"""Runs a program op by op, with a set of its ops computed by another evaluator than the rest.
 
-Results are kept by the op, the way and the *contents* of its operands. So in a second run only those ops are computed
-whose operands have changed; where an error is rounded away, all that follows is known already.
+Results are cached by the op, the evaluator and the *contents* of the operands. So a second run only computes ops with
+changed operands; if an error is rounded away, all later results are known.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from ..diff.source import Source, inputs
 from ..diff.walk import Values, Walk
 from ..errors import LimitError
 from ..program import Location, Operation, Region
-from .ways import EXACT, ByPolicy, Way, declared
+from .evaluators import EXACT, Evaluator, PolicyEvaluator, to_declared
 
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """An op of a program, in a function that was called by way of `calls`. In a loop it is one site for all turns."""
+    """An op of a program, in a function reached through `calls`. In a loop it is one site for all iterations."""
 
     calls: tuple[Operation, ...]
     operation: Operation
 
     @property
     def location(self) -> Location:
-        """Where it stands: its own place, or else that of the innermost call that has one."""
+        """The location of the op, or else that of the innermost call that has one."""
         return place_of(self.operation, self.calls)
 
     @property
@@ -42,13 +42,13 @@ class Site:
         return types_of(self.operation)
 
 
-#: Called for each op that runs, with its operands' values and both ways' results.
+#: Called for each op that runs, with its operands' values and both evaluators' results.
 Observer = Callable[[Site, Sequence[Any], Sequence[Any]], None]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Held:
-    """A value with a digest of its contents. In a condition it behaves as its array."""
+class DigestedValue:
+    """A value with a digest of its contents. In a condition it behaves like its array."""
 
     value: Any
     digest: bytes
@@ -67,20 +67,20 @@ class Held:
     @property
     def bytes(self) -> int:
         """The size of the array."""
-        return getattr(self.value, "nbytes", 0) + 200  # and about so much of Python's own
+        return getattr(self.value, "nbytes", 0) + 200  # Python's overhead is about this much
 
 
 class Substitution:
-    """Runs a program on its arguments, some ops in the way `bad` and the others in the way `good`."""
+    """Runs a program on its arguments, some ops by the evaluator `bad` and the others by `good`."""
 
     def __init__(
-        self, source: Source, arguments: Sequence[Any], good: Way, bad: Way, *, turns: int, memory: int
+        self, source: Source, arguments: Sequence[Any], good: Evaluator, bad: Evaluator, *, iterations: int, memory: int
     ) -> None:
-        """A run raises LimitError for a loop of more than so many `turns`; `memory` bytes of results are kept."""
-        self.source, self.ways, self._turns, self._room = source, (good, bad), turns, memory
-        self._arguments = list(map(held, arguments))
-        self.executions = 0  #: how many results of ops were computed so far, and not taken from what is kept
-        self._kept: OrderedDict[tuple[Any, ...], list[Held]] = OrderedDict()
+        """A run raises LimitError for a loop of more than `iterations`; `memory` bytes of results are kept."""
+        self.source, self.evaluators, self._iterations, self._room = source, (good, bad), iterations, memory
+        self._arguments = list(map(digest_value, arguments))
+        self.executions = 0  #: number of results computed so far, without cached ones
+        self._kept: OrderedDict[tuple[Any, ...], list[DigestedValue]] = OrderedDict()
         self._parents = dict(_parents(source))
 
     def run(self, bad: frozenset[Site] | None, observer: Observer | None = None) -> list[Any]:
@@ -88,18 +88,18 @@ class Substitution:
 
         With an observer every op is computed in both ways. Raises errors of `interp`.
         """
-        entered = None if bad is None or observer or not self.ways[0].runs_whole else set(self._enclosing(bad))
-        results = _Walk(_Run(self, bad, observer), self._turns, entered).run(self.source.function, self._arguments)
+        entered = None if bad is None or observer or not self.evaluators[0].runs_whole else set(self._enclosing(bad))
+        results = _Walk(_Run(self, bad, observer), self._iterations, entered).run(self.source.function, self._arguments)
         return [r.value for r in results]
 
-    def result(self, operation: Operation, values: Sequence[Held], is_bad: bool) -> list[Held]:
-        """The results of an op in one of the ways, computed once for operands of the same contents."""
+    def result(self, operation: Operation, values: Sequence[DigestedValue], is_bad: bool) -> list[DigestedValue]:
+        """The results of an op by one of the evaluators, computed once for operands with the same contents."""
         key = (operation, is_bad, *(v.digest for v in values))
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
         self.executions += 1
-        results = list(map(held, self.ways[is_bad].results(operation, [v.value for v in values])))
+        results = list(map(digest_value, self.evaluators[is_bad].results(operation, [v.value for v in values])))
         self._kept[key] = results
         self._room -= sum(r.bytes for r in results)
         while self._room < 0 and len(self._kept) > 1:
@@ -107,7 +107,7 @@ class Substitution:
         return results
 
     def _enclosing(self, sites: Iterable[Site]) -> Iterator[Operation]:
-        """The ops of which sites are a part: calls, loops and branches."""
+        """The ops that contain sites: calls, loops and branches."""
         for site in sites:
             for operation in (*site.calls, site.operation):
                 inner: Operation | None = operation
@@ -122,9 +122,9 @@ class _Run:
     def __init__(self, of: Substitution, bad: frozenset[Site] | None, observer: Observer | None) -> None:
         self.source, self._of, self._bad, self._observer = of.source, of, bad, observer
         self.calls: list[Operation] = []
-        self._exact = ByPolicy(of.source, "exact", EXACT)
+        self._exact = PolicyEvaluator(of.source, "exact", EXACT)
 
-    def run(self, operation: Operation, values: Sequence[Held]) -> list[Held]:
+    def run(self, operation: Operation, values: Sequence[DigestedValue]) -> list[DigestedValue]:
         site = Site(tuple(self.calls), operation)
         results = self._of.result(operation, values, self._bad is None or site in self._bad)
         if self._observer is not None:
@@ -132,22 +132,24 @@ class _Run:
             self._observer(site, *both)
         return results
 
-    def whole(self, operation: Operation, values: Sequence[Held]) -> list[Held]:
+    def whole(self, operation: Operation, values: Sequence[DigestedValue]) -> list[DigestedValue]:
         return self._of.result(operation, values, False)
 
-    def here(self, operation: Operation, values: Sequence[Held]) -> list[Held]:
-        return list(map(held, self._exact.results(operation, declared(operation, [v.value for v in values]))))
+    def here(self, operation: Operation, values: Sequence[DigestedValue]) -> list[DigestedValue]:
+        return list(
+            map(digest_value, self._exact.results(operation, to_declared(operation, [v.value for v in values])))
+        )
 
-    def rest(self, operation: Operation, values: Sequence[Any], turns: int) -> list[Any]:
+    def rest(self, operation: Operation, values: Sequence[Any], iterations: int) -> list[Any]:
         del values
-        raise LimitError(f"{operation.location}: {operation.name}: stopped after {turns} turns")
+        raise LimitError(f"{operation.location}: {operation.name}: stopped after {iterations} iterations")
 
 
 class _Walk(Walk):
-    """A walk that enters only loops, branches and calls with an op to be substituted; all, where `entered` is None."""
+    """A walk that enters only loops, branches and calls with an op to be substituted; all, if `entered` is None."""
 
-    def __init__(self, run: _Run, turns: int, entered: set[Operation] | None) -> None:
-        super().__init__(run, turns)
+    def __init__(self, run: _Run, iterations: int, entered: set[Operation] | None) -> None:
+        super().__init__(run, iterations)
         self._run, self._entered = run, entered
 
     def _operation(self, operation: Operation, values: Values) -> list[Any]:
@@ -164,7 +166,7 @@ def _is_entered(operation: Operation) -> bool:
 
 
 def _parents(source: Source) -> Iterator[tuple[Operation, Operation]]:
-    """Of each op in a region, the op whose region it is."""
+    """Pairs of each op in a region and the op of that region."""
 
     def visit(region: Region, parent: Operation | None) -> Iterator[tuple[Operation, Operation]]:
         for operation in region.operations:
@@ -178,9 +180,9 @@ def _parents(source: Source) -> Iterator[tuple[Operation, Operation]]:
             yield from visit(function.body, None)
 
 
-def held(value: Any) -> Held:
+def digest_value(value: Any) -> DigestedValue:
     """A value with its digest."""
-    return Held(value, _digest(value))
+    return DigestedValue(value, _digest(value))
 
 
 def _digest(value: Any) -> bytes:

@@ -26,7 +26,7 @@ from ..backends import BackendError
 from ..backends.subjects import any_subject
 from ..diff.report import OpReport
 from ..diff.source import Source
-from ..diff.traced import traced
+from ..diff.trace import trace
 from ..errors import InputError
 from ..parse.reader import Locator
 from ..program import Operation
@@ -34,18 +34,19 @@ from ..system import host_floats
 from ..transform.computation import Computation
 from ..transform.primitive import to_numpy
 from . import calls as jitted_calls
-from .watch_check import Checked
+from .watch_check import CheckedProgram
 from .watch_file import WatchFile
 from .watch_jaxprs import count, name_of, refuse_effects
 
-#: The additional seconds that a call takes when it is observed, for each array: 20 to 30 µs were measured.
+#: The additional seconds of an observed call for each array: 20 to 30 µs were measured.
 _DISPATCH = 3e-5
-#: The share of the budget that is used. The rest is a reserve, as a part may take longer than estimated.
+#: The used share of the budget. The rest is a reserve, as a part may take longer than estimated.
 _AIM = 0.9
-#: The interval in seconds at which the budget is examined; and how many times the time that observing a call takes must
-#: be left in the budget for a call to be observed.
+#: The interval in seconds at which the budget is examined; and the multiple of the time for observing a call that must
+#: be
+#: left in the budget for a call to be observed.
 _WAIT, _WORTH = 0.02, 4
-#: The estimated seconds to prepare a program, for each operation that JAX has traced: 0.3 ms each were measured on a
+#: The estimated seconds to prepare a program, for each traced operation: 0.3 ms each were measured on a
 #: program of 1,800 operations.
 _PREPARE = 0.0004
 
@@ -54,9 +55,9 @@ class Watch:
     """Checks a sample of jitted calls, between `start` and `stop`; see `watch`.
 
     Attributes:
-        failures: For each wrong operation its report: the last one, by operation.
-        spent: The seconds that checking took so far.
-        checks: The number of operations that were checked.
+        failures: The last report of each wrong operation, by operation.
+        spent: The seconds of checking so far.
+        checks: The number of checked operations.
     """
 
     def __init__(
@@ -69,14 +70,14 @@ class Watch:
         self.spent, self.checks = 0.0, 0
         self._backend: Any = None
         self._file: WatchFile | None = None
-        self._known: dict[int, tuple[Any, Checked | None, Computation | None]] = {}
+        self._known: dict[int, tuple[Any, CheckedProgram | None, Computation | None]] = {}
         self._counts: Counter[int] = Counter()
         self._sizes: dict[int, tuple[Any, int]] = {}
         self._key, self._thing = 0, None
         self._job: Iterator[float] | None = None
         self._needs = self._dispatch = 0.0
         self._of: dict[str, Any] = {}
-        self._at: Checked | None = None
+        self._at: CheckedProgram | None = None
         self._left = 0
         self._lock = threading.Lock()
         self._context = contextlib.ExitStack()
@@ -89,10 +90,10 @@ class Watch:
             lines.append(f"  {report.location}: {report.op}: {report.differing} of {report.elements} elements differ")
         return "\n".join(lines)
 
-    # -- when it runs --------------------------------------------------------------------------------------------------
+    # -- lifetime ------------------------------------------------------------------------------------------------------
 
     def start(self) -> Watch:
-        """Begin. Raises InputError where there is no such backend, OutputError where the file cannot be written."""
+        """Start. Raises InputError if there is no such backend, OutputError if the file cannot be written."""
         if self._file is not None:
             raise InputError("watch: expected a watch that is not running, got one that is")
         self._backend = any_subject(self._named if self._named is not None else jax.default_backend())
@@ -105,7 +106,7 @@ class Watch:
         self._file.write("start", backend=self._backend.name, budget=self._budget, every=self._every)
         some = self._every is None and jitted_calls.can_show_some
         if some or jitted_calls.can_observe:
-            self._context.enter_context(jitted_calls.observed(self._seen, some))
+            self._context.enter_context(jitted_calls.observe_calls(self._observe, some))
         else:
             warnings.warn("this version of JAX does not show its calls: pass functions through w(f)", stacklevel=2)
         if some:
@@ -115,17 +116,17 @@ class Watch:
         return self
 
     def _show(self, ended: threading.Event) -> None:
-        """Show the next calls whenever the budget allows to check something."""
+        """Shows the next calls whenever the budget allows a check."""
         while not ended.wait(_WAIT):
             if self._allows(self._needs + _WORTH * self._dispatch, time.perf_counter()):
                 jitted_calls.show_next()
 
     def stop(self) -> None:
-        """End, and write what was found. It can be started again; the file is appended to."""
+        """Stop, and write the findings. It can be started again; the file is appended to."""
         if self._file is None:
             return
         self._context.close()
-        self._ended_job()
+        self._end_job()
         self._file.write(
             "end",
             calls=sum(self._counts.values()),
@@ -145,9 +146,9 @@ class Watch:
         self.stop()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that does what `function` does, and whose calls are watched while the watch runs.
+        """A function that behaves like `function`, and whose calls are watched while the watch runs.
 
-        It is needed only where JAX does not show its calls. Raises InputError for what is no function.
+        It is needed only if JAX does not show its calls. Raises InputError if `function` is not a function.
         """
         if not callable(function):
             raise InputError(f"watch: expected a function, got {type(function).__name__}")
@@ -157,7 +158,7 @@ class Watch:
         def run(*args: Any, **kwargs: Any) -> Any:
             if any(isinstance(x, core.Tracer) for x in jax.tree.leaves((args, kwargs))):
                 return function(*args, **kwargs)
-            with jitted_calls.unobserved():
+            with jitted_calls.hide_calls():
                 self._take(id(jitted), jitted, lambda: self._explicit(jitted, args, kwargs))
                 return function(*args, **kwargs)
 
@@ -165,13 +166,13 @@ class Watch:
 
     # -- one call ------------------------------------------------------------------------------------------------------
 
-    def _seen(self, jaxpr: Any, args: Sequence[Any]) -> None:
+    def _observe(self, jaxpr: Any, args: Sequence[Any]) -> None:
         self._dispatch = _DISPATCH * (len(args) + len(jaxpr.out_avals))
-        self._take(id(jaxpr), jaxpr, lambda: self._traced(jaxpr, args))
+        self._take(id(jaxpr), jaxpr, lambda: self._trace(jaxpr, args))
         self.spent += self._dispatch
 
-    def _take(self, key: int, thing: Any, prepared: Callable[[], tuple[Checked, list[Any], str]]) -> None:
-        """Count a call, and go on with what is to be checked as far as the budget allows."""
+    def _take(self, key: int, thing: Any, prepared: Callable[[], tuple[CheckedProgram, list[Any], str]]) -> None:
+        """Counts a call, and continues pending checks as far as the budget allows."""
         if self._file is None or not self._lock.acquire(blocking=False):  # another thread is checking
             return
         before = time.perf_counter()
@@ -196,7 +197,7 @@ class Watch:
             self._lock.release()
 
     def _fail(self, message: str) -> None:
-        """Write an error. The program that was being checked is not checked again."""
+        """Writes an error. The program that was being checked is not checked again."""
         assert self._file is not None
         self._file.write("error", message=" ".join(message.split()), **self._of)
         self._known[self._key] = (self._known.get(self._key, (self._thing,))[0], None, None)
@@ -207,7 +208,7 @@ class Watch:
         key: int,
         thing: Any,
         number: int,
-        prepared: Callable[[], tuple[Checked, list[Any], str]],
+        prepared: Callable[[], tuple[CheckedProgram, list[Any], str]],
         before: float,
     ) -> None:
         if key not in self._known:
@@ -216,46 +217,46 @@ class Watch:
             self._needs = _PREPARE * self._sizes[key][1]
         if not self._allows(self._needs if key not in self._known else 0.0, before):
             return
-        self._ended_job()
+        self._end_job()
         self._key, self._thing = key, thing
         self._of = {"call": number, "function": name_of(thing)}
         checked, arrays, self._of["function"] = prepared()
         self._at, self._left = checked, checked.kinds
-        self._job = checked.run(arrays, self._found)
+        self._job = checked.run(arrays, self._record)
         self._needs = next(self._job)
 
     def _go_on(self, before: float) -> None:
-        """Check, as long as the budget allows."""
+        """Continues checking as long as the budget allows."""
         while self._job is not None and self._allows(self._needs, before):
             try:
                 self._needs = next(self._job)
             except StopIteration:
-                self._ended_job()
+                self._end_job()
                 self._needs = 0.0
                 return
             self.checks += 1
             self._left -= 1
 
     def _allows(self, seconds: float, before: float) -> bool:
-        """Whether so many seconds more are within the budget: a share of the time that the program itself took."""
+        """Whether this many more seconds are within the budget: a share of the time that the program itself took."""
         now = time.perf_counter()
         spent = self.spent + now - before
         return spent + seconds <= _AIM * self._budget * (now - self._began - spent)
 
-    def _found(self, operation: Operation, report: OpReport) -> None:
+    def _record(self, operation: Operation, report: OpReport) -> None:
         self.failures[operation] = report
         assert self._file is not None
         self._file.failure(operation, report, **self._of, checked_at=sum(self._counts.values()) - 1)
 
-    def _ended_job(self) -> None:
+    def _end_job(self) -> None:
         if self._job is not None and self._file is not None and self._at is not None:
             self._file.write("check", **self._of, ops=self._at.count, verdicts=dict(self._at.verdicts))
         self._job = None
 
     # -- programs ------------------------------------------------------------------------------------------------------
 
-    def _traced(self, jaxpr: Any, args: Sequence[Any]) -> tuple[Checked, list[Any], str]:
-        """The program of what JAX has traced, for the backend's platform, and its arguments as copies."""
+    def _trace(self, jaxpr: Any, args: Sequence[Any]) -> tuple[CheckedProgram, list[Any], str]:
+        """The program of a traced function, for the backend's platform, and copies of its arguments."""
         platform = getattr(self._backend, "platform", "cpu")
         if id(jaxpr) not in self._known:
             refuse_effects(jaxpr)
@@ -265,26 +266,26 @@ class Watch:
             lowered = jax.jit(computation.function, keep_unused=True).trace(*avals)
             module: Any = lowered.lower(lowering_platforms=(platform,)).compiler_ir("stablehlo")
             source = Source(module, Locator(name), name)
-            checked = Checked(source, self._backend, self._policy, self._memory)
+            checked = CheckedProgram(source, self._backend, self._policy, self._memory)
             self._known[id(jaxpr)] = jaxpr, checked, computation
         _, checked, computation = self._known[id(jaxpr)]
         assert checked is not None
         assert computation is not None
         given = zip([*computation.constants, *args], computation.arguments, strict=True)
-        # Copies, now: the program may give away its own.
+        # Copied now, as the program may donate its own.
         values = iter([np.array(to_numpy(x, aval)) for x, aval in given])
         types = checked.source.function.argument_types
         arrays = [None if isinstance(t, TokenType) else next(values) for t in types]
         return checked, arrays, f"jit({computation.name})"
 
-    def _explicit(self, jitted: Any, args: Sequence[Any], kwargs: Any) -> tuple[Checked, list[Any], str]:
+    def _explicit(self, jitted: Any, args: Sequence[Any], kwargs: Any) -> tuple[CheckedProgram, list[Any], str]:
         """The same for a call of a function that was passed through the watch."""
         platform = getattr(self._backend, "platform", "cpu")
         jaxpr = jitted.trace(*args, **kwargs).jaxpr
         refuse_effects(jaxpr)
-        source, arrays, _ = traced(jitted, args, kwargs, None, None, platform)
+        source, arrays, _ = trace(jitted, args, kwargs, None, None, platform)
         if id(jaxpr) not in self._known:
-            self._known[id(jaxpr)] = jaxpr, Checked(source, self._backend, self._policy, self._memory), None
+            self._known[id(jaxpr)] = jaxpr, CheckedProgram(source, self._backend, self._policy, self._memory), None
         checked = self._known[id(jaxpr)][1]
         assert checked is not None
         return checked, [a if a is None else np.array(a) for a in arrays], source.file
@@ -303,26 +304,27 @@ def watch(
     """Check a sample of the jitted calls of a program, operation by operation, while it runs on any platform.
 
     Within `with interp.watch("cuda") as w:`, or between `w.start()` and `w.stop()`, each call of a function of
-    `jax.jit` is seen. Of a sampled call the operations are computed exactly here, and each operation runs alone on the
-    backend, on the same operands; results are judged as `interp.compare` judges them. One operation of each kind (its
-    name and types) comes first, those that round before the others, and those that were checked least.
+    `jax.jit` is observed. The operations of a sampled call are computed exactly here, and each operation runs alone on
+    the backend, on the same operands; results are judged as `interp.compare` judges them. One operation of each kind
+    (its name and types) comes first, operations that round before the others, and the least checked first.
 
-    The program gets the very arrays that JAX computed. Checking stops where the budget ends, in the middle of a call
+    The program gets the arrays that JAX computed. Checking stops when the budget is spent, in the middle of a call
     too, and goes on in a later call. An error in checking is a line in the file, and the program goes on. Ctrl-C ends
     the program as ever, and the file is complete.
 
     Args:
-        backend: What operations run on: a platform of JAX in this process, a name that `minihlo conform` takes, or an
-            object with a method `evaluate(text, arrays) -> arrays`. The default is JAX's default platform.
-        every: Of each function one call in so many is sampled, the first one too. Then every call is seen, which takes
-            20 to 30 µs for each array of it. By default only such calls are seen as the budget allows to check.
+        backend: The backend of the operations: a platform of JAX in this process, a name that `minihlo conform` takes,
+            or an object with a method `evaluate(text, arrays) -> arrays`. The default is JAX's default platform.
+        every: One call in this many of each function is sampled, including the first. Then every call is observed,
+            which takes 20 to 30 µs for each array of it. By default only calls that the budget allows to check are
+            observed.
         budget: The time for checking, as a share of the time that the program itself takes: 0.1 makes a run at most a
             tenth longer, up to the cost of one part of a check.
         file: A file that JSON lines are appended to: `start`, `failure` for a wrong operation with its line, `check`
             for each sampled call, `error`, and `end`.
         memory: The bytes of operands and results that are held for a check, and of operands that are kept in files.
-        keep: Of so many failures the operands are kept, in the folder `file` + ".failures": the operation as a program
-            and its operands, as `minihlo diff` takes them.
+        keep: The number of failures whose operands are kept, in the folder `file` + ".failures": the operation as a
+            program and its operands, as `minihlo diff` takes them.
         policy: The policy of the exact results. The default is `Policy()`.
 
     Returns:

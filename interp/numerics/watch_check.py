@@ -25,29 +25,29 @@ from ..diff.judge import rounds
 from ..diff.report import OpReport
 from ..diff.source import Source, inputs, is_movable
 from ..program import Operation
-from .profile_run import Observed
+from .profile_run import ObservedProgram
 
-#: What an op costs on a backend at first, which compiles it: 20 to 40 ms on XLA's CPU, 2 on minihlo.
+#: The cost of an op's first run on a backend, with compilation: 20 to 40 ms on XLA's CPU, 2 on minihlo.
 _FIRST = 0.03
 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """An op that was seen to run."""
+    """An executed op."""
 
     operation: Operation
     operands: list[Any]
     results: list[Any]
 
 
-class Checked:
-    """A program that is watched: its ops, how often each kind was checked, and what checking takes."""
+class CheckedProgram:
+    """A watched program: its ops, the number of checks of each kind, and the cost of checking."""
 
     def __init__(self, source: Source, backend: Backend, policy: Policy, memory: int) -> None:
         """`memory` limits the bytes of operands and results that are held. Raises errors of `interp`."""
         self.source, self._memory = source, memory
         self._examiner = Examiner(source, backend, policy)
-        self._observed = Observed(source.program, source.function, policy, self._see)
+        self._observed = ObservedProgram(source.program, source.function, policy, self._see)
         self._kinds = {o: (o.name, types_of(o)) for o in self._observed.operations if _is_checked(o, backend)}
         self._rounding = {o: rounds(o) for o in self._kinds}
         self._times: Counter[Any] = Counter()  #: of a kind of ops, and of an op
@@ -60,23 +60,23 @@ class Checked:
 
     @property
     def kinds(self) -> int:
-        """How many kinds of them there are."""
+        """The number of kinds of ops."""
         return len(set(self._kinds.values()))
 
     @property
     def count(self) -> int:
-        """How many ops of the program can be checked."""
+        """The number of ops that can be checked."""
         return len(self._kinds)
 
     def run(self, arrays: Sequence[Any], report: Callable[[Operation, OpReport], None]) -> Iterator[float]:
-        """Check a sample on the arguments of one call; yields what the next part is expected to take, in seconds.
+        """Checks a sample on the arguments of one call; yields the estimated seconds of the next part.
 
         First one op of each kind, those that round before the others, the least checked first; then all others.
         """
         yield self._run_cost
         before = time.perf_counter()
         order = self._order()
-        self._wanted, self._seen = set(self._that_fit(order)), {}
+        self._wanted, self._seen = set(self._select_fitting(order)), {}
         self._runs.clear()
         self._observed.run(arrays)
         items = {o: self._seen.pop(o) for o in order if o in self._seen}
@@ -97,15 +97,15 @@ class Checked:
         first: dict[Any, Operation] = {}
         for operation in order:
             first.setdefault(self._kinds[operation], operation)
-        heads = sorted(first.values(), key=lambda o: (self._turn(o), not self._rounding[o], chance[o]))
+        heads = sorted(first.values(), key=lambda o: (self._check_count(o), not self._rounding[o], chance[o]))
         chosen = set(heads)
         return [*heads, *(o for o in order if o not in chosen)]
 
-    def _turn(self, operation: Operation) -> int:
-        """How often its kind was checked; what only moves elements is checked a third as often."""
+    def _check_count(self, operation: Operation) -> int:
+        """The number of checks of its kind; ops that only move elements are checked a third as often."""
         return self._times[self._kinds[operation]] * (1 if self._rounding[operation] else 3)
 
-    def _that_fit(self, order: Sequence[Operation]) -> Iterator[Operation]:
+    def _select_fitting(self, order: Sequence[Operation]) -> Iterator[Operation]:
         room = self._memory
         for operation in order:
             size = sum(_bytes(v.type) for v in (*operation.operands, *operation.results))
@@ -117,7 +117,7 @@ class Checked:
         if operation not in self._wanted or any(x is None for x in operands):
             return
         self._runs[operation] += 1
-        if self._random.random() * self._runs[operation] < 1:  # each turn of a loop is as likely
+        if self._random.random() * self._runs[operation] < 1:  # each iteration of a loop is equally likely
             self._seen[operation] = Item(operation, list(operands), list(results))
 
     def _check(self, item: Item, report: Callable[[Operation, OpReport], None]) -> None:
@@ -145,7 +145,7 @@ class Checked:
 
 
 def _is_checked(operation: Operation, backend: Backend) -> bool:
-    """Whether an op is checked: not what computes nothing, or is made of other ops, or reaches out of the program."""
+    """Whether an op is checked: not if it computes nothing, consists of other ops, or reaches out of the program."""
     traits = traits_of(operation.name)
     is_made_of_others = call_attribute(operation.name) is not None or (
         bool(operation.regions) and traits.regions is not RegionSemantics.ELEMENTS

@@ -13,15 +13,15 @@ from typing import Any
 from ..diff.report import OpReport
 from ..errors import OutputError
 
-#: So many failures of one op are written; the others are counted.
+#: Number of failures of one op that are written; the others are counted.
 _EACH = 3
 
 
 class WatchFile:
-    """Appends to a file. A line is whole or not there, whatever ends the program."""
+    """Appends to a file. A line is written completely or not at all, however the program ends."""
 
     def __init__(self, path: str | os.PathLike[str], keep: int, memory: int) -> None:
-        """Of the first `keep` failures the operands are kept, up to `memory` bytes. Raises OutputError."""
+        """The operands of the first `keep` failures are kept, up to `memory` bytes. Raises OutputError."""
         self.path, self._keep, self._room = Path(path), keep, memory
         self.folder = self.path.with_name(f"{self.path.name}.failures")
         self._kept = 0
@@ -32,14 +32,14 @@ class WatchFile:
             raise OutputError(f"watch: {self.path}: {getattr(error, 'strerror', None) or error}") from None
 
     def write(self, event: str, **fields: Any) -> None:
-        """Write a line. If it cannot be written, it is lost: the program that is watched goes on."""
+        """Writes a line. If that fails, the line is lost: the watched program goes on."""
         line = {"event": event, "time": round(time.time(), 3), **fields}
         data = (json.dumps(_plain(line), default=str) + "\n").encode()
         with contextlib.suppress(OSError):
             os.write(self._file, data)
 
     def failure(self, key: Any, report: OpReport, **fields: Any) -> None:
-        """Write that an op is wrong, and keep its operands; the first times for each `key`."""
+        """Writes that an op is wrong, and keeps its operands; the first times for each `key`."""
         times = self._written[key] = self._written.get(key, 0) + 1
         if times > _EACH:
             return
@@ -79,7 +79,7 @@ class WatchFile:
 
 
 def _plain(x: Any) -> Any:
-    """Numbers that JSON does not have as texts."""
+    """Numbers that JSON lacks as texts."""
     if isinstance(x, float) and not math.isfinite(x):
         return str(x)
     if isinstance(x, dict):

@@ -1,4 +1,4 @@
-"""What `interp.watch` reads from the programs that JAX has traced: effects, the number of operations, names."""
+"""Facts of traced programs that `interp.watch` needs: effects, the number of operations, names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..errors import InputError
 
 
 def refuse_effects(jaxpr: Any) -> None:
-    """Raise InputError for a program with effects, which must not be run twice."""
+    """Raises InputError for a program with effects, which must not be run twice."""
     if jaxpr.effects:
         effects = ", ".join(sorted(map(str, jaxpr.effects)))
         raise InputError(f"expected a function without effects, which must not happen twice, got {effects}")

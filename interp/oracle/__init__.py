@@ -1,4 +1,4 @@
 """The oracle of the comparisons: formats, rounding and every elementwise operation, computed independently of `ops`.
 
-Nothing here imports from `ops`, so that a wrong fact or a wrong rounding there cannot hide itself.
+Nothing here imports from `ops`, so a wrong fact or a wrong rounding there cannot hide itself.
 """

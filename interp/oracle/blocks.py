@@ -1,8 +1,8 @@
-"""Block formats once more, for the tester's oracle: quantize, dequantize, and the values that scaled dots multiply.
+"""Block formats for the tester's oracle: quantize, dequantize, and the values that scaled dots multiply.
 
 It shares no fact and no line with `ops.blocks`. Written from OCP Microscaling Formats (MX) 1.0, sections 5 and 6, the
 block scaling of NVIDIA's PTX ISA, and arXiv 2412.19437, section 3.3. The exponent of a scale that is a power of two
-follows from significands as integers; the other quotients are those of f64 with the sign of what is left over.
+follows from significands as integers; the other quotients are those of f64 with the sign of the remainder.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Block:
 
     @property
     def size(self) -> int:
-        """Elements along the last dimension of a block."""
+        """Number of elements along the last dimension of a block."""
         return self.shape[-1]
 
     @property
     def fmt(self) -> Format | None:
-        """The format of the elements; None of integers."""
+        """The format of the elements; None for integers."""
         return FORMATS.get(self.element)
 
     @property
@@ -60,27 +60,27 @@ class Block:
 
     @property
     def mantissa_bits(self) -> int:
-        """Of the largest element."""
+        """The mantissa bits of the largest element."""
         return 6 if self.fmt is None else self.fmt.mantissa_bits
 
     @property
     def nan_element(self) -> int:
-        """The code of an element of a block whose scale is NaN."""
+        """The code of an element of a block with NaN scale."""
         return 0 if self.fmt is None else int(encode(self.fmt, Exact.of(np.array([np.nan])))[0][0])
 
     def scale_shape(self, shape: tuple[int, int]) -> tuple[int, int]:
-        """Of the scales of an array."""
+        """The shape of the scales of an array."""
         rows = self.shape[0] if len(self.shape) == 2 else 1
         return -(-shape[0] // rows), -(-shape[1] // self.size)
 
     def spread(self, each: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-        """One value for each block as one for each element of an array of a shape."""
+        """Repeats one value for each block as one for each element of an array of a shape."""
         if len(self.shape) == 2:
             each = np.repeat(each, self.shape[0], axis=0)
         return np.repeat(each, self.size, axis=1)[: shape[0], : shape[1]]
 
     def each(self, x: np.ndarray) -> np.ndarray:
-        """The elements of each block of an array, zeros beyond its end: [rows of blocks, blocks, elements]."""
+        """The elements of each block of an array, padded with zeros: [rows of blocks, blocks, elements]."""
         rows = self.shape[0] if len(self.shape) == 2 else 1
         down, along = self.scale_shape((x.shape[0], x.shape[1]))
         whole = np.zeros((down * rows, along * self.size), x.dtype)
@@ -107,21 +107,21 @@ BLOCKS: dict[str, Block] = {
 
 @dataclasses.dataclass(frozen=True)
 class Quantized:
-    """The codes of elements, of scales, and of the scale of the tensor where there is one."""
+    """The codes of elements, of scales, and of the tensor's scale if there is one."""
 
     codes: np.ndarray
     scales: np.ndarray
     tensor_scale: np.ndarray | None = None
 
     def parts(self) -> list[np.ndarray]:
-        """All arrays there are, in this order."""
+        """All existing arrays, in this order."""
         return [self.codes, self.scales, *([] if self.tensor_scale is None else [self.tensor_scale])]
 
 
-def quantized(
+def quantize(
     x: np.ndarray, block: Block, rule: str, rounding: str = EVEN, saturates: bool = True, scale_rounding: str = EVEN
 ) -> Quantized:
-    """Numbers in f64 (exact ones of up to 24 bits, [rows, k]) as blocks along the last dimension."""
+    """Quantizes f64 (exact numbers of up to 24 bits, [rows, k]) to blocks along the last dimension."""
     amax = largest_of(x, block)
     of_tensor = tensor_scale(amax) if block.has_tensor_scale else None
     scales = scales_of(amax, block, rule, of_tensor, scale_rounding)
@@ -129,13 +129,13 @@ def quantized(
 
 
 def largest_of(x: np.ndarray, block: Block) -> np.ndarray:
-    """The largest magnitude of each block; NaN where there is NaN or an infinity."""
+    """The largest magnitude of each block; NaN if it has NaN or an infinity."""
     size = np.where(np.isfinite(x), np.abs(x), np.nan)
     return block.each(size).max(axis=-1, initial=0.0)
 
 
 def tensor_scale(amax: np.ndarray) -> np.ndarray:
-    """The f32 code of NVFP4's scale of the tensor: the largest finite block over 6 * 448, and 1 of zeros alone."""
+    """The f32 code of NVFP4's tensor scale: the largest finite block over 6 * 448, and 1 for zeros alone."""
     most = np.array(np.where(np.isfinite(amax), amax, 0.0).max(initial=0.0))
     if most == 0:
         return np.array(_F32.bias << _F32.mantissa_bits, np.uint32)
@@ -163,7 +163,7 @@ def scales_of(
 
 
 def exponents(amax: np.ndarray, block: Block, rule: str) -> np.ndarray:
-    """The exponent of the power of two that a rule gives a block whose largest magnitude is positive."""
+    """The exponent of the power of two that a rule gives to a block with positive largest magnitude."""
     w, e = _significand(amax)
     (top,), (e_top,) = _significand(np.array([block.largest]))
     one = np.int64(1) << np.int64(_BITS - 1)
@@ -184,13 +184,13 @@ def exponents(amax: np.ndarray, block: Block, rule: str) -> np.ndarray:
 
 
 def _significand(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Significands of _BITS bits as integers, and exponents such that a significand is a fraction from 1/2 to 1."""
+    """Significands of _BITS bits as integers, and exponents with which a significand is a fraction from 1/2 to 1."""
     fraction, exponent = np.frexp(x)
     return np.ldexp(fraction, _BITS).astype(np.int64), exponent.astype(np.int64)
 
 
 def factors(scales: np.ndarray, block: Block, of_tensor: np.ndarray | None = None) -> np.ndarray:
-    """The number that each scale is worth, that of the tensor included: exact in f64."""
+    """The value of each scale, including the tensor's: exact in f64."""
     value = block.scale_fmt.decode(scales)
     return value if of_tensor is None else value * _F32.decode(of_tensor)
 
@@ -203,21 +203,21 @@ def elements(
     rounding: str = EVEN,
     saturates: bool = True,
 ) -> np.ndarray:
-    """The codes of numbers over the scales of their blocks."""
+    """The codes of numbers divided by the scales of their blocks."""
     shape = x.shape[0], x.shape[1]
-    return encoded(x, block.spread(factors(scales, block, of_tensor), shape), block, rounding, saturates)
+    return encode_elements(x, block.spread(factors(scales, block, of_tensor), shape), block, rounding, saturates)
 
 
-def encoded(
+def encode_elements(
     x: np.ndarray, factor: np.ndarray, block: Block, rounding: str = EVEN, saturates: bool = True
 ) -> np.ndarray:
-    """The codes of numbers over a factor each; those of a factor that is NaN are NaN where the elements have that."""
+    """The codes of numbers divided by a factor each; NaN factors give NaN if the elements have it."""
     unknown = np.isnan(factor)
     exact = divide(np.where(unknown, 1.0, x), np.where(unknown, 1.0, factor))
-    # The rest of a division says nothing of zeros and what is infinite.
+    # The remainder of a division is meaningless for zeros and infinities.
     exact = Exact(exact.value, np.where((x == 0) | ~np.isfinite(x), np.int8(0), exact.side))
     if block.fmt is None:
-        whole = np.rint(exact.value * 64)  # exact: a quotient that is no tie lies further from one than f64 rounds
+        whole = np.rint(exact.value * 64)  # exact: f64 rounds no quotient to a tie
         whole = np.clip(np.where(unknown | np.isnan(whole), 0, whole), -127, 127)
         return whole.astype(np.int64).astype(np.int8).view(np.uint8)
     codes, left_open = encode(block.fmt, exact, rounding)
@@ -228,20 +228,22 @@ def encoded(
 
 
 def values(codes: np.ndarray, block: Block) -> np.ndarray:
-    """The numbers of elements before they are scaled."""
+    """The numbers of elements before scaling."""
     return codes.astype(np.uint8).view(np.int8) / 64.0 if block.fmt is None else block.fmt.decode(codes)
 
 
-def scaled(codes: np.ndarray, scales: np.ndarray, block: Block, of_tensor: np.ndarray | None = None) -> np.ndarray:
-    """The numbers that blocks stand for, exact in f64."""
+def apply_scales(
+    codes: np.ndarray, scales: np.ndarray, block: Block, of_tensor: np.ndarray | None = None
+) -> np.ndarray:
+    """The numbers represented by blocks, exact in f64."""
     with np.errstate(invalid="ignore"):
         each = block.spread(factors(scales, block, of_tensor), (codes.shape[0], codes.shape[1]))
         product = values(codes, block) * each
     return np.where(np.isnan(product), np.nan, product)
 
 
-def dequantized(
+def dequantize(
     codes: np.ndarray, scales: np.ndarray, block: Block, result: str, of_tensor: np.ndarray | None = None
 ) -> np.ndarray:
-    """The same rounded once to a type: codes."""
-    return encode(FORMATS[result], Exact.of(scaled(codes, scales, block, of_tensor)))[0]
+    """The numbers represented by blocks, rounded once to a type: codes."""
+    return encode(FORMATS[result], Exact.of(apply_scales(codes, scales, block, of_tensor)))[0]

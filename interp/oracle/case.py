@@ -1,4 +1,4 @@
-"""An elementwise operation on element types: what the oracle evaluates and what fault models change."""
+"""An elementwise operation on element types, as the oracle evaluates it and fault models change it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 
-#: The codes of each operand, flat and of one length: an element of each goes into one result.
+#: The codes of each operand, flat and of one length: one element of each contributes to one result.
 Operands = tuple[np.ndarray, ...]
 
 
@@ -14,7 +14,7 @@ Operands = tuple[np.ndarray, ...]
 class OpCase:
     """An op on types."""
 
-    op: str  #: as StableHLO names it, without the dialect
+    op: str  #: StableHLO's name, without the dialect
     operands: tuple[str, ...]  #: element types
     result: str
     attributes: tuple[tuple[str, str], ...] = ()

@@ -1,7 +1,7 @@
 """The oracle's arithmetic: every elementwise op on numbers of up to 32 bits, exact or decided to the last bit.
 
-Sums, products, quotients and roots are computed in f64 with the sign of what f64 leaves over, which is all that
-rounding needs. Functions are computed in f64, and where its error could change the code, to as many digits as needed.
+Sums, products, quotients and roots are computed in f64 with the sign of f64's error, which suffices for
+rounding. Functions are computed in f64, and where its error could change the code, to as many digits as needed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def add(x: Numbers, y: Numbers) -> Exact:
 
 
 def multiply(x: Numbers, y: Numbers) -> Exact:
-    """Two numbers of 24 bits have a product that f64 holds."""
+    """The product of two numbers of 24 bits, which f64 represents."""
     return Exact.of(x * y)
 
 
@@ -120,7 +120,7 @@ OPS = tuple(sorted({*_OF_ONE, *_OF_TWO, *FUNCTIONS}))
 
 
 def arity(op: str) -> int:
-    """How many operands an op of one element type takes."""
+    """The number of operands of an op on one element type."""
     if op in FUNCTIONS:
         return FUNCTIONS[op].arity
     return 3 if op == "clamp" else 2 if op in _OF_TWO else 1
@@ -135,7 +135,7 @@ def estimate(op: str, *operands: Numbers) -> Numbers:
 
 
 def evaluate(op: str, fmt: Format, *operands: Numbers, rounding: str = EVEN) -> tuple[np.ndarray, np.ndarray]:
-    """The codes of an op's results in a format, and what is left open about each (rounding.py)."""
+    """The codes of an op's results in a format, and the open point of each (rounding.py)."""
     with np.errstate(all="ignore"):
         if op == "convert":
             return encode(fmt, Exact.of(operands[0]), rounding)
@@ -150,7 +150,7 @@ def _function(op: str, fmt: Format, operands: tuple[Numbers, ...], rounding: str
     value = np.asarray(FUNCTIONS[op].host(*operands))
     value = np.where(np.isnan(value), np.nan, value)
     codes, left_open = encode(fmt, Exact.of(value), rounding)
-    if rounding != EVEN:  # a fault to be recognized: nothing that has to be exact
+    if rounding != EVEN:  # a fault to be recognized: no exactness is required
         return codes, left_open
     finite = np.isfinite(value) & (value != 0) & np.logical_and.reduce([np.isfinite(x) for x in operands])
     doubtful = np.zeros(value.shape, bool)
@@ -178,7 +178,7 @@ COMPARISONS: dict[str, Callable[..., np.ndarray]] = {
 
 
 def total_order(fmt: Format, codes: np.ndarray, nan_first: bool = False) -> np.ndarray:
-    """Places in the total order: -NaN, -inf, …, -0, +0, …, inf, NaN. A NaN that has no sign comes last, or first."""
+    """Ranks in the total order: -NaN, -inf, …, -0, +0, …, inf, NaN. A NaN without sign is last, or first."""
     codes = np.asarray(codes).astype(np.int64)
     size = codes & fmt.ones
     order = np.where(codes & fmt.sign_bit != 0, -1 - size, size)

@@ -1,4 +1,4 @@
-"""What the results of elementwise cases should be, and what is left open about each."""
+"""The right results of elementwise cases, and the open point of each."""
 
 from __future__ import annotations
 
@@ -27,24 +27,25 @@ from .rounding import (
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """The right results: codes, and for each what is left open about it (rounding.py)."""
+    """The right results: codes, and the open point of each (rounding.py)."""
 
     codes: np.ndarray
     left_open: np.ndarray
-    #: Of conversions to a format without sign: what the numbers without theirs become.
+    #: For conversions to a format without sign: the results of the magnitudes.
     magnitudes: np.ndarray | None = None
-    #: Of functions: where the exact result is zero. What rounds to zero may have either sign if it is inaccurate.
+    #: For functions: where the exact result is zero. A result that rounds to zero may have either sign if it is
+    #: inaccurate.
     is_zero: np.ndarray | None = None
-    #: Of functions that the specification defines by a formula: what that gives if each step is rounded.
+    #: For functions that the specification defines by a formula: the result with each step rounded.
     by_steps: np.ndarray | None = None
 
     def at(self, places: np.ndarray) -> Expected:
-        """The same at some places."""
+        """The results at some indices."""
         parts = self.codes, self.left_open, self.magnitudes, self.is_zero, self.by_steps
         return Expected(*(None if x is None else x[places] for x in parts))  # pyright: ignore[reportArgumentType]
 
 
-#: How numbers become integers: StableHLO's way, and what a backend's own specification may ask for.
+#: The conversions of floats to integers: StableHLO's, and those of some backends' own specifications.
 TO_INTEGERS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"toward zero": np.trunc, "to nearest even": np.rint}
 
 
@@ -52,7 +53,7 @@ def expected(case: OpCase, operands: Operands, to_integers: str = "toward zero")
     """The right results of an elementwise case; `to_integers` is one of TO_INTEGERS."""
     with np.errstate(all="ignore"):
         if case.op == "convert":
-            return converted(operands[0], case.operands[0], case.result, to_integers=to_integers)
+            return convert(operands[0], case.operands[0], case.result, to_integers=to_integers)
         element = case.operands[-1]
         closed = np.zeros(len(operands[0]), np.uint8)
         if case.op == "type":
@@ -62,17 +63,17 @@ def expected(case: OpCase, operands: Operands, to_integers: str = "toward zero")
         if case.op == "is_finite":
             return Expected(np.isfinite(FORMATS[element].decode(operands[0])), closed)
         if case.op == "compare":
-            return _compared(case, operands, element)
+            return _compare(case, operands, element)
         if case.op == "clamp":
-            return _clamped(element, operands)
-        return tabulated(case.op, element, operands)
+            return _clamp(element, operands)
+        return look_up(case.op, element, operands)
 
 
-def tabulated(op: str, element: str, operands: Operands) -> Expected:
-    """Results of an op on one type; those on all pairs are kept."""
+def look_up(op: str, element: str, operands: Operands) -> Expected:
+    """Results of an op on one type; those for all pairs are cached."""
     fmt = FORMATS[element]
     if fmt.bits > 8 or len(operands[0]) < 1 << fmt.bits:
-        return _with_zeros(op, element, operands, _evaluated(op, fmt, operands))
+        return _with_zeros(op, element, operands, _evaluate(op, fmt, operands))
     table = _table(op, element)
     place = operands[0].astype(np.intp)
     if len(operands) == 2:
@@ -87,10 +88,10 @@ def _table(op: str, element: str) -> Expected:
     codes = all_codes(element)
     pairs = (codes,) if arity(op) == 1 else tuple(g.ravel() for g in np.meshgrid(codes, codes, indexing="ij"))
     fmt = FORMATS[element]
-    return _with_zeros(op, element, pairs, _evaluated(op, fmt, pairs))
+    return _with_zeros(op, element, pairs, _evaluate(op, fmt, pairs))
 
 
-def _evaluated(op: str, fmt: Format, operands: Operands) -> Expected:
+def _evaluate(op: str, fmt: Format, operands: Operands) -> Expected:
     numbers = [fmt.decode(x) for x in operands]
     codes, left_open = evaluate(op, fmt, *numbers)
     is_zero = estimate(op, *numbers) == 0 if op in FUNCTIONS else None
@@ -98,7 +99,7 @@ def _evaluated(op: str, fmt: Format, operands: Operands) -> Expected:
 
 
 def logistic_by_steps(fmt: Format, x: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(-x)), as the specification has it, with each step rounded: the codes."""
+    """The codes of 1 / (1 + exp(-x)), the specification's formula, with each step rounded."""
     one = np.ones(len(x))
     power = fmt.decode(evaluate("exponential", fmt, -x)[0])
     below = fmt.decode(evaluate("add", fmt, one, power)[0])
@@ -106,7 +107,7 @@ def logistic_by_steps(fmt: Format, x: np.ndarray) -> np.ndarray:
 
 
 def _with_zeros(op: str, element: str, operands: Operands, right: Expected) -> Expected:
-    """Marks the extremes of two zeros that differ, and the sign of -0, where libraries other than StableHLO differ."""
+    """Marks extremes of two different zeros, and the sign of -0, where libraries differ from StableHLO."""
     if op == "sign":
         negative_zero = (right.codes == operands[0]) & (right.codes & FORMATS[element].ones == 0)
         negative_zero &= np.signbit(FORMATS[element].decode(right.codes)) & ~FORMATS[element].is_nan(right.codes)
@@ -118,17 +119,17 @@ def _with_zeros(op: str, element: str, operands: Operands, right: Expected) -> E
     return Expected(right.codes, np.where(unlike, np.uint8(ZEROS), right.left_open))
 
 
-def _clamped(element: str, operands: Operands) -> Expected:
+def _clamp(element: str, operands: Operands) -> Expected:
     low, x, high = operands
-    first = tabulated("maximum", element, (x, low))
-    second = tabulated("minimum", element, (first.codes, high))
-    # A zero that came of unlike zeros, first or second.
+    first = look_up("maximum", element, (x, low))
+    second = look_up("minimum", element, (first.codes, high))
+    # A zero that came from unlike zeros, first or second.
     is_zero = FORMATS[element].decode(second.codes) == 0
     either = ((first.left_open == ZEROS) | (second.left_open == ZEROS)) & is_zero
     return Expected(second.codes, np.where(either, np.uint8(ZEROS), np.uint8(0)))
 
 
-def _compared(case: OpCase, operands: Operands, element: str) -> Expected:
+def _compare(case: OpCase, operands: Operands, element: str) -> Expected:
     direction, kind = (value for _, value in case.attributes)
     result = compare(direction, kind, element, *operands)
     left_open = np.zeros(len(result), np.uint8)
@@ -143,7 +144,7 @@ def _compared(case: OpCase, operands: Operands, element: str) -> Expected:
 
 
 def as_exact(codes: np.ndarray, element: str) -> Exact:
-    """The numbers of codes."""
+    """The exact numbers of codes."""
     if element in FORMATS:
         return Exact.of(FORMATS[element].decode(codes))
     if element == "i1":
@@ -151,7 +152,7 @@ def as_exact(codes: np.ndarray, element: str) -> Exact:
     whole = integers(codes, element)
     if bits(element) < 64:
         return Exact.of(whole.astype(np.float64))
-    nearest = whole.astype(np.float64)  # which may be one more than any integer there is
+    nearest = whole.astype(np.float64)  # may exceed the largest integer by one
     beyond = nearest >= 2.0 ** (64 if element == "ui64" else 63)
     back = np.where(beyond, 0.0, nearest).astype(whole.dtype)
     side = np.where(beyond, -1, (whole > back).astype(np.int8) - (whole < back))
@@ -162,10 +163,10 @@ def _sign(exact: Exact) -> np.ndarray:
     return np.where(np.signbit(exact.value), np.int8(-1), np.int8(1))
 
 
-def converted(
+def convert(
     codes: np.ndarray, source: str, target: str, rounding: str = EVEN, to_integers: str = "toward zero"
 ) -> Expected:
-    """Conversions between any two types."""
+    """Converts between any two types."""
     if source not in FORMATS and target not in FORMATS:
         return _between_integers(codes, source, target)
     exact = as_exact(codes, source)
@@ -192,7 +193,7 @@ def converted(
 
 
 def _between_integers(codes: np.ndarray, source: str, target: str) -> Expected:
-    """The lowest bits of an integer, of a negative one in two's complement; those beyond the type may be cut off."""
+    """The lowest bits of an integer, in two's complement if negative; those beyond the type may be truncated."""
     whole = codes.astype(np.int64) if source == "i1" else integers(codes, source)
     if target == "i1":
         return Expected(whole != 0, np.zeros(len(codes), np.uint8))
@@ -201,6 +202,6 @@ def _between_integers(codes: np.ndarray, source: str, target: str) -> Expected:
     cut = (pattern & np.uint64((1 << width) - 1)).astype(code_dtype(target))
     back = integers(cut, target)
     same = (back == whole) if back.dtype == whole.dtype else (back.astype(np.int64) == whole.astype(np.int64))
-    if back.dtype != whole.dtype:  # one of 64 bits without sign, and one with: what is negative is beyond the other
+    if back.dtype != whole.dtype:  # for types of 64 bits without and with sign: negative numbers are beyond the other
         same &= (whole if whole.dtype == np.int64 else back.astype(np.int64)) >= 0
     return Expected(cut, np.where(same, np.uint8(0), np.uint8(WRAPPED)))

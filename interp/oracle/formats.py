@@ -1,8 +1,4 @@
-"""The formats once more, for the tester's oracle: it shares no fact and no line with the package that it also judges.
-
-Written from the formats' definitions: the FP8 papers (arXiv 2209.05433 and 2206.02915), OCP Microscaling Formats v1.0,
-StableHLO's RFC on FNUZ types, IEEE 754-2019.
-"""
+"""The formats for the tester's oracle, which shares no fact and no line with the package that it judges."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ class Format:
     exponent_bits: int
     mantissa_bits: int
     bias: int
-    #: Which codes are NaN: "none", "ieee" (exponent of ones, mantissa not zero), "ones" (all ones, of either sign),
+    #: The codes of NaN: "none", "ieee" (exponent of ones, mantissa not zero), "ones" (all ones, of either sign),
     #: "sign" (that of -0), "last" (all ones).
     nan: str
     has_infinity: bool = False
@@ -44,7 +40,7 @@ class Format:
 
     @property
     def ones(self) -> int:
-        """All bits but the sign's."""
+        """All bits except the sign's."""
         return (1 << (self.exponent_bits + self.mantissa_bits)) - 1
 
     @property
@@ -54,7 +50,7 @@ class Format:
 
     @property
     def nan_code(self) -> int | None:
-        """A quiet NaN, None where there is none."""
+        """A quiet NaN, None if there is none."""
         quiet = (1 << max(self.mantissa_bits - 1, 0)) - 1
         return {"ieee": self.ones - quiet, "ones": self.ones, "last": self.ones, "sign": self.sign_bit}.get(self.nan)
 
@@ -84,7 +80,8 @@ class Format:
         return np.append(self._decode(np.arange(1 << self.bits)), beyond)
 
     def decode(self, codes: np.ndarray) -> np.ndarray:
-        """The numbers of codes, in f64, which holds them all; a NaN has the sign of its code. Of no code it is NaN."""
+        """Decodes codes to f64, which represents all formats; a NaN has the sign of its code. Invalid codes give
+        NaN."""
         if self.bits == 64:
             return np.asarray(codes, np.uint64).view(np.float64)
         return self._values[codes] if self.bits <= 16 else self._decode(codes)
@@ -105,11 +102,11 @@ class Format:
         return np.where(codes & self.sign_bit != 0, -numbers, numbers)
 
     def is_none(self, codes: np.ndarray) -> np.ndarray:
-        """Which bytes are no codes: those with other bits set than the format has."""
+        """Tests which bytes are invalid codes, with bits set beyond the format's."""
         return np.asarray(codes) > (1 << self.bits) - 1
 
     def is_nan(self, codes: np.ndarray) -> np.ndarray:
-        """Which codes are NaN."""
+        """Tests which codes are NaN."""
         size = np.asarray(codes) & np.array(self.ones, self.code_dtype)
         match self.nan:
             case "ieee":
@@ -121,15 +118,15 @@ class Format:
         return np.zeros(np.shape(codes), bool)
 
     def is_subnormal(self, codes: np.ndarray) -> np.ndarray:
-        """Which codes are subnormal numbers, zeros left out. In f8E8M0FNU that is 2^-127, which f32 has as one."""
+        """Tests which codes are subnormal, without zeros. In f8E8M0FNU that is 2^-127, which is subnormal in f32."""
         size = np.asarray(codes) & np.array(self.ones, self.code_dtype)
         if not self.has_zero:
             return size == 0
         return (size > 0) & (size < 1 << self.mantissa_bits) & ~self.is_nan(codes)
 
     def rank(self, codes: np.ndarray) -> np.ndarray:
-        """The place among the numbers of the format; zeros are 0, infinity is one step beyond the largest number."""
-        codes = np.asarray(codes).astype(np.int64)  # f64 has 63 bits but its sign
+        """The rank among the numbers of the format; zeros are 0, infinity is one step beyond the largest number."""
+        codes = np.asarray(codes).astype(np.int64)  # f64 has 63 bits without its sign
         size = codes & self.ones
         return np.where(codes & np.int64(_signed64(self.sign_bit)) != 0, -size, size)
 
@@ -185,7 +182,7 @@ def all_codes(element: str) -> np.ndarray:
 
 
 def integers(codes: np.ndarray, element: str) -> np.ndarray:
-    """The numbers that codes of an integer type of at most 64 bits stand for, in int64 (uint64 for ui64)."""
+    """Decodes codes of an integer type of at most 64 bits to int64 (uint64 for ui64)."""
     width, is_signed = INTEGERS.get(element, (1, False))
     if element == "ui64":
         return np.asarray(codes, np.uint64)

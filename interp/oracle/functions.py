@@ -1,7 +1,4 @@
-"""The functions that are not rational: in f64, and to as many digits as needed by Python's decimal numbers.
-
-A new function is one row of `FUNCTIONS`.
-"""
+"""The functions that are not rational: in f64, and to as many digits as needed by Python's decimal numbers."""
 
 from __future__ import annotations
 
@@ -15,18 +12,19 @@ from fractions import Fraction
 
 import numpy as np
 
-#: Digits to try. What these do not distinguish from an f64 is one: a function that is not algebraic comes no nearer,
-#: and an algebraic one (a root, a power) that is exact has few digits.
+#: Digits to try. A result that these do not distinguish from an f64 equals it: a transcendental function comes no
+#: nearer,
+#: and an exact algebraic one (a root, a power) has few digits.
 _DIGITS = (60, 160, 420)
 _ONE, _TWO = Decimal(1), Decimal(2)
 
 
 def decide(name: str, *operands: float) -> tuple[float, int]:
-    """The f64 nearest to the function of finite numbers, and on which side of that the exact result lies."""
+    """The f64 nearest to the function of finite numbers, and the side of it on which the exact result lies."""
     function = FUNCTIONS[name].exact
     nearest, side = 0.0, 0
     for digits in _DIGITS:
-        # Operands and steps may be as small as 2^-149, and as large as 2^128: what cancels is so many digits more.
+        # Operands and steps may be as small as 2^-149, and as large as 2^128: cancellation needs that many more digits.
         with decimal.localcontext(prec=digits + 100, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN):
             value = function(*(Decimal(x) for x in operands))
             nearest = float(value)
@@ -70,7 +68,7 @@ def _power(x: Decimal, y: Decimal) -> Decimal:
 
 @functools.cache
 def _pi(digits: int) -> Decimal:
-    """By Machin's formula."""
+    """Pi by Machin's formula."""
     with decimal.localcontext(prec=digits + 20):
         return 4 * (4 * _arctan_series(_ONE / 5) - _arctan_series(_ONE / 239))
 
@@ -133,7 +131,7 @@ def _host_logistic(x: np.ndarray) -> np.ndarray:
     return np.where(x < 0, small, 1.0) / (1.0 + small)
 
 
-# -- which results are numbers of few digits ---------------------------------------------------------------------------
+# -- results that are numbers of few digits ----------------------------------------------------------------------------
 
 
 def _rational_at(at: float) -> Callable[[Sequence[float], float], bool]:
@@ -142,7 +140,7 @@ def _rational_at(at: float) -> Callable[[Sequence[float], float], bool]:
 
 
 def _is_power(operands: Sequence[float], number: float) -> bool:
-    """Whether a power is this number: powers of two by exponents, what is left by integers."""
+    """Whether a power equals this number: powers of two by exponents, the rest by integers."""
     x, y = operands
     if y == 0 or abs(x) == 1 or x == 0 or number == 0:
         return number != 0 or x == 0
@@ -159,7 +157,7 @@ def _is_power(operands: Sequence[float], number: float) -> bool:
 
 
 def _split(number: Fraction) -> tuple[int, int]:
-    """An odd integer and the power of two that make a positive binary fraction."""
+    """Splits a positive binary fraction into an odd integer and a power of two."""
     twos = math.frexp(float(number))[1] - 1
     odd = number / Fraction(2) ** twos
     shift = odd.denominator.bit_length() - 1
@@ -175,8 +173,8 @@ class Function:
 
     host: in f64, with an error far below a step of f32.
     exact: of finite numbers, to as many digits as the decimal context has.
-    arity: how many operands it takes.
-    is_exact: whether the function of these operands is this very number.
+    arity: the number of operands.
+    is_exact: whether the function of these operands equals a number.
     is_bounded: -1 or 1 is a limit. No number of digits distinguishes the results for large operands from it.
     """
 

@@ -1,4 +1,4 @@
-"""An exact number to a code: rounding to nearest even, and what a format leaves open on the way."""
+"""Rounds exact numbers to codes, and marks results that a format leaves open."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .formats import Format
 
 @dataclasses.dataclass(frozen=True)
 class Exact:
-    """Exact results: `value` in f64, and where the exact number is not that, on which side of it (-1, 1) it lies.
+    """Exact results: `value` in f64, and if the exact number differs, the side of it (-1, 1) on which it lies.
 
-    With a side, `value` need not be the f64 that is nearest; no number and no tie of a format of up to 32 bits, and
+    With a side, `value` need not be the nearest f64; no number and no tie of a format of up to 32 bits, and
     none of f64, lies between the two.
     """
 
@@ -22,40 +22,40 @@ class Exact:
 
     @classmethod
     def of(cls, value: np.ndarray) -> Exact:
-        """Numbers that f64 holds exactly."""
+        """Numbers that f64 represents exactly."""
         value = np.asarray(value, np.float64)
         return cls(value, np.zeros(value.shape, np.int8))
 
     def at(self, where: np.ndarray) -> Exact:
-        """The same at some places."""
+        """The results at some indices."""
         return Exact(self.value[where], self.side[where])
 
 
-#: What is left open about a result, in a byte; 0 is nothing.
-OVERFLOW = 1  #: it is beyond the largest number
-INFINITE = 2  #: it is infinite
-INVALID = 3  #: it is NaN, which the format does not have
-NEGATIVE = 4  #: it is negative, and the format has no sign
-ZERO = 5  #: it is zero, which the format does not have
-SMALL = 6  #: it is below the smallest number, and the format has no zero
-TIE = 7  #: it lies midway between two numbers, of a format of one significant bit
-FROM_NAN = 8  #: as INVALID, of a conversion
-FROM_NEGATIVE_NAN = 9  #: as INVALID, of a conversion of NaN with its sign set
+#: The open point of a result, in a byte; 0 is none.
+OVERFLOW = 1  #: beyond the largest number
+INFINITE = 2  #: infinite
+INVALID = 3  #: NaN in a format without it
+NEGATIVE = 4  #: negative in a format without sign
+ZERO = 5  #: zero in a format without it
+SMALL = 6  #: below the smallest number in a format without zero
+TIE = 7  #: midway between two numbers, in a format of one significant bit
+FROM_NAN = 8  #: as INVALID, in a conversion
+FROM_NEGATIVE_NAN = 9  #: as INVALID, in a conversion of NaN with its sign set
 ZEROS = 10  #: the larger or smaller of +0 and -0
-NAN_ORDER = 11  #: the place of a NaN without sign in the total order
-NOT_AN_INTEGER = 12  #: it is beyond an integer type, or NaN
-WRAPPED = 14  #: an integer that is beyond the integer type it is converted to
-ABOVE = 13  #: it is above the largest number and rounds to it, in a format of one significant bit
+NAN_ORDER = 11  #: the rank of a NaN without sign in the total order
+NOT_AN_INTEGER = 12  #: beyond an integer type, or NaN
+WRAPPED = 14  #: an integer beyond the integer type it is converted to
+ABOVE = 13  #: above the largest number and rounding to it, in a format of one significant bit
 
-#: How numbers are rounded; "even" is the rule, the others are what a wrong one may do.
+#: Roundings; "even" is the rule, the others occur in faulty backends.
 EVEN, AWAY, TOWARD_ZERO, UP, DOWN = "even", "away", "toward zero", "up", "down"
 TIES_TO_ODD, TIES_TOWARD_ZERO = "ties to odd", "ties toward zero"
 
 
 def encode(fmt: Format, exact: Exact, rounding: str = EVEN) -> tuple[np.ndarray, np.ndarray]:
-    """The codes that exact numbers round to, and what is left open about each of them."""
+    """Rounds exact numbers to codes, and marks the open point of each."""
     value, side = exact.value, exact.side
-    if fmt.bits == 64:  # which is the nearest one, as only conversions come here
+    if fmt.bits == 64:  # and the nearest one, as only conversions come here
         canonical = np.where(np.isnan(value), np.copysign(np.nan, value), value)
         return canonical.view(np.uint64), np.zeros(value.shape, np.uint8)
     vanished = (value == 0) & (side != 0)  # f64 underflowed
@@ -91,14 +91,14 @@ def encode(fmt: Format, exact: Exact, rounding: str = EVEN) -> tuple[np.ndarray,
 
 
 def _beyond(fmt: Format) -> int:
-    """The code for what is beyond the largest number: infinity, else NaN, else the largest."""
+    """The code of an overflow: infinity, else NaN, else the largest number."""
     if fmt.has_infinity:
         return fmt.max_code + 1
     return fmt.max_code if fmt.nan_code is None else fmt.nan_code
 
 
 def _round(fmt: Format, size: np.ndarray, outward: np.ndarray, negative: np.ndarray, rounding: str) -> np.ndarray:
-    """Codes without sign, past the largest where the number is; `outward` says on which side of `size` it lies."""
+    """Codes without sign, beyond the largest if the number is; `outward` is the side of `size` on which it lies."""
     exponent = np.where(size == 0, fmt.min_exponent, np.maximum(np.frexp(size)[1] - 1, fmt.min_exponent))
     steps = np.ldexp(size, fmt.mantissa_bits - exponent)  # in units of the last place
     whole = np.floor(steps)
@@ -118,7 +118,8 @@ def _round(fmt: Format, size: np.ndarray, outward: np.ndarray, negative: np.ndar
 def _without_zero(
     fmt: Format, size: np.ndarray, outward: np.ndarray, negative: np.ndarray, rounding: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A format of exponents alone: ties go to the larger; what is too small becomes the smallest, or NaN in the end."""
+    """Rounds to a format of exponents alone: ties go to the larger; underflow becomes the smallest, or NaN in the
+    end."""
     mantissa, exponent = np.frexp(np.where(size == 0, 1.0, size))  # a mantissa from 0.5 to 1
     exponent = exponent.astype(np.int64) - 1
     tie = (mantissa == 0.75) & (outward == 0)
@@ -129,7 +130,7 @@ def _without_zero(
     codes = exponent + above + fmt.bias
     left_open = np.where(tie, np.uint8(TIE), np.uint8(0))
     small = (exponent < fmt.min_exponent) | (below & (exponent == fmt.min_exponent))
-    # As numbers that are zero in f32, which has 2^-149 and rounds what is above 2^-150 to it.
+    # As numbers that are zero in f32, where 2^-149 is the smallest and numbers above 2^-150 round to it.
     vanishes = (exponent < -150) | ((exponent == -150) & (mantissa == 0.5) & (outward <= 0))
     codes = np.where(small, np.where(vanishes, fmt.ones, 0), codes)
     left_open = np.where(small, np.uint8(SMALL), left_open)

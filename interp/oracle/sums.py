@@ -1,4 +1,4 @@
-"""Exact sums, and exact products of many numbers: the nearest f64, and on which side of it the exact one lies."""
+"""Exact sums, and exact products of many numbers: the nearest f64, and the side of it on which the exact one lies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .rounding import Exact
 
 
 def exact_sums(terms: np.ndarray) -> Exact:
-    """The exact sums of rows: f64 [results, terms]. Zero is +0, as a sum begins with that."""
+    """The exact sums of rows: f64 [results, terms]. Zero is +0, as a sum starts with that."""
     with np.errstate(all="ignore"):
         simple = np.sum(terms, axis=1) + 0.0
         is_exact = _fits(terms)
@@ -37,7 +37,7 @@ def _of_rows(
 
 
 def _fits(terms: np.ndarray) -> np.ndarray:
-    """Whether every sum of some of the terms is a number of f64: then no order rounds. NaN and infinities fit."""
+    """Whether every partial sum of the terms is a number of f64, so that no order rounds. NaN and infinities fit."""
     size = np.abs(terms)
     fraction, exponent = np.frexp(np.where(np.isfinite(size), size, 0.0))
     whole = np.ldexp(fraction, 53).astype(np.int64)

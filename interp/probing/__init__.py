@@ -1,1 +1,1 @@
-"""How a backend sums products, found by designed dots: a record that `--accumulate` takes."""
+"""Finds how a backend sums products, by designed dots: a record that `--accumulate` takes."""

@@ -1,4 +1,4 @@
-"""Dots with the results of a backend, and how well records predict them."""
+"""Dots with the results of a backend, and the comparison of records with them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ...ops.types import ELEMENT_TYPES
 from .designs import Designer, Dots
 from .dots import Asker
 from .operands import values
-from .predict import predicted_by
+from .predict import predict_by
 
-#: How many dots of each design are asked for: these hold several of every exponent.
+#: Number of dots of each design in a call: they contain several of every exponent.
 _EACH = 300
-#: Dots of up to so many products are few.
+#: Dots of up to this many products are few.
 _FEW = 8
-#: Records that are compared at once, and how many of them on a second part of the data, a third and so on.
+#: Number of records compared at once, and of those compared on the second part of the data, the third and so on.
 _BLOCK, _NEAR = 1024, (100, 24, 12, 6)
 
 
@@ -46,7 +46,7 @@ class Answers:
 
 
 class Session:
-    """What a backend has been asked, and what it answered."""
+    """The dots asked of a backend, with its answers."""
 
     def __init__(self, asker: Asker, rng: np.random.Generator) -> None:
         self.asker, self.rng = asker, rng
@@ -59,7 +59,7 @@ class Session:
         codes = np.arange(1 << (8 * fmt.code_dtype.itemsize), dtype=np.int64) if fmt.bits <= 16 else np.zeros(0, int)
         self._nans = np.isnan(values(codes.astype(fmt.code_dtype), fmt.name))
 
-    # -- what is asked -------------------------------------------------------------------------------------------------
+    # -- questions -----------------------------------------------------------------------------------------------------
 
     def ask(self, kind: str, dots: Dots) -> Answers:
         """Ask the backend and keep its answers."""
@@ -72,23 +72,23 @@ class Session:
         kinds = [(kind, dots[self.rng.permutation(len(dots))[:_EACH]]) for kind, dots in kinds if len(dots)]
         if not kinds:
             return
-        together = Dots.joined([dots for _, dots in kinds])
+        together = Dots.join([dots for _, dots in kinds])
         got = self.asker.ask(together.x, together.y)
         first = 0
         for kind, dots in kinds:
             self.answers.append(Answers(kind, dots, got[first : first + len(dots)]))
             first += len(dots)
 
-    # -- how well a record predicts ------------------------------------------------------------------------------------
+    # -- predictions ---------------------------------------------------------------------------------------------------
 
     def misses(self, record: Accumulator, answers: Answers) -> np.ndarray:
-        """Return which dots a record does not predict. NaN is NaN, whatever its code."""
+        """Return which dots a record does not predict. All NaN are equal."""
         return self.misses_of((record,), answers)[0]
 
     def misses_of(self, records: Sequence[Accumulator], answers: Answers) -> np.ndarray:
         """Return which dots each record does not predict, [records, dots]."""
-        self.asker.compared(len(records))
-        expected = predicted_by(records, answers.dots, self.signature)
+        self.asker.count_compared(len(records))
+        expected = predict_by(records, answers.dots, self.signature)
         return (expected != answers.got) & ~(self.is_nan(expected) & self.is_nan(answers.got))
 
     def is_nan(self, codes: np.ndarray) -> np.ndarray:
@@ -100,7 +100,7 @@ class Session:
         return int(self.misses(record, answers).sum())
 
     def allow(self, predictions: int) -> None:
-        """Let the next search make so many predictions."""
+        """Allow this many predictions in the next search."""
         self._left = predictions
 
     def best(
@@ -108,7 +108,7 @@ class Session:
     ) -> tuple[Accumulator, int]:
         """Return the record with the fewest misses, the earliest of several; `first` before all.
 
-        All records are compared on the first part of the data, and on each further part those that miss the fewest.
+        All records are compared on the first part of the data, and those with the fewest misses on each further part.
         """
         best, least = first, sum(self.cost(first, part) for part in data)
         records = iter(records)
@@ -130,17 +130,17 @@ class Session:
         """Return whether a record predicts all dots."""
         return not any(self.cost(record, part) for part in self._every())
 
-    def missed(self, record: Accumulator) -> int:
+    def count_misses(self, record: Accumulator) -> int:
         """Return how many dots of all a record does not predict."""
-        return self.missed_of(record, self._every())
+        return self.count_misses_of(record, self._every())
 
-    def missed_of(self, record: Accumulator, parts: Sequence[Answers]) -> int:
+    def count_misses_of(self, record: Accumulator, parts: Sequence[Answers]) -> int:
         """Return how many dots of some answers a record does not predict."""
         return sum(self.cost(record, part) for part in parts)
 
     def some_of_few(self, count: int) -> Answers:
         """Return random answers of few products."""
-        few = joined([a for a in self.answers if a.is_few])
+        few = join([a for a in self.answers if a.is_few])
         return few[self.rng.permutation(len(few))[:count]]
 
     def _every(self) -> list[Answers]:
@@ -149,17 +149,17 @@ class Session:
             few, others = [], []
             for a in self.answers:
                 (few if a.is_few else others).append(a)
-            self._together = [joined(part) for part in (few, others) if part]
+            self._together = [join(part) for part in (few, others) if part]
         return self._together
 
 
-def joined(parts: Sequence[Answers]) -> Answers:
-    """Return answers of several kinds as one."""
-    return Answers("", Dots.joined([p.dots for p in parts]), np.concatenate([p.got for p in parts]))
+def join(parts: Sequence[Answers]) -> Answers:
+    """Concatenate answers of several kinds."""
+    return Answers("", Dots.join([p.dots for p in parts]), np.concatenate([p.got for p in parts]))
 
 
 def simplest(parts: Sequence[Answers], most: int) -> Answers:
     """Return the answers whose dots have the fewest products."""
-    every = joined(parts)
+    every = join(parts)
     count = ((every.dots.x != 0) & (every.dots.y != 0)).sum(1)
     return every[np.argsort(count, kind="stable")[:most]]

@@ -1,4 +1,4 @@
-"""Designed dots: a few large and small products at chosen positions, whose sum shows one fact of an accumulator."""
+"""Designed dots: a few large and small products at chosen positions, whose sum reveals one fact of an accumulator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .packing import Layout, Packed, Sparse
 _PLAIN = Policy()
 #: A product: its position, its exponent, and its significand with sign.
 Product = tuple[int, int, float]
-#: How far below the largest product others are placed: beyond the bits of f64 all is lost.
+#: How far below the largest product others are placed: beyond the bits of f64 everything is lost.
 _DEEP = 58
 
 
@@ -28,7 +28,7 @@ class Dots:
 
     x: np.ndarray
     y: np.ndarray
-    #: The dots as records of a layout take them, see `ops.accumulators.packing`.
+    #: The dots packed for records with certain layouts, see `ops.accumulators.packing`.
     packed: dict[tuple[Layout, ...], Packed] = dataclasses.field(default_factory=dict, repr=False, compare=False)
     _sparse: list[Sparse] = dataclasses.field(default_factory=list, repr=False, compare=False)
 
@@ -45,13 +45,13 @@ class Dots:
         return Dots(self.x[index], self.y[index])  # type: ignore[index]
 
     @classmethod
-    def joined(cls, parts: Sequence[Dots]) -> Dots:
+    def join(cls, parts: Sequence[Dots]) -> Dots:
         return cls(np.concatenate([p.x for p in parts]), np.concatenate([p.y for p in parts]))
 
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """The exponents that products can have, so that one alone gives itself."""
+    """The exponents of products for which a single product is its own sum."""
 
     low: int
     high: int
@@ -83,7 +83,7 @@ class Designer:
         }
 
     def dots(self, rows: Iterable[Sequence[Product]]) -> Dots:
-        """Return dots of these products; rows that the types have no numbers for are left out."""
+        """Return dots of these products; rows for which the types have no numbers are omitted."""
         k, count, at, made = self.signature.k, 0, [], []
         for row in rows:
             # The last product follows its right operand: so few rows and columns make many dots.
@@ -119,7 +119,7 @@ class Designer:
     # -- structure -----------------------------------------------------------------------------------------------------
 
     def singles(self) -> Dots:
-        """One product alone, a power of two, of each exponent; in order of the exponent, at position 0."""
+        """Single products, powers of two, of each exponent; in order of the exponent, at position 0."""
         return self.dots([(0, e, 1.0)] for e in self._exponents())
 
     def _exponents(self) -> range:
@@ -132,13 +132,13 @@ class Designer:
     # -- numbers -------------------------------------------------------------------------------------------------------
 
     def sweep(self, scale: Scale, large: Sequence[tuple[int, float]], small: int, deep: int = _DEEP) -> Dots:
-        """Large products at positions, each with a sign, and a small one whose exponent goes from above to the least.
+        """Large products at positions, each with a sign, and a small one whose exponent decreases to the least.
 
-        The large ones are powers of two, and such as have a significand above 2; the small one has few bits or more.
+        The large ones are powers of two, or have a significand above 2; the small one has few bits or more.
         """
-        return self.dots(self._swept(scale, large, small, deep))
+        return self.dots(self._sweep_rows(scale, large, small, deep))
 
-    def _swept(
+    def _sweep_rows(
         self, scale: Scale, large: Sequence[tuple[int, float]], small: int, deep: int
     ) -> Iterator[list[Product]]:
         significands = dict.fromkeys((1.0, self.half, self.fine))
@@ -150,7 +150,7 @@ class Designer:
                     yield [*base, (small, e, negative * significand)]
 
     def extremes(self) -> Dots:
-        """Products alone with all bits set, of each exponent, of both signs."""
+        """Single products with all bits set, of each exponent and both signs."""
         significands = dict.fromkeys((1.0, self.half, self.wide, self.full))
         return self.dots([(0, e, sign * s)] for e in self._exponents() for s in significands for sign in (1.0, -1.0))
 
@@ -176,7 +176,7 @@ class Designer:
         return self.dots(rows)
 
     def overflow(self, where: Sequence[Sequence[int]]) -> Dots:
-        """Equal products at the upper end in the first positions of steps, and one that takes them back."""
+        """Equal products at the upper end in the first positions of steps, and one that cancels them."""
         rows = []
         first = [p for step in where[:4] for p in step[:8]]
         for e, n, sign in itertools.product(
@@ -208,9 +208,9 @@ class Designer:
     def random(self, rng: np.random.Generator, rows: int, columns: int, kind: str) -> Dots:
         """Each of some random rows with each of some random columns, [rows * columns, k].
 
-        `kind` is "codes" (all finite codes alike), "normal" (normally distributed numbers), "wide" (exponents over the
-        whole range, few products), "cancelling" (large numbers that cancel, and small ones) or "few" (codes at a few
-        positions, most of them among the first).
+        `kind` is "codes" (all finite codes equally likely), "normal" (normally distributed numbers), "wide" (exponents
+        over the whole range, few products), "cancelling" (large numbers that cancel, and small ones) or "few" (codes at
+        a few positions, most of them among the first).
         """
         x = self._random(rng, rows, self.signature.lhs, "codes" if kind == "few" else kind)
         y = self._random(rng, columns, self.signature.rhs, "codes" if kind == "few" else kind)

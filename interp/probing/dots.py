@@ -1,4 +1,4 @@
-"""Dots that a backend is asked for: packed into matrix products, so that one call answers thousands."""
+"""The dots of a probe: packed into matrix products, so that one call answers thousands."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from ...ops.types import ELEMENT_TYPES
 from ..backends import OPERATIONS, BackendError
 from ..backends.operation import Operation
-from ..backends.programs import Builder, decoded, tensor
+from ..backends.programs import Builder, decode, tensor
 from .faults import ProbeFailure
 
-#: Rows and columns of a matrix product: one tile of the units of chips, so that every dot is formed in one way.
+#: Rows and columns of a matrix product: one tile of chip units, so that every dot is summed in one way.
 TILE = 32
-#: The matrix products of one program. A backend that starts a process for each program is called less often.
+#: Matrix products in one program. A backend that starts a process for each program is called less often.
 PRODUCTS = 8
 
 
@@ -35,7 +35,7 @@ class Signature:
 
 
 class Asker:
-    """Asks a backend for dots. Counts them, and tells `progress` how far a probe has come."""
+    """Asks a backend for dots, counts them, and reports the state of a probe to `progress`."""
 
     def __init__(self, backend: Any, signature: Signature, progress: Callable[[str], None] | None = None) -> None:
         self.signature, self._progress = signature, progress
@@ -57,15 +57,15 @@ class Asker:
             Codes of the result type, [dots].
 
         Raises:
-            BackendError: The backend does not take such dots, or is not there.
-            ProbeFailure: It crashed, or the results have another shape or type than the program says.
+            BackendError: The backend does not take such dots, or does not exist.
+            ProbeFailure: It crashed, or results have another shape or type than the program's.
         """
         if not len(x):
             return np.zeros(0, ELEMENT_TYPES[self.signature.result].format.code_dtype)
-        (rows, row), (columns, column) = _numbered(x), _numbered(y)
+        (rows, row), (columns, column) = _number_rows(x), _number_rows(y)
         tiles, tile = np.unique(np.stack([row // TILE, column // TILE], 1), axis=0, return_inverse=True)
-        lhs = np.stack([_padded(rows[i * TILE : (i + 1) * TILE]) for i in tiles[:, 0]])
-        rhs = np.stack([_padded(columns[i * TILE : (i + 1) * TILE]) for i in tiles[:, 1]])
+        lhs = np.stack([_pad(rows[i * TILE : (i + 1) * TILE]) for i in tiles[:, 0]])
+        rhs = np.stack([_pad(columns[i * TILE : (i + 1) * TILE]) for i in tiles[:, 1]])
         self.dots += len(x)
         return self._matrices(lhs, rhs)[tile.reshape(-1), row % TILE, column % TILE]
 
@@ -74,7 +74,7 @@ class Asker:
         self.dots += x.shape[0] * TILE * TILE
         return self._matrices(x, y)
 
-    def compared(self, records: int) -> None:
+    def count_compared(self, records: int) -> None:
         """Count records that have been compared with the answers."""
         self._compared += records
         if self._progress is not None:
@@ -90,7 +90,7 @@ class Asker:
         for i in range(0, len(x), size):
             self.calls += 1
             results.append(self._answer(x[i : i + size], y[i : i + size].swapaxes(1, 2)))
-            self.compared(0)
+            self.count_compared(0)
         return np.concatenate(results)[:n]
 
     def _answer(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -129,7 +129,7 @@ class _Programs:
             text = f"stablehlo.dot_general {values[0]}, {values[1]}, contracting_dims = [1] x [0] : {kinds} -> {gives}"
             builder.output(builder.op(text), s.result, (TILE, TILE))
         results = self._backend.evaluate(builder.text(), builder.arguments)
-        return [decoded(np.asarray(r), s.result) for r in results]
+        return [decode(np.asarray(r), s.result) for r in results]
 
 
 class _Distinct(Builder):
@@ -150,8 +150,8 @@ class _Operations:
         return [np.asarray(self._backend.operate(self._operation, [a, b])) for a, b in zip(x, y, strict=True)]
 
 
-def _numbered(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct rows in the order in which they first come, and the number of each row among them."""
+def _number_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct rows in order of first occurrence, and the index of each row among them."""
     numbers: dict[bytes, int] = {}
     wide = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0]
     number = np.array([numbers.setdefault(row, len(numbers)) for row in wide.tolist()], np.intp)
@@ -160,6 +160,6 @@ def _numbered(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return rows[first], number
 
 
-def _padded(rows: np.ndarray) -> np.ndarray:
+def _pad(rows: np.ndarray) -> np.ndarray:
     """Return TILE rows: the given ones, and copies of the last."""
     return rows if len(rows) == TILE else np.concatenate([rows, np.repeat(rows[-1:], TILE - len(rows), axis=0)])

@@ -1,4 +1,4 @@
-"""Dots that show a fact: the backend's result, and what a record with another value would give."""
+"""Dots that demonstrate a fact: the backend's result, and the results under other values."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...ops.accumulators.record import Accumulator
-from . import words
+from . import format_text as words
 from .answers import Answers, Session
 from .designs import Dots
 from .dots import Signature
-from .predict import predicted
+from .predict import predict
 from .sentences import alternatives
 
-#: The lines of a fact.
+#: Number of lines for a fact.
 _LINES = 2
 
 
 def evidence(session: Session, answers: Answers, record: Accumulator, field: str) -> Iterator[str]:
-    """Return lines that show the value of a field: each refutes another value by the first dot that it does not give.
+    """Return lines that demonstrate the value of a field: each refutes other values by the first dot that they miss.
 
     `answers` has those of few products first.
     """
@@ -27,7 +27,7 @@ def evidence(session: Session, answers: Answers, record: Accumulator, field: str
     right = ~session.misses(record, answers)
     count, unseen = 0, []
     for name, other in alternatives(record, field, s.k):
-        expected = predicted(other, answers.dots, s)
+        expected = predict(other, answers.dots, s)
         differs = right & (expected != answers.got) & ~(session.is_nan(expected) & session.is_nan(answers.got))
         if not differs.any():
             unseen.append(name)
@@ -35,9 +35,10 @@ def evidence(session: Session, answers: Answers, record: Accumulator, field: str
         if count < _LINES:
             i = int(np.argmax(differs))
             count += 1
-            yield f"{line(answers.dots, i, s)} => {shown(answers.got[i], s)} ({shown(expected[i], s)} with {name})"
+            got, other = format_result(answers.got[i], s), format_result(expected[i], s)
+            yield f"{line(answers.dots, i, s)} => {got} ({other} with {name})"
     if unseen:
-        yield f"these dots do not tell it from {', '.join(unseen)}"
+        yield f"these dots do not distinguish it from {', '.join(unseen)}"
 
 
 def line(dots: Dots, i: int, s: Signature) -> str:
@@ -45,6 +46,6 @@ def line(dots: Dots, i: int, s: Signature) -> str:
     return words.dot(dots.x[i], dots.y[i], s.lhs, s.rhs)
 
 
-def shown(code: np.ndarray | int, s: Signature) -> str:
+def format_result(code: np.ndarray | int, s: Signature) -> str:
     """Return a result as text."""
     return words.number(code, s.result)

@@ -1,4 +1,4 @@
-"""The facts of an accumulator in the order in which they are found, each with the values that are tried."""
+"""The facts of an accumulator in the order of the search, each with its possible values."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from ...ops.minifloat.formats import FORMATS
 Change = dict[str, Any]
 #: Fraction bits.
 _BITS = (None, *range(46))
-#: Bits that cut nothing off, until the cut is looked for.
+#: Bits that truncate nothing, until the truncation is searched.
 _WIDE = 45
 #: How many of how many positions a step takes; all of them first.
 PATTERNS = ((1, 1), *((run, period) for period in (2, 4, 8, 16, 32) for run in (1, 2, 4, 8, 16) if run < period))
 
 
 def take(pattern: tuple[int, int]) -> str:
-    """Return a pattern as a record has it."""
+    """Return a pattern in the notation of a record."""
     run, period = pattern
     return "consecutive" if run == period else f"{run}of{period}"
 
 
-def changed(record: Accumulator, change: Change) -> Accumulator | None:
-    """Return the record with some fields changed, and what contradicts them set back. None if there is none."""
+def with_change(record: Accumulator, change: Change) -> Accumulator | None:
+    """Return the record with some fields changed and contradicting ones reset. None if there is none."""
     fields = vars(record) | change
     if fields["c"] != "joined":
         fields |= {"sum_bits": None, "c_bits": None, "c_reach": None}
@@ -51,16 +51,16 @@ def changed(record: Accumulator, change: Change) -> Accumulator | None:
 
 
 def neighbours(record: Accumulator, field: str, k: int, lengths: Iterable[int] = ()) -> Iterator[Accumulator]:
-    """Return the records that differ from one in a field, and in what the change brings with it."""
+    """Return the records that differ from one in a field, and in the changes that it implies."""
     for value in values(record, field, k, lengths):
         for also in _also(record, field, value):
-            made = changed(record, {field: value} | also)
+            made = with_change(record, {field: value} | also)
             if made is not None and made != record:
                 yield made
 
 
 def values(record: Accumulator, field: str, k: int, lengths: Iterable[int] = ()) -> Iterable[Any]:
-    """Return the values of a field that are tried; `lengths` are steps that the dots suggest."""
+    """Return the values to try for a field; `lengths` are steps that the dots suggest."""
     whole = (record.step or k) * record.pattern[1] // record.pattern[0]
     multiples = [whole * n for n in (*range(1, 17), 24, 32, 48, 64, 96, 128, 192, 256) if whole * n <= k]
     powers = [1 << i for i in range(11) if 1 << i <= k]
@@ -114,7 +114,7 @@ def _with_c(record: Accumulator, value: str) -> Iterable[Change]:
 def _with_outer(record: Accumulator, value: int) -> Iterable[Change]:
     if value or not record.outer:
         return ({},)
-    # Sums that each go to an outer one are alike to such as join a running sum after so many products.
+    # Sums that each go to an outer one resemble those that join a running sum after so many products.
     whole = (record.step or 1) * record.pattern[1] // record.pattern[0]
     group = 0 if record.outer == whole else record.outer
     after = {"even_odd": False} if group else {}
@@ -137,7 +137,7 @@ def _with_keep(value: str) -> Iterable[Change]:
 
 
 def _also(record: Accumulator, field: str, value: Any) -> Iterable[Change]:
-    """Return changes of other fields that a value brings with it: a record with it alone would contradict itself."""
+    """Return changes of other fields that a value implies: with it alone a record would contradict itself."""
     match field:
         case "c":
             return _with_c(record, value)

@@ -1,4 +1,4 @@
-"""What keeps a backend from having an accumulator: it forgets products, places differ, it answers twice in two ways."""
+"""The failure of a probe: lost products, positions that differ, or answers that change."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from ..errors import CheckFailure
 
 
 class ProbeFailure(CheckFailure):
-    """The backend's answers are not those of any accumulator. The message shows the operands and results."""
+    """No accumulator gives the backend's answers. The message shows the operands and results."""

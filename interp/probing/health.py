@@ -1,4 +1,4 @@
-"""Faults that no accumulator explains: answers that change, places that differ, products that are lost or wrong."""
+"""Faults that no accumulator explains: changing answers, positions that differ, and lost or wrong products."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import numpy as np
 from ...ops.types import ELEMENT_TYPES
 from .dots import TILE, Asker
 from .faults import ProbeFailure
+from .format_text import number
 from .operands import Range, codes, values
-from .words import number
 
-#: How often the same matrix products are asked for.
+#: How often the same matrix products are requested.
 _TIMES = 3
 
 
 def check(asker: Asker, rng: np.random.Generator) -> None:
-    """Raises ProbeFailure, in one line with the operands and results, if a backend has such a fault."""
+    """Raise ProbeFailure, in one line with the operands and results, if a backend has such a fault."""
     _answers_again(asker, rng)
     _each_place(asker, rng)
     _single_products(asker)
@@ -38,7 +38,7 @@ def _answers_again(asker: Asker, rng: np.random.Generator) -> None:
 
 
 def _single_products(asker: Asker) -> None:
-    """One product alone, all others zero: normal numbers with an ordinary product."""
+    """Check single products, all others zero: normal numbers with an ordinary product."""
     s = asker.signature
     x, y = _normal(s.lhs), _normal(s.rhs)
     a, b = values(x, s.lhs), values(y, s.rhs)
@@ -61,7 +61,7 @@ def _single_products(asker: Asker) -> None:
 
 
 def _is_near(have: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Whether results are products that are rounded to one fraction bit or more, or to a multiple of the least one."""
+    """Whether results are products rounded to one fraction bit or more, or to a multiple of the least one."""
     size = np.abs(have[np.isfinite(have) & (have != 0)])
     least = size.min() if size.size else 0.0
     with np.errstate(invalid="ignore"):
@@ -71,7 +71,7 @@ def _is_near(have: np.ndarray, right: np.ndarray) -> np.ndarray:
 def _is_out_of_range(have: np.ndarray, right: np.ndarray, ordinary: np.ndarray) -> np.ndarray:
     """Whether products are beyond the range of the sums, which may be that of f16 or less.
 
-    From some magnitude on all results are infinities, NaN or the largest number. Products below it are near.
+    From some magnitude on all results are infinities, NaN or the largest number. Smaller products are near.
     """
     size = np.abs(have)
     largest = size[np.isfinite(size)].max(initial=0.0)
@@ -96,13 +96,13 @@ def _each_position(asker: Asker) -> None:
     if len(bad):
         some = ", ".join(map(str, bad[:8])) + (", …" if len(bad) > 8 else "")
         raise ProbeFailure(
-            f"position {bad[0]} of k = {s.k} does not count as position 0 does: 1 * 1 there, all other products zero, "
+            f"position {bad[0]} of k = {s.k} does not behave like position 0: 1 * 1 there, all other products zero, "
             f"gives {number(got[bad[0]], s.result)}, at position 0 {number(got[0], s.result)} (positions {some})"
         )
 
 
 def _each_place(asker: Asker, rng: np.random.Generator) -> None:
-    """The same dot in each row and column of a matrix product."""
+    """Check the same dot in each row and column of a matrix product."""
     s = asker.signature
     x, y = (np.repeat(_ordinary(asker, t, (4, 1), rng), TILE, axis=1) for t in (s.lhs, s.rhs))
     got = asker.matrices(x, y)
@@ -125,7 +125,7 @@ def _ordinary(asker: Asker, element: str, shape: tuple[int, ...], rng: np.random
 
 
 def _normal(element: str) -> np.ndarray:
-    """Return the codes of normal numbers of both signs: of a wide type some of them."""
+    """Return the codes of normal numbers of both signs: for a wide type some of them."""
     fmt = ELEMENT_TYPES[element].format
     low = 1 << fmt.mantissa_bits
     count = min(fmt.max_code - low + 1, 120)
@@ -138,7 +138,7 @@ def _pairs(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _alone(c: np.ndarray, k: int, position: int) -> np.ndarray:
-    """Return rows of k codes that are zero but for one position."""
+    """Return rows of k codes that are zero except at one position."""
     rows = np.zeros((len(c), k), c.dtype)
     rows[:, position] = c
     return rows

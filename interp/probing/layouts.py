@@ -1,8 +1,8 @@
-"""Finds the layouts of sums (which positions stand in a step, a group, a chunk) that explain the masks of a backend.
+"""Finds the layouts of sums (the positions in a step, a group, a chunk) that explain the masks of a backend.
 
-A mask says whether a small product is lost beside a pair of large ones that cancel. The layout alone decides that, by
-how it places the three, whatever the other facts of a record are. So masks that a layout places alike must all lose
-the small product or all keep it. The layouts with the fewest exceptions are tried first.
+A mask records whether a small product is lost beside a pair of large ones that cancel. The layout alone decides that,
+by the relative positions of the three, regardless of the other facts of a record. So masks with equal relations in
+a layout must all lose the small product or all keep it. The layouts with the fewest exceptions are tried first.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from typing import NamedTuple
 import numpy as np
 
 from ...ops.accumulators.record import Accumulator
-from .facts import PATTERNS, Change, changed, take
+from .facts import PATTERNS, Change, take, with_change
 
-#: Groups and outer sums take the products of so many steps, or of so many groups.
+#: Groups and outer sums take the products of this many steps, or of this many groups.
 _MULTIPLES = (*range(2, 17), 24, 32, 48, 64, 96, 128)
 _CHUNKS = (1, *_MULTIPLES)
-#: All lengths of windows up to this one are tried, of longer ones the multiples of a part of it.
+#: All lengths of windows up to _EVERY are tried, and of longer ones the multiples of a part of it.
 _EVERY, _PART = 288, 16
-#: Layouts that are compared at once, and masks that all are compared on; so many of the best are, on all masks.
+#: Layouts compared at once, masks for the first comparison, and best layouts compared on all masks.
 _BLOCK, _SOME, _BEST = 64, 400, 300
-#: How one product can lie to another: before or after it, in another step, group or chunk, or in the same step, of the
-#: same parity or not. Of three products: three such relations, and which two of them a tree adds first.
+#: Relations of one product to another: before or after it, in another step, group or chunk, or in the same step with
+#: the
+#: same parity or not. For three products: three such relations, and the two that a tree adds first.
 _RELATIONS, _MERGES = 8, 9
 
 
 class Layout(NamedTuple):
-    """The facts of a record that say where products lie."""
+    """The facts of a record that place products."""
 
     step: int
     pattern: tuple[int, int] = (1, 1)
@@ -38,24 +39,24 @@ class Layout(NamedTuple):
     apart: str = ""  #: how products of one step differ: "even_odd", "tree" or not at all
 
     def record(self, change: Change) -> Accumulator | None:
-        """Return a record of this layout with other facts; None where they contradict it."""
+        """Return a record of this layout with other facts; None if they contradict it."""
         fields: Change = {"step": self.step, "take": take(self.pattern)}
         fields |= {"group": self.group, "outer": self.outer} | ({self.apart: True} if self.apart else {})
-        made = changed(Accumulator(), fields | change)
+        made = with_change(Accumulator(), fields | change)
         return made if made is not None and made.group == self.group else None
 
     def is_alike(self, change: Change) -> bool:
-        """Whether a record with c=after is the same as one with c=aligned: each sum begins from zero, and ends so."""
+        """Whether a record with c=after equals one with c=aligned: each sum starts from zero, and ends there."""
         return change.get("c") == "after" and self.outer > 0 and self.outer == (self.group or self.window)
 
     @property
     def window(self) -> int:
-        """How many positions stand together that steps share."""
+        """The number of consecutive positions that steps share."""
         return self.step * self.pattern[1] // self.pattern[0]
 
 
 class _Positions(NamedTuple):
-    """Where positions come to lie: their steps, groups and chunks, numbered, and their places in a step."""
+    """The steps, groups and chunks of positions, numbered, and their positions within a step."""
 
     step: np.ndarray
     group: np.ndarray
@@ -65,22 +66,22 @@ class _Positions(NamedTuple):
 
 def _positions(layout: Layout, k: int) -> _Positions:
     run, period = layout.pattern
-    ways = period // run
+    parts = period // run
     window, outer = layout.window or k, layout.outer or k
     chunk, within = np.divmod(np.arange(k, dtype=np.int32), outer)
     at, offset = np.divmod(within, window)
-    step = at * ways + offset % period // run
+    step = at * parts + offset % period // run
     group = step // (layout.group // layout.step) if layout.group else step
     place = offset // period * run + offset % run
     if layout.apart == "tree":
         place = _paths(layout.step or k)[place]
-    steps = -(-outer // window) * ways
+    steps = -(-outer // window) * parts
     return _Positions(chunk * steps + step, chunk * steps + group, chunk, place)
 
 
 @functools.lru_cache(maxsize=512)
 def _paths(n: int) -> np.ndarray:
-    """The way to each product from the root of a tree, a bit for each addition; the first one is the highest."""
+    """The path to each product from the root of a tree, a bit for each addition; the first one is the highest."""
     found = np.zeros(n, np.int32)
 
     def walk(first: int, last: int, bit: int) -> None:
@@ -102,9 +103,9 @@ class Masks:
         self._some = rng.permutation(len(kept))[:_SOME]
 
     def best(self, layouts: Sequence[Layout]) -> dict[Layout, tuple[int, int]]:
-        """Of the best layouts, the number of exceptions and that of the ways in which masks lie; the best first.
+        """Return the numbers of exceptions and of relation classes of the best layouts; the best first.
 
-        Of layouts with as many exceptions that one is better that has fewer ways.
+        Among layouts with equally many exceptions the one with fewer classes is better.
         """
         first = self._costs(layouts, self._some)
         left = sorted(first, key=lambda v: (first[v], complexity(v)))[:_BEST]
@@ -112,7 +113,7 @@ class Masks:
         return dict(sorted(costs.items(), key=lambda item: (item[1], complexity(item[0]))))
 
     def classes(self, layout: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A mask of each way in which they lie, how many of these are kept, and how many are not."""
+        """Return a mask of each relation class, the number of these that are kept, and of those that are lost."""
         codes = self._codes([layout], np.arange(len(self._kept)))[0]
         _, first, number = np.unique(codes, return_index=True, return_inverse=True)
         kept = np.bincount(number[self._kept], minlength=len(first))
@@ -128,12 +129,12 @@ class Masks:
             every = np.bincount(codes.reshape(-1), minlength=len(some) * size)
             kept = np.bincount(codes[:, self._kept[at]].reshape(-1), minlength=len(some) * size)
             costs = np.minimum(kept, every - kept).reshape(len(some), size).sum(1)
-            ways = (every > 0).reshape(len(some), size).sum(1)
-            found |= zip(some, zip(costs.tolist(), ways.tolist(), strict=True), strict=True)
+            parts = (every > 0).reshape(len(some), size).sum(1)
+            found |= zip(some, zip(costs.tolist(), parts.tolist(), strict=True), strict=True)
         return found
 
     def _codes(self, layouts: Sequence[Layout], at: np.ndarray) -> np.ndarray:
-        """How the masks lie, [layouts, masks]."""
+        """The relation classes of masks, [layouts, masks]."""
         positions = [_positions(v, self._k) for v in layouts]
         steps, groups, chunks, places = (np.stack(part) for part in zip(*positions, strict=True))
         pairs = [(self._triples[at, i], self._triples[at, j]) for i, j in ((0, 1), (0, 2), (1, 2))]
@@ -156,7 +157,7 @@ class Masks:
         places: np.ndarray,
         pairs: Sequence[tuple[np.ndarray, np.ndarray]],
     ) -> np.ndarray:
-        """Which two of three products a tree adds first, and which then."""
+        """The two of three products that a tree adds first, and the next."""
         tree = np.array([v.apart == "tree" for v in layouts])[:, None]
         height = np.frexp(np.arange(int(places.max(initial=0)) * 2 + 2))[1]
         heights = [np.where(steps[:, x] == steps[:, y], height[places[:, x] ^ places[:, y]], 99) for x, y in pairs]
@@ -165,17 +166,17 @@ class Masks:
 
 
 def complexity(layout: Layout) -> tuple[int, int, int]:
-    """What makes a layout less likely than another that explains as much."""
+    """The order of plausibility of layouts that explain equally much."""
     facts = (layout.pattern != (1, 1)) + (layout.group > 0) + (layout.outer > 0) + (layout.apart != "")
     return facts, layout.step.bit_count(), layout.step
 
 
 def layouts(k: int) -> Iterator[Layout]:
-    """Return all layouts that are tried."""
+    """Return all layouts to try."""
     for pattern in PATTERNS:
         run, period = pattern
         for n in dict.fromkeys((*_windows(k), -(-k // period) * period)):  # the last of them may be wider than k
-            # A step of no more products than stand together takes consecutive ones.
+            # A step of no more products than are adjacent takes consecutive ones.
             if n % period or (period > 1 and n <= period):
                 continue
             step = n * run // period if n < k or period > 1 else 0

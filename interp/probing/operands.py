@@ -1,4 +1,4 @@
-"""Operands for designed dots: numbers of a type, and products with a wanted exponent."""
+"""Operands for designed dots: numbers of a type, and products with a given exponent."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _F64, _PLAIN = ELEMENT_TYPES["f64"], Policy()
 
 
 def values(codes: np.ndarray, element: str) -> np.ndarray:
-    """Return the numbers of codes as f64, which holds them all."""
+    """Decode codes to f64, which contains them all."""
     t = ELEMENT_TYPES[element]
     with np.errstate(invalid="ignore"):  # signalling NaN of bf16
         return cast(np.ascontiguousarray(codes).view(t.dtype), t, _F64, _PLAIN)
 
 
 def codes(numbers: np.ndarray, element: str) -> np.ndarray:
-    """Return the codes of numbers of f64. Raises ValueError if the type lacks one of them."""
+    """Encode numbers of f64. Raise ValueError if the type lacks one of them."""
     t = ELEMENT_TYPES[element]
     result = codes_of(np.ascontiguousarray(cast(np.asarray(numbers, np.float64), _F64, t, _PLAIN)), t.format)
     if not np.array_equal(values(result, element), numbers, equal_nan=True):
@@ -34,7 +34,7 @@ def codes(numbers: np.ndarray, element: str) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The powers of two of a type. All are exponents."""
+    """The powers of two of a type, as exponents."""
 
     least: int  #: of the least number, which is subnormal
     low: int  #: of the least normal number
@@ -74,9 +74,9 @@ class Operands:
     def pair(self, exponent: int, left: bool = True) -> tuple[float, float]:
         """Return two powers of two with the product 2**exponent; both are normal where that is possible.
 
-        The `left` one follows the exponent, the other has few values, or the other way round.
+        The `left` one follows the exponent and the other has few values, or conversely.
 
-        Raises ValueError if the types have no such powers.
+        Raise ValueError if the types have no such powers.
         """
         x, y = (Range.of(self.lhs), Range.of(self.rhs))[:: 1 if left else -1]
         if not self.least <= exponent <= self.high:
@@ -90,7 +90,7 @@ class Operands:
 
 
 def check(element: str, option: str) -> ElementType:
-    """Return the element type of operands. Raises InputError for one that sums cannot be probed with."""
+    """Return the element type of operands. Raise InputError for one that cannot be probed."""
     t = ELEMENT_TYPES.get(element)
     if t is None or not t.is_float or not t.format.has_zero or t.bits > 32:
         known = ", ".join(n for n, e in ELEMENT_TYPES.items() if e.is_float and e.format.has_zero and e.bits <= 32)

@@ -1,4 +1,4 @@
-"""Plain orders of addition in a common type, for backends whose sums no record expresses."""
+"""Sequential orders of addition in one type, for backends whose sums no record expresses."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from .answers import Answers, Session
 from .operands import values
 
 _F64, _PLAIN = ELEMENT_TYPES["f64"], Policy()
-#: Dots that an order has to give first.
+#: Dots that an order has to reproduce first.
 _FEW = 60
 
 
 def order(session: Session, checks: Sequence[Answers]) -> str:
-    """Return the order that predicts all finite random dots, in words, or nothing."""
+    """Return the order that predicts all finite random dots, in words, or an empty text."""
     s = session.signature
     elements = [FORMATS[t] for t in dict.fromkeys((s.lhs, s.rhs))]
     precisions = sum(FORMATS[t].mantissa_bits + 1 for t in (s.lhs, s.rhs))
     terms = [_terms(a, s.lhs, s.rhs) for a in checks]
     pairs = [(n, *pair) for n in (_FEW, None) for pair in zip(terms, checks, strict=True)]
     for t in accumulation.types(elements, "add"):
-        for held in accumulation.held(t, precisions > FORMATS[t.name].mantissa_bits + 1):
-            for way in accumulation.orders([s.k]):
-                total = held.total(way)
+        for held in accumulation.rounded_sums(t, precisions > FORMATS[t.name].mantissa_bits + 1):
+            for sequence in accumulation.orders([s.k]):
+                total = held.total(sequence)
                 if all(_gives(session, total, rows, answers, n) for n, rows, answers in pairs):
-                    return f"{held.sentence} in {held.type.name} {way.sentence}"
+                    return f"{held.sentence} in {held.type.name} {sequence.sentence}"
     return ""
 
 

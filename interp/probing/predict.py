@@ -16,21 +16,21 @@ from .dots import Signature
 from .packing import sums
 
 _PLAIN = Policy()
-#: Dots with more than one product of so many that is not zero are summed as they are.
+#: If more than one in this many products are not zero, dots are summed without compression.
 _DENSE = 4
 
 
-def predicted(record: Accumulator, dots: Dots, signature: Signature) -> np.ndarray:
-    """Return the codes of dots as a record forms them, in the result type, [n]."""
-    return predicted_by((record,), dots, signature)[0]
+def predict(record: Accumulator, dots: Dots, signature: Signature) -> np.ndarray:
+    """Return the results of dots by a record, as codes of the result type, [n]."""
+    return predict_by((record,), dots, signature)[0]
 
 
-def predicted_by(records: Sequence[Accumulator], dots: Dots, signature: Signature) -> np.ndarray:
-    """Return the codes of dots as each record forms them, in the result type, [records, n]."""
+def predict_by(records: Sequence[Accumulator], dots: Dots, signature: Signature) -> np.ndarray:
+    """Return the results of dots by each record, as codes of the result type, [records, n]."""
     result, types = ELEMENT_TYPES[signature.result], (signature.lhs, signature.rhs)
     codes = np.empty((len(records), len(dots)), result.format.code_dtype)
     sparse = dots.sparse(*types)
-    if len(records) == 1 and len(sparse.row) > dots.x.size // _DENSE:  # there is little to leave out
+    if len(records) == 1 and len(sparse.row) > dots.x.size // _DENSE:  # there is little to omit
         every = iter([([0], summed(records[0], dots.x, dots.y, *types)[None])])
     else:
         every = sums(records, sparse, dots.packed)
@@ -52,5 +52,5 @@ def steps(record: Accumulator, k: int) -> list[list[int]]:
         last = min(first + (record.outer or k), k)
         for i in range(first, last, size):
             window = range(i, min(i + size, last))
-            found += [[p for p in window if (p - i) % period // run == way] for way in range(period // run)]
+            found += [[p for p in window if (p - i) % period // run == part] for part in range(period // run)]
     return [s for s in found if s]

@@ -17,9 +17,9 @@ from ..errors import InputError
 from . import health, orders, rivals
 from .answers import Answers, Session, simplest
 from .dots import Asker, Signature
-from .evidence import evidence, line, shown
+from .evidence import evidence, format_result, line
 from .operands import check
-from .predict import predicted
+from .predict import predict
 from .report import Finding, Report
 from .search import find, refit
 from .sentences import SENTENCES
@@ -28,13 +28,13 @@ from .structure import Structure
 #: The number of random dots of the check: rows by columns of each kind.
 _ROWS, _COLUMNS = 50, 100
 _KINDS = ("codes", "normal")
-#: How often the search goes on with random dots of the check that the record does not predict.
+#: How often the search continues with random dots of the check that the record does not predict.
 _AGAIN = 2
 #: How often the nearest records are distinguished from one that predicts all dots.
 _RIVALS = 3
-#: The dots that are looked through for such as show a fact.
+#: The dots that are searched for evidence of a fact.
 _LOOKED = 4000
-#: Contradictions that a report shows.
+#: Contradictions shown in a report.
 _SHOWN = 3
 #: The largest k: a sum of more products has steps that no shorter one has.
 _MOST_PRODUCTS = 1 << 14
@@ -52,8 +52,8 @@ def probe(
 ) -> Report:
     """Find the accumulator of a backend through `dot_general` alone.
 
-    Dots of a few large and small products show one fact each; the record that predicts them all is checked on 10,000
-    random dots. No unit's name is looked up before the record has been found. After feature-targeted tests as in FTTN
+    Dots of a few large and small products reveal one fact each; the record that predicts them all is checked on 10,000
+    random dots. No unit is looked up before the record has been found. After feature-targeted tests as in FTTN
     (arXiv 2403.00232) and MMA-Sim (arXiv 2511.10909); pairs of large numbers that cancel show the order, as in FPRev
     (arXiv 2411.00442).
 
@@ -64,12 +64,12 @@ def probe(
         result: The element type of the results.
         k: The number of products of a dot. Steps and groups longer than that cannot be seen.
         seed: The seed of the random dots.
-        progress: Called now and then with how far the search has come, as a line of text. It takes seconds for types of
+        progress: Called regularly with the state of the search, a line of text. The search takes seconds for types of
             8 bits, and minutes for f32.
 
     Returns:
-        A Report. `record` is the accumulator, `findings` the facts with the dots that show them. `predicted` of
-        `checked` random dots are as the record says.
+        A Report. `record` is the accumulator, `findings` the facts with the dots that show them. It predicts
+        `predicted` of `checked` random dots.
 
     Raises:
         InputError: There is no such backend, type or k.
@@ -103,23 +103,23 @@ def examine(
     session = Session(asker, rng)
     record, shown = find(session)
     for _ in range(_RIVALS):
-        if session.missed(record) or not rivals.ask(session, record):
+        if session.count_misses(record) or not rivals.ask(session, record):
             break
-        if session.missed(record):
+        if session.count_misses(record):
             record = refit(session, record, shown)
     for again in range(_AGAIN + 1):
         checks = _random(session)
         missed = [a[session.misses(record, a)] for a in checks]
-        # A record that does not predict the designed dots will not be mended by random ones.
-        if again == _AGAIN or not any(map(len, missed)) or session.missed(record):
+        # Random dots do not repair a record that misses designed ones.
+        if again == _AGAIN or not any(map(len, missed)) or session.count_misses(record):
             return _report(backend.name, session, shown, record, checks, missed)
         session.answers += [a for a in missed if len(a)]
         record = refit(session, record, shown)
-    raise AssertionError("the last turn returns")
+    raise AssertionError("the last iteration returns")
 
 
 def _random(session: Session) -> list[Answers]:
-    """Ask for random dots, which the search does not see."""
+    """Ask for random dots, which the search does not use."""
     answers = []
     for kind in _KINDS:
         dots = session.designer.random(session.rng, _ROWS, _COLUMNS, kind)
@@ -146,9 +146,9 @@ def _report(
     ]
     checked = sum(map(len, checks))
     contradictions = [
-        f"{line(a.dots, i, s)} => {shown(a.got[i], s)}, the record gives {shown(expected[i], s)}"
+        f"{line(a.dots, i, s)} => {format_result(a.got[i], s)}, the record gives {format_result(expected[i], s)}"
         for a in [simplest([*wrong, *missed], _SHOWN)]
-        for expected in [predicted(record, a.dots, s)]
+        for expected in [predict(record, a.dots, s)]
         for i in range(len(a))
     ]
     designed = sum(map(len, wrong))
@@ -171,7 +171,7 @@ def _report(
 
 
 def _nan(session: Session, record: Accumulator) -> tuple[Accumulator, list[str]]:
-    """Return the record with the code of NaN that the backend gives, and a note where it has none."""
+    """Return the record with the backend's code of NaN, and a note if it has none."""
     given = [a.got[session.is_nan(a.got)] for a in session.answers]
     seen, counts = np.unique(np.concatenate(given), return_counts=True)
     if not len(seen) or record.storage.name != session.signature.result:
@@ -185,7 +185,7 @@ def _nan(session: Session, record: Accumulator) -> tuple[Accumulator, list[str]]
 
 
 def _units(session: Session, checks: Sequence[Answers]) -> tuple[str, ...]:
-    """Return the units of chips that predict all dots."""
+    """Return the chip accumulators that predict all dots."""
     s = session.signature
     found: dict[str, None] = {}
     for name in units.names():

@@ -1,4 +1,4 @@
-"""The designed dots that a backend is asked for once the steps of its sums are known."""
+"""The designed dots asked of a backend once the steps of its sums are known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPECIAL = 300
 
 
 def ask(session: Session, record: Accumulator, scale: Scale) -> None:
-    """Ask for the dots that are designed for the steps of a record."""
+    """Ask for the dots designed for the steps of a record."""
     d, k = session.designer, session.signature.k
     where = steps(record, k)
     per_group = max(record.group // max(record.step, 1), 1)

@@ -1,4 +1,4 @@
-"""What a probe reports: the record, each fact with the dots that show it, and the check on random dots."""
+"""The report of a probe: the record, each fact with the dots that show it, and the check on random dots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Finding:
 
     field: str  #: the field of `interp.Accumulator`
     sentence: str
-    #: Dots that show it: operands, result, and what another value would give. None shows it where it is empty.
+    #: Dots that show it: operands, result, and the results under other values. Empty if none shows it.
     evidence: tuple[str, ...]
 
 
@@ -26,17 +26,17 @@ class Report:
 
     backend: str
     signature: Signature
-    record: Accumulator  #: the record that predicts the most
-    hidden: tuple[str, ...]  #: which small products large ones hide: the order, whatever the record
+    record: Accumulator  #: the record that predicts most dots
+    hidden: tuple[str, ...]  #: the small products that large ones absorb: the order, independent of the record
     findings: tuple[Finding, ...]
-    predicted: int  #: how many of the random dots the record predicts
-    checked: int  #: how many random dots there are
-    designed: int  #: how many designed dots it does not predict
+    predicted: int  #: number of random dots that the record predicts
+    checked: int  #: number of random dots
+    designed: int  #: number of designed dots that it does not predict
     contradictions: tuple[str, ...]  #: dots that it does not predict
-    units: tuple[str, ...]  #: units of chips that predict all dots as well
-    order: str  #: a plain order that predicts all dots where the record does not: "accumulated in f32 in 8 lanes"
+    units: tuple[str, ...]  #: chip accumulators that predict all dots as well
+    order: str  #: a sequential order that predicts all dots if the record does not: "accumulated in f32 in 8 lanes"
     notes: tuple[str, ...]
-    dots: int  #: how many dots were asked for
+    dots: int  #: number of dots asked for
 
     @property
     def is_found(self) -> bool:
@@ -55,7 +55,7 @@ class Report:
         lines = [f"{self.backend}: {self.signature} ({self.dots:,} dots)", ""]
         lines += [*self.hidden, ""] if self.hidden else []
         if not self.is_found:
-            lines.append("The nearest record says, each fact by dots that it does predict:")
+            lines.append("Facts of the nearest record, with dots that it predicts:")
         for finding in self.findings:
             lines.append(finding.sentence)
             lines += [f"    {line}" for line in finding.evidence]

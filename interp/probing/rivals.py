@@ -1,6 +1,6 @@
-"""Designs the dots that distinguish a record from the nearest other records, where no dot asked so far does.
+"""Designs dots that distinguish a record from the nearest other records, if no dot so far does.
 
-The dots are made and compared here; a backend is asked for such as the nearest records do not form alike.
+The dots are made and compared here; a backend is asked only for those on which the nearest records differ.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ import numpy as np
 from ...ops.accumulators.record import DROPS, Accumulator
 from .answers import Session
 from .designs import Product
-from .facts import changed
-from .predict import predicted_by, steps
+from .facts import with_change
+from .predict import predict_by, steps
 from .sentences import SENTENCES, alternatives
 
-#: Dots that are made, and such as are asked for of each record.
+#: Number of dots made, and of dots asked for each record.
 _MADE, _ASKED = 10_000, 12
-#: Answers that a record has to give to be a rival.
+#: Number of answers that a record has to reproduce to be a rival.
 _ANSWERS = 600
 #: The share of dots in which two small products have opposite signs.
 _PAIRED = 0.25
-#: Products of a dot, and steps that have them.
+#: Products in a dot, and steps that contain them.
 _MOST_PRODUCTS, _MOST_STEPS = 7, 4
 
 
 def ask(session: Session, record: Accumulator) -> bool:
-    """Ask for dots that the records nearest to one form in another way; return whether there are such."""
+    """Ask for dots on which the records nearest to one differ from it; return whether there are any."""
     s = session.signature
     rivals = _rivals(session, record)
-    dots = session.designer.dots(_scattered(session, record))
+    dots = session.designer.dots(_scatter(session, record))
     if not rivals or not len(dots):
         return False
-    expected = predicted_by((record, *rivals), dots, s)
+    expected = predict_by((record, *rivals), dots, s)
     nan = session.is_nan(expected)
     differs = (expected[1:] != expected[0]) & ~(nan[1:] & nan[0])
     chosen = np.unique(np.concatenate([np.flatnonzero(d)[:_ASKED] for d in differs]))
@@ -45,23 +45,23 @@ def ask(session: Session, record: Accumulator) -> bool:
 
 
 def _rivals(session: Session, record: Accumulator) -> list[Accumulator]:
-    """The records next to one that give many of the answers as well."""
+    """The records next to one that reproduce many of the answers too."""
     near = [other for field in SENTENCES for _, other in alternatives(record, field, session.signature.k)]
     near += [
         other
         for even_odd, drop, join in itertools.product((False, True), DROPS, DROPS)
-        if (other := changed(record, {"even_odd": even_odd, "drop": drop, "join": join})) is not None
+        if (other := with_change(record, {"even_odd": even_odd, "drop": drop, "join": join})) is not None
     ]
     near = [r for r in dict.fromkeys(near) if r != record]
     some = session.some_of_few(_ANSWERS)
     return [r for r, n in zip(near, session.misses_of(near, some).sum(1).tolist(), strict=True) if not n]
 
 
-def _scattered(session: Session, record: Accumulator) -> Iterator[list[Product]]:
-    """Products in a step or some, of random exponents: many of them as far apart as the record has bits.
+def _scatter(session: Session, record: Accumulator) -> Iterator[list[Product]]:
+    """Products in one or several steps, of random exponents, many as far apart as the record has bits.
 
-    In some dots a small product comes a second time, with the other sign: each of the two is cut off toward minus
-    infinity, and nothing of them would be left if they were added first.
+    In some dots a small product occurs a second time, with the other sign: each of the two is truncated toward minus
+    infinity, and they would cancel if they were added first.
     """
     rng, designer = session.rng, session.designer
     where = steps(record, session.signature.k)

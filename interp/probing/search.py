@@ -1,7 +1,7 @@
-"""Finds the record that gives a backend's dots.
+"""Finds the record that reproduces a backend's dots.
 
-Each fact is the value that predicts most of the dots designed for it. What the facts together do not predict is
-searched on a sample of all dots, one fact after the other.
+Each fact is the value that predicts most of the dots designed for it. If the facts together miss some dots, the search
+continues on a sample of all dots, one fact after the other.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ import numpy as np
 
 from ...ops.accumulators.record import EXACT, Accumulator
 from . import questions
-from .answers import Answers, Session, joined
-from .facts import changed, neighbours
+from .answers import Answers, Session, join
+from .facts import neighbours, with_change
 from .orders import order
 from .structure import Structure, structure
 
-#: Dots that candidates are compared on, and those of one kind among them.
+#: Dots for the comparison of candidates, and the share of one kind among them.
 _SAMPLE, _SHARE = 600, 60
-#: Dots of a kind that are compared first: such as a record misses, and others.
+#: Dots of a kind that are compared first: dots that a record misses, and others.
 _WRONG, _RIGHT = 9, 2
-#: The same of dots of many products, which take long.
+#: The same for dots of many products, which are slow.
 _WIDE_DOTS = 2
-#: How many of them are compared first, and how many then.
-_HEATS = 80, 120
-#: How many of the best records the search goes on with, and how often with other dots.
+#: Number of dots in the first batch, and in the second.
+_BATCH_SIZES = 80, 120
+#: Number of best records with which the search continues, and of rounds with other dots.
 _DESCENTS, _ROUNDS = 3, 2
-#: Starts that miss up to so many times as many dots as the best one are near.
+#: Starts that miss at most this factor more dots than the best one are near.
 _CLOSE = 2
-#: A record that misses less than this part of the dots is searched at once.
+#: A record that misses less than this share of the dots is searched immediately.
 _NEARLY = 200
-#: Of so few misses all others are looked at as well.
+#: With so few misses all other dots are examined as well.
 _FEW = 40
-#: Bits that cut nothing off, until the cut is looked for.
+#: Bits that truncate nothing, until the truncation is searched.
 _WIDE = 45
-#: How many predictions, of some hundred dots each, these searches may make.
+#: Limits of the predictions, of some hundred dots each, in these searches.
 _EACH_START, _EACH_DESCENT, _EACH_PRODUCT = 10_000, 10_000, 1500
-#: Facts that are searched together, as each hides the other's effect.
+#: Facts that are searched together, as each masks the other's effect.
 _TOGETHER = (("bits", "drop", "normalise"), ("keep", "rounding"), ("c", "keep"), ("even_odd", "drop", "join"))
-#: The same, of which there are thousands of pairs: they are tried once.
+#: The same with thousands of pairs: they are tried once.
 _MANY = ("least", "bits")
 #: Facts that are searched one by one, those of few values first.
 _FIELDS = (
@@ -49,17 +49,17 @@ _FIELDS = (
 )  # fmt: skip
 
 
-#: Facts that say where products lie.
+#: Facts that place products.
 _STEPS = ("step", "take", "group", "outer", "tree", "even_odd")
 
-#: The facts that are set back to their defaults where that predicts the same dots, in this order.
+#: Facts that are reset to their defaults if that predicts the same dots, in this order.
 _SIMPLER = (
     "flush", "overflow", "least", "product_limit", "c_reach", "join", "normalise", "drop", "rounding", "bits",
     "even_odd", "outer", "group", "c", "keep", "take",
 )  # fmt: skip
-#: Random dots that are asked for.
+#: Number of random dots.
 _RANDOM = ("few", "codes", "normal", "wide", "cancelling")
-#: Records that are tried before all others: one exact sum, f32 in order, and the same of rounded products.
+#: Records that are tried first: one exact sum, f32 in order, and the same with rounded products.
 _PLAIN = (Accumulator(0, keep=EXACT), Accumulator(), Accumulator(1, tree=True, c="after"))
 #: Facts that are searched together, and the kinds of dots that show them.
 Group = tuple[Sequence[str], Sequence[str]]
@@ -81,13 +81,13 @@ _FACTS: tuple[Group, ...] = (
     (("flush",), ("alone", "tiny")),
     (("product_limit",), ("alone", "overflow")),
 )
-#: For sums that join: what cuts the running sum hides how it is rounded.
+#: For sums that join: truncation of the running sum masks its rounding.
 _JOINED: tuple[Group, ...] = (*_FACTS[:8], _KEPT, *_FACTS[4:])
 #: For sums whose form keeps fewer bits than their terms do.
 _KEPT_FIRST: tuple[Group, ...] = (_FACTS[0], _FACTS[2], *_FACTS[1:])
-#: The same once their numbers are nearly known: where the running sum joins may be another place.
+#: The same once their numbers are nearly known: the running sum may join elsewhere.
 _AGAIN: tuple[Group, ...] = (*_FACTS, (("c",), _JOINING), *_FACTS[1:])
-#: For sums that join: the bits of the products' sum, before those of the products are looked for.
+#: For sums that join: the bits of the products' sum, before those of the products.
 _SUM_FIRST: tuple[Group, ...] = (
     (("sum_bits", "join"), ("in a step", *_JOINING)),
     *_JOINED,
@@ -106,22 +106,22 @@ def find(session: Session) -> tuple[Accumulator, Structure]:
 
 
 def fit(session: Session, starts: Sequence[Accumulator], lengths: Sequence[int]) -> Accumulator:
-    """Return the record that predicts the most of all answers; the search begins with `starts`."""
+    """Return the record that predicts most of all answers; the search begins with `starts`."""
     for plain in _PLAIN:
         if session.predicts_all(plain):
             return plain
     search = _Fit(session, lengths)
     if order(session, [a for a in session.answers if a.kind.startswith("random")]):
         return search.near(starts[0])
-    return search.simplest(search.fitted(starts))
+    return search.simplest(search.fit(starts))
 
 
 def refit(session: Session, record: Accumulator, shown: Structure) -> Accumulator:
-    """Return the record that predicts the most of all answers; `record` predicts all but some that are new."""
+    """Return the record that predicts most of all answers; `record` predicts all but some new ones."""
     search = _Fit(session, shown.lengths)
-    mended = search.mended(record)
-    if session.missed(mended) > _FEW:
-        mended = search.fitted((record, *shown.starts))
+    mended = search.refine(record)
+    if session.count_misses(mended) > _FEW:
+        mended = search.fit((record, *shown.starts))
     return search.simplest(mended)
 
 
@@ -135,44 +135,44 @@ class _Fit:
         self._has_tried_all = False
 
     def near(self, start: Accumulator) -> Accumulator:
-        """Return a record for sums in a plain order, which few records express: each fact as its dots show it."""
-        return self._tried(start, _FACTS)[1]
+        """Return a record for sums in a sequential order, which few records express: each fact as its dots show it."""
+        return self._try(start, _FACTS)[1]
 
-    def fitted(self, starts: Sequence[Accumulator]) -> Accumulator:
-        """Return the record that predicts the most of all dots."""
-        ways = [list(self._ways(start)) for start in starts]
+    def fit(self, starts: Sequence[Accumulator]) -> Accumulator:
+        """Return the record that predicts most of all dots."""
+        paths = [list(self._starts(start)) for start in starts]
         found = []
-        for way in ways:
-            found.append(self._tried(*way[0]))
+        for path in paths:
+            found.append(self._try(*path[0]))
             if not found[-1][0]:
                 return found[-1][1]
-        # The other ways of those that come near go first.
+        # The other paths of near records go first.
         least = min(missed for missed, _ in found)
-        near = [way for (missed, _), way in zip(found, ways, strict=True) if missed <= _CLOSE * least]
-        for turn in (near, [way for way in ways if way not in near]):
-            for way in itertools.chain.from_iterable(way[1:] for way in turn):
-                found.append(self._tried(*way))
+        near = [path for (missed, _), path in zip(found, paths, strict=True) if missed <= _CLOSE * least]
+        for group in (near, [path for path in paths if path not in near]):
+            for path in itertools.chain.from_iterable(path[1:] for path in group):
+                found.append(self._try(*path))
                 if not found[-1][0]:
                     return found[-1][1]
-            # Records with as many misses are mostly alike: one of them is enough.
+            # Records with equally many misses are mostly alike: one of them is enough.
             for missed, record in sorted(dict(reversed(found)).items())[:_DESCENTS]:
-                found.append(self._refined(missed, record))
+                found.append(self._improve(missed, record))
                 if not found[-1][0]:
                     return found[-1][1]
         return min(found, key=lambda f: f[0])[1]
 
-    def _tried(self, start: Accumulator, facts: Sequence[Group]) -> tuple[int, Accumulator]:
-        """Search each group of facts; a record that is near the right one is searched at once."""
+    def _try(self, start: Accumulator, facts: Sequence[Group]) -> tuple[int, Accumulator]:
+        """Search each group of facts; a record that is near the right one is searched immediately."""
         record = self._by_facts(start, facts)
-        missed = self.session.missed(record)
+        missed = self.session.count_misses(record)
         if 0 < missed < sum(map(len, self.answers)) // _NEARLY:
-            return self._descended(record)
+            return self._descend_and_count(record)
         return missed, record
 
-    def _refined(self, missed: int, record: Accumulator) -> tuple[int, Accumulator]:
-        """A record that misses fewer dots than one that is not near the right one, and how many."""
+    def _improve(self, missed: int, record: Accumulator) -> tuple[int, Accumulator]:
+        """Return a record that misses fewer dots than one far from the right one, and their number."""
         for _ in range(_ROUNDS):
-            better = self._descended(self._by_facts(record, _AGAIN))
+            better = self._descend_and_count(self._by_facts(record, _AGAIN))
             if better[0] >= missed:
                 break
             missed, record = better
@@ -180,54 +180,60 @@ class _Fit:
                 break
         return missed, record
 
-    def _descended(self, record: Accumulator) -> tuple[int, Accumulator]:
-        """A record that misses fewer dots, found by changes of one fact or two, and how many."""
+    def _descend_and_count(self, record: Accumulator) -> tuple[int, Accumulator]:
+        """Return a record that misses fewer dots, found by changes of one fact or two, and their number."""
         if record not in self._stuck:
             self.session.allow(_EACH_DESCENT)
             self._stuck.add(record)
             record = self._descend(record)
-        return self.session.missed(record), record
+        return self.session.count_misses(record), record
 
-    def mended(self, record: Accumulator) -> Accumulator:
+    def refine(self, record: Accumulator) -> Accumulator:
         """Return a record that predicts dots that a record misses, if there is one near it."""
         for _ in range(_ROUNDS):
             self.session.allow(_EACH_DESCENT)
             record = self._descend(record)
-            if not self.session.missed(record):
+            if not self.session.count_misses(record):
                 break
         return record
 
     def simplest(self, record: Accumulator) -> Accumulator:
         """Return a record that predicts the same dots with more facts at their defaults."""
-        missed = self.session.missed(record)
+        missed = self.session.count_misses(record)
         for field in _SIMPLER:
             default = getattr(Accumulator(), field)
-            simpler = changed(record, {field: default})
-            if getattr(record, field) != default and simpler is not None and self.session.missed(simpler) <= missed:
+            simpler = with_change(record, {field: default})
+            if (
+                getattr(record, field) != default
+                and simpler is not None
+                and self.session.count_misses(simpler) <= missed
+            ):
                 record = simpler
         return record
 
-    def _ways(self, start: Accumulator) -> Iterator[tuple[Accumulator, Sequence[Group]]]:
-        """Return records to begin with and the order of facts: what cuts most is found first, and hides the others."""
+    def _starts(self, start: Accumulator) -> Iterator[tuple[Accumulator, Sequence[Group]]]:
+        """Return starting records and the order of facts: the strongest truncation is found first, and masks the
+        others.
+        """
         if start.c != "joined":
             yield start, _FACTS
             widest = self._widest(start)
             yield widest or start, _KEPT_FIRST
             return
-        joined = changed(start, {"sum_bits": _WIDE, "c_bits": _WIDE}) or start
+        joined = with_change(start, {"sum_bits": _WIDE, "c_bits": _WIDE}) or start
         yield joined, _JOINED
         if widest := self._widest(joined):
             yield widest, _SUM_FIRST
 
     @staticmethod
     def _widest(record: Accumulator) -> Accumulator | None:
-        """Return the record with as many bits as it can have where it has some."""
+        """Return the record with as many bits as possible in each of its fields."""
         if record.bits is None:
             return None
-        return next((r for n in range(_WIDE, 0, -1) if (r := changed(record, {"bits": n})) is not None), None)
+        return next((r for n in range(_WIDE, 0, -1) if (r := with_change(record, {"bits": n})) is not None), None)
 
     def _by_facts(self, record: Accumulator, facts: Sequence[Group] = _FACTS) -> Accumulator:
-        """Search each group of facts on the dots that are designed for it."""
+        """Search each group of facts on the dots designed for it."""
         self.session.allow(_EACH_START)
         for fields, kinds in facts:
             if fields[0] in ("c_bits", "c_reach", "sum_bits") and record.c != "joined":
@@ -235,9 +241,9 @@ class _Fit:
             # The running sum is a term: in a short step it takes the place of one of three products.
             aligned = self._of(("joining",)) if record.c == "aligned" else []
             if record.even_odd and "drop" in fields:
-                fields = (*fields, "join")  # even and odd sums are cut as well
+                fields = (*fields, "join")  # even and odd sums are truncated as well
             if record.step == 1 and record.c != "aligned" and "bits" in fields:
-                kinds = (*kinds, "alone")  # what is cut is cut of one product
+                kinds = (*kinds, "alone")  # truncation affects one product
             if record.c == "after" and "keep" in fields:
                 kinds = (*kinds, *_JOINING)  # sums join in the type that is kept
             if data := self._of(kinds) or aligned or self._of(("one sum", "two sums")):
@@ -249,15 +255,15 @@ class _Fit:
         each = max(_SAMPLE // max(len(chosen), 1), 1)
         if not chosen:
             return []
-        some = joined([a[self.rng.permutation(len(a))[:each]] for a in chosen])
+        some = join([a[self.rng.permutation(len(a))[:each]] for a in chosen])
         order = self.rng.permutation(len(some))
-        return _heats(some[order])
+        return _batches(some[order])
 
     def _descend(self, record: Accumulator) -> Accumulator:
-        """Make the best change of all, again and again, as long as a sample of all dots is predicted better."""
+        """Apply the best change repeatedly, while a sample of all dots is predicted better."""
         session, data = self.session, self._sample(record)
-        cost = session.missed_of(record, data)
-        # Where only dots of many products tell, steps stay: packed in one way alone such dots are quick.
+        cost = session.count_misses_of(record, data)
+        # If only dots of many products distinguish records, steps stay: packed in one way alone such dots are quick.
         is_wide = not data[0].is_few
         fields = [f for f in _FIELDS if not is_wide or f not in _STEPS]
         while cost:
@@ -279,7 +285,7 @@ class _Fit:
         return record
 
     def _sample(self, record: Accumulator) -> list[Answers]:
-        """Return some dots of each kind, such as the record does not predict and others: first some of few products."""
+        """Return some dots of each kind, mispredicted ones and others: first some of few products."""
         first, wide, rest, every = [], [], {True: [], False: []}, 0
         for answers in self.answers:
             missed = self.session.misses(record, answers)
@@ -291,11 +297,11 @@ class _Fit:
             elif len(wrong):
                 wide.append(answers[wrong[:_WIDE_DOTS]])
         parts = [first, rest[True], rest[False]]
-        if not self.session.missed_of(record, first):  # only dots of many products tell
+        if not self.session.count_misses_of(record, first):  # only dots of many products distinguish records
             parts.insert(0, wide)
-        if every < _FEW:  # whatever predicts these has to be right about all others
+        if every < _FEW:  # a record that predicts these has to be right about all others
             parts.append([a for a in self.answers if a.is_few])
-        return [joined(part) for part in parts if part]
+        return [join(part) for part in parts if part]
 
     def _product(self, record: Accumulator, fields: Sequence[str]) -> Iterator[Accumulator]:
         """Return the records that differ in some of the fields."""
@@ -306,7 +312,7 @@ class _Fit:
             yield from self._product(other, fields[1:])
 
 
-def _heats(answers: Answers) -> list[Answers]:
-    """Return answers in parts, of which the first are few."""
-    ends = [0, *itertools.accumulate(_HEATS), len(answers)]
+def _batches(answers: Answers) -> list[Answers]:
+    """Return answers in batches, the first ones small."""
+    ends = [0, *itertools.accumulate(_BATCH_SIZES), len(answers)]
     return [answers[i:j] for i, j in itertools.pairwise(ends) if i < min(j, len(answers))]

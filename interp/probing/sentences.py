@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ...ops.accumulators.record import DROPS, OVERFLOWS, PLACES, ROUNDINGS, Accumulator
-from .facts import changed
+from .facts import with_change
 
 _DROPPED = {
     "zero": "toward zero",
@@ -37,17 +37,17 @@ def _step(r: Accumulator) -> str:
     return "all products are one step" if not r.step else f"{r.step} product{'s' * (r.step > 1)} in a step"
 
 
-def _kept(r: Accumulator) -> str:
+def _kept_form(r: Accumulator) -> str:
     name, _, bits = r.keep.partition(":")
     return "not rounded" if name == "exact" else f"in {name}" + (f" of {bits} fraction bits" if bits else "")
 
 
-#: The sentence of each fact, in the order of a report. None: the fact has no part in such a record.
+#: The sentence of each fact, in the order of a report. None: the fact does not apply to such a record.
 SENTENCES: dict[str, Callable[[Accumulator], str | None]] = {
     "step": _step,
     "take": lambda r: None if r.step in (0, 1) and r.take == "consecutive" else f"a step takes {_take(r)}",
     "tree": lambda r: "products are added pairwise, each sum rounded" if r.tree else "products are not added pairwise",
-    "even_odd": lambda r: "even and odd positions are summed apart" if r.even_odd else None,
+    "even_odd": lambda r: "even and odd positions are summed separately" if r.even_odd else None,
     "bits": lambda r: (
         None
         if r.tree
@@ -55,7 +55,7 @@ SENTENCES: dict[str, Callable[[Accumulator], str | None]] = {
         if r.bits is None
         else f"{r.bits} fraction bits are kept in alignment"
     ),
-    "drop": lambda r: None if r.bits is None else f"what lies below is rounded {_DROPPED[r.drop]}",
+    "drop": lambda r: None if r.bits is None else f"lower bits are rounded {_DROPPED[r.drop]}",
     "normalise": lambda r: (
         None if r.bits is None else f"products are {'' if r.normalise else 'not '}normalised before they are aligned"
     ),
@@ -66,8 +66,8 @@ SENTENCES: dict[str, Callable[[Accumulator], str | None]] = {
     "c_reach": lambda r: (
         None if r.c_reach is None else f"a running sum below 2^-{r.c_reach} of the largest term counts as zero"
     ),
-    "join": lambda r: None if r.c != "joined" else f"what lies below is rounded {_DROPPED[r.join]} there",
-    "keep": lambda r: f"the running sum is kept {_kept(r)}",
+    "join": lambda r: None if r.c != "joined" else f"lower bits are rounded {_DROPPED[r.join]} there",
+    "keep": lambda r: f"the running sum is kept {_kept_form(r)}",
     "rounding": lambda r: None if r.keep == "exact" else f"it is rounded {_ROUNDED[r.rounding]}",
     "least": lambda r: None if r.bits is None or r.least is None else f"terms are aligned to 2^{r.least} at least",
     "flush": lambda r: f"subnormal {' and '.join(r.flush)} are zero" if r.flush else "subnormals are kept",
@@ -84,7 +84,7 @@ SENTENCES: dict[str, Callable[[Accumulator], str | None]] = {
 
 
 def alternatives(record: Accumulator, field: str, k: int) -> Iterator[tuple[str, Accumulator]]:
-    """Return records with other values of a fact, the nearest first, and how the report names the values."""
+    """Return records with other values of a fact, the nearest first, and their names in the report."""
     value = getattr(record, field)
     others: dict[str, Callable[[], list]] = {
         "step": lambda: [n for n in (record.step * 2, record.step // 2) if 0 < n <= k] if record.step else [k // 2, 1],
@@ -110,7 +110,7 @@ def alternatives(record: Accumulator, field: str, k: int) -> Iterator[tuple[str,
     }
     for other in others[field]():
         also = {"c": "after", "bits": None} if field == "tree" and other else {"tree": False} if field == "tree" else {}
-        made = changed(record, {field: other} | also)
+        made = with_change(record, {field: other} | also)
         if made is not None and made != record:
             yield f"{field}={_text(other)}", made
 

@@ -1,8 +1,9 @@
-"""Which positions are summed together, and in which order: from large products that cancel around a small one.
+"""Finds the positions that are summed together, and in which order: from large products that cancel around a small one.
 
-The largest number at one position, its negative at another and the smallest at a third: the small one is lost where it
-is aligned with a large one, or added while the sum is large. After FPRev (arXiv 2411.00442), which counts what is left.
-First the layouts that explain the masks are found (`layouts.py`), then the ways to sum that go with them.
+The largest number is at one position, its negative at another and the smallest at a third: the small one is lost if it
+is aligned with a large one, or added while the sum is large. After FPRev (arXiv 2411.00442), which counts the terms
+left.
+First the layouts that explain the masks are found (`layouts.py`), then the matching accumulators.
 """
 
 from __future__ import annotations
@@ -17,45 +18,45 @@ from ...ops.accumulators.record import Accumulator
 from .answers import Answers, Session
 from .designs import Dots, Scale
 from .facts import Change
+from .format_text import places
 from .layouts import Layout, Masks, layouts
 from .operands import values
-from .predict import predicted_by
-from .words import places
+from .predict import predict_by
 
-#: Layouts that are tried with all ways to sum: so many of those that have few more exceptions than the best.
+#: Number of layouts with few more exceptions than the best that are tried with all forms of sums.
 _LAYOUTS = 60
-#: How many records begin the search.
+#: Number of records that begin the search.
 _MOST_STARTS = 24
-#: How many lengths of steps are tried.
+#: Number of lengths of steps tried.
 _LENGTHS = 12
-#: Bits that cut nothing off.
+#: Bits that truncate nothing.
 _WIDE = 45
-#: The widest range of exponents in a dot: twice what f64 has bits for would not show more.
+#: The widest range of exponents in a dot: twice the bits of f64 would not show more.
 _SPAN = 70
 
-#: Where pairs of large products begin, but for those that begin at 0 and those of the last positions.
+#: Starts of pairs of large products, besides 0 and the last positions.
 _PAIRS = (2, 3, 4, 7, 8, 12, 13, 24, 32, 47)
 
-#: The pairs that a report shows.
-_TOLD = ((0, 1), (0, 2))
+#: Number of pairs shown in a report.
+_SHOWN_PAIRS = ((0, 1), (0, 2))
 
-#: Second positions of pairs that all positions are asked for.
+#: Second positions of pairs that are asked for with all third positions.
 _DENSE = (1, 2, 3, 4, 5, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181)
 Triple = tuple[int, int, int]
 
 
 @dataclasses.dataclass(frozen=True)
 class Structure:
-    """What the masks show."""
+    """The information from masks."""
 
-    scale: Scale  #: the exponents of which one product alone gives itself
-    lengths: tuple[int, ...]  #: of steps, those first that fit best
-    starts: tuple[Accumulator, ...]  #: the records that give most of the masks; their numbers are not known yet
-    hidden: tuple[str, ...] = ()  #: which small products some pairs of large ones hide, in words
+    scale: Scale  #: the exponents for which a single product is its own sum
+    lengths: tuple[int, ...]  #: of steps, the best first
+    starts: tuple[Accumulator, ...]  #: the records that reproduce most masks; their numbers are not known yet
+    hidden: tuple[str, ...] = ()  #: the small products that some pairs of large ones absorb, in words
 
 
 def structure(session: Session) -> Structure:
-    """Ask a backend for masks, and return what they show."""
+    """Ask a backend for masks, and analyse them."""
     scale, k = _scale(session), session.signature.k
     forms = list(_forms(scale))
     triples = _triples(k)
@@ -74,8 +75,10 @@ def structure(session: Session) -> Structure:
 
 
 def _hidden(triples: Sequence[Triple], kept: np.ndarray, k: int) -> Iterator[str]:
-    """Which small products are lost beside the first pairs of large ones, of which all positions have been asked."""
-    for pair in _TOLD:
+    """Describe the small products that are lost beside the first pairs of large ones, which are tested with all
+    positions.
+    """
+    for pair in _SHOWN_PAIRS:
         lost = [at for (i, j, at), is_kept in zip(triples, kept, strict=True) if (i, j) == pair and not is_kept]
         if pair[1] < k:
             beside = f"at {places(lost)}" if lost else "nowhere"
@@ -102,29 +105,29 @@ def _scale(session: Session) -> Scale:
     largest = _largest(session, low, high)
     if largest > high:  # the result has fewer exponents than the sum
         return Scale(low, min(largest, low + _SPAN))
-    high -= min(4, max(high - low - 40, 0))  # sums need some room where there is enough
+    high -= min(4, max(high - low - 40, 0))  # sums need some room if there is enough
     return Scale(max(low, high - _SPAN), high)
 
 
 def _largest(session: Session, low: int, high: int) -> int:
-    """The exponent up to which two products that cancel leave little beside a small one, wherever they stand."""
+    """The exponent up to which two cancelling products leave little of a small one, at any positions."""
     k, d = session.signature.k, session.designer
     pairs = [(0, j, k - 1) for j in dict.fromkeys((1, k // 2, k - 2)) if 0 < j < k - 1]
     each = [d.masks(Scale(low, e), pairs) for e in range(high + 1, d.operands.high + 1)] if pairs else []
     each = list(itertools.takewhile(lambda dots: len(dots) == len(pairs), each))
     if not each:
         return high
-    together = Dots.joined(each)
+    together = Dots.join(each)
     left = np.abs(values(session.asker.ask(together.x, together.y), session.signature.result)).reshape(len(each), -1)
     with np.errstate(invalid="ignore"):
         is_small = (left <= 2.0 ** np.arange(high - 2, high - 2 + len(each))[:, None]).all(1)
-    # Where the sum ends at its largest number, the first power of two beyond it leaves little as well.
+    # If the sum ends at its largest number, the first power of two beyond it leaves little as well.
     return high + (len(each) if is_small.all() else max(int(np.argmin(is_small)) - 1, 0))
 
 
 def _left(session: Session, masks: Answers, records: Sequence[Accumulator], at: np.ndarray) -> np.ndarray:
-    """Return what records leave of some masks, [records, masks]."""
-    return predicted_by(records, masks.dots[at], session.signature)
+    """Return the results of some masks by records, [records, masks]."""
+    return predict_by(records, masks.dots[at], session.signature)
 
 
 def _starts(
@@ -133,7 +136,7 @@ def _starts(
     forms: Sequence[Change],
     keeps: Callable[[Sequence[Accumulator], np.ndarray], np.ndarray],
 ) -> tuple[Accumulator, ...]:
-    """The records that give the most masks, of the best layouts, and of each way to sum."""
+    """The records that reproduce most masks, for the best layouts and each form of sums."""
     least = min(cost for cost, _ in costs.values())
     likely = [v for v, (cost, _) in costs.items() if cost <= least + least // 10][:_LAYOUTS]
     wrong: dict[Accumulator, tuple[int, int]] = {}
@@ -150,7 +153,7 @@ def _starts(
 
 
 def _distinct(records: Iterable[Accumulator]) -> tuple[Accumulator, ...]:
-    """Some records that differ in more than what is looked for later: what is kept, and bits."""
+    """Return some records that differ in facts other than those searched later: the kept form, and bits."""
     found: dict[Accumulator, Accumulator] = {}
     for r in records:
         bits = {"bits": 1} if r.bits is not None else {}
@@ -160,15 +163,16 @@ def _distinct(records: Iterable[Accumulator]) -> tuple[Accumulator, ...]:
 
 
 def complexity(record: Accumulator) -> int:
-    """How many facts of a record are not the defaults, steps and what is kept left out."""
+    """The number of facts of a record that are not the defaults, without steps and the kept form."""
     plain = Accumulator(record.step, keep=record.keep)
     return sum(getattr(record, f.name) != getattr(plain, f.name) for f in dataclasses.fields(record))
 
 
 def _forms(scale: Scale) -> Iterator[Change]:
-    """Ways to sum, with half as many bits as the masks can tell from all; first those kept in f32, then in f64.
+    """Forms of sums, with half as many bits as the masks can distinguish from all; first those kept in f32, then in
+    f64.
 
-    What joins in a type of 8 bits or of 53 is kept or lost where what stays of it before has other bits.
+    Joins in a type of 8 bits or of 53 are distinguished by whether earlier parts have other bits.
     """
     bits = max(1, min((scale.high - scale.low) // 2, 28))
     for keep in (f"f32:{min(22, bits)}", "f64", f"f64:{bits}", f"bf16:{min(6, bits)}"):

@@ -103,7 +103,7 @@ def values_of(program: Program, function: str, backend: Minihlo) -> dict[int, An
     return values
 
 
-def _judged(program: Program, check: Operation, operands: list[np.ndarray]) -> Mismatch | None:
+def _judge(program: Program, check: Operation, operands: list[np.ndarray]) -> Mismatch | None:
     record = lookup(check.name)
     if record is None:
         raise BackendError("refused", f"{check.location}: {check.name} is not supported")
@@ -117,7 +117,7 @@ def _judged(program: Program, check: Operation, operands: list[np.ndarray]) -> M
     return None
 
 
-# -- a program that another backend can run ---------------------------------------------------------------------------
+# -- a program that another backend can run ----------------------------------------------------------------------------
 
 
 def export(chunk: Chunk) -> Exported:
@@ -140,13 +140,13 @@ def export(chunk: Chunk) -> Exported:
 
 def judge(exported: Exported, results: Iterator[np.ndarray]) -> list[Mismatch]:
     """Return the checks of an exported test that fail. Takes its results from `results`."""
-    mismatches = [_judged(exported.program, c, _decoded(results, c)) for c in exported.checks]
+    mismatches = [_judge(exported.program, c, _decode(results, c)) for c in exported.checks]
     return [m for m in mismatches if m is not None]
 
 
-def compared(exported: Exported, results: Iterator[np.ndarray]) -> list[np.ndarray]:
+def compared_values(exported: Exported, results: Iterator[np.ndarray]) -> list[np.ndarray]:
     """Return the values that the checks compare: their first operands."""
-    return [_decoded(results, check)[0] for check in exported.checks]
+    return [_decode(results, check)[0] for check in exported.checks]
 
 
 def _all_operations(program: Program) -> Iterator[Operation]:
@@ -179,7 +179,7 @@ def _rewrite(
     with ir.InsertionPoint(last):
         for op, check in zip(check_ops, checks, strict=True):
             for value, of in zip(op.operands, check.operands, strict=True):
-                values += _sent(value, of.type)
+                values += _transport(value, of.type)
         ir.Operation.create("func.return", operands=values)
     for op in (*check_ops, last):
         op.erase()
@@ -228,13 +228,13 @@ def _as_input(op: ir.Operation, constant: Operation) -> np.ndarray | None:
     return array
 
 
-def _decoded(results: Iterator[np.ndarray], check: Operation) -> list[np.ndarray]:
+def _decode(results: Iterator[np.ndarray], check: Operation) -> list[np.ndarray]:
     """Return the operands of a check."""
     types = [v.type for v in check.operands]
     return [transport.unpack(results, t.element) for t in types if isinstance(t, TensorType)]
 
 
-def _sent(value: ir.Value, t: Any) -> list[ir.Value]:
+def _transport(value: ir.Value, t: Any) -> list[ir.Value]:
     if not isinstance(t, TensorType):
         raise BackendError("refused", f"expected a check of tensors, got {t}")
     return transport.send(value, t)

@@ -82,14 +82,14 @@ def describe(mismatch: Mismatch, chunk: Chunk, backend: str, values: Mapping[int
     for at in differ[:_ELEMENTS]:
         index = f"[{', '.join(map(str, at))}] " if at else ""
         lines.append(f"  {index}{_call(about.operation, at, actual.shape, values)}")
-        lines.append(f"    expected {shown(expected[at], about.type)}")
-        lines.append(f"    actual   {shown(actual[at], about.type)}")
+        lines.append(f"    expected {format_element(expected[at], about.type)}")
+        lines.append(f"    actual   {format_element(actual[at], about.type)}")
     if len(differ) > _ELEMENTS:
         lines.append(f"  and {len(differ) - _ELEMENTS} more")
     return "\n".join([*lines, *_source(chunk, check)])
 
 
-def shown(x: Any, t: ElementType) -> str:
+def format_element(x: Any, t: ElementType) -> str:
     """Format an element as code and value of a type."""
     if not t.is_float:
         return str(x)
@@ -117,10 +117,12 @@ def _operand(value: Value, array: Any, at: tuple[int, ...], shape: tuple[int, ..
         return str(value.type)
     array = np.asarray(array)
     if array.shape == shape:
-        return shown(array[at], element)
+        return format_element(array[at], element)
     if array.size <= _OPERAND:
-        numbers = ", ".join(shown(x, element).rpartition(" : ")[0] or shown(x, element) for x in array.ravel())
-        return f"[{numbers}] : {value.type}" if array.shape else shown(array[()], element)
+        numbers = ", ".join(
+            format_element(x, element).rpartition(" : ")[0] or format_element(x, element) for x in array.ravel()
+        )
+        return f"[{numbers}] : {value.type}" if array.shape else format_element(array[()], element)
     return str(value.type)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from minihlo.interp.backends import Minihlo
 from minihlo.interp.backends.operation import Operation
-from minihlo.interp.backends.programs import Builder, decoded
+from minihlo.interp.backends.programs import Builder, decode
 from minihlo.interp.conform.cases.case import ROW_OPS, Case
 from minihlo.interp.conform.cases.cases import cases
 from minihlo.interp.conform.cases.forms import forms
@@ -36,7 +36,7 @@ def right(operation: Operation, arrays: Arrays) -> np.ndarray:
     part.emit(builder)
     (found,) = OURS.evaluate(builder.text(), builder.arguments)
     shape = part.shape if isinstance(part, RowPart) else np.broadcast_shapes(*(x.shape for x in arrays))
-    return decoded(np.asarray(found), operation.result).reshape(shape)
+    return decode(np.asarray(found), operation.result).reshape(shape)
 
 
 class Planted:

@@ -15,7 +15,7 @@ from minihlo.interp.conform.cases.data import parts
 from minihlo.interp.conform.cases.forms import forms
 from minihlo.interp.conform.result import CaseResult
 from minihlo.interp.conform.verdicts.forms import across_forms
-from minihlo.interp.conform.verdicts.outcome import Settings, merged
+from minihlo.interp.conform.verdicts.outcome import Settings, merge_parts
 from minihlo.ops.policy import Policy
 
 Arrays = Sequence[np.ndarray]
@@ -53,7 +53,7 @@ def results(fault: Run, signature: str, only: Sequence[str]) -> dict[str, CaseRe
         each = [subject.run([tester.Spec(case, form, i)])[0] for i in range(_parts(case, form))]
         whole = each[0]
         for other in each[1:]:
-            whole = merged(whole, other, 5)
+            whole = merge_parts(whole, other, 5)
         found.append(whole)
     return {r.form: r for r in across_forms(found)}
 

@@ -4,13 +4,13 @@ import itertools
 import re
 
 from minihlo.interp.conform.report.accumulators import accumulators, drawing, sentences
-from minihlo.interp.conform.result import DIVERGENT, Accumulated, CaseResult
+from minihlo.interp.conform.result import DIVERGENT, AccumulatorFacts, CaseResult
 from minihlo.ops.accumulators.record import DROPS, PLACES
 
-HOPPER = Accumulated("h100.wgmma", "f32:13", 13, 32, "zero", record="step=32,bits=13,keep=f32:13")
+HOPPER = AccumulatorFacts("h100.wgmma", "f32:13", 13, 32, "zero", record="step=32,bits=13,keep=f32:13")
 
 
-def case(accumulator: Accumulated | None, signature: str = "dot_general.f8E4M3FN") -> CaseResult:
+def case(accumulator: AccumulatorFacts | None, signature: str = "dot_general.f8E4M3FN") -> CaseResult:
     types = ["f8E4M3FN", "f8E4M3FN"], "f8E4M3FN"
     return CaseResult(
         signature,
@@ -48,7 +48,7 @@ def test_bits_of_products_are_kept_down_to_the_last_place() -> None:
 
 
 def test_exact_sums_drop_nothing() -> None:
-    exact = Accumulated("exact", "exact", None, 0, order="in any order", then="f16")
+    exact = AccumulatorFacts("exact", "exact", None, 0, order="in any order", then="f16")
     picture = drawing(exact, case(exact)).partition("<figcaption")[0]
     assert "dropped" not in picture
     assert "bit kept" in picture
@@ -61,15 +61,15 @@ def test_exact_sums_drop_nothing() -> None:
 
 def test_words() -> None:
     assert " ".join(sentences(HOPPER)) == (
-        "13 fraction bits are kept below the largest exponent. What is below is cut off, toward zero. "
-        "A step sums 32 products, in order; the sum so far is aligned with them. "
+        "13 fraction bits are kept below the largest exponent. Lower bits are truncated toward zero. "
+        "A step sums 32 products, in order; the running sum is aligned with them. "
         "Between steps the sum is kept in f32 of 13 fraction bits."
     )
 
 
 def test_there_are_words_for_every_fact_of_a_record() -> None:
     for drop, c in itertools.product(DROPS, PLACES):
-        assert len(sentences(Accumulated("a", "f32", 24, 8, drop, c=c))) == 3
+        assert len(sentences(AccumulatorFacts("a", "f32", 24, 8, drop, c=c))) == 3
 
 
 def test_each_accumulator_stands_once_with_its_types() -> None:

@@ -175,7 +175,7 @@ def test_identifiers_are_known() -> None:
     sources = [*(ROOT / "interp").glob("comparison/**/*.py"), *(ROOT / "interp").glob("conform/**/*.py")]
     text = "".join(p.read_text() for p in sources if p.name != "causes.py")
     written = {*re.findall(r'"([a-z0-9-]+)"', text), *FAULTS}
-    kin = {i for _, _, identifiers in causes.KIN for i in identifiers}
+    kin = {i for _, _, identifiers in causes.CAUSE_GROUPS for i in identifiers}
     assert causes.DESCRIPTIONS | causes.CIRCUMSTANCES | kin <= written
     assert not (causes.DESCRIPTIONS | causes.CIRCUMSTANCES) & set(FAULTS)
 

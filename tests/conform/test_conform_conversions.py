@@ -10,7 +10,7 @@ from minihlo.interp.conform.cases import cases, data
 from minihlo.interp.conform.cases.case import WIDE as WIDE_COLUMN
 from minihlo.interp.conform.cases.case import Case
 from minihlo.interp.conform.elementwise import Part
-from minihlo.interp.conform.pictured import pictured
+from minihlo.interp.conform.picture_data import picture_data
 from minihlo.interp.conform.result import DIVERGENT, FAIL, PASS
 from minihlo.interp.conform.verdicts.judge import ELEMENT_VERDICTS, judge
 from minihlo.interp.oracle.expected import as_exact, expected
@@ -172,4 +172,4 @@ def test_a_curve_of_booleans_is_of_integers() -> None:
     """So that its report can be read again."""
     part = Part(convert("i1", "f16"), "array", (np.array([False, True]),))
     judged, _ = part.judge(np.array([0x3C00, 0x3C00], np.uint16), 0, False)
-    assert [type(c) for c in pictured(part, judged)["curve"].codes] == [int, int]
+    assert [type(c) for c in picture_data(part, judged)["curve"].codes] == [int, int]

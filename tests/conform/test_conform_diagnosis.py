@@ -14,13 +14,13 @@ from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.result import FAIL, CaseResult
 from minihlo.interp.conform.verdicts import diagnosis
 from minihlo.interp.conform.verdicts.forms import across_forms
-from minihlo.interp.conform.verdicts.judge import Judged
-from minihlo.interp.conform.verdicts.outcome import explained as explained_by
+from minihlo.interp.conform.verdicts.judge import Judgement
+from minihlo.interp.conform.verdicts.outcome import add_diagnosis as explained_by
 from minihlo.interp.oracle.formats import FORMATS
 
 
 def test_failures_at_the_end_by_chance() -> None:
-    def part(form: str, failing: list[int]) -> tuple[Part, Judged, np.ndarray]:
+    def part(form: str, failing: list[int]) -> tuple[Part, Judgement, np.ndarray]:
         n = SIZES[form]
         codes = np.resize(np.arange(0x30, 0x50, dtype=np.uint8), n)
         made = Part(Case("negate", ("f8E4M3FN",), "f8E4M3FN"), form, (codes,))
@@ -61,7 +61,7 @@ def test_lost_subnormals() -> None:
         return code & 0x80 if code & 0x7F == 4 and abs(numbers[0] / numbers[1]) < 2.0**-14 else code
 
     told = explained("divide", ("f8E5M2",) * 2, "f8E5M2", lost)
-    assert told == "what is rounded up from subnormal to the smallest normal number becomes zero"
+    assert told == "subnormal results that round up to the smallest normal number become zero"
 
 
 def test_dropped_sign_beside_another_fault() -> None:

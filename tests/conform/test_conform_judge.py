@@ -12,7 +12,7 @@ from minihlo.interp.conform.result import ACCURACY, DIVERGENT, FAIL, PASS
 from minihlo.interp.conform.rows import RowPart
 from minihlo.interp.conform.verdicts.judge import ELEMENT_VERDICTS, judge
 from minihlo.interp.oracle import rounding
-from minihlo.interp.oracle.expected import Expected, converted
+from minihlo.interp.oracle.expected import Expected, convert
 from minihlo.interp.oracle.formats import code_dtype
 
 
@@ -118,7 +118,7 @@ def test_a_sort_may_put_nan_first() -> None:
 
 def test_negative_numbers_lose_their_sign_by_a_rule() -> None:
     def converted_to(got: list[int]) -> list[str]:
-        wanted = converted(np.array([0xFF, 0xFE, 0xFC, 0xF8, 0xF0], np.uint8), "i8", "f8E8M0FNU")  # -1, -2, -4 …
+        wanted = convert(np.array([0xFF, 0xFE, 0xFC, 0xF8, 0xF0], np.uint8), "i8", "f8E8M0FNU")  # -1, -2, -4 …
         judged = judge("f8E8M0FNU", np.array(got, np.uint8), wanted)
         return [ELEMENT_VERDICTS[v] for v in judged.verdicts]
 
@@ -129,7 +129,7 @@ def test_negative_numbers_lose_their_sign_by_a_rule() -> None:
 
 def test_choices_of_negative_overflow() -> None:
     numbers = np.array([-1.0, -2.0, -4.0, -8.0, -16.0, -32.0, -3e38, -1e-45], np.float32)
-    wanted = converted(numbers.view(np.uint32), "f32", "f8E8M0FNU")
+    wanted = convert(numbers.view(np.uint32), "f32", "f8E8M0FNU")
     for beyond in (0xFE, 0xFF):
         for small in (0x00, 0xFF):
             got = np.array([0x7F, 0x80, 0x81, 0x82, 0x83, 0x84, beyond, small], np.uint8)
@@ -156,6 +156,6 @@ def test_known_choices_are_named() -> None:
 
 
 def test_conversions_to_integers_beyond_the_type_are_open() -> None:
-    found = converted(np.array([0x7C, 0x7E, 0x58, 0xD8], np.uint8), "f8E5M2", "i8")  # inf, NaN, 128, -128
+    found = convert(np.array([0x7C, 0x7E, 0x58, 0xD8], np.uint8), "f8E5M2", "i8")  # inf, NaN, 128, -128
     assert found.codes.tolist() == [127, 0, 127, 128]
     assert (found.left_open == rounding.NOT_AN_INTEGER).tolist() == [True, True, True, False]

@@ -10,7 +10,7 @@ import pytest
 from minihlo.interp.backends.child import Strided
 from minihlo.interp.conform.cases import data
 from minihlo.interp.conform.cases.case import Case
-from minihlo.interp.conform.cases.layouts import LAYOUTS, arranged, stored, view
+from minihlo.interp.conform.cases.layouts import LAYOUTS, arrange, stored_array, view
 from minihlo.interp.conform.cases.row_data import arrays
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.rows import RowPart
@@ -20,9 +20,9 @@ CODES = np.arange(255, dtype=np.uint8)
 
 @pytest.mark.parametrize("form", LAYOUTS)
 def test_what_is_read_is_what_was_meant(form: str) -> None:
-    codes = arranged(form, CODES)
+    codes = arrange(form, CODES)
     assert codes.shape == (LAYOUTS[form].size,)
-    assert stored(form, codes).flags.c_contiguous
+    assert stored_array(form, codes).flags.c_contiguous
     assert (view(form, codes).reshape(-1) == codes).all()
     assert view(form, codes).shape == LAYOUTS[form].shape
 
@@ -31,7 +31,7 @@ def test_each_layout_reads_other_memory() -> None:
     """Strides and the offset of the first element, which tell how each lies in memory."""
     whole = np.arange(153, dtype=np.uint8)
     lies = {
-        form: (view(form, arranged(form, whole)).strides, int(Strided.of(view(form, arranged(form, whole))).offset))
+        form: (view(form, arrange(form, whole)).strides, int(Strided.of(view(form, arrange(form, whole))).offset))
         for form in ("transposed", "reversed", "sliced", "rows", "columns")
     }
     assert lies == {
@@ -45,7 +45,7 @@ def test_each_layout_reads_other_memory() -> None:
 
 @pytest.mark.parametrize("form", LAYOUTS)
 def test_strides_reach_another_process(form: str) -> None:
-    sent = view(form, arranged(form, CODES))
+    sent = view(form, arrange(form, CODES))
     found = pickle.loads(pickle.dumps(Strided.of(sent)))
     got = found.array() if isinstance(found, Strided) else found
     assert (got == sent).all()

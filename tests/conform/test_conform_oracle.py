@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from minihlo.interp.comparison.sums import ways
-from minihlo.interp.comparison.sums.explain import Observed, bounded, explain
-from minihlo.interp.comparison.sums.ways import Asked, Rows
+from minihlo.interp.comparison.sums import hypotheses
+from minihlo.interp.comparison.sums.explain import Observation, explain, find_bound
+from minihlo.interp.comparison.sums.hypotheses import Rows, SumQuery
 from minihlo.interp.conform.cases import cases, data
 from minihlo.interp.conform.cases.case import Case
 from minihlo.interp.oracle import exact
@@ -211,13 +211,13 @@ def test_exact_sums_have_one_rounding() -> None:
     assert fmt.decode(encode(fmt, exact_sums(np.array(rows)))[0]).tolist() == [18, 16, 16, 20]
 
 
-def observed(rows: list[list[float]], results: list[float], operands: tuple[str, ...], result: str) -> Observed:
+def observed(rows: list[list[float]], results: list[float], operands: tuple[str, ...], result: str) -> Observation:
     terms, got = np.array(rows), encode(FORMATS[result], Exact.of(np.array(results)))[0]
     exact = encode(FORMATS[result], exact_sums(terms))[0]
     places = np.arange(len(got))
-    return Observed(
+    return Observation(
         "rows",
-        Asked(operands, result, "add", (terms.shape[1],)),
+        SumQuery(operands, result, "add", (terms.shape[1],)),
         lambda flat: Rows(terms[flat]),
         lambda flat, codes, _: codes == got[flat],
         lambda flat: got[flat],
@@ -228,7 +228,7 @@ def observed(rows: list[list[float]], results: list[float], operands: tuple[str,
 
 def sentence(rows: list[list[float]], results: list[float]) -> str:
     of = observed(rows, results, ("f8E4M3FN",), "f8E4M3FN")
-    found = explain([of], [ways.exact("add"), *ways.in_types(of.asked)])
+    found = explain([of], [hypotheses.exact("add"), *hypotheses.in_types(of.query)])
     return found.fit.sentence if found.fit else f"none, {found.best.sentence if found.best else ''} is nearest"
 
 
@@ -245,7 +245,7 @@ def test_products_are_rounded_in_a_narrow_type() -> None:
     # 1.125 * 1.125 = 1.265625 is 1.25 in the format: sixteen of them are 20, or 20.25.
     def model(value: float) -> str:
         of = observed([[1.265625] * 16], [value], ("f8E4M3FN", "f8E4M3FN"), "f32")
-        found = explain([of], [ways.exact("add"), *ways.in_types(of.asked)]).fit
+        found = explain([of], [hypotheses.exact("add"), *hypotheses.in_types(of.query)]).fit
         return found.sentence if found else ""
 
     assert model(20.25) == "exact"
@@ -257,6 +257,6 @@ def test_any_order_in_f32_is_within_bounds() -> None:
     terms = generator.choice([1.0, 2.0**-20, -(2.0**-22), 3.0], (1, 500))
     total = functools.reduce(np.add, terms[0, generator.permutation(500)].astype(np.float32))
     right = observed(terms.tolist(), [float(total)], ("f8E5M2",), "f32")
-    assert bounded([right]) is not None
+    assert find_bound([right]) is not None
     wrong = observed(terms.tolist(), [float(total) + 0.01], ("f8E5M2",), "f32")
-    assert bounded([wrong]) is None
+    assert find_bound([wrong]) is None

@@ -14,7 +14,7 @@ from minihlo.interp.backends.operation import Operation
 from minihlo.interp.conform import tester
 from minihlo.interp.conform.cases.case import Case
 from minihlo.interp.conform.elementwise import Part
-from minihlo.interp.conform.pictured import pictured
+from minihlo.interp.conform.picture_data import picture_data
 from minihlo.interp.conform.report import html
 from minihlo.interp.conform.result import (
     FAIL,
@@ -23,7 +23,7 @@ from minihlo.interp.conform.result import (
     ErrorCurve,
     ErrorMap,
 )
-from minihlo.interp.conform.verdicts.judge import Judged
+from minihlo.interp.conform.verdicts.judge import Judgement
 from minihlo.interp.conform.verdicts.outcome import Settings
 
 from .test_conform_html import Page, case, errors, report
@@ -93,8 +93,8 @@ def test_regions_of_a_format_without_sign() -> None:
 
 def test_pairs_that_were_tried_twice_are_wrong_if_once() -> None:
     twice = Part(Case("add", ("f8E5M2",) * 2, "f8E5M2"), "array", (np.array([1, 1, 3]), np.array([2, 2, 4])))
-    judged = Judged(np.array([3, 0, 0]), np.array([5, 0, 0], np.int8), np.array([5, 0, 0]), {}, np.array([0, 0, 0]))
-    shown = pictured(twice, judged)["map"].array()
+    judged = Judgement(np.array([3, 0, 0]), np.array([5, 0, 0], np.int8), np.array([5, 0, 0]), {}, np.array([0, 0, 0]))
+    shown = picture_data(twice, judged)["map"].array()
     assert (shown[1, 2], shown[3, 4], shown[2, 1]) == (5, 0, UNTRIED)
 
 

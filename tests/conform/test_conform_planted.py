@@ -77,14 +77,14 @@ FAULTS: list[tuple[str, str, Fault, tuple[str, ...], str]] = [
         "multiply.f8E4M3FN",
         saturated(-1, 0xFE),
         ("array",),
-        "what is below the lowest number becomes the lowest number",
+        "results below the lowest number become the lowest number",
     ),
     (
         "positives saturate",
         "multiply.f8E5M2",
         saturated(1, 0x7B),
         ("array",),
-        "what is above the largest number becomes the largest number",
+        "results above the largest number become the largest number",
     ),
     ("FNUZ for FN", "convert.f8E4M3FN.f32", as_format("f8E4M3FNUZ"), ("array",), "f8E4M3FN is taken for f8E4M3FNUZ"),
     (

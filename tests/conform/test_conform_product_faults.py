@@ -128,7 +128,7 @@ FAULTS: dict[str, tuple[Backend, str, tuple[str, ...], str]] = {
         Backend(written(lambda x: np.clip(x, -65504, 65504))),
         "dot_general.f8E4M3FN.f16",
         ("length-8", "length-64", "length-1000", "transposed"),
-        "what is beyond the largest number becomes the largest number",
+        "results beyond the largest number become the largest number",
     ),
     "half of the results are missing": (
         Backend(change=lambda r: np.concatenate([r[: len(r) // 2], 0 * r[len(r) // 2 :]])),

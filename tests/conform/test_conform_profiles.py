@@ -138,7 +138,7 @@ def test_a_run_has_the_cases_and_forms_of_a_profile() -> None:
         ('["add"]', "[]", r"cases\[0\]: expected at least one of ops and of formats, got none"),
         ('"required"', '"must"', r"cases\[0\].need: expected one of required, waivable, optional, got must"),
         ('"required"', '"optional"', "cases: expected some that are required, got none"),
-        ('name = "small"', 'name = "Small one"', "name: expected small letters"),
+        ('name = "small"', 'name = "Small one"', "name: expected lower-case letters"),
         ('"0.1"', '"v1"', "version: expected numbers with dots, got v1"),
         ('"0.1"', "0.1", "the profile.version: expected a string, got 0.1"),
         ('title = "two cases"', "", "the field 'title' is missing"),
@@ -147,7 +147,7 @@ def test_a_run_has_the_cases_and_forms_of_a_profile() -> None:
         ("[declare.overflow]", "[declare.overflows]", "declare.overflows: expected an open point"),
         ('largest = "saturates"', 'zero = "0"', "declare.overflow: expected choices among infinity, nan, largest"),
         ('default = "infinity"\n', "", "declare.overflow: expected a phrase named default, got none"),
-        ('title = "two cases"', 'title = "two cases"\nsha256 = "ab"', "expected a profile whose hash is ab"),
+        ('title = "two cases"', 'title = "two cases"\nsha256 = "ab"', "expected a profile with its stated hash ab"),
         ('name = "small"', "name = ", "Invalid value"),
     ],
 )

@@ -71,7 +71,7 @@ def verdicts_of(name: str, cases: list[tuple[str, str]], made: Any = None) -> To
     tasks = run.tasks(choice, settings, "programs")
     results: Told = {}
     try:
-        session = run.Session(run.described(settings, choice, made), settings, tasks, None)
+        session = run.Session(run.describe_run(settings, choice, made), settings, tasks, None)
         live = {c.key: c for c in session.run(run.in_this_process(made)).cases}
         judge = tester.Tester(Programs(), settings)
         for spec in (s for t in tasks for s in t.specs):

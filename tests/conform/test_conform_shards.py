@@ -89,7 +89,7 @@ def test_reports_that_are_no_shards_of_one_run_are_refused(tmp_path: Path, capsy
     refused = {
         "expected the report of a shard": [whole],
         "expected all shards, got none for 2/2": [one],
-        "expected a shard that no other has, got 1/2": [one, one],
+        "expected each shard once, got 1/2": [one, one],
         "expected the same seed as": [one, changed(two, other, seed=3)],
         "expected the same backend as": [one, changed(two, tmp_path / "b.json", backend="jax:cpu")],
         "expected a complete run": [one, changed(two, tmp_path / "c.json", complete=False)],

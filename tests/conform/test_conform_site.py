@@ -18,7 +18,7 @@ from minihlo.interp.conform.result import (
     IS_NAN,
     PASS,
     UNSUPPORTED,
-    Accumulated,
+    AccumulatorFacts,
     CaseResult,
     ErrorCurve,
     Failure,
@@ -48,7 +48,7 @@ def wrong(op: str, fmt: str, form: str = "array", **fields) -> CaseResult:
 SUM = CaseResult(
     "dot_general.f8E4M3FN.f32", "length-64", "dot_general", ["f8E4M3FN", "f8E4M3FN"], "f32", "dot_general to f32",
     "f8E4M3FN", PASS, total=8, model="accumulated in f32 in order",
-    accumulator=Accumulated("f32", "f32", 23, 1, record="step=1,keep=f32"),
+    accumulator=AccumulatorFacts("f32", "f32", 23, 1, record="step=1,keep=f32"),
 )  # fmt: skip
 ONE = Report(
     Run("one:cpu", 1, versions={"minihlo": "0.1", "one": "1.0"}, host="Linux", started="2026-01-01", complete=True),
@@ -284,8 +284,8 @@ def test_names_of_files_are_plain_and_differ_without_case(site: Path, pages: dic
         ({"histogram": {"1": 0}}, "histogram: expected"),
         ({"curve": ErrorCurve([1], ["x"], [0])}, "could not convert"),
         ({"curve": ErrorCurve([1, 2], [1.0], [0])}, "as many values and errors as codes"),
-        ({"accumulator": Accumulated("a", "f32", 10**9)}, "accumulator: expected"),
-        ({"accumulator": Accumulated("a", "f32", 1, drop="x")}, "accumulator: expected"),
+        ({"accumulator": AccumulatorFacts("a", "f32", 10**9)}, "accumulator: expected"),
+        ({"accumulator": AccumulatorFacts("a", "f32", 1, drop="x")}, "accumulator: expected"),
         ({"map": CASES[0].map}, "map: expected two operands"),
         ({"op": "divide"}, "expected 2 operands of divide, got 1"),
     ],

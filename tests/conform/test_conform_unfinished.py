@@ -27,7 +27,7 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path, monkeypatch: pytest.Mon
     path, made = tmp_path / "r.json", backend("minihlo")
     settings, choice = Settings("minihlo"), run.Choice(("add", "negate", "convert"), ("f8E5M2",))
     work = run.tasks(choice, settings, "programs")
-    session = run.Session(run.described(settings, choice, made), settings, work, path, pause=0.0)
+    session = run.Session(run.describe_run(settings, choice, made), settings, work, path, pause=0.0)
     session.run(run.in_this_process(made))
     assert session.failure is None
     assert len(calls) > 2
@@ -86,13 +86,13 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path) -> None:
             yield done
 
     path = tmp_path / "r.json"
-    session = run.Session(run.described(settings, choice, made), settings, tasks, path)
+    session = run.Session(run.describe_run(settings, choice, made), settings, tasks, path)
     with pytest.raises(KeyboardInterrupt):
         session.run(interrupted)
     kept = load(path)
     assert not kept.run.complete
     assert 0 < len(kept.cases) < session.total
-    again = run.Session(run.described(settings, choice, made), settings, tasks, path)
+    again = run.Session(run.describe_run(settings, choice, made), settings, tasks, path)
     assert again.resume() == len(kept.cases)
     wanted = {(s.case.signature, s.form) for task in tasks for s in task.specs}
     assert {c.key for c in again.run(run.in_this_process(made)).cases} == wanted

@@ -83,14 +83,14 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_cluster_without_workers_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(TASKS) > 1
     path = tmp_path / "r.json"
-    session = run.Session(run.described(SETTINGS, CHOICE, None), SETTINGS, TASKS, path)
+    session = run.Session(run.describe_run(SETTINGS, CHOICE, None), SETTINGS, TASKS, path)
     with pytest.raises(WorkersLostError, match=r"--dask tcp://x: no worker is left, for 0.2 seconds"):
         session.run(cluster.dask("tcp://x", patience=0.2))
     kept = load(path)
     assert not kept.run.complete
     assert 0 < len(kept.cases) < 4
     monkeypatch.setattr(FakeClient, "gives", len(TASKS))
-    again = run.Session(run.described(SETTINGS, CHOICE, None), SETTINGS, TASKS, path)
+    again = run.Session(run.describe_run(SETTINGS, CHOICE, None), SETTINGS, TASKS, path)
     assert again.resume() == len(kept.cases)
     assert [c.verdict for c in again.run(cluster.dask("tcp://x", patience=0.2)).cases] == [PASS] * 4
 

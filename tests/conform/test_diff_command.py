@@ -126,7 +126,7 @@ def test_mistakes_are_reported_in_one_line(folder: Path) -> None:
         (("p.mlir", "minihlo", "--input", X, "--input", "@x.npy"), "input 1: expected f8E4M3FN, got f32"),
         (("p.mlir", "minihlo", "--function", "f"), "no function @f"),
         (("any.mlir", "minihlo"), "any.mlir: @main: expected an --input of type tensor<?xf32>, got none"),
-        (("p.mlir", "minihlo", "--turns", "0"), "--turns"),
+        (("p.mlir", "minihlo", "--iterations", "0"), "--iterations"),
         (("p.mlir", "minihlo", "--json", "no/such/folder.json"), "--json: no/such/folder.json"),
     ):
         code, _, err = diff(folder, *arguments)

@@ -90,7 +90,7 @@ def test_functions_may_be_rounded_by_f16() -> None:
 
 def test_what_formats_leave_open() -> None:
     """Each point of the table, with the codes of other implementations, and one that none of them gives."""
-    from minihlo.interp.comparison.grades import OPEN, SAME, WRONG, graded
+    from minihlo.interp.comparison.grades import OPEN, SAME, WRONG, grade_by_equality
     from minihlo.interp.comparison.left_open import grade_open
     from minihlo.interp.diff.source import Source
     from minihlo.ops.minifloat.open_points import OPEN_POINTS
@@ -111,7 +111,7 @@ def test_what_formats_leave_open() -> None:
         ours = np.array([point.code], target.format.code_dtype).view(target.dtype)
         for code in {*point.others.values(), point.code ^ 1} - {point.code}:
             theirs = np.array([code], target.format.code_dtype).view(target.dtype)
-            actual = graded(theirs, ours)
+            actual = grade_by_equality(theirs, ours)
             if actual.worst == SAME:  # both are NaN
                 continue
             grade_open(operation, operands, theirs, ours, actual)

@@ -120,7 +120,7 @@ def flushed(x: np.ndarray, dtype: Any) -> np.ndarray:
     return np.where(subnormal(codes, dtype), 0, codes)
 
 
-SATURATED = "what is beyond the largest number becomes the largest number"
+SATURATED = "results beyond the largest number become the largest number"
 WRITTEN: dict[str, tuple[Callable[[np.ndarray, Any], np.ndarray], float, str]] = {
     "toward zero": (cut, 1.0, "results are rounded toward zero, and not to nearest even"),
     "saturated": (saturated, 2.0**30, SATURATED),

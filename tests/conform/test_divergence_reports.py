@@ -67,10 +67,10 @@ def test_a_diagnosis_explains_all_results_or_is_none() -> None:
     largest = np.where(np.signbit(exact), 0xFE, 0x7E)
     beyond = np.abs(exact) > 464
     assert faulty(lambda r: np.where(beyond, largest, r)) == [
-        "what is beyond the largest number becomes the largest number"
+        "results beyond the largest number become the largest number"
     ]
     assert faulty(lambda r: np.where(beyond & (exact < 0), largest, r)) == [
-        "what is below the lowest number becomes the lowest number"
+        "results below the lowest number become the lowest number"
     ]
     small = (np.abs(exact) < 2.0**-6) & (exact != 0)
     flushed = ["results that are subnormal are flushed to zero"]

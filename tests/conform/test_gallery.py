@@ -20,7 +20,7 @@ FILES = sorted(gallery.FOLDER.glob("*.json.gz"))
 
 def recorded(name: str) -> Report:
     path = next(p for p in FILES if p.name.startswith(name))
-    return read.checked(read.parse(read.unpacked(path), path), path)
+    return read.check(read.parse(read.decompress(path), path), path)
 
 
 @pytest.fixture(scope="module")

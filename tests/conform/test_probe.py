@@ -20,7 +20,7 @@ from minihlo.interp.backends import BackendError
 from minihlo.interp.backends.operation import Operation
 from minihlo.interp.cli import main
 from minihlo.interp.errors import CheckFailure, InputError
-from minihlo.interp.probing import words
+from minihlo.interp.probing import format_text as words
 from minihlo.interp.probing.answers import Answers, Session
 from minihlo.interp.probing.designs import Designer
 from minihlo.interp.probing.dots import TILE, Asker, Signature

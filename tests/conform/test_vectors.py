@@ -193,7 +193,7 @@ def test_what_is_acceptable_is_what_the_tester_accepts(signature: str) -> None:
     fails = ELEMENT_VERDICTS.index(FAIL)
     rows = found.alternatives[random.permutation(len(found.alternatives))[:8], 0].astype(np.intp)
     for place in {*rows.tolist(), *random.integers(0, size, 8).tolist()}:
-        one = part.restricted(np.array([place]))
+        one = part.restrict(np.array([place]))
         own = found.alternatives[found.alternatives[:, 0] == place]
         right = int(found.expected[place])
         tried = codes

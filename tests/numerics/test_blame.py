@@ -357,9 +357,9 @@ def test_a_loop_that_a_fault_keeps_from_ending() -> None:
     def f(x: Any) -> Any:
         return jax.lax.while_loop(lambda c: c < 3, lambda c: c * 2, x)
 
-    result = interp.blame(f, np.float32(1), bad=Faulty([(r"\.multiply", lambda x: x * 0)]), turns=50)
+    result = interp.blame(f, np.float32(1), bad=Faulty([(r"\.multiply", lambda x: x * 0)]), iterations=50)
     assert [o.op for o in result.explains] == ["stablehlo.multiply"]
-    assert "stopped after 50 turns" in " ".join(result.notes)
+    assert "stopped after 50 iterations" in " ".join(result.notes)
 
 
 def test_a_result_is_computed_once_for_the_same_operands() -> None:

@@ -194,10 +194,10 @@ def test_counts_of_runs_add_up_and_steps_are_kept_apart() -> None:
     f = jax.jit(lambda x: x.astype(jnp.float8_e4m3fn))
     x = numbers()
     from minihlo.interp import plugin
-    from minihlo.interp.diff.traced import traced
+    from minihlo.interp.diff.trace import trace
 
     plugin.initialize()
-    source, arrays, _ = traced(f, (x,), {}, None, None, "minihlo")
+    source, arrays, _ = trace(f, (x,), {}, None, None, "minihlo")
     p = Profile()
     p.run(source, arrays)
     p.run(source, [np.zeros_like(x)])
@@ -234,7 +234,7 @@ def test_an_infinity_or_nan_of_finite_operands_is_named() -> None:
 
     p = profile(f, np.full(8, 1000, np.float32))
     assert p.sentences()[0].endswith("100 % of the f32 results of exponential become an infinity or NaN")
-    assert only(p, "divide").born == 0
+    assert only(p, "divide").nonfinite_created == 0
     assert only(p, "divide").statistics.nans == 8
 
 

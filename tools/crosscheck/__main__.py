@@ -34,7 +34,7 @@ _WHAT: dict[str, tuple[Callable[[], tuple[Sequence[Any], Sequence[str]]], Table[
 
 
 def _check(what: str, update: bool) -> bool:
-    """Whether a table is current and every case has a known cause; with `update`, whether it was written so."""
+    """Whether a table is current and every case has a known cause; with `update`, after writing it."""
     run, table = _WHAT[what]
     rows, missing = run()
     versions, known = table.load() if table.path.exists() else ({}, ())
@@ -56,7 +56,7 @@ def _check(what: str, update: bool) -> bool:
 
 
 def main() -> int:
-    """Run the command: 1 where a table is not current, or a case has no known cause."""
+    """Run the command: 1 if a table is not current, or a case has no known cause."""
     parser = argparse.ArgumentParser(prog="python -m tools.crosscheck", description=__doc__)
     parser.add_argument("what", nargs="?", choices=list(_WHAT), help="which comparison (default: both)")
     parser.add_argument("--update", action="store_true", help="write the table; look at what changed before you commit")

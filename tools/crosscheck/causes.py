@@ -1,4 +1,4 @@
-"""Why a peer's result differs: the causes of `causes.toml`, and which of them explains an element.
+"""Causes of a peer's differences: the table `causes.toml`, and the search for the one that explains an element.
 
 A cause explains only results that it gives: those of a fault model, or of a choice at a point that is left open.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from minihlo.interp.backends.functions import NUMPY
-from minihlo.interp.comparison.choices import CHOICES, choose
+from minihlo.interp.comparison.choices import CHOICES, classify
 from minihlo.interp.comparison.equality import equal_codes
 from minihlo.interp.comparison.open_points import IDENTIFIERS
 from minihlo.interp.oracle.case import OpCase, Operands
@@ -48,7 +48,7 @@ class Cause:
     results: tuple[str, ...] = ("*",)
 
     def applies(self, peer: str, case: OpCase) -> bool:
-        """Whether the cause is about a case at all."""
+        """Whether the cause applies to a case."""
         return (
             peer in self.peers
             and (not self.functions or case.op in FUNCTIONS)
@@ -58,7 +58,7 @@ class Cause:
         )
 
     def explains(self, case: OpCase, operands: Operands, expected: Expected, got: np.ndarray) -> np.ndarray:
-        """Which results are those that the cause gives."""
+        """Tests which results the cause gives."""
         hit = np.zeros(got.shape, bool)
         for name in self.faults:
             with np.errstate(all="ignore"):
@@ -68,7 +68,7 @@ class Cause:
         for point in self.points:
             at = np.flatnonzero(expected.left_open == _MARKS[point])
             if at.size:
-                made = choose(_MARKS[point], case.result, got[at], expected.codes[at])
+                made = classify(_MARKS[point], case.result, got[at], expected.codes[at])
                 known = [i for i, c in enumerate(CHOICES[_MARKS[point]]) if c.identifier in self.choices]
                 hit[at] |= np.isin(made, known) if self.choices else made >= 0
         if case.result in FORMATS and (self.gives == "nan" or self.kind == ACCURACY):
@@ -80,7 +80,7 @@ class Cause:
 
 @dataclasses.dataclass(frozen=True)
 class Absence:
-    """A group of cases of which a peer gives no result."""
+    """A group of cases for which a peer gives no result."""
 
     peer: str
     cases: tuple[str, ...]  #: patterns of signatures
@@ -126,7 +126,7 @@ def absence_of(peer: str, signature: str) -> Absence | None:
 def assign(
     peer: str, case: OpCase, operands: Operands, expected: Expected, got: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """The causes of a peer's differences, each with the places it explains; "" for those that none does."""
+    """The causes of a peer's differences, each with the indices it explains; "" for unexplained ones."""
     left = np.flatnonzero(~equal_codes(case.result, got, expected.codes))
     for cause in CAUSES.values():
         if not left.size:

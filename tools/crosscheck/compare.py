@@ -1,4 +1,4 @@
-"""Runs the conformance tester's cases on the peers and makes rows of what differs, each with its cause."""
+"""Runs the conformance tester's cases on the peers and makes rows of the differences, each with its cause."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LEVEL, _FORM, _SEED = 1, "array", 0
 
 @dataclasses.dataclass(frozen=True)
 class Differences:
-    """The rows of a comparison, and the cases of which a peer gave no result, or gave one unexpectedly."""
+    """The rows of a comparison, and the cases without a result of a peer, or with an unexpected one."""
 
     rows: tuple[Row, ...]
     missing: tuple[str, ...]
@@ -44,7 +44,7 @@ def compared() -> list[Case]:
 
 
 def _is_wanted(case: Case) -> bool:
-    """Of conversions those of minifloats, and those to f16 and bf16 from 64 bits."""
+    """Among conversions those of minifloats, and those to f16 and bf16 from 64 bits."""
     if case.op != "convert":
         return True
     types = case.operands[0], case.result
@@ -54,7 +54,7 @@ def _is_wanted(case: Case) -> bool:
 
 
 def part_of(case: Case) -> Part:
-    """A case with its operands: all codes, all pairs of codes; of wide types those at and near boundaries."""
+    """A case with its operands: all codes, all pairs of codes; for wide types those at and near boundaries."""
     return Part(case, _FORM, data.operands(case, _FORM, _LEVEL, _SEED))
 
 
@@ -87,7 +87,7 @@ def compare(
 
 
 def _unexpected(peer: str, tester: Tester, mine: Sequence[Case]) -> Iterator[str]:
-    """The absences that are none any more: one case of each is tried."""
+    """The outdated absences: one case of each is tried."""
     tried: set[Absence] = set()
     for case in mine:
         absence = absence_of(peer, case.signature)

@@ -1,4 +1,4 @@
-"""Runs many programs on StableHLO's reference interpreter, which aborts the process on what it does not support.
+"""Runs many programs on StableHLO's reference interpreter, which aborts the process on unsupported ones.
 
 `python -m tools.crosscheck.forked` reads programs and answers with what each gave. It forks a process that runs them in
 order; where that dies at a program, it forks another for those that are left, which takes milliseconds.
@@ -31,7 +31,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 def evaluate(programs: Sequence[Program]) -> list[list[np.ndarray] | BackendError]:
-    """What each program gives on the reference interpreter, or how it gave nothing."""
+    """The results of each program on the reference interpreter, or its error."""
     command = [sys.executable, "-m", __name__]
     with tempfile.TemporaryDirectory() as folder:  # the interpreter leaves files behind
         paths = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
@@ -52,7 +52,7 @@ def _serve(programs: Sequence[Program]) -> list[tuple[str, Any]]:
 
 
 def _until_death(programs: Sequence[Program], log: BinaryIO) -> list[tuple[str, Any]]:
-    """The answers for programs up to the one at which a process dies, that one included, or for all."""
+    """The answers for programs up to and including the one at which a process dies, or for all."""
     log.seek(0)
     log.truncate()
     receive, send = os.pipe()

@@ -1,4 +1,4 @@
-"""Why a peer gives something else in a whole program: the causes and absences of `function_causes.toml`.
+"""Causes of a peer's differences in whole programs: causes and absences of `function_causes.toml`.
 
 Differences that a cause of a single op explains (`causes`) need none of these.
 """
@@ -69,13 +69,13 @@ class FunctionAbsence:
 
 
 def _holds(ops: tuple[str, ...], text: str) -> bool:
-    """Whether a text has one of these ops, or of a dialect that ends in a dot any."""
+    """Whether a text has one of these ops; a dialect that ends in a dot stands for any of its ops."""
     names = "|".join(re.escape(op) + ("" if op.endswith(".") else r"\b(?!_)") for op in ops)
     return re.search(rf"(?<![\w.#])(?:{names})", text) is not None
 
 
 def _is_newer(function: Function) -> bool:
-    """Whether the file is of an op that this jaxlib does not know."""
+    """Whether the file's op is unknown to this jaxlib."""
     name = catalog.files()[catalog.FOLDER / f"interpret_{function.file}.mlir"]
     return name.startswith(("stablehlo.", "chlo.")) and not is_registered(name)
 
@@ -97,12 +97,12 @@ FUNCTION_ABSENCES = tuple(_absence(d) for d in _DATA["absences"])
 
 
 def absence_of(peer: str, function: Function) -> FunctionAbsence | None:
-    """The first reason for which a peer is known to give no result."""
+    """The first known reason why a peer gives no result."""
     return next((a for a in FUNCTION_ABSENCES if a.peer == peer and a.covers(function)), None)
 
 
 def explained(peer: str, checked: Checked) -> Iterator[tuple[str, np.ndarray]]:
-    """The causes of a peer's differences, each with the places it explains; "" for those that none does."""
+    """The causes of a peer's differences, each with the indices it explains; "" for unexplained ones."""
     left = np.flatnonzero(checked.got != checked.expected)
     if checked.case is not None:
         case, operands = checked.case

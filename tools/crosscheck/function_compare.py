@@ -1,4 +1,4 @@
-"""Runs the functions of mlir_tests/ on the peers and makes rows of what they give otherwise."""
+"""Runs the functions of mlir_tests/ on the peers and makes rows of their differences."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _by_ml_dtypes(function: Function) -> Iterator[Checked]:
 def _absences(
     absent: dict[Function, FunctionAbsence], first: dict[tuple[str, str], Function], failed: dict[Function, str]
 ) -> dict[Function, tuple[str, str]]:
-    """Cause and what the peer says, of each function that gives nothing. The cause is empty where that is not known."""
+    """The cause and the peer's message for each function without results. The cause is empty if unknown."""
     result = {f: ("", said) for f, said in failed.items() if f not in absent}
     for function, absence in absent.items():
         tried = first.get((absence.name, function.file))

@@ -1,4 +1,4 @@
-"""What peers give in functions of mlir_tests/ for a known cause; `function_causes.toml` names and explains each.
+"""The results of peers in functions of mlir_tests/ under a known cause; `function_causes.toml` names and explains each.
 
 A model takes what a function checks and gives the codes that the peer gives if the cause is the reason, or None where
 the cause does not apply.
@@ -40,7 +40,7 @@ def payload(checked: Checked) -> Codes | None:
 
 
 def _flushed(codes: Codes) -> Codes:
-    """Codes of bf16 with zeros in the place of subnormal numbers."""
+    """Codes of bf16 with zeros instead of subnormal numbers."""
     return np.where(codes & 0x7F80 == 0, codes & 0x8000, codes).astype(np.uint16)
 
 
@@ -84,7 +84,7 @@ def sorted_flushed(checked: Checked) -> Codes | None:
 
 
 def _in_type(checked: Checked, wide: ElementType) -> Codes | None:
-    """The op computed in a wider type, and its result then rounded; None where the op has a region.
+    """The op computed in a wider type, and its result then rounded; None if the op has a region.
 
     From f8E8M0FNU 2^-127, which is subnormal in f32, is read as zero. Of several results it is the nearest.
     """
@@ -153,7 +153,7 @@ _STEPS = 8
 
 @functools.cache
 def _expanded(function: Function, arithmetic: str) -> dict[int, np.ndarray]:
-    """What the function gives where its CHLO ops are expanded to StableHLO's, as XLA does before compiling.
+    """The results of the function with its CHLO ops expanded to StableHLO's, as XLA does before compiling.
 
     Empty where an op has no expansion.
     """
@@ -169,7 +169,7 @@ def _expanded(function: Function, arithmetic: str) -> dict[int, np.ndarray]:
 
 
 def _in_steps(checked: Checked) -> Codes | None:
-    """The result of an expansion, of exact steps or, where that is not it, of such as are rounded to f16 first."""
+    """The result of an expansion: of exact steps or, if it differs, of steps rounded to f16 first."""
     if not name_of(checked).startswith("chlo."):
         return None
     result = None
@@ -182,7 +182,7 @@ def _in_steps(checked: Checked) -> Codes | None:
 
 
 def _if_near(checked: Checked, steps: Codes, other: Codes, model: Codes) -> Codes | None:
-    """The model where the result of steps is some ULP off the other at most, and what is expected elsewhere."""
+    """The model if the result of steps is at most some ULP off the other, and the expected result elsewhere."""
     t = checked.element
     if not t.is_float:
         return None
@@ -274,7 +274,7 @@ def sums_in_steps(checked: Checked) -> Codes | None:
 
 
 def reduce_precision_on_bits(checked: Checked) -> Codes | None:
-    """As the algorithm on the bits of f16 has it, with the format's field widths in the place of f16's."""
+    """The algorithm on the bits of f16, with the format's field widths instead of f16's."""
     if name_of(checked) != "stablehlo.reduce_precision" or checked.operation is None:
         return None
     fmt, attributes = checked.element.format, checked.operation.attributes

@@ -1,4 +1,4 @@
-"""The sections of docs/divergences.md on whole programs: what functions of mlir_tests/ give elsewhere."""
+"""The sections of docs/divergences.md on whole programs: results of peers for functions of mlir_tests/."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FORMATS = sorted(FORMATS, key=len, reverse=True)
 
 
 def summary() -> str:
-    """How many functions pass on each peer."""
+    """The number of functions that pass on each peer."""
     _, rows = FUNCTION_DIVERGENCES.load()
     total = sum(len(functions(f)) for f in files())
     by_ml_dtypes = "those of elementwise ops"

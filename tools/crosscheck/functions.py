@@ -1,4 +1,4 @@
-"""The functions of mlir_tests/ as cases: what each peer gives for the values that they check."""
+"""The functions of mlir_tests/ as cases: the results of each peer for their checked values."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Function:
 
     @functools.cached_property
     def exported(self) -> Exported:
-        """As a program for any peer. The codes whose sum is checked are returned beside it.
+        """The function as a program for any peer. The codes whose sum is checked are returned beside it.
 
         Raises BackendError where it cannot be exported.
         """
@@ -70,19 +70,19 @@ class Function:
 
     @property
     def has_probes(self) -> bool:
-        """Whether its checks are of what an interpreter has kept."""
+        """Whether its checks concern state that an interpreter has kept."""
         return "interpreter.probe" in self.chunk.text
 
     def rerun(self, policy: Policy | None = None, text: str = "", inputs: Sequence[np.ndarray] | None = None) -> Values:
-        """What the checks compare, by `id`, where minihlo runs the program under a policy, or a changed one."""
+        """The compared values of the checks, by `id`, if minihlo runs the program under a policy, or a changed one."""
         exported = self.exported
         ours = Minihlo("minihlo", policy or Policy())
         returned = ours.evaluate(text or exported.text, exported.inputs if inputs is None else inputs)
-        return dict(zip(map(id, exported.checks), checked.compared(exported, iter(returned)), strict=True))
+        return dict(zip(map(id, exported.checks), checked.compared_values(exported, iter(returned)), strict=True))
 
     @functools.cached_property
     def values(self) -> Mapping[int, Any]:
-        """Every value of the function as minihlo has it, by `id` of Value."""
+        """Every value of the function on minihlo, by `id` of Value."""
         ours = backend_of("direct")
         assert isinstance(ours, Minihlo)
         return checked.values_of(self.exported.program, self.name, ours)
@@ -101,7 +101,7 @@ class Checked:
 
     @functools.cached_property
     def case(self) -> tuple[Case, Operands] | None:
-        """As a case of the comparison op by op, with the operands' codes; None where the op has no cases there."""
+        """A case of the comparison op by op, with the operands' codes; None if the op has no cases there."""
         return None if self.operation is None else _case(self.operation, self.function.values)
 
 
@@ -111,12 +111,12 @@ def functions(file: str) -> list[Function]:
 
 
 def files() -> list[str]:
-    """What files there are: the names of ops as files have them."""
+    """The names of ops that have files."""
     return [path.stem.removeprefix("interpret_") for path in sorted(catalog.files())]
 
 
 def run(peer: str, chosen: Sequence[Function]) -> list[list[np.ndarray] | BackendError]:
-    """What each function returns on a peer that takes programs, or why it returns nothing."""
+    """The results of each function on a peer that takes programs, or the reason why it has none."""
     known = [f for f in chosen if f.can_be_exported and not (peer == "upcast" and f.has_probes)]
     programs = [(f.exported.text, f.exported.inputs) for f in known]
     answers = forked.evaluate(programs) if peer == "reference" else [_one(peer, *p) for p in programs]
@@ -125,7 +125,7 @@ def run(peer: str, chosen: Sequence[Function]) -> list[list[np.ndarray] | Backen
 
 
 def _not_exported(peer: str, function: Function) -> list[np.ndarray] | BackendError:
-    """What a function with probes, or ops that this jaxlib does not know, gives: minihlo runs it, checks and all."""
+    """The results of a function with probes, or with ops unknown to this jaxlib: minihlo runs it with its checks."""
     if peer != "upcast":
         return BackendError("refused", f"{function.file}: this jaxlib's StableHLO does not know the op")
     wrong = checked.run(function.chunk, backend_of(peer))
@@ -140,14 +140,14 @@ def _one(peer: str, text: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]
 
 
 def differing(function: Function, returned: Sequence[np.ndarray]) -> list[Checked]:
-    """What a function checks and a peer has otherwise: values of which at least one is."""
+    """The checked values of a function that differ on a peer: at least one does."""
     if not returned:  # it has made its checks itself
         return []
     exported = function.exported
     wrong = [m.check for m in checked.judge(exported, iter(returned))]
     if not wrong:
         return []
-    got = dict(zip(map(id, exported.checks), checked.compared(exported, iter(returned)), strict=True))
+    got = dict(zip(map(id, exported.checks), checked.compared_values(exported, iter(returned)), strict=True))
     is_sum = any(_is_held(c) for c in exported.checks)
     if is_sum:
         wrong = [c for c in exported.checks if _is_held(c)]
@@ -155,7 +155,7 @@ def differing(function: Function, returned: Sequence[np.ndarray]) -> list[Checke
 
 
 def _is_held(check: Operation) -> bool:
-    """Whether a check is of codes with themselves, and so there only to return them."""
+    """Whether a check compares codes with themselves, only to return them."""
     return len(check.operands) == 2 and check.operands[0] is check.operands[1]
 
 
@@ -178,7 +178,7 @@ def codes_of_values(array: np.ndarray, t: ElementType) -> Codes:
 
 
 def by_ml_dtypes(function: Function) -> Iterator[tuple[Case, Checked | BackendError]]:
-    """What ml_dtypes gives for each op of a function whose results are checked, where it has the op.
+    """The results of ml_dtypes for each op of a function whose results are checked, if it has the op.
 
     A NaN is as good as another.
     """
@@ -210,7 +210,7 @@ def _by_ml_dtypes(case: Case, operands: Operands) -> Codes | BackendError:
 
 
 def _case(operation: Operation, values: Mapping[int, Any]) -> tuple[Case, Operands] | None:
-    """An elementwise op as the conformance tester has it, with the codes of its operands; None where it has none."""
+    """An elementwise op as a case of the conformance tester, with the codes of its operands; None if it has none."""
     result = operation.results[0].type
     if not isinstance(result, TensorType) or not all(isinstance(v.type, TensorType) for v in operation.operands):
         return None

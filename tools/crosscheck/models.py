@@ -21,7 +21,7 @@ def _sign_of_code_zero(case: OpCase, operands: Operands) -> Codes | None:
     """The code 0, which is zero in every other format, is its own sign."""
     if case.op != "sign" or case.result != _E8M0:
         return None
-    right = models.computed(case, operands)
+    right = models.compute_case(case, operands)
     assert right is not None
     return np.where(operands[0] == 0, np.uint8(0), right)
 
@@ -66,7 +66,7 @@ def _numbers(case: OpCase, operands: Operands) -> list[np.ndarray]:
 
 
 def _written(numbers: np.ndarray) -> Codes:
-    """What is below 2^-127 gets its code; the sign of a number, but for zero, gets the bit that is the exponent's."""
+    """Numbers below 2^-127 get its code; the sign of a number other than zero gets the bit of the exponent."""
     size = np.abs(numbers)
     codes = np.where(size < _SMALLEST, np.uint8(0), encode(FORMATS[_E8M0], Exact.of(size))[0])
     negative = np.signbit(numbers) & (size > 2.0**-128) & ~np.isnan(numbers)
@@ -78,8 +78,8 @@ def _is_elementwise(case: OpCase) -> bool:
 
 
 def _signed_exponent(case: OpCase, operands: Operands) -> Codes | None:
-    """Of negative results the bit is set that holds the sign elsewhere."""
-    right = models.computed(case, operands) if _is_elementwise(case) and case.result == _E8M0 else None
+    """Negative results set the bit that holds the sign elsewhere."""
+    right = models.compute_case(case, operands) if _is_elementwise(case) and case.result == _E8M0 else None
     if right is None:
         return None
     exact = estimate(case.op, *_numbers(case, operands))
@@ -88,8 +88,8 @@ def _signed_exponent(case: OpCase, operands: Operands) -> Codes | None:
 
 
 def _zero_as_smallest(case: OpCase, operands: Operands) -> Codes | None:
-    """Zero, and what is too small, as 2^-127."""
-    right = models.computed(case, operands) if _is_elementwise(case) and case.result == _E8M0 else None
+    """Zero, and underflow, as 2^-127."""
+    right = models.compute_case(case, operands) if _is_elementwise(case) and case.result == _E8M0 else None
     if right is None or case.op == "logistic":
         return None
     of_floats = [FORMATS[t].decode(x) for t, x in zip(case.operands, operands, strict=True) if t in FORMATS]

@@ -20,7 +20,7 @@ def code_dtype(t: ElementType) -> np.dtype:
 
 
 def is_nan(codes: Codes, t: ElementType) -> np.ndarray:
-    """Which codes are NaN."""
+    """Tests which codes are NaN."""
     return FORMATS[t.name].is_nan(codes) if t.is_float else np.zeros(codes.shape, bool)
 
 

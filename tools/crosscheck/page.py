@@ -21,7 +21,7 @@ _TITLES = {p.name: p.title for p in PEERS.values()}
 
 
 def summary() -> str:
-    """How many cases differ, by peer and kind."""
+    """The number of cases that differ, by peer and kind."""
     versions, rows = DIVERGENCES.load()
     lines = []
     for peer in _TITLES:
@@ -74,7 +74,7 @@ def _told(cause: Cause, rows: list[Row]) -> str:
 
 
 def _by_target(rows: list[Row]) -> bool:
-    """Whether conversions are listed by what they convert to, or by what they convert from."""
+    """Whether conversions are listed by their targets, or by their sources."""
     return len({r.result for r in rows}) < len({r.operand for r in rows})
 
 
@@ -88,7 +88,7 @@ def _formats(rows: list[Row]) -> str:
 
 
 def _plainness(row: Row) -> tuple[bool, int]:
-    """How easy the example of a row is to read: of 8 bits, and with short numbers."""
+    """The readability of a row's example: of 8 bits, and with short numbers."""
     t = ELEMENT_TYPES[row.operand]
     numbers = [number_text(c, t) for c in row.example]
     return t.bits <= 8, -sum(map(len, numbers))
@@ -106,7 +106,7 @@ def _anchor(title: str) -> str:
 
 
 def compared() -> str:
-    """What was compared, in numbers."""
+    """The extent of the comparison, in numbers."""
     wanted = compared_cases()
     ops = {c.op for c in wanted}
     total = sum(part_of(c).size for c in wanted)

@@ -39,7 +39,7 @@ class Peer:
 
     @functools.cached_property
     def version(self) -> str | None:
-        """The version of its package; None where that is not installed."""
+        """The version of its package; None if it is not installed."""
         try:
             return importlib.metadata.version(self.package)
         except importlib.metadata.PackageNotFoundError:

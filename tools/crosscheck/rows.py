@@ -1,4 +1,4 @@
-"""Tables of divergences as TOML files, one row a line, and what one has wrong."""
+"""Tables of divergences as TOML files, one row a line, with their validation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Ordered(Protocol):
     """A row."""
 
     def order(self) -> tuple[str, ...]:
-        """What identifies it in its table."""
+        """The key of the row in its table."""
         ...
 
 
@@ -20,13 +20,13 @@ Row = TypeVar("Row", bound=Ordered)
 
 
 class Table(Generic[Row]):
-    """A table in a file: what its head says, and how a row becomes a line of TOML and is made of one again."""
+    """A table in a file: its head, and the conversion between rows and lines of TOML."""
 
     def __init__(self, path: Path, head: str, line: Callable[[Row], str], row: Callable[[dict[str, Any]], Row]) -> None:
         self.path, self._head, self._line, self._row = path, head, line, row
 
     def load(self) -> tuple[dict[str, str], tuple[Row, ...]]:
-        """The versions that the table is about, and its rows."""
+        """The versions of packages in the table, and its rows."""
         data = tomllib.loads(self.path.read_text())
         return data["versions"], tuple(map(self._row, data["rows"]))
 
@@ -38,7 +38,7 @@ class Table(Generic[Row]):
         return "\n".join(lines)
 
     def differences(self, known: Iterable[Row], result: Iterable[Row]) -> list[str]:
-        """What the known rows have wrong, a line for each."""
+        """The errors of the known rows, a line for each."""
         before = {r.order(): r for r in known}
         now = {r.order(): r for r in result}
         lines = []

@@ -1,4 +1,4 @@
-"""Tables in Markdown, and how codes and numbers stand in them."""
+"""Tables in Markdown, and the notation of codes and numbers in them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def number_text(code: int, t: ElementType) -> str:
 
 
 def _power_of_two(x: float) -> tuple[int, int]:
-    """m and p of |x| = m * 2**p with m odd; 0, 0 where x is zero or not finite."""
+    """m and p of |x| = m * 2**p with m odd; 0, 0 if x is zero or not finite."""
     if x == 0 or not math.isfinite(x):
         return 0, 0
     n, d = abs(x).as_integer_ratio()

@@ -1,4 +1,4 @@
-"""What an earlier page says of a file, where its results are no longer there: a run of all files takes hours."""
+"""Results of a file in an earlier page, if they are no longer stored: a run of all files takes hours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FAILURES = re.compile(r"^## (?:Failures|Unexplained).*?(?=^## |\Z)", re.DOTALL 
 
 
 def results(page: str, file: run.File) -> tuple[run.Result, run.Result]:
-    """What a file gave on JAX's CPU and here, by its row of a page; incomplete where that has no counts.
+    """The results of a file on JAX's CPU and here, by its row of a page; incomplete if that has no counts.
 
     A page names only the tests that fail here and not on the CPU. The others have made-up names.
     """

@@ -24,7 +24,7 @@ _SHOWN = 160
 
 @dataclasses.dataclass(frozen=True)
 class Reason:
-    """Why tests fail here. A test is `FILE::CLASS::NAME`; `*` stands for anything."""
+    """The reason why tests fail here. A test is `FILE::CLASS::NAME`; `*` stands for anything."""
 
     text: str
     tests: tuple[str, ...]
@@ -42,7 +42,7 @@ def worse(theirs: run.Result, ours: run.Result) -> list[str]:
 
 
 def text(files: Sequence[run.File], results: Path, reasons: Sequence[Reason], version: str, before: str = "") -> str:
-    """The page, of the results that there are; for a platform that a file has none of, of the page before."""
+    """The page, from the existing results; for a platform that a file has none of, from the page before."""
     pairs = {f: _results(f, results, before) for f in files}
     failures = {
         f"{f.name}::{name}": ours.messages.get(name, "")

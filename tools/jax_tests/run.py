@@ -1,4 +1,4 @@
-"""Runs a file of JAX's tests on a platform, in child processes, and keeps what each test gave."""
+"""Runs a file of JAX's tests on a platform, in child processes, and keeps the outcome of each test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _START = 600
 
 @dataclasses.dataclass(frozen=True)
 class File:
-    """A file of tests, and how to run it: with so many devices, and generated cases for each test."""
+    """A file of tests, with the number of devices, and of generated cases for each test."""
 
     name: str
     devices: int = 1
@@ -36,7 +36,7 @@ class File:
 
 @dataclasses.dataclass
 class Result:
-    """What the tests of a file gave on a platform: outcomes by test, and messages of those that failed."""
+    """The results of a file's tests on a platform: outcomes by test, and messages of failed ones."""
 
     outcomes: dict[str, str] = dataclasses.field(default_factory=dict)
     messages: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -84,7 +84,7 @@ def run(tests: Path, file: File, platform: str, results: Path, limit: float) -> 
 
 
 def _run_once(tests: Path, file: File, platform: str, result: Result, limit: float) -> int:
-    """Start a process for the tests without an outcome, and add what they give. Returns its exit status."""
+    """Start a process for the tests without an outcome, and add their results. Returns its exit status."""
     with tempfile.TemporaryDirectory() as folder:
         record, done = Path(folder) / "record", Path(folder) / "done"
         record.touch()
@@ -145,7 +145,7 @@ def _watch(child: subprocess.Popen[Any], record: Path, limit: float) -> bool:
 
 
 def _read(record: Path, result: Result, unfinished: str, limit: float) -> None:
-    """Add what a child has recorded."""
+    """Add the records of a child."""
     running = None
     outcomes: dict[str, str] = {}
     for line in record.read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Which function makes the cases of which op, and what is left without."""
+"""The table of functions that make the cases of ops, and the ops without one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def cases(*names: str) -> Callable[[Maker], Maker]:
 
 
 def extra_cases(name: str) -> Callable[[Callable[[str], Iterable[Chunk]]], Callable[[str], Iterable[Chunk]]]:
-    """The decorated function makes, for a format, the cases of what the planner does itself."""
+    """The decorated function makes, for a format, the cases of the planner's own ops."""
 
     def declare(maker: Callable[[str], Iterable[Chunk]]) -> Callable[[str], Iterable[Chunk]]:
         _EXTRA[name] = maker
@@ -68,7 +68,7 @@ def extra_cases(name: str) -> Callable[[Callable[[str], Iterable[Chunk]]], Calla
 
 
 def formats_of(op: Op) -> tuple[str, ...]:
-    """The formats that an op is tested in: those it takes; of an op whose floats are in regions or results, all."""
+    """The formats that an op is tested in: those it takes; for an op with floats in regions or results, all."""
     taken = tuple(f for f in TESTED if any(t.name == f for t in op.types))
     makes_floats = op.name in ("stablehlo.if", "stablehlo.case", "stablehlo.dynamic_iota")
     return TESTED if makes_floats else taken
@@ -90,13 +90,13 @@ def file_of(name: str) -> Path:
 
 
 def files() -> dict[Path, str]:
-    """Every file there has to be, and the name of its op."""
+    """Every file that must exist, and the name of its op."""
     _load()
     return {file_of(name): name for name in (*takes_floats(), *_EXTRA) if name not in NOT_TESTED}
 
 
 def chunks(name: str) -> list[Chunk]:
-    """All functions of an op's file. Raises KeyError where nothing says how to make its cases."""
+    """All functions of an op's file. Raises KeyError if no function makes its cases."""
     _load()
     if name in _EXTRA:
         return [c for element in TESTED for c in _EXTRA[name](element)]

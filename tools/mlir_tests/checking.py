@@ -1,4 +1,4 @@
-"""Cases of the checks themselves: what has to hold of results as they are."""
+"""Cases of the checks themselves: conditions on results."""
 
 from __future__ import annotations
 

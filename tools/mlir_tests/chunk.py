@@ -1,4 +1,4 @@
-"""A test program in the making: operands as codes, ops, and what their results have to be."""
+"""Builds a test program: operands as codes, ops, and their expected results."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Chunk:
         self._lines.append("  " + text)
 
     def fresh(self, name: str) -> str:
-        """A name that is not taken: the one asked for, or that with a number."""
+        """An unused name: the requested one, or that with a number."""
         result, n = name, 1
         while result in self._names:
             n += 1
@@ -164,7 +164,7 @@ class Chunk:
     # -- expectations --------------------------------------------------------------------------------------------------
 
     def expect(self, value: Value, codes: Codes, every_bit: bool = False) -> None:
-        """That a value has these codes. Any NaN is as good as another, unless every bit counts."""
+        """Checks that a value has these codes. All NaN are equal, unless every bit counts."""
         codes = array(codes)
         if codes.shape != value.shape:
             raise ValueError(f"{self.name}: {value.name} is {value.type}, expected are {codes.shape}")
@@ -173,7 +173,7 @@ class Chunk:
         return self._check(*self._as_codes(value, codes, every_bit))
 
     def expect_sum(self, value: Value, codes: Codes) -> None:
-        """That a long vector has these codes, by one number: the sum of all, each times an odd number of its own."""
+        """Checks the codes of a long vector by one number: the sum of all, each times an odd number of its own."""
         held, codes, _ = self._as_codes(value, codes, every_bit=False)
         t, scalar = tensor(value.shape, "ui32"), tensor((), "ui32")
         self.line(f"%wide = stablehlo.convert {held.name} : ({held.type}) -> {t}")
@@ -227,7 +227,7 @@ class Chunk:
         self.line(f"check.expect_eq_const {value.name}, {dense} : {value.type}{remark}")
 
 
-# -- layout ----------------------------------------------------------------------------------------------------------
+# -- layout ------------------------------------------------------------------------------------------------------------
 
 
 def _dense(codes: Codes, element: str) -> tuple[str, str]:

@@ -150,11 +150,11 @@ def _from_integer(source: str, target: str) -> Iterator[Chunk]:
             yield _convert(name + suffix, note, source, array(some), target, expected)
 
 
-# -- reduce_precision ------------------------------------------------------------------------------------------------
+# -- reduce_precision --------------------------------------------------------------------------------------------------
 
 
 def _reduced(fmt: oracle.Format, x: Number, exponent_bits: int, mantissa_bits: int) -> Number:
-    """The nearest number of fewer mantissa bits, ties to even; then what is beyond the range of fewer exponent bits."""
+    """The nearest number of fewer mantissa bits, ties to even; then overflow to fewer exponent bits."""
     if not oracle.is_finite(x) or x == 0:
         return x
     size = abs(Fraction(x))
@@ -203,7 +203,7 @@ def reduce_precision(_: Op, element: str) -> Iterator[Chunk]:
         yield open_chunk
 
 
-# -- bits ------------------------------------------------------------------------------------------------------------
+# -- bits --------------------------------------------------------------------------------------------------------------
 
 
 @cases("bitcast_convert")
@@ -241,7 +241,7 @@ def parts(op: Op, element: str) -> Iterator[Chunk]:
     yield chunk
 
 
-# -- constants -------------------------------------------------------------------------------------------------------
+# -- constants ---------------------------------------------------------------------------------------------------------
 
 
 @cases("constant", "chlo.constant")

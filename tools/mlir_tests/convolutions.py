@@ -1,4 +1,4 @@
-"""Cases of convolutions: sums of products, as in `linear.py`, and which numbers meet in them."""
+"""Cases of convolutions: sums of products, as in `linear.py`, and the numbers that meet in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from .numbers import array, codes_of, share
 
 @dataclasses.dataclass(frozen=True)
 class Convolution:
-    """One use: shapes by dimension (`b0f` and so on, in the order of the numbers), and what is not the default."""
+    """One use: shapes by dimension (`b0f` and so on, in the order of the numbers), and attributes that differ from the
+    default.
+    """
 
     x: Index
     y: Index
@@ -64,7 +66,7 @@ class Convolution:
         return ", ".join(parts)
 
     def terms(self) -> tuple[Terms, Index]:
-        """The places that meet for each element of the result, and its shape."""
+        """The pairs of positions that meet for each element of the result, and its shape."""
         x_labels, y_labels, out_labels = self.labels()
         xs, ys = dict(zip(x_labels, self.x, strict=True)), dict(zip(y_labels, self.y, strict=True))
         space = [str(d) for d in range(self.rank)]

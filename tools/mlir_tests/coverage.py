@@ -1,4 +1,4 @@
-"""Which op is tested in which format, as the files themselves tell."""
+"""The formats that each op is tested in, according to the files themselves."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def functions_of(path: Path) -> list[str]:
 
 
 def counts(path: Path) -> Counter[str]:
-    """How many of a file's functions are about each format."""
+    """The number of a file's functions for each format."""
     return Counter(f for name in functions_of(path) for f in TESTED if f in name.split("_"))
 
 
 def missing() -> list[str]:
-    """What there should be and is not: files of ops, and formats in files."""
+    """The missing files of ops, and missing formats in files."""
     result = []
     for path, name in catalog.files().items():
         record = catalog.takes_floats().get(name)
@@ -32,7 +32,7 @@ def missing() -> list[str]:
 
 
 def table() -> str:
-    """How many functions each op's file has for each format; a dot where the op does not take it."""
+    """The number of functions of each op's file for each format; a dot if the op does not take it."""
     heads = [f"{name:>{max(len(name), 3)}}" for name in TESTED]
     rows, totals = [], Counter()
     for path, name in catalog.files().items():

@@ -31,10 +31,10 @@ class InexactError(ValueError):
 
 
 class _Exact(BatchNorm):
-    """Batch normalization no step of which may round."""
+    """Batch normalization without rounding in any step."""
 
     def rounded(self, x: Value) -> Value:
-        """The number itself. Raises InexactError where the format does not have it."""
+        """The number itself. Raises InexactError if the format does not have it."""
         if super().rounded(x) != x:
             raise InexactError(str(x))
         return x
@@ -63,7 +63,7 @@ def batch_norm(op: Op, element: str) -> Iterator[Chunk]:
 
 
 def _exact_case(element: str, name: str, steps: _Exact, shape: tuple[int, ...]) -> tuple[list[Codes], list[Codes]]:
-    """Operands for which no step rounds, not all alike. Raises InexactError where none are found."""
+    """Operands for which no step rounds, not all alike. Raises InexactError if none are found."""
     rng = generator(name, element, str(shape))
     per_feature = (steps.features,)
     shapes = [shape, *[per_feature] * {"inference": 4, "training": 2, "grad": 3}[name]]
@@ -122,7 +122,7 @@ def _without_zero(op: Op, element: str, name: str) -> Chunk:
     return chunk
 
 
-# -- linear algebra --------------------------------------------------------------------------------------------------
+# -- linear algebra ----------------------------------------------------------------------------------------------------
 
 
 def _only(chunk: Chunk, value: Any, mask: Codes, element: str) -> Any:
@@ -194,7 +194,7 @@ def triangular_solve(op: Op, element: str) -> Iterator[Chunk]:
     yield chunk
 
 
-# -- others ----------------------------------------------------------------------------------------------------------
+# -- others ------------------------------------------------------------------------------------------------------------
 
 
 @extra_cases("stablehlo.composite")

@@ -60,11 +60,11 @@ def _definition(op: Op, ours: Mapping[str, F], oracles: Mapping[str, F]) -> tupl
     return name, oracles[name] if name in oracles else ours[name]
 
 
-# -- of one number ---------------------------------------------------------------------------------------------------
+# -- of one number -----------------------------------------------------------------------------------------------------
 
 
 def _class(fmt: oracle.Format, result: int) -> tuple[object, ...]:
-    """What sort of number a result is: where this changes, two neighbours are worth testing."""
+    """The kind of a result: where it changes, two neighbours are worth testing."""
     x = decode(fmt, result)
     if not oracle.is_finite(x) or x == 0:
         return (str(x),)
@@ -179,11 +179,11 @@ def the_same(op: Op, element: str) -> Iterator[Chunk]:
     yield chunk
 
 
-# -- of two numbers --------------------------------------------------------------------------------------------------
+# -- of two numbers ----------------------------------------------------------------------------------------------------
 
 
 def _position(fmt: oracle.Format, x: Value, result: int) -> str:
-    """Where an exact result lies among the format's numbers."""
+    """The region of the format's numbers that contains an exact result."""
     if x == 0:
         return "zero"
     r = decode(fmt, result)
@@ -263,7 +263,7 @@ def pairs_of(element: str, name: str) -> tuple[tuple[int, int], ...]:
 
 
 def _judged(function: Callable[[Value, Value], Value], x: Value, y: Value) -> Value | None:
-    """The exact result; None where the second source cannot tell it from a number of few bits."""
+    """The exact result; None if the second source cannot distinguish it from a number of few bits."""
     try:
         return function(x, y)
     except ArithmeticError:

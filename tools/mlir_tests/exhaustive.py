@@ -35,7 +35,7 @@ def _every(chunk: Chunk, name: str, element: str, count: int, dim: int | None = 
 
 
 def _is_suitable(element: str) -> bool:
-    """Eight bits, and nothing of the results is left open."""
+    """Whether the type has eight bits, and no result is left open."""
     return FORMATS[element].bits == 8 and FORMATS[element].is_signed
 
 

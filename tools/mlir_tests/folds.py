@@ -38,7 +38,7 @@ def fold(function: Callable[[int, int], int], first: int, codes: Codes) -> int:
 
 
 def _fill(element: str, op: str) -> int:
-    """What changes nothing: the neutral element, or the smallest number where there is none."""
+    """The neutral element, or the smallest number if there is none."""
     fmt = FORMATS[element]
     if op == "add":
         return 0
@@ -55,7 +55,7 @@ def _bodies(element: str) -> list[str]:
 
 
 def _operand(element: str, op: str, *shape: int) -> Codes:
-    """Of `maximum` and `minimum` any numbers (and one NaN), of `add` exact terms, of `multiply` ones and twos."""
+    """For `maximum` and `minimum` any numbers (and one NaN), for `add` exact terms, for `multiply` ones and twos."""
     if op == "add":
         return terms(element, *shape)
     if op == "multiply":
@@ -96,7 +96,7 @@ def reduce(op: Op, element: str) -> Iterator[Chunk]:
 
 
 def _in_order(op: Op, element: str) -> Chunk:
-    """A sum in which the order tells, and whether each step is rounded."""
+    """A sum that depends on the order, and on whether each step is rounded."""
     fmt = FORMATS[element]
     large, half = codes_of(element, 2).item(), codes_of(element, math.ldexp(1.0, -fmt.mantissa_bits)).item()
     add = step(element, "add")
@@ -115,7 +115,7 @@ def _in_order(op: Op, element: str) -> Chunk:
     return chunk
 
 
-# -- windows ---------------------------------------------------------------------------------------------------------
+# -- windows -----------------------------------------------------------------------------------------------------------
 
 
 def _windows(

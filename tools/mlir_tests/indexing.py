@@ -65,7 +65,7 @@ def dynamic_update_slice(op: Op, element: str) -> Iterator[Chunk]:
     yield chunk
 
 
-# -- gather ----------------------------------------------------------------------------------------------------------
+# -- gather ------------------------------------------------------------------------------------------------------------
 
 #: Shapes of operand and indices, the indices, the dimension numbers and the slice sizes.
 GATHERS: tuple[dict[str, Any], ...] = (
@@ -94,7 +94,7 @@ def _dims(case: dict[str, Any], name: str) -> list[int]:
 
 
 def gathered(x: Codes, case: dict[str, Any]) -> Codes:
-    """Element by element, as the specification says it."""
+    """Element by element, as in the specification."""
     indices = np.array(case["indices"])
     names = ("offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims")
     dims = [tuple(_dims(case, n)) for n in (*names, "start_index_map")]
@@ -151,7 +151,7 @@ def torch_index_select(op: Op, element: str) -> Iterator[Chunk]:
     yield chunk
 
 
-# -- scatter ---------------------------------------------------------------------------------------------------------
+# -- scatter -----------------------------------------------------------------------------------------------------------
 
 
 @cases("scatter")

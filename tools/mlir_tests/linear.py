@@ -36,7 +36,7 @@ _NUMBERS = ((1, -1, 2, -2, 0.5, -0.5, 1.5, 3), (1, -1, 2, 0.5, -0.5), (1, -1, 2)
 
 
 def draw(element: str, shapes: tuple[Index, Index], terms: Terms, salt: str) -> tuple[Codes, Codes]:
-    """Operands of these shapes all of whose sums are exact. Raises ValueError where none are found."""
+    """Operands of these shapes with exact sums. Raises ValueError if none are found."""
     if not FORMATS[element].is_signed:
         one = codes_of(element, 1).item()
         return array([one] * math.prod(shapes[0]), shapes[0]), array([one + 1] * math.prod(shapes[1]), shapes[1])
@@ -70,7 +70,7 @@ def summed(element: str, x: Codes, y: Codes, terms: Terms, shape: Index, result:
     return results
 
 
-# -- einsum, and all that is one -------------------------------------------------------------------------------------
+# -- einsum, and all that is one ---------------------------------------------------------------------------------------
 
 
 def einsum_terms(x: str, y: str, out: str, sizes: dict[str, int]) -> Terms:

@@ -1,4 +1,4 @@
-"""What the test programs are made of and judged by: codes, their values, and ops on them one by one.
+"""The elements of the test programs: codes, their values, and ops on them one by one.
 
 This is the second source of every expected value. It knows the tests' oracle, mpmath and numpy's arrays of Python
 integers, and nothing of the package under test.
@@ -102,7 +102,7 @@ def one(element: str) -> int:
 
 
 def is_left_open(element: str, x: Value) -> bool:
-    """Whether the format leaves open what this exact result becomes. (See the package's table of open points.)"""
+    """Whether the format leaves the result of this exact number open. (See the package's table of open points.)"""
     fmt = FORMATS[element]
     if fmt.nan == "none":
         return not oracle.is_finite(x)
@@ -179,7 +179,7 @@ def in_order(element: str) -> list[int]:
 
 
 def share(element: str, cases: Sequence[T]) -> list[T]:
-    """Of cases that exercise what has nothing to do with formats every third one: the other formats have the others."""
+    """Every third of the cases that do not depend on the format: other formats have the others."""
     return [case for i, case in enumerate(cases) if (i - TESTED.index(element)) % min(3, len(cases)) == 0]
 
 

@@ -1,4 +1,4 @@
-"""Cases of what processes compute together, each a grid of two that `interpreter.run_parallel` starts."""
+"""Cases of collective computations, each on a grid of two processes that `interpreter.run_parallel` starts."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def reduced(op: Op, element: str) -> Iterator[Chunk]:
     yield chunk
 
 
-# -- values that come and go -----------------------------------------------------------------------------------------
+# -- values that come and go -------------------------------------------------------------------------------------------
 
 
 @cases("async_done")

@@ -1,4 +1,4 @@
-"""Cases of uniform_quantize and uniform_dequantize with each format as the type of the numbers that are meant."""
+"""Cases of uniform_quantize and uniform_dequantize with each format as the expressed type."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _is_exact(element: str, x: Value) -> bool:
 
 
 def _quantized(element: str, x: Value, scale: Fraction, zero: int, low: int, high: int) -> int | None:
-    """The integer; None where a step rounds, or its number is no integer's."""
+    """The integer; None if a step rounds, or its number is not an integer's."""
     if not oracle.is_finite(x):
         return None
     scaled = Fraction(x) / scale

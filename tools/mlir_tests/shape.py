@@ -54,7 +54,7 @@ def broadcast_in_dim(op: Op, element: str) -> Iterator[Chunk]:
 
 
 def broadcast_to_dims(x: Codes, dims: tuple[int, ...], result: tuple[int, ...]) -> Codes:
-    """Element by element, as the specification says it."""
+    """Element by element, as in the specification."""
     results = np.empty(result, object)
     for index in np.ndindex(result):
         results[index] = x[tuple(0 if n == 1 else index[d] for d, n in zip(dims, x.shape, strict=True))]
@@ -103,7 +103,7 @@ def reverse(op: Op, element: str) -> Iterator[Chunk]:
 
 
 def padded(x: Codes, fill: int, low: list[int], high: list[int], interior: list[int]) -> Codes:
-    """Element by element, as the specification says it."""
+    """Element by element, as in the specification."""
     shape = [a + max(n + max(n - 1, 0) * between, 0) + b for a, n, b, between in zip(low, x.shape, high, interior)]  # noqa: B905
     result = np.full(shape, fill, object)
     for index in np.ndindex(x.shape):
@@ -196,7 +196,7 @@ def get_tuple_element(op: Op, element: str) -> Iterator[Chunk]:
 
 @cases("after_all")
 def after_all(_: Op, element: str) -> Iterator[Chunk]:
-    """Its tokens carry no numbers: that those of an outfeed join is all there is to see."""
+    """Its tokens carry no numbers: only their joining with those of an outfeed is visible."""
     chunk = Chunk(f"after_all_{element}", "Tokens have no value: this has to run, and leave the operand as it is.")
     codes = some_codes(element, 8)
     x = chunk.constant(codes, element)

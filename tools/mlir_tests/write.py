@@ -24,7 +24,7 @@ _HEAD = """\
 
 
 def made(name: str) -> str:
-    """The file of an op. Raises AssertionError where the two sources of an expected value disagree."""
+    """The file of an op. Raises AssertionError if the two sources of an expected value disagree."""
     chunks = catalog.chunks(name)
     for chunk in chunks:
         confirm(name, chunk)
@@ -33,7 +33,7 @@ def made(name: str) -> str:
 
 
 def confirm(name: str, chunk: Chunk) -> None:
-    """Run a chunk, whose expected codes are the second source's, by the package."""
+    """Run a chunk, with expected codes from the second source, by the package."""
     try:
         load(chunk.text)()
     except Error as error:

@@ -1,4 +1,4 @@
-"""How the error of a dot product grows with its length, for several ways to form the sum."""
+"""The growth of a dot product's error with its length, for several ways to form the sum."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOWEST, _HIGHEST = -9, 0  #: powers of ten
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """A way to form the sum, and how its line looks."""
+    """A way to form the sum, and the style of its line."""
 
     accumulate: str
     result: str

@@ -45,7 +45,7 @@ class Picture:
         self.path(path, colour, width, dashes)
 
     def path(self, path: str, colour: str, width: float = 1, dashes: str = "") -> None:
-        """Strokes along a path of SVG's."""
+        """Strokes along a path in SVG's notation."""
         dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
         self._parts.append(f'<path class="s-{colour}" stroke-width="{number(width)}"{dashed} d="{path}"/>')
 
@@ -53,7 +53,7 @@ class Picture:
         self._parts.append(f'<path class="{colour}" d="{path}"/>')
 
     def text(self, x: float, y: float, text: str, *, anchor: str = "start", colour: str = "ink", turn: int = 0) -> None:
-        """`anchor` is what stands at the point: start, middle or end. `turn` is in degrees."""
+        """`anchor` is the alignment at the point: start, middle or end. `turn` is in degrees."""
         at = f'x="{number(x)}" y="{number(y)}"' + (
             f' transform="rotate({turn} {number(x)} {number(y)})"' if turn else ""
         )
@@ -61,7 +61,7 @@ class Picture:
         self._parts.append(f'<text class="{colour}" {at}{place}>{escape(text)}</text>')
 
     def legend(self, x: float, y: float, entries: list[tuple[str, str, str]]) -> None:
-        """Entries one below the other: a colour, a sign in it, and what it means."""
+        """Entries one below the other: a colour, a sign in it, and its meaning."""
         for i, (colour, sign, meaning) in enumerate(entries):
             top = y + 22 * i
             self.rectangle(x, top, 18, 18, colour)

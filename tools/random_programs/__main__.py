@@ -17,7 +17,7 @@ FAULTS = ("crash", "inconsistent", "difference", "whole")
 
 
 def report(tally: Tally, keep: Path | None) -> int:
-    """Prints the tally; returns how many kinds of findings are unexplained."""
+    """Prints the tally; returns the number of unexplained kinds of findings."""
     print(f"{tally.programs} programs, {sum(tally.steps.values())} ops of {len(tally.steps)} kinds")
     for peer, count in sorted(tally.compared.items()):
         print(f"{peer}: {count} elements compared; {tally.wholes[peer]} programs agree as a whole, bit for bit")

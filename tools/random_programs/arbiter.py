@@ -54,7 +54,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def sides_with_us(case: Case, left: np.ndarray) -> np.ndarray:
-    """For each element of `left`, whether ours is near to the exact result. Not where there is none, or too many."""
+    """Tests for each element of `left` whether ours is near the exact result. False without one, or for too many."""
     result = np.zeros(left.shape, bool)
     function = _FUNCTIONS.get(case.step.short)
     if function is None or int(left.sum()) > _MOST:

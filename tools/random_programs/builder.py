@@ -29,7 +29,7 @@ I1, I32, I64 = (ELEMENT_TYPES[n] for n in ("i1", "i32", "i64"))
 
 
 class Unfit(Exception):
-    """A rule finds nothing to work on here; another is tried."""
+    """A rule has nothing to work on here; another one is tried."""
 
 
 Rule = Callable[["Builder"], object]

@@ -1,4 +1,4 @@
-"""Where two results of a step differ, and how near they have to be: as `interp.diff` judges an operation."""
+"""Locates differences of two results of a step, and decides how near they have to be, as `interp.diff` does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from minihlo.interp.comparison.grades import WRONG, Graded, graded
+from minihlo.interp.comparison.grades import WRONG, Graded, grade_by_equality
 from minihlo.interp.diff.judge import Kind, judge, kind_of
 from minihlo.interp.diff.source import Source
 from minihlo.interp.program import Operation
@@ -19,7 +19,7 @@ from .program import Step, cut
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One result of a step as we give it and as a peer does, on the same inputs."""
+    """Our result and a peer's result of a step, on the same inputs."""
 
     peer: str
     step: Step
@@ -50,7 +50,7 @@ class Case:
         mine = self.ours if mine is None else mine
         known = dict(zip(self.step.inputs, self.inputs if inputs is None else inputs, strict=True))
         if kind_of(self.operation) is Kind.STEPS:  # which `interp.diff` judges by size alone
-            result = graded(self.theirs, mine)
+            result = grade_by_equality(self.theirs, mine)
             if "sums" in self.step.notes and (self.element.is_float or self.element.is_complex):
                 result.grades[_within_rounding(self, mine)] = 0
             return result
@@ -88,7 +88,7 @@ def epsilon(t: ElementType) -> float:
 
 
 def has_subnormal(x: np.ndarray) -> np.ndarray:
-    """Where a float or a part of a complex number lies below the smallest normal f32, of f64 its own; and is not 0."""
+    """Tests where a float or a part of a complex number is subnormal in f32, or in f64 for f64; zeros are not."""
     result = np.zeros(x.shape, bool)
     for part in parts(x):
         size = np.abs(part.astype(np.float64))
@@ -108,7 +108,7 @@ def flushed(x: np.ndarray) -> np.ndarray:
 
 
 def close(case: Case, mine: np.ndarray, inputs: Sequence[np.ndarray]) -> np.ndarray:
-    """Whether the peer's results are as near to `mine`, which is ours of `inputs`, as the op has to be."""
+    """Whether the peer's results are as near to `mine`, our results on `inputs`, as the op requires."""
     return case.judged(mine, inputs).grades != WRONG
 
 

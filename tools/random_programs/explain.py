@@ -1,4 +1,4 @@
-"""Why results differ: what a peer computes instead, or that it is a matter of accuracy. `known.py` says whose it is."""
+"""Explains differences: what a peer computes instead, or a matter of accuracy. `known.py` attributes them."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def infinite_complex(case: Case) -> np.ndarray:
 
 
 def exact_power(case: Case) -> np.ndarray:
-    """Where Python's own integers give what we give."""
+    """Where Python's own integers agree with our result."""
     x, y = (case.inputs[case.step.inputs.index(v)] for v in case.step.operands)
     modulus = 1 << case.element.bits
     exact = [

@@ -1,4 +1,4 @@
-"""What is known of the peers: what they cannot run, how accurate they are, and where they differ from us, and why.
+"""Known facts about the peers: unsupported programs, accuracy, and differences from us with their reasons.
 
 A difference is held to as narrow a rule as can be written: most say what the peer computes instead, and only a result
 that is just that is explained. Measured on jaxlib 0.10.2; a peer that is mended makes its rows idle, not wrong.
@@ -70,7 +70,7 @@ _TESTS: dict[str, Applies] = {
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """A row of the table: what is known of some peers on the steps that it applies to."""
+    """A row of the table: a fact about some peers on the steps that it applies to."""
 
     identifier: str
     peers: tuple[str, ...]
@@ -84,7 +84,7 @@ class Known:
     explains: Callable[[Case], np.ndarray] = explain.everything  #: for each element, whether this is why it differs
 
     def applies(self, step: Step) -> bool:
-        """Whether it is about a step at all."""
+        """Whether it applies to a step."""
         return (
             (not self.ops or step.short in self.ops)
             and (not self.types or any(t.name in self.types for t in step.elements))

@@ -20,7 +20,7 @@ _ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1", "XLA_FLAGS": _FLA
 
 
 class Peer:
-    """A peer that is started when it is first asked, and again after it has died."""
+    """A peer that is started on first use, and again after it has died."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -36,7 +36,7 @@ class Peer:
             assert body is not None
             pairs = zip(arrays, module.arguments, strict=True)
             sent = [part for x, t in pairs for part in transport.pack(x, t.element)]
-            parts = iter(self._backend.evaluate(source.instrumented(body.returns), sent))
+            parts = iter(self._backend.evaluate(source.instrument(body.returns), sent))
             return [transport.unpack(parts, t.element) for t in module.results]
         except BackendError as error:
             return error

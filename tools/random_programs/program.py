@@ -77,7 +77,7 @@ class Program:
 
     @property
     def outputs(self) -> tuple[Value, ...]:
-        """What no step uses; the last step's results if there is nothing else."""
+        """The values that no step uses; the last step's results if there are none."""
         used = {v for s in self.steps for v in s.inputs}
         return tuple(v for s in self.steps for v in s.results if v not in used)
 
@@ -126,7 +126,7 @@ def signature(operands: Sequence[Value], results: Sequence[Value]) -> str:
     return f"({', '.join(str(v.type) for v in operands)}) -> ({', '.join(str(v.type) for v in results)})"
 
 
-# -- literals ------------------------------------------------------------------------------------------------------
+# -- literals ----------------------------------------------------------------------------------------------------------
 
 
 def dense(array: np.ndarray, t: TensorType) -> str:

@@ -12,7 +12,7 @@ from .rules_elementwise import comparison
 
 
 class Region:
-    """A region in the making."""
+    """Builds a region."""
 
     def __init__(self, b: Builder, arguments: Sequence[tuple[Shape, ElementType]] = ()) -> None:
         self.b = b

@@ -62,7 +62,7 @@ def dot_general(b: Builder) -> None:
 
 @dataclasses.dataclass
 class Window:
-    """How windows lie over a tensor."""
+    """The windows over a tensor."""
 
     dims: list[int]
     strides: list[int]

@@ -175,7 +175,7 @@ def map_(b: Builder) -> None:
     b.add("map", operands, [(size(x), x.type.element)], dims, [body.text(result)], notes=notes)
 
 
-# -- control flow ----------------------------------------------------------------------------------------------------
+# -- control flow ------------------------------------------------------------------------------------------------------
 
 
 def branch(b: Builder, captured: Value) -> tuple[str, set[str]]:
@@ -203,7 +203,7 @@ def case(b: Builder) -> None:
 
 @rule(2)
 def while_(b: Builder) -> None:
-    """A loop of a few turns, whose count is part of its state; its body may use a value from outside."""
+    """A loop of a few iterations, whose count is part of its state; its body may use a value from outside."""
     x = b.calm(NUMBERS)
     t = b.one_of((I32, I64))
     state = [((), t), (size(x), x.type.element)]

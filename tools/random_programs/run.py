@@ -26,7 +26,7 @@ Counter = collections.Counter[str]
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """Something to look at. Findings of one `kind` and `subject` are reported once."""
+    """A finding of a comparison. Findings of one `kind` and `subject` are reported once."""
 
     kind: str  #: "crash", "inconsistent" (both ours), "difference", "whole", "refused", "died" or "slow"
     subject: str
@@ -36,7 +36,7 @@ class Finding:
 
 @dataclasses.dataclass
 class Tally:
-    """What was run, for the report."""
+    """A description of the run, for the report."""
 
     programs: int = 0
     steps: Counter = dataclasses.field(default_factory=collections.Counter)
@@ -146,7 +146,7 @@ class Checker:
     def _asked(
         self, peer: Peer, module: Module, inputs: Sequence[Value], values: Mapping[Value, np.ndarray]
     ) -> list[np.ndarray] | BackendError:
-        """What a peer says; asked again where it died, since it may have died of what an earlier program did."""
+        """The answer of a peer; asked again if it died, since it may have died of an earlier program."""
         results = peer.run(module, [values[v] for v in inputs])
         if isinstance(results, BackendError) and results.how == "died":
             results = peer.run(module, [values[v] for v in inputs])
@@ -260,7 +260,7 @@ def check_all(seed: int, indices: range, peers: Sequence[str]) -> Tally:
 
 
 def check_share(share: tuple[int, range, Sequence[str]]) -> Tally:
-    """The same, for what maps a function of one argument."""
+    """The same for map functions of one argument."""
     return check_all(*share)
 
 

@@ -1,4 +1,4 @@
-"""Formats that are taken for others, by the ops whose operands and results are read and written so."""
+"""Mistaken formats: operands and results that are read and written as another format."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS, Format, code_dtype
 from ...oracle.rounding import Exact, encode
 from .record import MANY, Codes, Compute, Fault
 
-#: What a format of exponents alone becomes in code that knows only such as have a sign.
+#: How code that knows only signed formats reads the format that has exponents alone.
 _SIGNED = Format("a format with a sign, 7 bits of exponent with bias 128, and 0x80 for NaN", 7, 0, 128, "sign")
 
 
-def mistaken(case: OpCase) -> Iterator[Fault]:
-    """For each minifloat of a case the others of its width that it may be taken for."""
-    if case.op in (*FUNCTIONS, "type"):  # functions take long, and show no more than the other ops
+def mistaken_formats(case: OpCase) -> Iterator[Fault]:
+    """The faults of reading each minifloat of a case as another format of its width."""
+    if case.op in (*FUNCTIONS, "type"):  # functions take long, and the other ops show as much
         return
     for name in dict.fromkeys((*case.operands, case.result)):
         if name in MINIFLOATS:
@@ -33,7 +33,7 @@ def _others(name: str) -> list[Format]:
     return [f for f in FORMATS.values() if f.bits == fmt.bits and f.name != name and f.is_signed]
 
 
-def _taken(name: str, other: Format) -> Compute:
+def _read_as(name: str, other: Format) -> Compute:
     def compute(case: OpCase, operands: Operands) -> Codes | None:
         def meant(element: str) -> Format | None:
             return other if element == name else FORMATS.get(element)
@@ -45,12 +45,12 @@ def _taken(name: str, other: Format) -> Compute:
         numbers = [f.decode(x) for f, x in zip(formats, operands, strict=True) if f is not None]
         if len(numbers) < len(operands):
             return None
-        return _computed(case, numbers, meant(case.result))
+        return _compute_as(case, numbers, meant(case.result))
 
     return compute
 
 
-def _computed(case: OpCase, numbers: list[np.ndarray], target: Format | None) -> Codes | None:
+def _compute_as(case: OpCase, numbers: list[np.ndarray], target: Format | None) -> Codes | None:
     if case.op == "compare":
         direction, kind = (v for _, v in case.attributes)
         return COMPARISONS[direction](*numbers) if kind == "FLOAT" else None
@@ -69,8 +69,8 @@ def _computed(case: OpCase, numbers: list[np.ndarray], target: Format | None) ->
 
 def _fault(name: str, other: Format) -> Fault:
     named = other.name if other.name in FORMATS else "signed"
-    return Fault(f"{name}-as-{named}", f"{name} is taken for {other.name}", _taken(name, other), MANY)
+    return Fault(f"{name}-as-{named}", f"{name} is taken for {other.name}", _read_as(name, other), MANY)
 
 
-#: By the names of the format and of the one that it is taken for.
+#: By the name of the format and of the one it is read as.
 TABLE: dict[tuple[str, str], Fault] = {(n, other.name): _fault(n, other) for n in MINIFLOATS for other in _others(n)}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...oracle.case import OpCase, Operands
-from ...oracle.expected import converted
+from ...oracle.expected import convert
 from ...oracle.formats import FORMATS, INTEGERS, code_dtype
 from ...oracle.rounding import Exact, encode
 from .record import Codes, Compute
@@ -22,8 +22,8 @@ def _limits(element: str) -> tuple[int, int]:
     return (-1 << (width - 1), (1 << (width - 1)) - 1) if is_signed else (0, (1 << width) - 1)
 
 
-def rounded(to_integer: Callable[[np.ndarray], np.ndarray]) -> Compute:
-    """Conversions that round in some way, and do not truncate; what is then beyond the type loses its upper bits."""
+def round_with(to_integer: Callable[[np.ndarray], np.ndarray]) -> Compute:
+    """Conversions that round instead of truncating; results beyond the type lose their upper bits."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
         if not _applies(case):
@@ -33,14 +33,14 @@ def rounded(to_integer: Callable[[np.ndarray], np.ndarray]) -> Compute:
         fits = (numbers > low - 1) & (numbers < high + 1.0)
         mask = np.uint64((1 << INTEGERS[case.result][0]) - 1)
         codes = np.where(fits, to_integer(numbers), 0.0).astype(np.int64).view(np.uint64) & mask
-        converted_ = converted(operands[0], case.operands[0], case.result).codes
+        converted_ = convert(operands[0], case.operands[0], case.result).codes
         return np.where(fits, codes.astype(converted_.dtype), converted_)
 
     return compute
 
 
-def wrapped(bits: int) -> Compute:
-    """Conversions to integers by way of one of so many bits."""
+def wrap_through(bits: int) -> Compute:
+    """Conversions that pass through an integer type of the given number of bits."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
         if not _applies(case):
@@ -56,14 +56,14 @@ def wrapped(bits: int) -> Compute:
 
 
 def limits_in_format(case: OpCase, operands: Operands) -> Codes | None:
-    """An integer type's limits, rounded to the format and compared there with the number."""
+    """Comparison of the number with the integer type's limits rounded to the format."""
     if not _applies(case):
         return None
     fmt, width = FORMATS[case.operands[0]], INTEGERS[case.result][0]
     low, high = _limits(case.result)
     lowest, highest = fmt.decode(encode(fmt, Exact.of(np.array([float(low), float(high)])))[0])
     x = fmt.decode(operands[0])
-    codes = converted(operands[0], case.operands[0], case.result).codes
+    codes = convert(operands[0], case.operands[0], case.result).codes
     mask = (1 << width) - 1
     codes = np.where(x >= highest, np.array(high, codes.dtype), codes)
     return np.where((x <= lowest) & (x < 0), np.array(low & mask, codes.dtype), codes)

@@ -1,4 +1,4 @@
-"""Wrong ways to compute: how operands are read, what is done, how the result is written. `table` names them."""
+"""Wrong ways to compute: in reading operands, in the operation, or in writing the result. `table` names them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from ...oracle.case import OpCase, Operands
 from ...oracle.exact import COMPARISONS, FUNCTIONS, OPS, compare, estimate, evaluate
-from ...oracle.expected import as_exact, converted, logistic_by_steps
+from ...oracle.expected import as_exact, convert, logistic_by_steps
 from ...oracle.formats import FORMATS, INTEGERS, Format, integers
 from ...oracle.rounding import EVEN, Exact, encode
 from .record import Codes, Compute
@@ -18,19 +18,19 @@ Read = Callable[[Format, Codes], np.ndarray]
 Write = Callable[[Format, np.ndarray], Codes]
 
 
-def decoded(fmt: Format, codes: Codes) -> np.ndarray:
-    """Read operands as they are."""
+def decode(fmt: Format, codes: Codes) -> np.ndarray:
+    """Decodes operands as they are."""
     return fmt.decode(codes)
 
 
-def computed(
-    case: OpCase, operands: Operands, read: Read = decoded, rounding: str = EVEN, through: str = ""
+def compute_case(
+    case: OpCase, operands: Operands, read: Read = decode, rounding: str = EVEN, through: str = ""
 ) -> Codes | None:
-    """The op on operands as they are read, rounded in some way, by way of another format."""
+    """The op with operands read by `read`, rounded as given, to the format `through` first."""
     if case.op not in (*OPS, "convert", "compare", "is_finite"):
         return None
     if any(t not in FORMATS for t in case.operands):
-        return _converted(case, operands, rounding, through)
+        return _convert(case, operands, rounding, through)
     numbers = [read(FORMATS[t], x) for t, x in zip(case.operands, operands, strict=True)]
     if case.op == "is_finite":
         return np.isfinite(numbers[0])
@@ -47,79 +47,80 @@ def computed(
     return encode(target, Exact.of(wide.decode(codes)), rounding)[0]
 
 
-def reading(read: Read) -> Compute:
-    """The op on operands that are read in some way."""
-    return lambda case, operands: computed(case, operands, read)
+def with_reading(read: Read) -> Compute:
+    """The op with operands read by `read`."""
+    return lambda case, operands: compute_case(case, operands, read)
 
 
-def rounding(how: str) -> Compute:
-    """The op, rounded in some way."""
-    return lambda case, operands: computed(case, operands, rounding=how)
+def with_rounding(how: str) -> Compute:
+    """The op with another rounding."""
+    return lambda case, operands: compute_case(case, operands, rounding=how)
 
 
-def through(wide: str) -> Compute:
-    """The op, rounded to a wider format first."""
-    return lambda case, operands: computed(case, operands, through=wide)
+def with_rounding_through(wide: str) -> Compute:
+    """The op rounded to a wider format first."""
+    return lambda case, operands: compute_case(case, operands, through=wide)
 
 
-def twice(wide: str) -> Compute:
-    """`through`, unless the operands of a conversion are of that format, or a function would be exact in f64."""
+def with_rounding_twice(wide: str) -> Compute:
+    """`with_rounding_through`, unless a conversion's operands are of that format or the function is exact in f64."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
         if (wide in case.operands and case.op == "convert") or (wide == "f64" and case.op in FUNCTIONS):
             return None
-        return computed(case, operands, through=wide)
+        return compute_case(case, operands, through=wide)
 
     return compute
 
 
-def _converted(case: OpCase, operands: Operands, rounding: str, through: str) -> Codes | None:
+def _convert(case: OpCase, operands: Operands, rounding: str, through: str) -> Codes | None:
     if case.op != "convert" or case.result not in FORMATS:
         return None
     if not through:
-        return converted(operands[0], case.operands[0], case.result, rounding).codes
+        return convert(operands[0], case.operands[0], case.result, rounding).codes
     wide = FORMATS[through]
     codes = encode(wide, as_exact(operands[0], case.operands[0]))[0]
     return encode(FORMATS[case.result], Exact.of(wide.decode(codes)), rounding)[0]
 
 
 def flush_read(fmt: Format, codes: Codes) -> np.ndarray:
-    """Read subnormal operands as zeros of their sign."""
+    """Reads subnormal operands as zeros of the same sign."""
     numbers = fmt.decode(codes)
     return np.where(fmt.is_subnormal(codes), np.copysign(0.0, numbers), numbers)
 
 
 def flush_read_unsigned(fmt: Format, codes: Codes) -> np.ndarray:
-    """Read subnormal operands as +0."""
+    """Reads subnormal operands as +0."""
     return np.where(fmt.is_subnormal(codes), 0.0, fmt.decode(codes))
 
 
-def flushed(fmt: Format, codes: Codes) -> Codes:
-    """Results that are subnormal as zero, with the sign they have."""
+def flush_results(fmt: Format, codes: Codes) -> Codes:
+    """Flushes subnormal results to zeros of the same sign."""
     zero = encode(fmt, Exact.of(np.copysign(0.0, fmt.decode(codes))))[0]
     return np.where(fmt.is_subnormal(codes), zero, codes)
 
 
 def flush(read: Read, results: bool, through: str = "") -> Compute:
-    """Operands that are read in this way, and subnormal results as zeros if `results`; by way of another format."""
+    """The op with operands read by `read`, and subnormal results flushed if `results`; to the format `through`
+    first."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
-        codes = computed(case, operands, read, through=through)
+        codes = compute_case(case, operands, read, through=through)
         if codes is None or not results:
             return codes
-        return flushed(FORMATS[case.result], codes) if case.result in FORMATS else None
+        return flush_results(FORMATS[case.result], codes) if case.result in FORMATS else None
 
     return compute
 
 
 def flush_in_f32(case: OpCase, operands: Operands) -> Codes | None:
-    """Operands and results that are subnormal in f32, in which the op is computed."""
+    """The op computed in f32, with operands and results flushed that are subnormal there."""
 
     def read(fmt: Format, codes: Codes) -> np.ndarray:
         numbers = fmt.decode(codes)
         return np.where(np.abs(numbers) < 2.0**-126, np.copysign(0.0, numbers), numbers)
 
-    result = computed(case, operands, read)
+    result = compute_case(case, operands, read)
     numbers = in_f64(case, operands, read)
     if result is None or numbers is None or case.result not in FORMATS:
         return result
@@ -128,8 +129,8 @@ def flush_in_f32(case: OpCase, operands: Operands) -> Codes | None:
 
 
 def smallest_up(case: OpCase, operands: Operands) -> Codes | None:
-    """What lies between the two smallest numbers is rounded up."""
-    numbers, codes = in_f64(case, operands), computed(case, operands)
+    """Rounds values between the two smallest numbers up."""
+    numbers, codes = in_f64(case, operands), compute_case(case, operands)
     if case.result not in FORMATS or numbers is None or codes is None:
         return None
     first, second = FORMATS[case.result].decode(np.array([0, 1]))
@@ -137,24 +138,24 @@ def smallest_up(case: OpCase, operands: Operands) -> Codes | None:
 
 
 def beyond_the_largest(fmt: Format, codes: Codes) -> np.ndarray:
-    """A NaN whose sign is set, as the number that its code would be if there were no NaN."""
+    """Reads a NaN whose sign is set as the number its code would be without NaN."""
     numbers = fmt.decode(codes)
     step = fmt.max - fmt.decode(np.array([fmt.max_code - 1]))[0]
     return np.where(fmt.is_nan(codes) & (codes & fmt.sign_bit != 0), -fmt.max - step, numbers)
 
 
-def lost_at_the_smallest_normal(case: OpCase, operands: Operands) -> Codes | None:
-    """What is rounded up from the subnormal numbers to the first that is not one becomes zero."""
-    numbers, codes = in_f64(case, operands), computed(case, operands)
+def lose_smallest_normal(case: OpCase, operands: Operands) -> Codes | None:
+    """Flushes results that round up from the subnormal range to the smallest normal number."""
+    numbers, codes = in_f64(case, operands), compute_case(case, operands)
     if case.result not in FORMATS or numbers is None or codes is None:
         return None
     fmt = FORMATS[case.result]
     up = ((codes & fmt.ones) == 1 << fmt.mantissa_bits) & (np.abs(numbers) < 2.0**fmt.min_exponent)
-    return np.where(up, flushed(fmt, np.where(up, codes & fmt.sign_bit | 1, codes).astype(codes.dtype)), codes)
+    return np.where(up, flush_results(fmt, np.where(up, codes & fmt.sign_bit | 1, codes).astype(codes.dtype)), codes)
 
 
 def nan_as(number: float) -> Read:
-    """Read NaN as a number."""
+    """Reads NaN as a number."""
 
     def read(fmt: Format, codes: Codes) -> np.ndarray:
         return np.where(fmt.is_nan(codes), number, fmt.decode(codes))
@@ -163,14 +164,14 @@ def nan_as(number: float) -> Read:
 
 
 def fnuz_nan_as_zero(case: OpCase, operands: Operands) -> Codes | None:
-    """0x80 of the FNUZ formats, which is NaN, as -0."""
+    """Reads 0x80 of the FNUZ formats, which is NaN, as -0."""
     if not any(FORMATS[t].nan == "sign" for t in case.operands if t in FORMATS):
         return None
-    return computed(case, operands, nan_as(-0.0))
+    return compute_case(case, operands, nan_as(-0.0))
 
 
-def biased(by: int, operands_too: bool, results_too: bool) -> Compute:
-    """With the bias of a format off by so much: of what is read, of what is written, or of both."""
+def shift_bias(by: int, operands_too: bool, results_too: bool) -> Compute:
+    """An exponent bias that is wrong by `by`, in reading, in writing, or in both."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
         factor = 2.0**-by
@@ -179,7 +180,7 @@ def biased(by: int, operands_too: bool, results_too: bool) -> Compute:
             return fmt.decode(codes) * (factor if fmt.is_minifloat and operands_too else 1.0)
 
         if case.result not in FORMATS or not FORMATS[case.result].is_minifloat or not results_too:
-            return computed(case, operands, read)
+            return compute_case(case, operands, read)
         fmt = FORMATS[case.result]
         shifted = dataclasses.replace(fmt, bias=fmt.bias + by)
         if case.op not in (*OPS, "convert"):
@@ -193,7 +194,7 @@ def biased(by: int, operands_too: bool, results_too: bool) -> Compute:
 
 
 def reciprocal(through: str, of_product: bool) -> Compute:
-    """x times the reciprocal of y, which is rounded, and so is the product."""
+    """x times the reciprocal of y, both steps rounded."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
         if case.op != "divide":
@@ -211,25 +212,25 @@ def reciprocal(through: str, of_product: bool) -> Compute:
 
 
 def as_float(case: OpCase, operands: Operands) -> Codes | None:
-    """A comparison in total order done as one of floats."""
+    """A comparison in total order computed as one of floats."""
     if case.op != "compare" or case.attributes[1][1] != "TOTALORDER":
         return None
     return compare(case.attributes[0][1], "FLOAT", case.operands[0], *operands)
 
 
 def operand(which: int) -> Compute:
-    """The operand of that index in place of the result."""
+    """The operand of that index instead of the result."""
     return lambda case, x: x[which] if len(x) > which and case.operands[which] == case.result else None
 
 
-def swapped(case: OpCase, operands: Operands) -> Codes | None:
-    """The two operands exchanged, where that can make a difference."""
+def swap_operands(case: OpCase, operands: Operands) -> Codes | None:
+    """The two operands exchanged, where that makes a difference."""
     fits = len(operands) == 2 and case.op in ("subtract", "divide", "remainder", "power", "atan2", "compare")
-    return computed(case, operands[::-1]) if fits else None
+    return compute_case(case, operands[::-1]) if fits else None
 
 
 def of_magnitude(compute: Compute) -> Compute:
-    """A fault of conversions that drop the sign first, as the target has none."""
+    """A fault of conversions that drop the sign first because the target has none."""
 
     def without_the_sign(case: OpCase, operands: Operands) -> Codes | None:
         if case.op != "convert" or case.result not in FORMATS or FORMATS[case.result].is_signed:
@@ -256,15 +257,15 @@ def without_sign(case: OpCase, operands: Operands) -> Codes | None:
 
 
 def sign_in_exponent(case: OpCase, operands: Operands) -> Codes | None:
-    """The same with the sign of the result in the highest bit, which is the exponent's."""
+    """The magnitude of the result, with its sign in the highest bit, which belongs to the exponent."""
     codes, numbers = without_sign(case, operands), in_f64(case, operands)
     if codes is None or numbers is None:
         return None
     return np.where(np.signbit(numbers), codes | 0x80, codes).astype(codes.dtype)
 
 
-def in_f64(case: OpCase, operands: Operands, read: Read = decoded) -> np.ndarray | None:
-    """The results as numbers of f64, before they are rounded; None where f64 does not decide them."""
+def in_f64(case: OpCase, operands: Operands, read: Read = decode) -> np.ndarray | None:
+    """The results in f64 before rounding; None if f64 does not decide them."""
     if any(t not in FORMATS for t in case.operands):
         return as_exact(operands[0], case.operands[0]).value if case.op == "convert" else None
     if case.op not in OPS and case.op != "convert":
@@ -273,7 +274,7 @@ def in_f64(case: OpCase, operands: Operands, read: Read = decoded) -> np.ndarray
 
 
 def logistic(through: str) -> Compute:
-    """1 / (1 + exp(-x)), each step rounded."""
+    """1 / (1 + exp(-x)) with each step rounded."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
         if case.op != "logistic":
@@ -286,7 +287,7 @@ def logistic(through: str) -> Compute:
 
 
 def integral_by_addition(case: OpCase, operands: Operands) -> Codes | None:
-    """Roundings to integers that add 2 to the number of mantissa bits and take it away again."""
+    """Rounding to an integer by adding 2 to the number of mantissa bits and subtracting it again."""
     if case.op not in ("floor", "ceil", "round_nearest_even", "round_nearest_afz"):
         return None
     fmt = FORMATS[case.result]
@@ -298,11 +299,11 @@ def integral_by_addition(case: OpCase, operands: Operands) -> Codes | None:
     return encode(fmt, Exact.of(np.where(unchanged, x, np.copysign(size, x))))[0]
 
 
-def saturated(*signs: int) -> Compute:
-    """What is beyond the largest number becomes that, of numbers of these signs."""
+def saturate(*signs: int) -> Compute:
+    """Saturation of results beyond the largest number, for the given signs."""
 
     def compute(case: OpCase, operands: Operands) -> Codes | None:
-        codes, numbers = computed(case, operands), in_f64(case, operands)
+        codes, numbers = compute_case(case, operands), in_f64(case, operands)
         if codes is None or numbers is None or case.result not in FORMATS:
             return None
         fmt = FORMATS[case.result]
@@ -314,8 +315,8 @@ def saturated(*signs: int) -> Compute:
 
 
 def unsigned_zeros(case: OpCase, operands: Operands) -> Codes | None:
-    """Results that are zero are +0."""
-    codes = computed(case, operands)
+    """Zero results as +0."""
+    codes = compute_case(case, operands)
     if codes is None or case.result not in FORMATS or not FORMATS[case.result].has_zero:
         return None
     fmt = FORMATS[case.result]

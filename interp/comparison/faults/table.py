@@ -1,6 +1,6 @@
-"""The table of fault models: faults that backends are known to have, the likeliest first.
+"""The table of fault models: faults known from backends, the likeliest first.
 
-Each is an immutable record: an identifier, a sentence, and the way to compute that gives the same wrong results. Tables
+Each is an immutable record: an identifier, a sentence, and a function that computes the same wrong results. Tables
 of causes and reports refer to a fault by its identifier.
 """
 
@@ -24,7 +24,7 @@ def _flushing() -> Iterator[Fault]:
         flush(models.flush_read, False),
     )
     yield Fault(
-        "subnormal-results-flushed", "results that are subnormal are flushed to zero", flush(models.decoded, True)
+        "subnormal-results-flushed", "results that are subnormal are flushed to zero", flush(models.decode, True)
     )
     yield Fault(
         "subnormals-flushed", "subnormal operands and results are flushed to zero", flush(models.flush_read, True)
@@ -34,12 +34,12 @@ def _flushing() -> Iterator[Fault]:
         "subnormal operands and results are flushed to +0",
         flush(models.flush_read_unsigned, True),
     )
-    yield Fault("f32-subnormals-flushed", "what is subnormal in f32 is flushed to zero", models.flush_in_f32)
+    yield Fault("f32-subnormals-flushed", "numbers that are subnormal in f32 are flushed to zero", models.flush_in_f32)
     yield Fault("between-smallest-up", "numbers between the two smallest are rounded up", models.smallest_up)
     yield Fault(
         "smallest-normal-lost",
-        "what is rounded up from subnormal to the smallest normal number becomes zero",
-        models.lost_at_the_smallest_normal,
+        "subnormal results that round up to the smallest normal number become zero",
+        models.lose_smallest_normal,
     )
 
 
@@ -53,20 +53,20 @@ def _reading() -> Iterator[Fault]:
             yield Fault(
                 f"bias-{size}{where.replace(' where it is ', '-when-')}",
                 f"the format's exponent bias is taken for one {size} than it is{where}: a factor of two",
-                models.biased(by, reads, writes),
+                models.shift_bias(by, reads, writes),
                 MANY,
             )
     yield Fault("fnuz-nan-as-minus-zero", "0x80, which is NaN, is read as -0", models.fnuz_nan_as_zero)
-    yield Fault("nan-as-infinity", "NaN is read as infinity", models.reading(models.nan_as(np.inf)))
+    yield Fault("nan-as-infinity", "NaN is read as infinity", models.with_reading(models.nan_as(np.inf)))
     yield Fault(
         "negative-nan-as-number",
         "NaN with its sign set is read as a number, the one beyond the largest",
-        models.reading(models.beyond_the_largest),
+        models.with_reading(models.beyond_the_largest),
     )
-    yield Fault("nan-as-zero", "NaN is read as zero", models.reading(models.nan_as(0.0)))
+    yield Fault("nan-as-zero", "NaN is read as zero", models.with_reading(models.nan_as(0.0)))
 
 
-#: By the identifier of the fault: another rounding than to nearest even, and what is said of it.
+#: Other roundings than to nearest even, by the identifier of the fault, with its sentence.
 ROUNDINGS = {
     f"rounded-{words.removeprefix('with ').replace(' ', '-')}": (
         rounding,
@@ -85,23 +85,25 @@ ROUNDINGS = {
 
 def _rounding() -> Iterator[Fault]:
     for wide in ("f32", "f16", "bf16", "f64"):
-        yield Fault(f"rounded-twice-{wide}", f"the result is rounded twice, to {wide} first", models.twice(wide))
+        yield Fault(
+            f"rounded-twice-{wide}", f"the result is rounded twice, to {wide} first", models.with_rounding_twice(wide)
+        )
     for wide in ("", "f16", "bf16", "f32"):
         sentence = f"multiplied by the reciprocal, rounded to {wide or '{result}'}, and not divided"
         named = f"reciprocal-{wide or 'result'}"
         yield Fault(named, sentence, models.reciprocal(wide, False))
         yield Fault(f"{named}-product", sentence, models.reciprocal(wide, True))
     for identifier, (rounding, sentence) in ROUNDINGS.items():
-        yield Fault(identifier, sentence, models.rounding(rounding))
+        yield Fault(identifier, sentence, models.with_rounding(rounding))
 
 
-SATURATED = "what is beyond the largest number becomes the largest number"
+SATURATED = "results beyond the largest number become the largest number"
 
 
 def _ends_and_signs() -> Iterator[Fault]:
-    yield Fault("saturated", SATURATED, models.saturated(-1, 1))
-    yield Fault("saturated-below", "what is below the lowest number becomes the lowest number", models.saturated(-1))
-    yield Fault("saturated-above", "what is above the largest number becomes the largest number", models.saturated(1))
+    yield Fault("saturated", SATURATED, models.saturate(-1, 1))
+    yield Fault("saturated-below", "results below the lowest number become the lowest number", models.saturate(-1))
+    yield Fault("saturated-above", "results above the largest number become the largest number", models.saturate(1))
     yield Fault("zeros-lose-sign", "the sign of results that are zero is lost", models.unsigned_zeros)
     yield Fault(
         "total-order-ignored",
@@ -113,8 +115,8 @@ def _ends_and_signs() -> Iterator[Fault]:
     )
     yield Fault("sign-dropped", "the sign is dropped, and the format has none", models.without_sign)
     for identifier, compute, words in (
-        ("rounded-toward-zero", models.rounding(TOWARD_ZERO), "is rounded toward zero"),
-        ("rounded-twice-f32", models.through("f32"), "is rounded twice, to f32 first"),
+        ("rounded-toward-zero", models.with_rounding(TOWARD_ZERO), "is rounded toward zero"),
+        ("rounded-twice-f32", models.with_rounding_through("f32"), "is rounded twice, to f32 first"),
         ("between-smallest-up", models.smallest_up, "is rounded up between the two smallest numbers"),
     ):
         sentence = f"the sign is dropped, as the format has none, and the rest {words}"
@@ -139,8 +141,8 @@ def _integers() -> Iterator[Fault]:
         ("toward-zero", np.trunc, "toward zero"),
     ):
         sentence = f"rounded {words}, and not {{to_integers}}"
-        yield Fault(f"integers-{identifier}", sentence, integers.rounded(to_integer))
-    yield Fault("by-32-bit-integer", "converted by way of a 32-bit integer", integers.wrapped(32))
+        yield Fault(f"integers-{identifier}", sentence, integers.round_with(to_integer))
+    yield Fault("by-32-bit-integer", "converted through a 32-bit integer", integers.wrap_through(32))
 
 
 def _steps() -> Iterator[Fault]:
@@ -156,10 +158,10 @@ def _steps() -> Iterator[Fault]:
 def _operands() -> Iterator[Fault]:
     yield Fault("first-operand", "the first operand is the result", models.operand(0))
     yield Fault("second-operand", "the second operand is the result", models.operand(1))
-    yield Fault("operands-swapped", "the operands are swapped", models.swapped)
+    yield Fault("operands-swapped", "the operands are swapped", models.swap_operands)
 
 
-#: Faults of any elementwise op. Between them and the last come the formats that are taken for others.
+#: Faults of any elementwise op. Mistaken formats come between these and the last.
 _FIRST: tuple[Fault, ...] = (*_flushing(), *_reading(), *_rounding(), *_ends_and_signs(), *_integers(), *_steps())
 _LAST: tuple[Fault, ...] = tuple(_operands())
 
@@ -168,7 +170,7 @@ FAULTS: dict[str, Fault] = {f.identifier: f for f in (*_FIRST, *formats.TABLE.va
 
 
 def faults_of(case: OpCase) -> Iterator[Fault]:
-    """The faults that a case may show, the likeliest first."""
+    """The faults that may explain a case, the likeliest first."""
     yield from _FIRST
-    yield from formats.mistaken(case)
+    yield from formats.mistaken_formats(case)
     yield from _LAST

@@ -1,1 +1,1 @@
-"""Sums: their terms, the accumulators that are allowed or known, and the faults that explain wrong ones."""
+"""Sums: their terms, permitted and known accumulators, and faults that explain wrong results."""

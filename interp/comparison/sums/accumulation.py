@@ -1,4 +1,4 @@
-"""How terms are accumulated: in which type, and in which order."""
+"""Accumulation of terms: in a type, and in an order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Sum = Callable[[np.ndarray], np.ndarray]  #: from rows of terms in f64 to sums i
 
 @dataclasses.dataclass(frozen=True)
 class Type:
-    """A type to accumulate in: how terms become values of it, how two are combined, and what they are as f64."""
+    """A type to accumulate in: how it loads terms, combines two values and converts them to f64."""
 
     name: str
     load: Callable[[np.ndarray], Values]
@@ -32,7 +32,7 @@ class Type:
 
 
 def types(elements: Sequence[Format], body: str) -> list[Type]:
-    """What may be accumulated in: wide types that hold the operands first, then the operands' own."""
+    """The types to accumulate in: wide types that hold the operands first, then the operands' own."""
     every = {e.name for e in elements}
     names = [n for n in _WIDE if all(holds(FORMATS[n], e) for e in elements) and every != {n}]
     if len(every) > 1:
@@ -64,7 +64,7 @@ def _wide(name: str, body: str) -> Type:
 
 
 def _to_bf16(x: np.ndarray) -> np.ndarray:
-    """Rounds f64 or f32 to bf16, kept in f32; a sum of two bf16 in f32 has one rounding more, which 24 bits allow."""
+    """Rounds f64 or f32 to bf16, stored in f32. A sum of two bf16 in f32 is rounded twice, which 24 bits allow."""
     fmt = FORMATS["bf16"]
     if x.dtype == np.float64:
         return fmt.decode(encode(fmt, Exact.of(x))[0]).astype(np.float32)
@@ -90,8 +90,8 @@ def _table(element: str, body: str) -> np.ndarray:
     return evaluate(body, fmt, x, y)[0]
 
 
-def toward_zero() -> Type:
-    """f32 whose sums are cut off toward zero; values are f64."""
+def truncating_type() -> Type:
+    """f32 with sums truncated toward zero; values are f64."""
 
     def cut(x: Values, y: Values) -> Values:
         total = x + y
@@ -106,8 +106,8 @@ def toward_zero() -> Type:
     return Type("f32", lambda x: cut(x, zero), cut, lambda x: x)
 
 
-def flushing(t: Type) -> Type:
-    """A type in which what is smaller than the least normal number of f32 becomes zero."""
+def flushing_type(t: Type) -> Type:
+    """A type with results below the smallest normal number of f32 flushed to zero."""
     least = 2.0 ** FORMATS["f32"].min_exponent
 
     def flushed(x: Values) -> Values:
@@ -116,8 +116,8 @@ def flushing(t: Type) -> Type:
     return Type(t.name, lambda x: flushed(t.load(x)), lambda x, y: flushed(t.combine(x, y)), t.exact)
 
 
-def fused(fmt: Format) -> Type:
-    """Products are kept exact and each sum is rounded once, as multiply-add units do; values are f64."""
+def fused_type(fmt: Format) -> Type:
+    """A type in which products are exact and each sum is rounded once, as in fused multiply-add; values are f64."""
     smallest = fmt.min_exponent - fmt.mantissa_bits
 
     def rounded(x: Values) -> Values:
@@ -125,7 +125,7 @@ def fused(fmt: Format) -> Type:
         found = np.rint(x / unit) * unit
         return np.where(np.abs(found) > fmt.max, np.copysign(np.inf if fmt.has_infinity else np.nan, found), found)
 
-    # The first operand is a sum so far, or the first product, which is added to zero.
+    # The first operand is the running sum, or the first product, which is added to zero.
     return Type(fmt.name, lambda x: x, lambda x, y: rounded(rounded(x) + y), lambda x: x)
 
 
@@ -134,25 +134,25 @@ def fused(fmt: Format) -> Type:
 
 @dataclasses.dataclass(frozen=True)
 class Order:
-    """An order in which terms are combined."""
+    """An order of combining terms."""
 
     identifier: str
     sentence: str
     fold: Fold
-    #: It is tried whatever the number of results; of few results one of a hundred others gives them by chance.
+    #: Tried for any number of results; one of a hundred other orders matches a few results by chance.
     is_plain: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
-class Held:
-    """How products and sums are held in a type."""
+class RoundedSum:
+    """A way to round products and sums in a type."""
 
     type: Type
     identifier: str
     sentence: str
 
     def total(self, order: Order) -> Sum:
-        """The sums in one order."""
+        """The sum in one order."""
 
         def total(rows: np.ndarray) -> np.ndarray:
             if not rows.shape[1]:
@@ -162,11 +162,13 @@ class Held:
         return total
 
 
-def held(t: Type, is_cut: bool, has_fused: bool = True) -> Iterator[Held]:
-    """How sums are held in a type: `is_cut` where it has no room for products, which are rounded then, or fused."""
-    yield Held(t, "rounded", "products and sums rounded") if is_cut else Held(t, "accumulated", "accumulated")
+def rounded_sums(t: Type, is_cut: bool, has_fused: bool = True) -> Iterator[RoundedSum]:
+    """The ways to round in a type: `is_cut` if it is too narrow for products, which are then rounded or fused."""
+    yield (
+        RoundedSum(t, "rounded", "products and sums rounded") if is_cut else RoundedSum(t, "accumulated", "accumulated")
+    )
     if is_cut and has_fused:
-        yield Held(fused(FORMATS[t.name]), "fused", "exact products accumulated")
+        yield RoundedSum(fused_type(FORMATS[t.name]), "fused", "exact products accumulated")
 
 
 # -- orders ------------------------------------------------------------------------------------------------------------
@@ -193,7 +195,7 @@ def _pairwise(x: Values, combine: Combine) -> Values:
 
 
 def _halves(x: Values, combine: Combine) -> Values:
-    """The first half with the second, over and over, as vectors are reduced."""
+    """Adds the first half to the second, repeatedly, as vectors are reduced."""
     while x.shape[1] > 1:
         half = 1 << (x.shape[1] - 1).bit_length() - 1
         low, high = x[:, :half], x[:, half:]
@@ -202,7 +204,7 @@ def _halves(x: Values, combine: Combine) -> Values:
 
 
 def _in_windows(x: Values, n: int, combine: Combine) -> Values:
-    """The sums of n terms at a time, each in order; the last may be of fewer."""
+    """The sums of each n terms in order; the last group may be shorter."""
     whole = x.shape[1] // n * n
     sums = in_order(x[:, :whole].reshape(-1, n), combine).reshape(len(x), -1) if whole else x[:, :0]
     if whole == x.shape[1]:
@@ -215,7 +217,7 @@ def _windows(n: int) -> Fold:
 
 
 def _centred(n: int) -> Fold:
-    """Windows that begin before the first term by as much as the last goes beyond the end."""
+    """Windows that begin before the first term by as much as the last extends beyond the end."""
 
     def order(x: Values, combine: Combine) -> Values:
         while x.shape[1] > n:
@@ -228,7 +230,7 @@ def _centred(n: int) -> Fold:
 
 
 def _lanes(n: int, join: Fold) -> Fold:
-    """A vector of n sums, joined, and then what remains one by one."""
+    """Sums in n lanes of a vector, joined by `join`; remaining terms are added one by one."""
 
     def order(x: Values, combine: Combine) -> Values:
         whole = x.shape[1] // n * n
@@ -246,11 +248,11 @@ def _lanes(n: int, join: Fold) -> Fold:
 
 
 def orders(counts: Sequence[int], most: int | None = None) -> Iterator[Order]:
-    """The orders in which terms are combined, of up to `most` steps; in order eight times as many.
+    """The orders of combining terms, of up to `most` steps; for the sequential order eight times as many.
 
     Args:
-        counts: how many terms the sums have.
-        most: how many steps an order may take, None for any number.
+        counts: the numbers of terms of the sums.
+        most: the most steps of an order, None for any number.
     """
     n = max(counts)
 

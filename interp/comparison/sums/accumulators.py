@@ -1,6 +1,6 @@
-"""Sums as accumulators narrower than f32 form them: which of these explains all results of an op together.
+"""Accumulators narrower than f32: finds the one that explains all results of an op together.
 
-`model_of` looks for a type and an order that give every result exactly; where no order does, see `likeness.py`.
+`model_of` looks for a type and an order that reproduce every result; for unknown orders see `likeness.py`.
 """
 
 from __future__ import annotations
@@ -19,49 +19,49 @@ from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact
 from ..equality import equal_codes, equal_values
 from ..grades import Note
-from . import accumulation, ways
-from .accumulation import Held, Sum, Type
+from . import accumulation, hypotheses
+from .accumulation import RoundedSum, Sum, Type
 from .exact_sums import F64, ExactSums, spread
-from .explain import Observed, explain
+from .explain import Observation, explain
+from .hypotheses import AccumulationHypothesis, Rows, SumQuery
 from .terms import BLOCK, axes_of
-from .ways import Asked, Rows, Way
 
 _PLAIN = Policy()
-#: So many results are tried first, half of them such as differ from the exact ones.
+#: Number of results tried first, half of them different from the exact ones.
 SAMPLE = 96
-#: An order of more steps than this is not tried: as it is one of many, and each step costs some microseconds.
+#: Orders of more steps are not tried: each step takes some microseconds, and there are many orders.
 _STEPS = 1 << 14
-#: Blocks of scans, as XLA cuts them for CPUs and for others.
+#: Block sizes of scans: XLA's on CPUs and on other devices.
 _SCANS = (16, 32, 128)
-#: Tiles that XLA folds several dimensions by.
+#: The tile size of XLA's reductions over several dimensions.
 _TILE = 32
 
 
-def model_of(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray) -> Note | None:
-    """The accumulator that gives all the results asked for; None where none does."""
+def model_of(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, selected: np.ndarray) -> Note | None:
+    """The accumulator that reproduces all selected results; None if none does."""
     for note, results in _scans(sums):
-        if _same(cast(results, F64, type_of_dtype(theirs.dtype), _PLAIN), theirs)[asked].all():
+        if _same(cast(results, F64, type_of_dtype(theirs.dtype), _PLAIN), theirs)[selected].all():
             return note
     if sums.terms is None:
         return None
-    what = asked_of(sums, type_of_dtype(theirs.dtype))
+    what = query_of(sums, type_of_dtype(theirs.dtype))
     known = itertools.chain(
-        _tiles(sums), ways.in_types(what, (sums.element.name, "f16", "bf16"), _STEPS), ways.units(what)
+        _tiles(sums), hypotheses.in_types(what, (sums.element.name, "f16", "bf16"), _STEPS), hypotheses.units(what)
     )
-    fit = explain([_observed(sums, theirs, wrong, asked)], known).fit
+    fit = explain([_observe(sums, theirs, wrong, selected)], known).fit
     return Note(fit.identifier, fit.sentence) if fit else None
 
 
-def asked_of(sums: ExactSums, result: ElementType) -> Asked:
-    """What the results of an op are sums of."""
+def query_of(sums: ExactSums, result: ElementType) -> SumQuery:
+    """The query for the sums of an op."""
     assert sums.terms is not None
     operands = [v.type.element.name for v in sums.operation.operands[:2] if isinstance(v.type, TensorType)]
     types = operands if sums.terms.factors is not None else operands[:1]
-    return Asked(tuple(types), result.name, "multiply" if sums.is_product else "add", (max(sums.terms.count, 1),))
+    return SumQuery(tuple(types), result.name, "multiply" if sums.is_product else "add", (max(sums.terms.count, 1),))
 
 
-def _observed(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray) -> Observed:
-    """The results that are to be explained; zeros are one number, as orders do not agree on their signs."""
+def _observe(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, selected: np.ndarray) -> Observation:
+    """The results to be explained; both zeros are equal, as orders do not agree on their signs."""
     element = type_of_dtype(theirs.dtype)
     fmt = FORMATS[element.name]
     codes = codes_of(np.array(theirs, order="C"), element.format).reshape(-1)
@@ -70,8 +70,8 @@ def _observed(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.
         zeros = (fmt.decode(given) == 0) & (fmt.decode(codes[flat]) == 0)
         return equal_codes(element.name, codes[flat], given) | zeros
 
-    what, places = asked_of(sums, element), (np.flatnonzero(x) for x in (asked, wrong & asked))
-    return Observed("", what, lambda flat: rows_of(sums, flat), agrees, lambda flat: codes[flat], *places)
+    what, places = query_of(sums, element), (np.flatnonzero(x) for x in (selected, wrong & selected))
+    return Observation("", what, lambda flat: rows_of(sums, flat), agrees, lambda flat: codes[flat], *places)
 
 
 def rows_of(sums: ExactSums, flat: np.ndarray) -> Rows:
@@ -93,11 +93,11 @@ def rows_of(sums: ExactSums, flat: np.ndarray) -> Rows:
     return Rows(terms.rows(flat), codes)
 
 
-def sampled(sums: ExactSums, wrong: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """The flat indices of some results: such as are wrong, and others."""
+def sample_indices(sums: ExactSums, wrong: np.ndarray, selected: np.ndarray) -> np.ndarray:
+    """Flat indices of some results: wrong ones, and others."""
     assert sums.terms is not None
     few = max(min(SAMPLE, BLOCK // max(sums.terms.count, 1)), 2)
-    chosen = [spread(np.flatnonzero(where), few // 2) for where in (wrong & asked, ~wrong & asked)]
+    chosen = [spread(np.flatnonzero(where), few // 2) for where in (wrong & selected, ~wrong & selected)]
     return np.sort(np.concatenate(chosen))
 
 
@@ -108,12 +108,12 @@ def gives(form: Sum, rows: np.ndarray, got: np.ndarray) -> bool:
 
 
 def _same(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """As `equal_values`; but zeros are one number, as orders do not agree on their signs."""
+    """`equal_values`, but with equal zeros, as orders do not agree on their signs."""
     return equal_values(x, y) | ((x == 0) & (y == 0))
 
 
 def _scans(sums: ExactSums) -> Iterator[tuple[Note, np.ndarray]]:
-    """Cumulative sums along a dimension, cut into blocks: of a block the sum in order, and those of blocks likewise."""
+    """Cumulative sums along a dimension in blocks: each block in order, and the blocks' totals likewise."""
     operation, x = sums.operation, sums.operands[0]
     if not operation.name.endswith("reduce_window") or x.ndim == 0:
         return
@@ -136,10 +136,10 @@ def _scans(sums: ExactSums) -> Iterator[tuple[Note, np.ndarray]]:
         yield note, np.moveaxis(found, -1, moving[0])
 
 
-def _tiles(sums: ExactSums) -> Iterator[Way]:
-    """Reductions of tiles of 32 along each dimension, which are centred; and of what these give again.
+def _tiles(sums: ExactSums) -> Iterator[AccumulationHypothesis]:
+    """Reductions by centred tiles of 32 along each dimension, repeated on their results.
 
-    Each tile begins with the initial value: so a sum may have it many times, as it may by the specification.
+    Each tile begins with the initial value, so that a sum may include it many times, as the specification permits.
     """
     if sums.terms is None or not sums.terms.extent:
         return
@@ -152,15 +152,17 @@ def _tiles(sums: ExactSums) -> Iterator[Way]:
         x, init = t.load(rows[:, rows.shape[1] - n :]), t.load(neutral if rows.shape[1] == n else rows[:, :1])
         x = x.reshape(len(x), *extent)
         while max(x.shape[1:]) > _TILE:
-            x = _tiled(x, init, t.load(neutral[:1])[0, 0], t.combine)
+            x = _reduce_tiles(x, init, t.load(neutral[:1])[0, 0], t.combine)
         return t.exact(accumulation.in_order(np.concatenate([init, x.reshape(len(x), -1)], axis=1), t.combine))
 
     sentence = f"accumulated in {t.name} in centred tiles of {_TILE}"
     identifier = f"accumulated/{t.name}/centred-tiles-{_TILE}"
-    yield Way(identifier, sentence, lambda rows: Exact.of(form(rows.terms)), family=identifier, type=t.name)
+    yield AccumulationHypothesis(
+        identifier, sentence, lambda rows: Exact.of(form(rows.terms)), family=identifier, type=t.name
+    )
 
 
-def _tiled(x: np.ndarray, init: np.ndarray, neutral: Any, combine: accumulation.Combine) -> np.ndarray:
+def _reduce_tiles(x: np.ndarray, init: np.ndarray, neutral: Any, combine: accumulation.Combine) -> np.ndarray:
     sizes = [min(n, _TILE) for n in x.shape[1:]]
     counts = [-(-n // size) for n, size in zip(x.shape[1:], sizes, strict=True)]
     padded = np.full((len(x), *(c * s for c, s in zip(counts, sizes, strict=True))), neutral, x.dtype)
@@ -189,16 +191,16 @@ def _scan(x: np.ndarray, base: int, combine: accumulation.Combine) -> np.ndarray
 
 
 def steps(sums: ExactSums) -> list[Sum]:
-    """A fold in the element type, each step rounded, as its body is written: in order, and in windows as XLA's."""
+    """Folds in the element type with each step rounded, as the body is written: in order, and in XLA's windows."""
     if sums.element.bits > 16 or sums.terms is None:
         return []
     return _in_orders(sums, ("in-order", "windows-32", "centred-windows-32"))
 
 
 def _in_orders(sums: ExactSums, wanted: Sequence[str]) -> list[Sum]:
-    """A fold in the element type in those of some orders, by identifier, that there are for its terms."""
+    """Folds in the element type in those of the given orders, by identifier, that exist for its terms."""
     assert sums.terms is not None
-    how = Held(_own(sums), "accumulated", "accumulated")
+    how = RoundedSum(_own(sums), "accumulated", "accumulated")
     known = accumulation.orders([max(sums.terms.count, 1)], _STEPS)
     return [how.total(order) for order in known if order.identifier in wanted]
 
@@ -209,13 +211,13 @@ def _own(sums: ExactSums) -> Type:
 
 
 def folds(sums: ExactSums) -> list[Sum]:
-    """The same in several orders."""
+    """Folds in the element type in several orders."""
     if sums.element.bits > 16 or sums.terms is None:
         return []
     found = _in_orders(sums, ("in-order", "reverse", "pairwise", "halves", "windows-32", "lanes-8"))
 
-    def shuffled(rows: np.ndarray) -> np.ndarray:
+    def shuffle(rows: np.ndarray) -> np.ndarray:
         order = np.random.Generator(np.random.Philox(0)).permutation(rows.shape[1])
         return found[0](rows[:, order])
 
-    return [*found, shuffled]
+    return [*found, shuffle]

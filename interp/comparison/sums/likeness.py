@@ -1,6 +1,6 @@
-"""Whether results are distributed as those of some accumulators whose order of sums is not known.
+"""Compares the distribution of results with that of accumulators in an unknown order.
 
-They have to be as far from the exact sums as such accumulators are, all over and along each dimension.
+Results must be as far from the exact sums as those of such accumulators, overall and along each dimension.
 """
 
 from __future__ import annotations
@@ -14,42 +14,43 @@ import numpy as np
 from ....ops.cast import cast
 from ....ops.policy import Policy
 from ....ops.types import ElementType, type_of_dtype
-from . import ways
-from .accumulators import SAMPLE, asked_of, rows_of, sampled
+from . import hypotheses
+from .accumulators import SAMPLE, query_of, rows_of, sample_indices
 from .exact_sums import F64, ExactSums, between, spread
+from .hypotheses import Rows
 from .terms import BLOCK
-from .ways import Rows
 
 _PLAIN = Policy()
 
-#: How results may be formed: from their terms to sums in f64.
+#: Forms results, as sums in f64, from their terms.
 Like = Callable[[Rows], np.ndarray]
 
 
-def is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray, likes: list[Like]) -> bool:
+def is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, selected: np.ndarray, likes: list[Like]) -> bool:
     """Whether results are distributed about the exact sums as those of some accumulators are.
 
-    None is further off than twice what these are off at most, relative to the terms' magnitudes; as a whole, and along
-    each dimension, they are off about as much and about as often; and they follow the exact sums as closely.
+    No result may be off by more than twice the largest error of these, relative to the terms' magnitudes; as a whole
+    and
+    along each dimension, errors must be as large and as frequent; and results must follow the exact sums as closely.
     """
-    if sums.terms is None or not likes or asked.sum() < _FEW:
+    if sums.terms is None or not likes or selected.sum() < _FEW:
         return False
     element = type_of_dtype(theirs.dtype)
-    flat = np.flatnonzero(asked & np.isfinite(sums.exact))
+    flat = np.flatnonzero(selected & np.isfinite(sums.exact))
     fair = spread(flat, SAMPLE)
-    sample = np.union1d(fair, sampled(sums, wrong, asked & np.isfinite(sums.exact)))
+    sample = np.union1d(fair, sample_indices(sums, wrong, selected & np.isfinite(sums.exact)))
     parts = [[] for _ in likes]
     for at, _ in sums.terms.blocks(sample):
         rows = rows_of(sums, sample[at])
         for results, form in zip(parts, likes, strict=True):
-            results.append(_rounded(form(rows), element))
+            results.append(_round(form(rows), element))
     made = [np.concatenate(r) for r in parts]
-    of_fair = [r[np.searchsorted(sample, fair)] for r in (*made, _rounded(sums.exact.reshape(-1)[sample], element))]
-    if _is_one_of(_rounded(theirs, element).reshape(-1)[fair], of_fair):
+    of_fair = [r[np.searchsorted(sample, fair)] for r in (*made, _round(sums.exact.reshape(-1)[sample], element))]
+    if _is_one_of(_round(theirs, element).reshape(-1)[fair], of_fair):
         return False
-    known = [_Deviation.of(r, sums, sample, element) for r in made]  # of more that differ than there are on average
+    known = [_Deviation.of(r, sums, sample, element) for r in made]  # if more differ than on average
     average = [_Deviation.of(r, sums, fair, element) for r in of_fair[:-1]]
-    got = _Deviation.of(_rounded(theirs, element).reshape(-1)[flat], sums, flat, element)
+    got = _Deviation.of(_round(theirs, element).reshape(-1)[flat], sums, flat, element)
     most = 2 * max(d.largest for d in known)
     near = between(theirs, sums.exact, most * sums.sizes).reshape(-1)[flat]
     if not near.all() and not _fit_their_own(sums, theirs, flat[~near], likes):
@@ -61,7 +62,8 @@ def is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.nd
 
 
 def _is_one_of(got: np.ndarray, forms: list[np.ndarray]) -> bool:
-    """Whether results agree with those of one way to sum more than any other way does: but for a fault they are its."""
+    """Whether results agree with one accumulator better than any other does: apart from a fault they are its
+    results."""
     n = len(got)
 
     def share(x: np.ndarray, y: np.ndarray) -> float:
@@ -74,15 +76,15 @@ def _is_one_of(got: np.ndarray, forms: list[np.ndarray]) -> bool:
     return False
 
 
-def _rounded(x: np.ndarray, element: ElementType) -> np.ndarray:
-    """Numbers of a type in f64, of sums in f64 or of the type itself."""
+def _round(x: np.ndarray, element: ElementType) -> np.ndarray:
+    """Rounds sums in f64 to a type; values stay in f64."""
     x = np.asarray(x)
     rounded = cast(x, F64, element, _PLAIN) if x.dtype == np.float64 else x
     return cast(rounded, element, F64, _PLAIN)
 
 
 def _parts(places: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> Iterator[np.ndarray]:
-    """The results of each index of each dimension, as places among those asked for."""
+    """The results at each index of each dimension, as positions among the selected ones."""
     for along, n in zip(places, shape, strict=True):
         if n > 1:
             order = np.argsort(along, kind="stable")
@@ -90,14 +92,14 @@ def _parts(places: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> Iterator[n
 
 
 def _fit_their_own(sums: ExactSums, theirs: np.ndarray, flat: np.ndarray, likes: list[Like]) -> bool:
-    """Whether results that are further off than most are no further off than their own terms lead to."""
+    """Whether results that are further off than most are within the errors that their own terms cause."""
     assert sums.terms is not None
     if len(flat) > max(BLOCK // max(sums.terms.count, 1), 64):
         return False
     element, got, exact = type_of_dtype(theirs.dtype), theirs.reshape(-1)[flat], sums.exact.reshape(-1)[flat]
     for at, _ in sums.terms.blocks(flat):
         rows = rows_of(sums, flat[at])
-        off = np.max([np.abs(_rounded(form(rows), element) - exact[at]) for form in likes], axis=0)
+        off = np.max([np.abs(_round(form(rows), element) - exact[at]) for form in likes], axis=0)
         if not between(got[at], exact[at], 2 * np.where(np.isfinite(off), off, 0.0)).all():
             return False
     return True
@@ -105,7 +107,7 @@ def _fit_their_own(sums: ExactSums, theirs: np.ndarray, flat: np.ndarray, likes:
 
 @dataclasses.dataclass(frozen=True)
 class _Deviation:
-    """How results deviate from the exact ones: relative to the terms' magnitudes, beyond one rounding."""
+    """The deviation of results from the exact ones: relative to the terms' magnitudes, beyond one rounding."""
 
     excess: np.ndarray
     differs: np.ndarray  #: from the exact result, rounded once
@@ -116,7 +118,7 @@ class _Deviation:
     @classmethod
     def of(cls, results: np.ndarray, sums: ExactSums, flat: np.ndarray, element: ElementType) -> _Deviation:
         exact, sizes = sums.exact.reshape(-1)[flat], sums.sizes.reshape(-1)[flat]
-        right = _rounded(exact, element)
+        right = _round(exact, element)
         finite = np.isfinite(results) & np.isfinite(right)
         off = np.maximum(np.abs(results - exact) - np.abs(right - exact), 0.0)
         excess = np.where(finite & (sizes > 0), off / np.where(sizes > 0, sizes, 1.0), 0.0)
@@ -141,7 +143,9 @@ class _Deviation:
         return float(self.products.sum() / self.squares.sum()) if self.squares.sum() > 0 else 1.0
 
     def fits(self, known: list[_Deviation], average: list[_Deviation], is_part: bool = False) -> bool:
-        """Whether it may be one of the known ones; or of its parts, which vary more. Of a few results none can say."""
+        """Whether it may be one of the known deviations, or of their parts, which vary more. A few results decide
+        nothing.
+        """
         n = len(self.excess)
         if n < _FEW:
             return True
@@ -158,22 +162,22 @@ class _Deviation:
         return bool(self.differs.mean() >= (0.2 if is_part else 0.5) * often - noise / 2)
 
 
-#: Of fewer results than this no distribution is known.
+#: Fewer results than this have no known distribution.
 _FEW = 12
 
 
 def units(sums: ExactSums) -> list[Like]:
-    """Units for products of narrow types, of the fewest bits that are known for them."""
+    """Chip accumulators for products of narrow types, with the fewest bits known for them."""
     if sums.operation.regions or sums.element.bits > 16 or sums.terms is None or sums.terms.factors is None:
         return []
     is_small = sums.element.is_minifloat
     most = _FEWEST_BITS[is_small]
-    known = [w for w in ways.units(asked_of(sums, sums.element)) if w.record is not None and not w.record.outer]
+    known = [w for w in hypotheses.units(query_of(sums, sums.element)) if w.record is not None and not w.record.outer]
     kept = [w for w in known if w.record and w.record.bits is not None and w.record.bits <= most]
     if is_small or sums.element.name == "f16":
         kept += [w for w in known if w.identifier in ("steps/f16/32-terms", "steps/f16/16-terms", "steps/f16/8-terms")]
     return [lambda rows, w=w: w.sum(rows).value for w in kept]
 
 
-#: Of the units for f16 and bf16, and of those for minifloats.
+#: Of the accumulators for f16 and bf16, and for minifloats.
 _FEWEST_BITS = (24, 13)

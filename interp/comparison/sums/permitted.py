@@ -1,8 +1,8 @@
-"""Which results of a sum are right: those of any order, in f32 or f64, rounded once.
+"""Grades the results of a sum: right are those of any order, in f32 or f64, rounded once.
 
-A backend may sum in a narrower type, and need not say so. That is a matter of accuracy if one accumulator explains all
-results of the op: a type to round the sum to first, a type and an order in which every step is rounded, or, where the
-order is not known, results that are as far off as those of such an accumulator, everywhere and in every part.
+A backend may sum in a narrower type without saying so. That is a matter of accuracy if one accumulator explains all
+results of the op: a type to round the sum to first, a type and an order with every step rounded, or, if the
+order is unknown, results that are as far off as those of such an accumulator, everywhere and in every part.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ....ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
 from ...program import Operation
 from ..grades import NEAR, OPEN, SAME, WRONG, Graded, Note
 from ..places import of_array
-from ..wide import sole
+from ..wide import sole_op_name
 from .accumulators import folds, model_of
 from .exact_sums import ExactSums, between
 from .likeness import is_like, units
@@ -34,27 +34,27 @@ Arrays = Sequence[np.ndarray]
 
 
 def is_sum(operation: Operation) -> bool:
-    """Whether an op adds up, or multiplies, floats or complex numbers in an order that is its own affair."""
+    """Whether an op adds or multiplies floats or complex numbers in an implementation-defined order."""
     name = operation.name.rpartition(".")[2]
     element = _element(operation)
     if len(operation.results) != 1 or element is None or not (element.is_float or element.is_complex):
         return False
     if name == "select_and_scatter":
-        return sole(operation.regions[0]) == "stablehlo.compare" and sole(operation.regions[1]) == _ADD
-    return name in _PRODUCTS or (name in _FOLDS and sole(operation.regions[0]) in (_ADD, _MULTIPLY))
+        return sole_op_name(operation.regions[0]) == "stablehlo.compare" and sole_op_name(operation.regions[1]) == _ADD
+    return name in _PRODUCTS or (name in _FOLDS and sole_op_name(operation.regions[0]) in (_ADD, _MULTIPLY))
 
 
 def permit(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, found: Graded) -> None:
-    """Grade those elements of a sum that are right, or what an accumulator gives that explains all of them.
+    """Grades the elements of a sum that are right, or that an accumulator explaining all of them gives.
 
-    Where a fault explains all results, it is noted.
+    A fault that explains all results is noted.
     """
     element, result = _element(operation), type_of_dtype(theirs.dtype)
     sums = ExactSums.of(operation, operands)
     if element is None or sums is None or sums.exact.shape != theirs.shape:
         return None
     bits = _PRECISION["f64" if element.part.bits == 64 else "f32"]
-    # Our own sums of f64 are off as far as others; complex products are made of four.
+    # Our own sums in f64 are off as much as others; complex products consist of four.
     bits -= (element.part.bits == 64) + 3 * element.is_complex
     found.set(sums.within(theirs, bits), SAME)
     if found.grades.max(initial=SAME) == SAME or element.is_complex:
@@ -62,22 +62,22 @@ def permit(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.
     can_overflow = np.isfinite(sums.sizes) & (sums.sizes > np.finfo(np.float32).max)
     overflows = can_overflow & ~np.isfinite(theirs.astype(np.float64))
     found.set(overflows, NEAR, _MAY_OVERFLOW)
-    wrong, asked = found.grades == WRONG, found.grades != OPEN
+    wrong, selected = found.grades == WRONG, found.grades != OPEN
     if not wrong.any() or not result.is_float:
         return None
-    if sums.wrong_zeros(theirs)[wrong].any():  # which no accumulator gives
+    if sums.wrong_zeros(theirs)[wrong].any():  # no accumulator gives these
         if sums.wrong_zeros(theirs)[wrong].all():
             found.notes.append(_ZEROS)
         return None
-    if note := _again(sums, theirs, bits, asked):
+    if note := _repeats_initial_value(sums, theirs, bits, selected):
         return found.set(wrong, OPEN, note)
-    note = _narrowed(operation, operands, theirs, wrong) if element.bits == 32 else None
+    note = _narrowed_operands(operation, operands, theirs, wrong) if element.bits == 32 else None
     if element.bits < 32:
-        note = _narrow(sums, theirs, wrong, asked & ~overflows)
+        note = _narrow(sums, theirs, wrong, selected & ~overflows)
     if note:
         return found.set(wrong, NEAR, note)
-    fault = sum_fault(sums, theirs, ours, wrong, asked)
-    if not fault and element.bits < 32 and _is_like(sums, theirs, wrong, asked & ~overflows):
+    fault = sum_fault(sums, theirs, ours, wrong, selected)
+    if not fault and element.bits < 32 and _is_like(sums, theirs, wrong, selected & ~overflows):
         words = f"rounded to {element} at each step" if operation.regions else "formed in units of fewer bits than f32"
         sentence = f"as near, everywhere, as sums that are {words}, in an order of their own"
         return found.set(wrong, NEAR, Note("like-steps" if operation.regions else "like-units", sentence))
@@ -86,48 +86,48 @@ def permit(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.
     return None
 
 
-def _again(sums: ExactSums, theirs: np.ndarray, bits: int, asked: np.ndarray) -> Note | None:
-    """Whether a sum has its initial value more than once, as the specification allows."""
+def _repeats_initial_value(sums: ExactSums, theirs: np.ndarray, bits: int, selected: np.ndarray) -> Note | None:
+    """Notes whether a sum includes its initial value more than once, as the specification permits."""
     init = float(np.asarray(sums.operands[-1]).reshape(-1)[0].astype(np.float64)) if sums.operands[-1].size else 0.0
     if not sums.operation.name.endswith(".reduce") or sums.is_product or init == 0 or not np.isfinite(init):
         return None
-    first = np.flatnonzero(asked & np.isfinite(sums.exact))[:1]
+    first = np.flatnonzero(selected & np.isfinite(sums.exact))[:1]
     more = (theirs.reshape(-1)[first].astype(np.float64) - sums.exact.reshape(-1)[first]) / init
     if not more.size or not np.isfinite(more[0]) or not 0 < (times := round(float(more[0]))) <= sums.counts.max():
         return None
     again = dataclasses.replace(sums, exact=sums.exact + times * init, sizes=sums.sizes + times * abs(init))
-    if between(theirs, again.exact, again.slack(bits))[asked].all():
+    if between(theirs, again.exact, again.slack(bits))[selected].all():
         sentence = f"the initial value is taken {times + 1} times, which the specification leaves open"
         return Note("initial-values", sentence)
     return None
 
 
-def _narrow(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray) -> Note | None:
+def _narrow(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, selected: np.ndarray) -> Note | None:
     """The accumulator narrower than f32 that explains all results."""
     result = type_of_dtype(theirs.dtype)
     for name in ("f16", "bf16"):
         through = ELEMENT_TYPES[name]
         is_between = through.format.precision > result.format.precision
-        if is_between and sums.within(theirs, _PRECISION["f32"], through)[asked].all():
+        if is_between and sums.within(theirs, _PRECISION["f32"], through)[selected].all():
             sentence = f"as if the sum was rounded to {through} first, and then to {result}"
             return Note(f"exact/then-{through}", sentence)
-    model = model_of(sums, theirs, wrong, asked)
+    model = model_of(sums, theirs, wrong, selected)
     return Note(model.identifier, f"as if {model.sentence}") if model else None
 
 
-def _is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, asked: np.ndarray) -> bool:
+def _is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, selected: np.ndarray) -> bool:
     if sums.terms is None:
         return False
     with np.errstate(all="ignore"):
         if not sums.operation.regions:
-            return is_like(sums, theirs, wrong, asked, units(sums))
-        # Of minifloats the steps of an unknown order explain nearly anything.
+            return is_like(sums, theirs, wrong, selected, units(sums))
+        # For minifloats, steps in an unknown order explain nearly anything.
         return not sums.element.is_minifloat and is_like(
-            sums, theirs, wrong, asked, [lambda rows, f=f: f(rows.terms) for f in folds(sums)]
+            sums, theirs, wrong, selected, [lambda rows, f=f: f(rows.terms) for f in folds(sums)]
         )
 
 
-def _narrowed(operation: Operation, operands: Arrays, theirs: np.ndarray, wrong: np.ndarray) -> Note | None:
+def _narrowed_operands(operation: Operation, operands: Arrays, theirs: np.ndarray, wrong: np.ndarray) -> Note | None:
     """The type that operands of f32 were rounded to, which the default precision permits."""
     if operation.regions or not _is_imprecise(operation):
         return None
@@ -145,13 +145,13 @@ def _element(operation: Operation) -> ElementType | None:
 
 
 def _is_imprecise(operation: Operation) -> bool:
-    """Whether a product of f32 may be computed of operands with fewer bits."""
+    """Whether a product of f32 may use operands of fewer bits."""
     precision = operation.attributes.get("precision_config") or ()
     return "algorithm" not in operation.attributes and all(p == "DEFAULT" for p in precision)
 
 
-def _rounded_bits(bits: int, half: int) -> Callable[[np.ndarray], np.ndarray]:
-    """f32 with so many bits less, where `half` is what is added before they are cut off."""
+def _round_bits(bits: int, half: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Rounds f32 to fewer bits, where `half` is added before truncation."""
 
     def rounded(x: np.ndarray) -> np.ndarray:
         if x.dtype != np.float32:
@@ -163,9 +163,9 @@ def _rounded_bits(bits: int, half: int) -> Callable[[np.ndarray], np.ndarray]:
     return rounded
 
 
-#: What operands of f32 are rounded to by matrix units.
+#: Types that matrix units round operands of f32 to.
 _NARROWED: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
-    "tf32": ("TF32", _rounded_bits(13, 1 << 12)),
-    "tf32-toward-zero": ("TF32, towards zero", _rounded_bits(13, 0)),
+    "tf32": ("TF32", _round_bits(13, 1 << 12)),
+    "tf32-toward-zero": ("TF32, towards zero", _round_bits(13, 0)),
     "bf16": ("bf16", lambda x: x.astype(ml_dtypes.bfloat16).astype(np.float32) if x.dtype == np.float32 else x),
 }

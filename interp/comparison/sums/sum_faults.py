@@ -1,7 +1,7 @@
-"""Faults of sums that are often made, each with the results that come of it.
+"""Common faults of sums, each with the results it causes.
 
-A fault is named only if it gives every result of the op, right ones and wrong ones. Where none does, it is said in what
-part of the results the wrong ones lie, which is a fact and no guess.
+A fault is named only if it reproduces every result of the op, right and wrong. If none does, the part of the results
+that contains the wrong ones is reported, which is a fact and no guess.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...program import Operation, Value
 from ..equality import equal_values
 from ..grades import Note, is_subnormal
 from .accumulation import Sum
-from .accumulators import gives, sampled, steps
+from .accumulators import gives, sample_indices, steps
 from .exact_sums import F64, ExactSums, between, slack_of
 from .terms import Terms, terms_of
 
@@ -30,28 +30,28 @@ Arrays = Sequence[np.ndarray]
 
 
 def sum_fault(
-    sums: ExactSums, theirs: np.ndarray, ours: np.ndarray, wrong: np.ndarray, asked: np.ndarray
+    sums: ExactSums, theirs: np.ndarray, ours: np.ndarray, wrong: np.ndarray, selected: np.ndarray
 ) -> Note | None:
-    """The fault that explains all results asked for; None where none does.
+    """The fault that explains all selected results; None if none does.
 
-    Of a fold that is each step rounded, in order or in windows; `ours` are rounded so, in order.
+    In a fold each step is rounded, in order or in windows; `ours` is rounded in order.
     """
     if not theirs.size:
         return None
     for note, explains in itertools.chain(_writing(sums, theirs), _writing_steps(sums, theirs, ours)):
-        if explains[asked].all():
+        if explains[selected].all():
             return note
     if sums.terms is None:
         return None
-    sample, flat = sampled(sums, wrong, asked), np.flatnonzero(asked)
-    ways = [None, *(steps(sums) if sums.operation.regions else [])]
+    sample, flat = sample_indices(sums, wrong, selected), np.flatnonzero(selected)
+    forms = [None, *(steps(sums) if sums.operation.regions else [])]
     got = theirs.reshape(-1)
     explained: list[Note | ReadAs] = []
-    for what, terms in itertools.chain(_reading(sums), _left_out(sums.terms)):
+    for what, terms in itertools.chain(_reading(sums), _omit_terms(sums.terms)):
         if explained and not _is_alternative(what, explained[0]):
             continue
         rows = terms.rows(sample)
-        for form in ways:
+        for form in forms:
             if _adds_up(form, rows, got[sample], sums.is_product) and all(
                 _adds_up(form, some, got[flat[at]], sums.is_product) for at, some in terms.blocks(flat)
             ):
@@ -62,7 +62,7 @@ def sum_fault(
 
 @dataclasses.dataclass(frozen=True)
 class ReadAs:
-    """Operands that are read as another type. Some types have most of their numbers in common, so several may fit."""
+    """Operands that are read as another type. Types share many of their numbers, so several may fit."""
 
     operands: tuple[int, ...]
     subject: str  #: the operands, in words
@@ -71,12 +71,12 @@ class ReadAs:
 
 
 def _is_alternative(what: Note | ReadAs, first: Note | ReadAs) -> bool:
-    """Whether both are about the same operands that are read as other types."""
+    """Whether both concern the same operands, read as other types."""
     return isinstance(what, ReadAs) and isinstance(first, ReadAs) and what.operands == first.operands
 
 
 def _one_of(explained: Sequence[Note | ReadAs]) -> Note | None:
-    """One note of what explains results; of operands that are read as other types, with all the types that fit."""
+    """One note for several explanations; for operands read as other types, it lists all types that fit."""
     first = next(iter(explained), None)
     if not isinstance(first, ReadAs):
         return first
@@ -87,7 +87,7 @@ def _one_of(explained: Sequence[Note | ReadAs]) -> Note | None:
 
 
 def _adds_up(form: Sum | None, rows: np.ndarray, got: np.ndarray, is_product: bool) -> bool:
-    """Whether results are those of terms: in one way, or else exact but for what f32 rounds in any order."""
+    """Whether results are the sums of terms: by `form`, or else exact up to f32's rounding in any order."""
     if form is not None:
         return gives(form, rows, got)
     with np.errstate(all="ignore"):
@@ -97,7 +97,7 @@ def _adds_up(form: Sum | None, rows: np.ndarray, got: np.ndarray, is_product: bo
     return bool((near | (~np.isfinite(total) & equal_values(got, rounded))).all())
 
 
-# -- how results are written -------------------------------------------------------------------------------------------
+# -- writing of results -------------------------------------------------------------------------------------------
 
 _ROUNDINGS = {"toward_zero": "toward zero", "up": "up", "down": "down", "nearest_away": "with ties away from zero"}
 
@@ -120,7 +120,7 @@ def _writing(sums: ExactSums, theirs: np.ndarray) -> Iterator[tuple[Note, np.nda
     code = np.array([element.format.max_code], element.format.code_dtype)
     largest = cast(array_of(code, element.format), element, F64, Policy())
     beyond = np.isfinite(sums.exact) & (np.abs(sums.exact) > largest)
-    saturated = Note("saturated", "what is beyond the largest number becomes the largest number")
+    saturated = Note("saturated", "results beyond the largest number become the largest number")
     yield saturated, np.where(beyond, between(theirs, sums.exact, slack, policy=Policy(overflow="saturate")), near)
     for other in _others(element):
         found = [_as(cast(e, F64, other, Policy()), element) for e in ends]
@@ -141,7 +141,7 @@ def _writing_steps(sums: ExactSums, theirs: np.ndarray, ours: np.ndarray) -> Ite
 
 
 def _shifts(shape: tuple[int, ...]) -> Iterator[tuple[int, int, Note, np.ndarray]]:
-    """Dimensions and steps by which results may be shifted, in words; what comes from beyond the end is not kept."""
+    """Dimensions and steps by which results may be shifted, in words; results from beyond the end are excluded."""
     for d, n in enumerate(shape):
         for by, where in ((1, "last"), (-1, "next")) if n > 2 else ():
             kept = np.ones(shape, bool)
@@ -151,7 +151,7 @@ def _shifts(shape: tuple[int, ...]) -> Iterator[tuple[int, int, Note, np.ndarray
 
 
 def _others(element: ElementType) -> list[ElementType]:
-    """The types of the same width that one may be taken for."""
+    """The types of the same width that may be mistaken for a type."""
     if not element.is_float or element.bits not in (6, 8, 16):
         return []
     same_width = (e for e in ELEMENT_TYPES.values() if e.is_float and e.bits == element.bits)
@@ -163,18 +163,20 @@ def _as(x: np.ndarray, element: ElementType) -> np.ndarray:
     return np.array(x, order="C").view(element.dtype)
 
 
-# -- how operands are read ---------------------------------------------------------------------------------------------
+# -- reading of operands ---------------------------------------------------------------------------------------------
 
 
 def _reading(sums: ExactSums) -> Iterator[tuple[Note | ReadAs, Terms]]:
-    """The terms of other operands."""
-    for what, operation, operands in _changed(sums.operation, sums.operands):
+    """The terms of changed operands."""
+    for what, operation, operands in _change_operands(sums.operation, sums.operands):
         terms = terms_of(operation, operands)
         if terms is not None:
             yield what, terms
 
 
-def _changed(operation: Operation, operands: Arrays) -> Iterator[tuple[Note | ReadAs, Operation, list[np.ndarray]]]:
+def _change_operands(
+    operation: Operation, operands: Arrays
+) -> Iterator[tuple[Note | ReadAs, Operation, list[np.ndarray]]]:
     given = list(operands)
     floats = [i for i, v in enumerate(operation.operands) if isinstance(v.type, TensorType) and v.type.element.is_float]
     flushed = [np.where(is_subnormal(x), np.zeros((), x.dtype), x) if i in floats else x for i, x in enumerate(given)]
@@ -185,7 +187,7 @@ def _changed(operation: Operation, operands: Arrays) -> Iterator[tuple[Note | Re
         for other in _others(element):
             for which in dict.fromkeys([tuple(mine), *((i,) for i in mine)]):
                 of = "operands are" if len(which) == len(floats) else f"operand {which[0]} is"
-                yield ReadAs(which, of, element, other), *_retyped(operation, given, which, other)
+                yield ReadAs(which, of, element, other), *_retype(operation, given, which, other)
     is_product = not operation.regions
     for i in floats if is_product else ():
         x = given[i]
@@ -215,10 +217,10 @@ def _element(value: Value) -> ElementType:
     return value.type.element
 
 
-def _retyped(
+def _retype(
     operation: Operation, operands: list[np.ndarray], which: Sequence[int], element: ElementType
 ) -> tuple[Operation, list[np.ndarray]]:
-    """The op with the codes of some operands taken for those of another type."""
+    """The op with the codes of some operands read as another type."""
     values = tuple(
         Value(TensorType(v.type.shape, element)) if i in which and isinstance(v.type, TensorType) else v
         for i, v in enumerate(operation.operands)
@@ -246,10 +248,10 @@ def _of_kernel(operation: Operation, given: list[np.ndarray]) -> Iterator[tuple[
             yield note, operation, [given[0], turned, *given[2:]]
 
 
-# -- terms that are left out -------------------------------------------------------------------------------------------
+# -- omitted terms -------------------------------------------------------------------------------------------
 
 
-def _left_out(terms: Terms) -> Iterator[tuple[Note, Terms]]:
+def _omit_terms(terms: Terms) -> Iterator[tuple[Note, Terms]]:
     for note, kept in parts_of(terms.count):
 
         def rows(flat: np.ndarray, kept: np.ndarray = kept) -> np.ndarray:
@@ -260,7 +262,7 @@ def _left_out(terms: Terms) -> Iterator[tuple[Note, Terms]]:
 
 
 def parts_of(n: int) -> Iterator[tuple[Note, np.ndarray]]:
-    """Which of n terms are kept."""
+    """Selections of n terms: which are kept."""
     k = np.arange(n)
     yield Note("without-last", "the last term is left out"), k[:-1]
     yield Note("without-first", "the first term is left out"), k[1:]

@@ -1,6 +1,6 @@
-"""The terms that a sum is made of, exact in f64: of products, convolutions, reductions and scatters.
+"""The terms of a sum, exact in f64: of products, convolutions, reductions and scatters.
 
-Terms are made for the results that are asked for, a row for each, so that large sums are looked at in blocks.
+Terms are made only for the requested results, a row for each, so that large sums can be examined in blocks.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ....ops.reductions.scatter import targets
 from ....ops.reductions.select_and_scatter import chosen_places
 from ....ops.types import TensorType
 from ...program import Operation
-from ..wide import sole, widened
+from ..wide import sole_op_name, widen
 
-#: Terms that are looked at together: 32 MiB of f64.
+#: Number of terms examined together: 32 MiB of f64.
 BLOCK = 1 << 22
 
 Arrays = Sequence[np.ndarray]
@@ -31,15 +31,14 @@ Arrays = Sequence[np.ndarray]
 class Terms:
     """The terms of every result of an op.
 
-    `rows(flat)` is f64[len(flat), n], n at most `count`: for each result, by its flat index, the terms in the order in
-    which the specification names them. What stands for a term that is not there changes nothing: -0 in a sum, and in
-    a product 1.
+    `rows(flat)` is f64[len(flat), n], n at most `count`: for each result, by its flat index, the terms in the order of
+    the specification. A missing term is neutral: -0 in a sum, 1 in a product.
     """
 
     count: int
     rows: Callable[[np.ndarray], np.ndarray]
-    extent: tuple[int, ...] = ()  #: of a reduction the sizes of the dimensions that are reduced
-    #: Of products of two the factors: f64[len(flat), n] each.
+    extent: tuple[int, ...] = ()  #: for a reduction, the sizes of the reduced dimensions
+    #: For products of two numbers, the factors: f64[len(flat), n] each.
     factors: Callable[[np.ndarray], tuple[np.ndarray, ...]] | None = None
 
     @classmethod
@@ -53,7 +52,7 @@ class Terms:
         return cls(count, rows, factors=factors)
 
     def blocks(self, flat: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Places in `flat`, and the rows of these results, some at a time."""
+        """Positions in `flat` with the rows of these results, in blocks."""
         step = max(BLOCK // max(self.count, 1), 1)
         for first in range(0, len(flat), step):
             at = np.arange(first, min(first + step, len(flat)))
@@ -62,8 +61,8 @@ class Terms:
 
 
 def terms_of(operation: Operation, operands: Arrays) -> Terms | None:
-    """The terms of a sum, or of a product of many; None for an op that is none, or of which they cannot be had."""
-    values = [widened(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
+    """The terms of a sum, or of a product of many; None for another op, or if they are unavailable."""
+    values = [widen(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
     if any(np.iscomplexobj(v) for v in values):
         return None
     make = _MAKERS.get(operation.name.rpartition(".")[2])
@@ -74,7 +73,7 @@ def terms_of(operation: Operation, operands: Arrays) -> Terms | None:
 
 
 def _product(operation: Operation, values: list[np.ndarray]) -> Terms:
-    """dot and dot_general: as an einsum."""
+    """dot and dot_general, as an einsum."""
     lhs, rhs = values
     numbers = operation.attributes.get("dot_dimension_numbers")
     if numbers is None:
@@ -89,7 +88,7 @@ def _product(operation: Operation, values: list[np.ndarray]) -> Terms:
             names[0][x] = names[1][y] = f"{kind}{i}"
     free = [[n for n in side if n[0] in "lr"] for side in names]
     output = [*(f"b{i}" for i in range(len(batch[0]))), *free[0], *free[1]]
-    return _labelled(values, names, output, [f"k{i}" for i in range(len(summed[0]))])
+    return _labelled_products(values, names, output, [f"k{i}" for i in range(len(summed[0]))])
 
 
 def _einsum(operation: Operation, values: list[np.ndarray]) -> Terms:
@@ -99,11 +98,11 @@ def _einsum(operation: Operation, values: list[np.ndarray]) -> Terms:
     unnamed = max(sum(not n.isalpha() for n in side) for side in names)
     output = list(labels_of(config, out, len(out.replace("...", "")) + unnamed * ("..." in out)))
     summed = [n for n in dict.fromkeys(n for side in names for n in side) if n not in output]
-    return _labelled(values, names, output, summed)
+    return _labelled_products(values, names, output, summed)
 
 
-def _labelled(values: list[np.ndarray], names: list[list[str]], output: list[str], summed: list[str]) -> Terms:
-    """Products of the elements of one or two operands, whose dimensions have names, summed over some of these."""
+def _labelled_products(values: list[np.ndarray], names: list[list[str]], output: list[str], summed: list[str]) -> Terms:
+    """Products of the elements of one or two operands with named dimensions, summed over some of these."""
     sizes = {n: x.shape[d] for x, side in zip(values, names, strict=True) for d, n in enumerate(side)}
     shape, depth = tuple(sizes[n] for n in output), tuple(sizes[n] for n in summed)
     matrices, free = [], []
@@ -137,7 +136,7 @@ def _strides(shape: Sequence[int]) -> list[int]:
 
 
 def _offsets(strides: Sequence[int], extent: Sequence[int]) -> np.ndarray:
-    """Flat offsets of all places of some dimensions."""
+    """Flat offsets of all positions of some dimensions."""
     found = np.zeros(1, np.intp)
     for stride, n in zip(strides, extent, strict=True):
         found = (found[:, None] + stride * np.arange(n)).reshape(-1)
@@ -166,11 +165,11 @@ def _ragged(operation: Operation, values: list[np.ndarray]) -> Terms | None:
     def factors(flat: np.ndarray) -> tuple[np.ndarray, ...]:
         if ragged in x_sum:
             g, i, r, c = np.unravel_index(flat, (count, b, m, n))
-            inside = group[i] == g[:, None]  # of what is outside a product of -0
+            inside = group[i] == g[:, None]  # of elements outside a product of -0
             return np.where(inside, x[i, r], -0.0), np.where(inside, y[0, i, c], 0.0)
         i, r, c = np.unravel_index(flat, (b, m, n))
         g = group[i, r] if groups else np.zeros(len(flat), np.intp)
-        there = g < len(y)  # a place in no group has no terms
+        there = g < len(y)  # a position in no group has no terms
         inside = there[:, None]
         return np.where(inside, x[i, r], 0.0), np.where(inside, y[np.where(there, g, 0), i, c], 0.0)
 
@@ -238,11 +237,11 @@ def _list(attributes: dict, name: str, default: int, length: int) -> list[int]:
 
 
 def _neutral(operation: Operation) -> float:
-    return 1.0 if sole(operation.regions[-1]) == "stablehlo.multiply" else -0.0
+    return 1.0 if sole_op_name(operation.regions[-1]) == "stablehlo.multiply" else -0.0
 
 
 def _with_init(init: np.ndarray, rows: np.ndarray, neutral: float) -> np.ndarray:
-    """Rows that begin with the initial value; a neutral one is left out."""
+    """Rows that begin with the initial value, unless it is neutral."""
     if float(init) == neutral and rows.shape[1]:
         return rows
     return np.concatenate([np.full((len(rows), 1), float(init)), rows], axis=1)
@@ -261,7 +260,7 @@ def _reduce(operation: Operation, values: list[np.ndarray]) -> Terms | None:
 
 
 def axes_of(operation: Operation, shape: Sequence[int]) -> list[Axis]:
-    """How the windows of reduce_window and select_and_scatter lie."""
+    """The axes of the windows of reduce_window and select_and_scatter."""
     attributes, rank = operation.attributes, len(shape)
     names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
     window, strides, base, dilations = (_list(attributes, name, 1, rank) for name in names)
@@ -297,7 +296,7 @@ def _scatter(operation: Operation, values: list[np.ndarray]) -> Terms | None:
     updates = values[1] if is_select else values[-1]
     first = np.broadcast_to(values[2], values[0].shape) if is_select else values[0]
     order = np.argsort(places, kind="stable")
-    order = order[np.searchsorted(places[order], 0) :]  # those that go somewhere
+    order = order[np.searchsorted(places[order], 0) :]  # updates that are within bounds
     bounds = np.searchsorted(places[order], np.arange(first.size + 1))
     flat_updates = np.append(updates.reshape(-1), neutral)
     order = np.append(order, updates.size)
@@ -313,7 +312,7 @@ def _scatter(operation: Operation, values: list[np.ndarray]) -> Terms | None:
 
 
 def targets_of(operation: Operation, values: Arrays) -> np.ndarray | None:
-    """For each update of a scatter, or source of a select_and_scatter, its flat place in the result; -1 for none."""
+    """For each update of a scatter, or source of a select_and_scatter, its flat position in the result; -1 for none."""
     if operation.name.endswith(".scatter"):
         if len(values) != 3:
             return None
@@ -321,7 +320,7 @@ def targets_of(operation: Operation, values: Arrays) -> np.ndarray | None:
         return targets(operation.attributes["scatter_dimension_numbers"], x.shape, indices, updates.shape)
     x, (select, _) = values[0], operation.regions
     compare = _COMPARISONS.get(str(select.operations[0].attributes.get("comparison_direction")))
-    is_plain = sole(select) == "stablehlo.compare" and select.operations[0].operands == select.arguments[:2]
+    is_plain = sole_op_name(select) == "stablehlo.compare" and select.operations[0].operands == select.arguments[:2]
     if compare is None or not is_plain:
         return None
     return chosen_places(lambda a, b: (compare(a, b),), x, axes_of(operation, x.shape)).reshape(-1)

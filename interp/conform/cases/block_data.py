@@ -1,9 +1,9 @@
-"""The operands of cases on blocks: every place in a block, every bit of a scale and every element matters.
+"""The operands of cases on blocks: every position in a block, every bit of a scale and every element matters.
 
-In a block to quantize the largest magnitude is at each place in turn. It is at a boundary between two scales, or just
-below or above one. The other numbers are ties between elements, the neighbours of ties, and numbers of all sizes. All
-codes are dequantized with all scales (of f32: with a selection). Blocks to multiply have scales of similar size, so
-that no product is lost beside another; in the form `ends` they have those at both ends of the range.
+In a block to quantize the largest magnitude is at each position in turn. It is at a boundary between two scales, or
+just below or above one. The other numbers are ties between elements, the neighbours of ties, and numbers of all sizes.
+All codes are dequantized with all scales (f32 scales: with a selection). Blocks to multiply have scales of similar
+size, so that no product is absorbed by another; in the form `ends` they have scales at both ends of the range.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .data import rng
 Arrays = tuple[np.ndarray, ...]  #: of codes
 
 _F32 = FORMATS["f32"]
-#: Blocks of one row, of arrays that are quantized.
+#: Blocks in a row of quantized arrays.
 _ALONG = 3
-#: How many blocks of numbers a case has: of those of 128 fewer, as they have more numbers.
+#: Number of blocks of a case; fewer for blocks of 128, which have more numbers.
 _BLOCKS = {16: 192, 32: 192, 128: 135, 16384: 6}
 
 
@@ -32,8 +32,8 @@ def arrays(case: Case, form: str, seed: int) -> Arrays:
     """The operands of a case in a form.
 
     Returns:
-        of quantize the numbers [rows, k]; of dequantize elements [rows, k], scales, and where the format has one the
-        scale of the tensor; of scaled_dot elements [m, k] and [k, n], and scales [m, blocks] and [blocks, n].
+        for quantize the numbers [rows, k]; for dequantize elements [rows, k], scales, and if the format has one the
+        scale of the tensor; for scaled_dot elements [m, k] and [k, n], and scales [m, blocks] and [blocks, n].
     """
     random = rng(seed, case.signature, form)
     facts = dict(case.attributes)
@@ -46,7 +46,7 @@ def arrays(case: Case, form: str, seed: int) -> Arrays:
 
 
 def _shape(block: Block, form: str) -> tuple[int, int]:
-    """The shape of arrays to quantize, and in all forms but `array` of those to dequantize."""
+    """The shape of arrays to quantize, and in all forms but `array` of arrays to dequantize."""
     size, rows = block.size, block.shape[0] if len(block.shape) == 2 else 1
     count = _BLOCKS[block.size * rows]
     match form:
@@ -78,10 +78,10 @@ def _numbers(block: Block, source: Format, form: str, random: np.random.Generato
 
 
 def _exponents(block: Block, source: Format, form: str, count: int, random: np.random.Generator) -> np.ndarray:
-    """The exponents that the largest magnitudes of blocks take."""
+    """The exponents of the largest magnitudes of blocks."""
     low = source.min_exponent + 10
     high = source.max_code.bit_length() and int(np.floor(np.log2(source.max)))
-    if not block.has_power_scale:  # within the range that one scale of the tensor, or one of f32, leaves
+    if not block.has_power_scale:  # within the range that a tensor scale, or an f32 scale, leaves
         low, high = (-9, 2) if block.has_tensor_scale else (max(low, -40), min(high, 40))
         if form == "ends":
             low = low - 14 if block.has_tensor_scale else max(source.min_exponent - source.mantissa_bits, -149)
@@ -94,7 +94,7 @@ def _exponents(block: Block, source: Format, form: str, count: int, random: np.r
 
 
 def _of_block(block: Block, i: int, exponent: int, random: np.random.Generator) -> np.ndarray:
-    """One block, whose largest magnitude is about 2**exponent, near a boundary between scales."""
+    """One block whose largest magnitude is about 2**exponent, near a boundary between scales."""
     size = int(np.prod(block.shape))
     mantissa, bits = np.frexp(block.largest)[0] * 2, block.mantissa_bits
     deciding = (1.0, mantissa, 2 - 2.0 ** -(bits + 1), 0.75 * mantissa, 1.5 * mantissa, 1 + random.random())
@@ -105,7 +105,7 @@ def _of_block(block: Block, i: int, exponent: int, random: np.random.Generator) 
     others = random.choice(ties, size) * random.choice([1.0, 1.0, 1 - 2.0**-23, 1 + 2.0**-23, 1 - 2.0**-9], size)
     sizes = amax * 2.0 ** -random.uniform(0, 12, size)
     row = np.where(random.random(size) < 0.5, others, sizes)
-    # Every other time the largest alone decides; else another may be as good.
+    # In every second block only the largest decides; in the others another may be equally large.
     row = np.minimum(row, np.nextafter(amax, 0) if i // size % 2 else amax / 4) * random.choice([-1.0, 1.0], size)
     row[i % size] = amax * (-1 if i // size % 2 else 1)
     return row
@@ -120,7 +120,7 @@ def _ties(block: Block) -> np.ndarray:
 
 
 def _with_specials(block: Block, source: Format, codes: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Codes with a special block in every other place: what the specification leaves open, each several times."""
+    """Codes with a special block at every second position: each point left open, several times."""
     rows = block.shape[0] if len(block.shape) == 2 else 1
     down, along = block.scale_shape((codes.shape[0], codes.shape[1]))
     small = encode(source, Exact.of(np.ldexp(1.0, source.min_exponent - np.arange(1, 5))))[0]
@@ -178,7 +178,7 @@ def _element_codes(block: Block) -> np.ndarray:
 
 
 def _scale_codes(block: Block, random: np.random.Generator) -> np.ndarray:
-    """All scales; of f32 those of a single bit, the ends of each class of numbers, and a selection of the others."""
+    """All scales; for f32 powers of two, the ends of each class of numbers, and a selection of the others."""
     fmt = block.scale_fmt
     if fmt.bits <= 8:
         return all_codes(fmt.name)
@@ -191,7 +191,7 @@ def _scale_codes(block: Block, random: np.random.Generator) -> np.ndarray:
 
 # -- scaled_dot --------------------------------------------------------------------------------------------------------
 
-#: Rows and columns of products in each form, and how many blocks there are.
+#: Rows, columns and blocks of products in each form.
 _PRODUCTS = {
     "array": (17, 19, 4),
     "constant": (9, 7, 2),
@@ -202,7 +202,7 @@ _PRODUCTS = {
     "ends": (22, 22, 2),
     "special": (20, 20, 3),
 }
-#: The exponents of rows, and of columns, in the form `ends`: they cancel, or add up to the ends of f32.
+#: The exponents of rows and columns in the form `ends`: they cancel, or add up to the ends of f32.
 _ENDS = (127, -127, 120, -120, 100, -100, 63, -64, 0, 8, -126)
 
 
@@ -214,7 +214,7 @@ def _products(left: Block, right: Block, result: str, form: str, random: np.rand
     x = _factors(left, m, k, small, random)
     y = _factors(right, n, k, small, random)
     s, t = _scales_of(left, m, k, form, random), _scales_of(right, n, k, form, random)
-    if left.scale_fmt.bits > 8:  # so that products of two scales and two elements are exact in f64
+    if left.scale_fmt.bits > 8:  # products of two scales and two elements are then exact in f64
         t = t & np.array(0xFFFFFFF0, t.dtype)
     if form == "special":
         _make_special(left, x, s, random)
@@ -223,7 +223,8 @@ def _products(left: Block, right: Block, result: str, form: str, random: np.rand
 
 
 def _factors(block: Block, rows: int, k: int, small: bool, random: np.random.Generator) -> np.ndarray:
-    """Elements whose magnitudes differ by a factor of about 16 at most in most rows, and by any in the others."""
+    """Elements whose magnitudes differ by a factor of at most about 16 in most rows, and by any factor in the
+    others."""
     fmt = FORMATS[block.element]
     numbers = fmt.decode(all_codes(fmt.name))
     usual = np.flatnonzero(np.isfinite(numbers) & (numbers != 0))
@@ -254,7 +255,7 @@ def _scales_of(block: Block, rows: int, k: int, form: str, random: np.random.Gen
 
 
 def _make_special(block: Block, x: np.ndarray, s: np.ndarray, random: np.random.Generator) -> None:
-    """NaN scales, NaN and infinite elements, and blocks of zeros, in rows that have one of these each."""
+    """Puts NaN scales, NaN and infinite elements, and zero blocks into rows, one kind in each."""
     fmt, scale = FORMATS[block.element], block.scale_fmt
     for row in range(2, len(x), 2):
         at = int(random.integers(s.shape[1]))

@@ -24,7 +24,7 @@ BLOCK_FORMS = {
 _OF_CONVERSIONS = ("array", "constant", "partial", "square", "ends", "special")
 _OF_PRODUCTS = ("array", "constant", "partial", *(f for f in BLOCK_FORMS if f.startswith("blocks")), "ends", "special")
 
-#: Products of blocks; those of one format with itself come first. Elements of i8 have no dot with fractions.
+#: Products of blocks, first those of a format with itself. Elements of i8 have no dot with fractions.
 _PAIRS = (
     *((n, n) for n in ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4_e2m1", "nvfp4")),
     ("mxfp8_e4m3", "mxfp8_e5m2"),
@@ -53,10 +53,10 @@ def block_cases(level: int) -> Iterator[Facts]:
 def block_forms(op: str, scale: str, takes: str) -> Sequence[str]:
     """The forms of a case, for a backend that takes programs or operations.
 
-    A program names the rule for scales, so that the choice is not left to the backend.
+    A program names the rule for scales, which a backend therefore cannot choose.
     """
     if scale == OWN and takes == "programs":
         return []
     forms = _OF_PRODUCTS if op == "scaled_dot" else _OF_CONVERSIONS
-    forms = [f for f in forms if f != "ends" or op != "dequantize"]  # of which the form `array` has all there are
+    forms = [f for f in forms if f != "ends" or op != "dequantize"]  # the form `array` has all of them
     return forms if takes == "programs" else [f for f in forms if f != "constant"]

@@ -1,7 +1,7 @@
-"""Cases on blocks as programs: composites, whose decompositions any compiler of StableHLO runs.
+"""Cases on blocks as programs: composites whose decompositions any compiler of StableHLO can run.
 
-`minihlo.quantize` and `minihlo.dequantize` decompose into exact steps (ops.blocks.stablehlo). `xla.scaled_dot` is what
-`jax.lax.scaled_dot` lowers to, and decomposes as there into a dot of scaled numbers that are rounded to bf16.
+`minihlo.quantize` and `minihlo.dequantize` decompose into exact steps (ops.blocks.stablehlo). `xla.scaled_dot` is the
+lowering of `jax.lax.scaled_dot`, and decomposes as there into a dot of scaled numbers rounded to bf16.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _conversion(
 def _product(
     builder: Builder, case: Case, arrays: Arrays, values: list[str], kinds: list[str], gives: list[str]
 ) -> list[str]:
-    """A product, of operands with zeros after their ends, so that each block is full."""
+    """A product, of operands padded with zeros so that each block is full."""
     facts = dict(case.attributes)
     blocks = BLOCKS[facts["left"]], BLOCKS[facts["right"]]
     k, shapes = arrays[0].shape[1], [x.shape for x in arrays]
@@ -99,7 +99,7 @@ def _product(
 
 
 def decomposition(name: str, blocks: tuple[Block, Block], result: str, shapes: Sequence[tuple[int, ...]]) -> str:
-    """A dot of scaled numbers that are rounded to bf16, as a function of elements and scales of both sides."""
+    """A dot of scaled numbers rounded to bf16, as a function of the elements and scales of both sides."""
     lines, scaled = [], []
     for i, (b, side) in enumerate(zip(blocks, "ab", strict=True)):
         shape, few, along = shapes[i], shapes[i + 2], 1 - i

@@ -1,4 +1,4 @@
-"""Operands of conversions: the numbers of the target, midpoints, numbers beside these, and the ends of both types."""
+"""Operands of conversions: numbers of the target, midpoints, their neighbours, and the ends of both types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS, Format, code_dtype
 
-#: Steps of f64 beside a boundary: the next numbers, what f32 (of 29 bits less) rounds to it, and the ties of f32.
+#: Steps of f64 beside a boundary: the next numbers, numbers that f32 (29 bits less) rounds to it, and ties of f32.
 _OF_F64 = (-(1 << 30), -(1 << 28), -3, -1, 0, 1, 3, 1 << 28, 1 << 30)
 
 
@@ -27,7 +27,7 @@ def boundaries(target: str) -> np.ndarray:
 def near(source: str, target: str, is_full: bool) -> np.ndarray:
     """The codes of a type of more than 16 bits at and near which a conversion to another type changes its result.
 
-    For targets of 16 bits and more these are a few in each binade; with `is_full`, for targets of 16 bits, all.
+    For targets of 16 bits and more there are a few in each binade; with `is_full`, all of them for targets of 16 bits.
     """
     if source in FORMATS:
         return _floats(FORMATS[source], target, is_full)
@@ -54,17 +54,17 @@ def _limits(element: str) -> tuple[int, int]:
 
 
 def _floats(fmt: Format, target: str, is_full: bool) -> np.ndarray:
-    """Codes of both signs, among them zeros, infinities and NaN of several payloads."""
+    """Codes of both signs, including zeros, infinities and NaN with several payloads."""
     goal, beside = FORMATS.get(target), _OF_F64 if fmt.bits == 64 else (-1, 0, 1)
     if target in MINIFLOATS:
         chosen = _beside(fmt, np.abs(boundaries(target)), beside)
     elif goal is None:
         chosen = _beside(fmt, _with_fractions(target), (-1, 0, 1))
-    elif goal.mantissa_bits >= fmt.mantissa_bits:  # which has them all
+    elif goal.mantissa_bits >= fmt.mantissa_bits:  # all of them fit
         chosen = _notable_codes(fmt, False)
     else:
         numbers, ties = _numbers_and_ties(goal, is_full)
-        # What f32 rounds to the number midway is as far from it as one step, or as half a step of f32.
+        # Numbers that f32 rounds to the midpoint are as far from it as one step, or as half a step of f32.
         at_ties = (-(1 << 28), -1, 0, 1, 1 << 28) if fmt.bits == 64 else (-1, 0, 1)
         chosen = np.concatenate([_beside(fmt, numbers, (-1, 0, 1)), _beside(fmt, ties, at_ties)])
     nan = fmt.max_code + 1 + np.array([1, 1 << (fmt.mantissa_bits - 1), (1 << fmt.mantissa_bits) - 1])
@@ -74,7 +74,7 @@ def _floats(fmt: Format, target: str, is_full: bool) -> np.ndarray:
 
 
 def _beside(fmt: Format, numbers: np.ndarray, steps: tuple[int, ...]) -> np.ndarray:
-    """The codes of the numbers that a wide format has, and of those some steps away from them; without sign."""
+    """The codes of those numbers that a wide format has, and of their neighbours some steps away; without sign."""
     with np.errstate(over="ignore"):
         kept = np.unique(numbers).astype(f"f{fmt.bits // 8}")
     codes = kept[np.isfinite(kept)].view(fmt.code_dtype).astype(np.int64)
@@ -99,7 +99,7 @@ def _notable_codes(fmt: Format, is_full: bool) -> np.ndarray:
 
 
 def _numbers_and_ties(fmt: Format, is_full: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of a format of at most 32 bits, and the midpoint of each and the next, past the largest too."""
+    """The numbers of a format of at most 32 bits, and the midpoint of each and the next, beyond the largest too."""
     codes = _notable_codes(fmt, is_full)
     own = fmt.decode(codes)
     beyond = 2 * fmt.max - fmt.decode(np.array([fmt.max_code - 1]))[0]
@@ -126,7 +126,7 @@ def _integers_at(numbers: np.ndarray) -> set[int]:
 
 
 def _integers_by_binades(fmt: Format, width: int, is_full: bool) -> set[int]:
-    """Numbers of a wide format and midpoints, and integers that f32 and f64 round to midpoints."""
+    """Numbers and midpoints of a wide format, and integers that f32 and f64 round to midpoints."""
     integers: set[int] = set()
     for bits, pattern in itertools.product(range(width), _patterns(fmt, is_full)):
         shift = bits - fmt.mantissa_bits

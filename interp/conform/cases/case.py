@@ -1,4 +1,4 @@
-"""A case: an op on element types, with its name in reports and its place in their grids."""
+"""A case: an op on element types, with its name in reports and its position in their grids."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ...oracle.exact import FUNCTIONS
 from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS
 from .block_list import BLOCK_OPS
 
-#: The column of the grid of what is about no minifloat.
+#: The grid column of cases without minifloats.
 WIDE = "wide"
-#: The types of more than 8 bits and the integers, between which every conversion is a case.
+#: Types of more than 8 bits, and integers; every conversion between them is a case.
 WIDE_TYPES = (*(f for f in reversed(FORMATS) if f not in MINIFLOATS), *INTEGERS, "i1")
 
-#: Ops on rows of numbers: sums and the like, judged by models.
+#: Ops on rows of numbers, such as sums, which are judged by models.
 ROW_OPS = ("reduce", "cumulative", "dot_general", "convolution", "sort")
-#: Of these the sums of products, which matrix units form in their own ways.
+#: Sums of products, which matrix units accumulate in their own ways.
 PRODUCT_OPS = ("dot_general", "convolution")
 
 
@@ -36,31 +36,31 @@ class Case(OpCase):
 
     @property
     def signature(self) -> str:
-        """`type.f8E4M3FN` is the type alone: codes go in and come out."""
+        """The identifier. `type.f8E4M3FN` is the type alone: codes go in and come out."""
         if self.op == "test":
             return self.name
         if self.is_blocks:
             types = self.operands if self.op == "quantize" else (self.result,)
             return ".".join([self.name, *(value for _, value in self.attributes), *types])
         types = list(dict.fromkeys(t for t in self.operands if t != "i1" or len(self.operands) == 1))
-        is_told = self.result == "i1" and self.op != "chain"  # of comparisons and tests, which give nothing else
+        is_told = self.result == "i1" and self.op != "chain"  # comparisons and tests have only one result type
         if (self.result not in types and not is_told) or self.op == "convert":
             types.append(self.result)
         return ".".join([self.name, *types])
 
     @property
     def is_rows(self) -> bool:
-        """Whether it is of an op on rows."""
+        """Whether it is an op on rows."""
         return self.op in ROW_OPS
 
     @property
     def is_blocks(self) -> bool:
-        """Whether it is of an op on blocks that share a scale."""
+        """Whether it is an op on blocks that share a scale."""
         return self.op in BLOCK_OPS
 
     @property
     def types(self) -> tuple[str, ...]:
-        """All types that it is chosen by: of elements, and of blocks."""
+        """All types by which it is selected: of elements, and of blocks."""
         blocks = (value for name, value in self.attributes if name in ("format", "left", "right"))
         return *self.operands, self.result, *(blocks if self.is_blocks else ())
 
@@ -81,12 +81,12 @@ class Case(OpCase):
 
     @property
     def is_near(self) -> bool:
-        """Whether results within some ULP are a matter of accuracy, not of right and wrong."""
+        """Whether results within some ULP are a matter of accuracy, not of correctness."""
         return self.op in FUNCTIONS
 
     @property
     def row(self) -> str:
-        """Of the grid."""
+        """The row of the grid."""
         if self.op == "type":
             return "the type itself"
         if self.op == "test":
@@ -108,9 +108,9 @@ class Case(OpCase):
 
     @property
     def column(self) -> str:
-        """Of the grid: the format it is about; conversions between wider types share one column."""
+        """The column of the grid: the format tested; conversions between wider types share one column."""
         types = (self.result, *reversed(self.operands))
-        if self.is_blocks:  # that of the elements
+        if self.is_blocks:  # the format of the elements
             types = (self.result if self.op == "quantize" else self.operands[0],)
         name = next((t for t in types if t in MINIFLOATS), None)
         if name is None and (self.op in ("convert", "chain") or self.is_product or self.is_blocks):

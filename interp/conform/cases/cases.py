@@ -1,4 +1,4 @@
-"""The list of cases: the ops and types of each level. `forms` has their forms, `data` makes their operands."""
+"""The list of cases: the ops and types of each level. `forms` has their forms, `data` their operands."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _conversions(element: str) -> Iterator[Case]:
 
 
 def _chains() -> Iterator[Case]:
-    """The cases of several ops in sequence (`chains.py`)."""
+    """Cases of several ops in sequence (`chains.py`)."""
 
     def chain(steps: str, operands: tuple[str, ...], result: str) -> Case:
         return Case("chain", operands, result, (("steps", steps),))
@@ -114,7 +114,9 @@ def _rows(element: str, level: int) -> Iterator[Case]:
     yield Case("sort", (element,), element)
 
 
-def chosen(every: Iterable[Case], ops: Sequence[str] = (), formats: Sequence[str] = (), case: str = "") -> list[Case]:
+def select_cases(
+    every: Iterable[Case], ops: Sequence[str] = (), formats: Sequence[str] = (), case: str = ""
+) -> list[Case]:
     """The cases that match patterns of op names, formats and signatures."""
 
     def fits(c: Case) -> bool:

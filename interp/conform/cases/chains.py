@@ -1,8 +1,8 @@
 """Several ops in sequence, as in models: their intermediate results must be rounded.
 
-A float is converted by way of another type; numbers are scaled, clamped to the range of a format and converted to it;
-two numbers of a format are widened, added and narrowed; products and sums are computed in bf16. There are conversions
-from and to complex numbers too, which a program composes of two parts and splits.
+A float is converted through another type; numbers are scaled, clamped to the range of a format and converted to it;
+two numbers of a format are widened, added and narrowed; products and sums are computed in bf16. Conversions from and
+to complex numbers are included, which a program composes of two parts and splits.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ...oracle.expected import Expected, expected
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact, encode
 
-#: The scale of what is quantized, of which no product with a minifloat is rounded in f32, and its reciprocal in f32.
+#: The scale of quantized numbers, with products that are exact in f32 for minifloats, and its reciprocal in f32.
 _SCALES, _INVERSE = (0.75, 0.3125), 1.0 / 0.6875
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """An op of a chain. `takes` counts the operands of the case first, and the steps after them."""
+    """An op of a chain. `takes` counts the case's operands first, then the preceding steps."""
 
     op: str
     gives: str
@@ -35,15 +35,15 @@ class Step:
 
 
 def steps(case: OpCase) -> tuple[Step, ...]:
-    """The steps of a chain, the last of which gives the result."""
+    """The steps of a chain; the last one gives the result."""
     return _CHAINS[dict(case.attributes)["steps"]](case)
 
 
-def _by_way_of(between: str) -> Callable[[OpCase], tuple[Step, ...]]:
+def _through(between: str) -> Callable[[OpCase], tuple[Step, ...]]:
     return lambda case: (Step("convert", between, (0,)), Step("convert", case.result, (1,)))
 
 
-def _held(case: OpCase, n: int) -> tuple[Step, ...]:
+def _clamp_steps(case: OpCase, n: int) -> tuple[Step, ...]:
     """The steps that clamp the last of n values to the range of the result's format, and convert it."""
     fmt = FORMATS[case.result]
     low = -fmt.max if fmt.is_signed else float(fmt.decode(np.array([0]))[0])
@@ -55,11 +55,11 @@ def _held(case: OpCase, n: int) -> tuple[Step, ...]:
     )
 
 
-def _scaled(case: OpCase) -> tuple[Step, ...]:
-    return (Step("multiply", "f32", (0, 1)), *_held(case, 3))
+def _scale_steps(case: OpCase) -> tuple[Step, ...]:
+    return (Step("multiply", "f32", (0, 1)), *_clamp_steps(case, 3))
 
 
-def _dequantized(case: OpCase) -> tuple[Step, ...]:
+def _dequantize_steps(case: OpCase) -> tuple[Step, ...]:
     return (
         Step("convert", "f32", (0,)),
         Step("convert", "f32", (1,)),
@@ -70,7 +70,7 @@ def _dequantized(case: OpCase) -> tuple[Step, ...]:
         Step("add", "f32", (6, 7)),
         Step("constant", "f32", (), _INVERSE),
         Step("multiply", "f32", (8, 9)),
-        *_held(case, 11),
+        *_clamp_steps(case, 11),
     )
 
 
@@ -106,9 +106,9 @@ def _between_complex(part: str) -> Callable[[OpCase], tuple[Step, ...]]:
 
 
 _CHAINS: dict[str, Callable[[OpCase], tuple[Step, ...]]] = {
-    **{f"via_{t}": _by_way_of(t) for t in ("f16", "bf16", "f32")},
-    "scale_clamp_convert": _scaled,
-    "dequantize_add_quantize": _dequantized,
+    **{f"via_{t}": _through(t) for t in ("f16", "bf16", "f32")},
+    "scale_clamp_convert": _scale_steps,
+    "dequantize_add_quantize": _dequantize_steps,
     "multiply_add_in_bf16": _in_bf16,
     **{f"to_complex_{part}": _to_complex(part) for part in ("real", "imag")},
     "from_complex": _from_complex,
@@ -138,7 +138,7 @@ def _emit(builder: Builder, step: Step, taken: list[tuple[str, str, bool]], shap
     names, kinds = [], []
     for name, element, is_scalar in taken:
         own, whole = tensor((), element), tensor(shape, element)
-        if is_scalar and step.op != "clamp":  # whose limits may be scalars
+        if is_scalar and step.op != "clamp":  # its limits may be scalars
             name, is_scalar = builder.op(f"stablehlo.broadcast_in_dim {name}, dims = [] : ({own}) -> {whole}"), False
         names.append(name)
         kinds.append(own if is_scalar else whole)
@@ -149,11 +149,11 @@ def _constant(step: Step) -> np.ndarray:
     return encode(FORMATS[step.gives], Exact.of(np.array(step.value)))[0]
 
 
-# -- what is right -----------------------------------------------------------------------------------------------------
+# -- right results -----------------------------------------------------------------------------------------------------
 
 
 def right(case: OpCase, operands: Operands) -> Expected:
-    """The results of a chain whose every step is rounded to its type."""
+    """The results of a chain with every step rounded to its type."""
     values: list[Expected] = [Expected(x, np.zeros(len(x), np.uint8)) for x in operands]
     parts: dict[int, tuple[Expected, Expected]] = {}
     types = list(case.operands)
@@ -168,7 +168,7 @@ def right(case: OpCase, operands: Operands) -> Expected:
         elif step.op in ("real", "imag"):
             result = parts[step.takes[0]][step.op == "imag"]
         elif step.op == "convert":
-            result = _converted(step, sources[0], result, parts.get(step.takes[0]))
+            result = _convert(step, sources[0], result, parts.get(step.takes[0]))
             if isinstance(result, tuple):
                 parts[len(values)] = result
                 result = result[0]
@@ -181,10 +181,10 @@ def right(case: OpCase, operands: Operands) -> Expected:
     return values[-1]
 
 
-def _converted(
+def _convert(
     step: Step, source: str, value: Expected | None, parts: tuple[Expected, Expected] | None
 ) -> Expected | tuple[Expected, Expected]:
-    """A conversion, of a NaN with its sign; between real and complex types the imaginary part is dropped, or zero."""
+    """A conversion that keeps a NaN's sign; between real and complex types the imaginary part is dropped, or zero."""
     assert value is not None
 
     def part(x: Expected, a: str, b: str) -> Expected:
@@ -230,7 +230,7 @@ def faults_of(case: OpCase) -> Iterator[Fault]:
 
 
 def _skipping(wider: dict[int, str]) -> Compute:
-    """The results where some steps are rounded to other types, or to f64 only."""
+    """The results if some steps are rounded to other types, or only to f64."""
 
     def compute(case: OpCase, operands: Operands) -> np.ndarray | None:
         numbers = [FORMATS[t].decode(x) for x, t in zip(operands, case.operands, strict=True)]

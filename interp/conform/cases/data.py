@@ -1,4 +1,4 @@
-"""The operands of cases: all codes where there are few enough, or else designed and random ones at every boundary."""
+"""The operands of cases: all codes if there are few enough, otherwise designed and random ones at every boundary."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 
 from ...oracle.case import Operands
 from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS, all_codes, bits, code_dtype, integers
-from ..words import count
+from ..format_text import count
 from .boundaries import boundaries, near
 from .case import WIDE, Case
 from .forms import SIZES, is_common
-from .layouts import LAYOUTS, arranged
+from .layouts import LAYOUTS, arrange
 
-#: How many operands without dimensions are tried.
+#: Number of operands without dimensions.
 _SCALARS = 4
-#: Of a conversion between wide types so many elements are constants.
+#: Number of constant elements in a conversion between wide types.
 _CONSTANTS = 4096
-#: Elements of one part: programs on more are cut.
+#: Number of elements of one part; programs on more are split.
 PART = 1 << 20
 
 
 def rng(seed: int, *words: str) -> np.random.Generator:
-    """Random numbers of a case's own: the same in every run, whatever else runs."""
+    """Random numbers for one case, the same in every run."""
     return np.random.default_rng([seed, *(zlib.crc32(w.encode()) for w in words)])
 
 
@@ -46,11 +46,11 @@ def parts(case: Case, form: str, level: int) -> int:
 def operands(case: Case, form: str, level: int, seed: int, part: int = 0) -> Operands:
     """The operands of an elementwise case in a form."""
     if form == "array" and parts(case, form, level) > 1:
-        return _enumerated(case, part)
+        return _enumerate(case, part)
     if form == "rank-0":
         return _alone(case, part, level, seed)
     if form in LAYOUTS:
-        return laid(form, part, _few(case, LAYOUTS[form].size, level, seed))
+        return apply_layout(form, part, _few(case, LAYOUTS[form].size, level, seed))
     if form == "constant" and (case.column == WIDE or case.op == "chain"):
         return _sample(case, level, seed)
     if form == "constant" and level == 1 and len(case.operands) == 2 and not is_common(case):
@@ -62,16 +62,16 @@ def operands(case: Case, form: str, level: int, seed: int, part: int = 0) -> Ope
     return _whole(case, level, seed)
 
 
-def laid(form: str, part: int, given: Operands) -> Operands:
-    """Operands in a layout. A layout of a single operand is that of the operand with the number of the part."""
+def apply_layout(form: str, part: int, given: Operands) -> Operands:
+    """Operands in a layout. For a layout of a single operand the part selects the operand."""
     layout = LAYOUTS[form]
     return tuple(
-        arranged(form, x) if i == part and layout.is_of_one else np.resize(x, layout.size) for i, x in enumerate(given)
+        arrange(form, x) if i == part and layout.is_of_one else np.resize(x, layout.size) for i, x in enumerate(given)
     )
 
 
 def _alone(case: Case, part: int, level: int, seed: int) -> Operands:
-    """A single element: ordinary numbers where there are any."""
+    """A single element: an ordinary number if there is one."""
     if part < _SCALARS // 2:
         single = _few(case, _SCALARS, level, seed)
         return tuple(x[part : part + 1] for x in single)
@@ -81,13 +81,13 @@ def _alone(case: Case, part: int, level: int, seed: int) -> Operands:
 
 
 def _sample(case: Case, level: int, seed: int) -> Operands:
-    """An evenly spaced sample of all operands, so that no range of numbers is left out."""
+    """An evenly spaced sample of all operands, which covers every range of numbers."""
     whole = _whole(case, level, seed)
     n = len(whole[0])
     return whole if n <= _CONSTANTS else tuple(x[np.linspace(0, n - 1, _CONSTANTS).astype(np.intp)] for x in whole)
 
 
-def _enumerated(case: Case, part: int) -> Operands:
+def _enumerate(case: Case, part: int) -> Operands:
     places = np.arange(part * PART, (part + 1) * PART, dtype=np.uint32)
     if case.op == "convert":
         return (places,)
@@ -133,14 +133,14 @@ def _of_chain(case: Case, level: int, seed: int) -> Operands:
         types = dict.fromkeys(t for t in (steps.removeprefix("via_"), result) if t != source)
         return (np.concatenate([source_codes(source, t, level, seed) for t in types]),)
     codes = source_codes(source, result, level, seed)
-    # Of a product that is NaN no sign is to be had.
+    # The sign of a NaN product is undefined.
     codes = np.where(FORMATS[source].is_nan(codes), np.uint32(FORMATS[source].nan_code or 0), codes)
     scales = np.array(_FACTORS, np.float32)[np.arange(len(codes)) % len(_FACTORS)]
     with np.errstate(all="ignore"):
         return (codes.view(np.float32) / scales).view(np.uint32), scales.view(np.uint32)
 
 
-#: What numbers are scaled by: nothing, powers of two, and such as round every product.
+#: Factors: 1, powers of two, and factors that round every product.
 _FACTORS = (1.0, 0.5, 3.0, 0.1, 448 / 3.7, 2.0**-12, 1.9999999, -1.25)
 
 
@@ -168,7 +168,7 @@ def _pairs(element: str, seed: int) -> Operands:
 
 @functools.cache
 def _notable(element: str) -> np.ndarray:
-    """Some 16 to 40 codes that matter: zeros, the ends of the subnormal and normal numbers, 1, infinity, NaN."""
+    """Some 16 to 40 notable codes: zeros, the ends of the subnormal and normal numbers, 1, infinity, NaN."""
     fmt = FORMATS[element]
     one = fmt.bias << fmt.mantissa_bits
     least = 1 << fmt.mantissa_bits
@@ -184,21 +184,21 @@ def _few(case: Case, size: int, level: int, seed: int) -> Operands:
     random = rng(seed, case.signature, str(size))
     picked = random.permutation(len(whole[0]))
     plain = _plain(case, level, seed)
-    if plain.any():  # those without surprises over and over: what is wrong is the place then
+    if plain.any():  # repeat ordinary elements: a failure is then due to its position
         picked = picked[plain[picked]]
     return tuple(c[np.resize(picked, size)] for c in whole)
 
 
 @functools.lru_cache(8)
 def _plain(case: Case, level: int, seed: int) -> np.ndarray:
-    """Which elements have only ordinary numbers as operands; none where no operand is a float."""
+    """Tests which elements have only ordinary operands; none where no operand is a float."""
     whole = _whole(case, level, seed)
     numbers = [_is_plain(FORMATS[t], c) for c, t in zip(whole, case.operands, strict=True) if t in FORMATS]
     return np.logical_and.reduce(numbers) if numbers else np.zeros(len(whole[0]), bool)
 
 
 def _is_plain(fmt, codes: np.ndarray) -> np.ndarray:
-    """Normal numbers, neither zero nor the largest."""
+    """Tests for normal numbers other than zero and the largest."""
     size = codes.astype(np.int64) & fmt.ones
     return (size >= 1 << fmt.mantissa_bits) & (size <= fmt.max_code - 1)
 
@@ -214,7 +214,7 @@ def _scalars(case: Case) -> Operands:
 
 @functools.cache
 def scalars(element: str) -> np.ndarray:
-    """The scalars to broadcast: some without exact reciprocal, 1 and zeros, which compilers simplify, and the ends."""
+    """Scalars to broadcast: some without exact reciprocal, 1 and zeros, which compilers simplify, and the ends."""
     fmt = FORMATS[element]
     numbers = fmt.decode(all_codes(element))
     wanted = [3.0, 0.75, -5.0, 2.0, 1.0] if fmt.has_zero else [4.0, 0.5, 2.0**40]
@@ -227,7 +227,7 @@ def scalars(element: str) -> np.ndarray:
 
 
 def source_codes(source: str, target: str, level: int, seed: int) -> np.ndarray:
-    """The operands of a conversion: every code of up to 16 bits; of wider types those at boundaries of the target."""
+    """The operands of a conversion: every code of up to 16 bits; for wider types, codes at boundaries of the target."""
     if bits(source) <= 16:
         return all_codes(source)
     codes = near(source, target, level >= 2)
@@ -240,7 +240,7 @@ def source_codes(source: str, target: str, level: int, seed: int) -> np.ndarray:
 
 
 def numbers(codes: np.ndarray, element: str) -> np.ndarray:
-    """The numbers of codes as f64 or integers; booleans unchanged."""
+    """Decodes codes to f64 or integers; booleans stay unchanged."""
     if element in FORMATS:
         return FORMATS[element].decode(codes)
     return codes if element == "i1" else integers(codes, element)

@@ -1,4 +1,4 @@
-"""The forms of a case: how its operands are put to a backend, and what each form is to find."""
+"""The forms of a case: how its operands are passed to a backend, and the faults each form finds."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .layouts import LAYOUTS
 
 _SIZES = (0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 64, 127, 128, 129, 1000)
 _LENGTHS = (1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 127, 128, 129, 1000, 4096)
-#: Of these lengths are rows at level 1: sums have many models, which take time.
+#: The lengths of rows at level 1: sums have many models, which take time.
 _FEW_LENGTHS = tuple(f"length-{n}" for n in (1, 3, 8, 17, 64, 1000))
 
-#: How a case is put to a backend, and what each form is to find.
+#: How operands are passed to a backend in each form.
 FORMS = {
     "array": "operands at run time: all codes, all pairs",
     "constant": "operands are constants of the program, which compilers fold",
@@ -47,13 +47,13 @@ def forms(case: Case, level: int, takes: str = "programs") -> Sequence[str]:
     names = _forms(case, level)
     if case.op == "type" and takes == "operations":
         return []
-    if takes == "operations":  # a scalar at run time is one of rank 0 there
+    if takes == "operations":  # there, a scalar at run time has rank 0
         without = ("constant", "scalar", "chain", "upcast", *(("rank-3",) if case.is_rows else ()))
         names = [f for f in names if f not in without]
     return names
 
 
-#: At level 1 the forms other than `array` and `constant` are for these: what hardware computes, and a function.
+#: Cases with forms beside `array` and `constant` at level 1: common ops in hardware, and a function.
 _COMMON = ("add", "subtract", "multiply", "divide", "maximum", "negate", "sqrt", "exponential", "tanh")
 
 
@@ -77,21 +77,21 @@ def _forms(case: Case, level: int) -> list[str]:
     if is_rounded and case.op != "select":
         names.append("upcast")
         if len(case.operands) <= 2 and case.operands[:1] == (case.result,) and not case.is_near:
-            names.append("chain")  # of what may be inaccurate there is no one right difference
+            names.append("chain")  # an inaccurate result has no single right difference
     return [*names, *SIZES, *LAYOUTS]
 
 
 def is_common(case: Case) -> bool:
-    """Whether the case has all its forms at level 1. Conversions are those from and to f32, and between wide floats."""
+    """Whether the case has all its forms at level 1. For conversions: from and to f32, and between wide floats."""
     if case.op == "convert":
         types = (*case.operands, case.result)
         return "f32" in types and all(t in FORMATS for t in types)
     return case.op in _COMMON
 
 
-#: At level 1 results of these types, of other operands, are asked of a few lengths alone.
+#: At level 1 results of these types, from other operands, have only a few lengths.
 _SECONDARY, _SECONDARY_LENGTHS = ("f16", "bf16"), ("length-17", "length-1000")
-#: The longest rows are of products alone.
+#: The longest rows are only for products.
 _LONGEST = "length-4096"
 
 
@@ -105,7 +105,7 @@ def _of_rows(case: Case, level: int) -> list[str]:
         return names
     if case.op == "sort":
         names = [f for f in LENGTHS if f != "constant"]
-    elif case.op == "cumulative":  # whose cost is the square of the length
+    elif case.op == "cumulative":  # its cost is the square of the length
         names = [f for f in LENGTHS if LENGTHS[f] < 1000]
     else:
         names = list(LENGTHS)

@@ -1,7 +1,7 @@
-"""Operands of several dimensions, and operands that are stored in another order: transposed, reversed, broadcast.
+"""Operands of several dimensions, and operands stored in another order: transposed, reversed, broadcast.
 
-Codes are kept in the order of the results. A program makes an operand from the stored array by one op; a library gets
-the stored array as a view with strides.
+Codes are in the order of the results. A program makes an operand from the stored array by one op; a library gets a
+view of the stored array with strides.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import numpy as np
 
 from ...backends.programs import Builder, tensor
 
-#: Rows of one vector of 16 and one element more, and as many of them as no power of two divides.
+#: Rows of one element more than a vector of 16, and a number of rows that no power of two divides.
 _ROWS, _COLUMNS = 9, 17
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How an operand of a shape is stored, and how it is read from that."""
+    """The storage of an operand of some shape, and the view of it."""
 
     shape: tuple[int, ...]
-    #: The array of codes that is stored, of the operand in its shape.
+    #: From the operand's codes to the stored array.
     store: Callable[[np.ndarray], np.ndarray] = lambda x: x
-    #: The operand, as a view of what is stored.
+    #: From the stored array to the operand, as a view.
     view: Callable[[np.ndarray], np.ndarray] = lambda x: x
-    #: The op that makes the operand, with its name for what is stored.
+    #: The op that makes the operand, with a placeholder for the stored array.
     op: str = ""
 
     @property
@@ -37,7 +37,7 @@ class Layout:
 
     @property
     def is_of_one(self) -> bool:
-        """Whether one operand at a time is stored in another way."""
+        """Whether one operand at a time is stored in this layout."""
         return bool(self.op)
 
 
@@ -68,26 +68,26 @@ LAYOUTS: dict[str, Layout] = {
 }
 
 
-def stored(form: str, codes: np.ndarray) -> np.ndarray:
-    """The array that is stored for an operand, contiguous."""
+def stored_array(form: str, codes: np.ndarray) -> np.ndarray:
+    """The array stored for an operand, contiguous."""
     layout = LAYOUTS[form]
     return np.array(layout.store(codes.reshape(layout.shape)), order="C")
 
 
-def arranged(form: str, codes: np.ndarray) -> np.ndarray:
+def arrange(form: str, codes: np.ndarray) -> np.ndarray:
     """The codes of an operand in a layout, in the order of the results; a broadcast repeats codes."""
     layout = LAYOUTS[form]
-    return np.array(layout.view(stored(form, np.resize(codes, layout.size))), order="C").reshape(-1)
+    return np.array(layout.view(stored_array(form, np.resize(codes, layout.size))), order="C").reshape(-1)
 
 
 def view(form: str, codes: np.ndarray) -> np.ndarray:
     """An operand with the strides of its layout."""
-    return LAYOUTS[form].view(stored(form, codes))
+    return LAYOUTS[form].view(stored_array(form, codes))
 
 
 def emit(builder: Builder, form: str, codes: np.ndarray, element: str) -> str:
     """Adds an operand to a program; returns the name of its value."""
-    layout, kept = LAYOUTS[form], stored(form, codes)
+    layout, kept = LAYOUTS[form], stored_array(form, codes)
     value = builder.input(kept, element)
     if not layout.op:
         return value

@@ -2,10 +2,10 @@
 
 Rows of the left matrix and columns of the right one are of several kinds: numbers of like sizes, of all sizes, one
 large number among small ones, subnormal numbers, the largest ones, and pairs that cancel. In a pair two positions of k
-have the same number on the right and opposite numbers on the left, so that a sum of thousands of products is that of
-the few that are left over, and a product that is dropped changes it. The partners lie anywhere, so that no lane, half
-or tile has both. The formats without sign have sums just above a rounding boundary in place of pairs. Two sums are
-above a tie of the result by less than f32 holds beside it, where the formats have such numbers.
+have the same number on the right and opposite numbers on the left, so that a sum of thousands of products equals that
+of the few unpaired ones, and a dropped product changes it. Partners are at random positions, so that no lane, half or
+tile contains both. Formats without sign have sums just above a rounding boundary instead of pairs. Two sums are above
+a tie of the result by less than f32 resolves there, if the formats have such numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .forms import LENGTHS
 
 Arrays = tuple[np.ndarray, ...]  #: of codes
 
-#: Rows and columns of dot_general for some lengths of k: few are multiples of 8, and some are beyond a tile of 128.
+#: Rows and columns of dot_general for some lengths of k: few are multiples of 8, and some exceed a tile of 128.
 _SHAPES = {
     1: (33, 31),
     3: (7, 130),
@@ -45,10 +45,10 @@ _SHAPES = {
     1000: (13, 11),
     4096: (9, 7),
 }
-#: Those of the other forms; of rank-3 for each batch.
+#: Rows and columns in the other forms; in rank-3 for each batch.
 _OF_FORMS = {"constant": (13, 11), "transposed": (10, 11), "reversed": (11, 10), "rank-3": (9, 7)}
 BATCHES = 3
-#: A convolution's window and features for each k, with as many batches as there are kinds of rows, and its outputs.
+#: A convolution's window and features for each k, with as many batches as kinds of rows, and its outputs.
 _WINDOWS = {3: (3, 1), 8: (2, 4), 64: (4, 16), 1000: (5, 200), 4096: (8, 512), 9: (3, 3), 15: (5, 3), 16: (2, 8)} | {
     **{n: (n, 1) for n in (1, 7, 17, 31, 127)},
     33: (3, 11),
@@ -56,9 +56,9 @@ _WINDOWS = {3: (3, 1), 8: (2, 4), 64: (4, 16), 1000: (5, 200), 4096: (8, 512), 9
     129: (3, 43),
 }
 _OUTPUTS = 7
-#: A convolution has so many places along its one dimension.
+#: Positions along the one dimension of a convolution.
 _PLACES = 2
-#: Wide formats are tried with numbers of these sizes, but for the rows that are to overflow or to be subnormal.
+#: Wide formats are tested with numbers of these sizes, except for rows meant to overflow or to be subnormal.
 _LOW, _HIGH = 2.0**-12, 2.0**8
 _F32_BITS = 24
 
@@ -72,7 +72,7 @@ def arrays(case: Case, form: str, seed: int) -> Arrays:
     """The operands of a case of dot_general or convolution in a form.
 
     Returns:
-        the codes: of dot_general [m, k] and [k, n], in the form rank-3 [batches, m, k] and [batches, k, n]; of
+        the codes: for dot_general [m, k] and [k, n], in the form rank-3 [batches, m, k] and [batches, k, n]; for
         convolution [batch, width, features] and [window, features, outputs].
     """
     k, random = LENGTHS[form], rng(seed, case.signature, form)
@@ -126,7 +126,7 @@ def _of_convolution(case: Case, k: int, random: np.random.Generator) -> Arrays:
 
 
 def _codes(fmt: Format, numbers: np.ndarray) -> np.ndarray:
-    """Codes of numbers, with NaN in the last row and an infinity in the one before, where there are rows to spare."""
+    """Codes of numbers, with NaN in the last row and an infinity in the one before, if rows can be spared."""
     codes = encode(fmt, Exact.of(numbers))[0]
     if len(codes) > 8:
         if fmt.nan_code is not None:
@@ -141,7 +141,7 @@ def _codes(fmt: Format, numbers: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class _Pools:
-    """The positive numbers of a format that rows are made of."""
+    """The positive numbers of a format that rows consist of."""
 
     fmt: Format
     like: np.ndarray
@@ -151,12 +151,12 @@ class _Pools:
 
 
 def _pools(case: Case, k: int) -> tuple[_Pools, _Pools]:
-    """The numbers of both operands: sums of most rows have room in the result's format."""
+    """The numbers of both operands, chosen so that sums of most rows fit the result's format."""
     formats = [FORMATS[t] for t in case.operands]
     most = FORMATS[case.result].max
     room = most / (4 * k**0.5) if formats[0].is_signed else most / k
     sizes = [min(f.max, room**0.5, np.inf if f.is_minifloat else _HIGH) for f in formats]
-    for i, other in ((0, 1), (1, 0)):  # where one format ends, the other has the rest of the room
+    for i, other in ((0, 1), (1, 0)):  # if one format's range ends, the other covers the rest
         if sizes[i] == formats[i].max:
             sizes[other] = min(formats[other].max, room / sizes[i], np.inf if formats[other].is_minifloat else _HIGH)
     return _pool(case.operands[0], float(sizes[0])), _pool(case.operands[1], float(sizes[1]))
@@ -179,7 +179,7 @@ def _pool(name: str, size: float) -> _Pools:
 
 
 def _partners(k: int, random: np.random.Generator) -> np.ndarray:
-    """For each position its partner; one that is left over is its own."""
+    """The partner of each position; an unpaired position is its own."""
     order = random.permutation(k)
     partners = np.arange(k)
     first, second = order[: k // 2], order[k // 2 : k // 2 * 2]
@@ -215,7 +215,7 @@ def _row(
 
 
 def _cancelling(pools: _Pools, partners: np.ndarray, count: int) -> list[np.ndarray]:
-    """A row of pairs that all cancel, so many times, for formats of which other rows have no sum of zero."""
+    """Rows of pairs that all cancel, for formats whose other rows have no zero sum."""
     if pools.fmt.is_minifloat or len(partners) < 2:
         return []
     signed = _signed(pools, count * len(partners), np.random.default_rng(len(partners))).reshape(count, -1)
@@ -231,11 +231,11 @@ def _cancelling(pools: _Pools, partners: np.ndarray, count: int) -> list[np.ndar
 def _boundary(result: str, k: int, random: np.random.Generator) -> tuple[np.ndarray, list[np.ndarray]]:
     """A row and two columns of powers of two, whose sums are just above a tie of the result's format.
 
-    All terms but one are even and add up to a tie; the one is 1. So a sum without any of its terms rounds down.
+    All terms but one are even and add up to a tie; the remaining one is 1. So a sum that omits any term rounds down.
     """
     bits = FORMATS[result].mantissa_bits
     exponent = max(1, (2 * k).bit_length() - bits)
-    left = random.choice([0.25, 0.5, 1.0, 2.0, 4.0], k)  # other numbers than 1, whose products are the terms
+    left = random.choice([0.25, 0.5, 1.0, 2.0, 4.0], k)  # numbers other than 1, whose products are the terms
     columns = []
     for scale in (1.0, 4.0):
         even = [-float(1 << (exponent + i)) for i in (0, bits + 1)]  # the tie is half a step above a power of two
@@ -250,10 +250,10 @@ def _boundary(result: str, k: int, random: np.random.Generator) -> tuple[np.ndar
 
 @functools.lru_cache(64)
 def _above_a_tie(case: Case, k: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Two rows and a column whose sums are a tie of the result and a little more; none where formats are too narrow.
+    """Two rows and a column whose sums are slightly above a tie of the result; none if formats are too narrow.
 
-    The little is 1/4 and 3/4 of what f32 holds last beside the tie, which goes to even, down. So a sum that is cut off
-    to f32 is the tie twice, and one that is rounded to f32 once. All other products cancel.
+    The excess is 1/4 and 3/4 of f32's last place beside the tie, which rounds to even, down. A sum truncated to f32 is
+    the tie in both rows, a sum rounded to f32 in one. All other products cancel.
     """
     left, right, result = (FORMATS[t] for t in (*case.operands, case.result))
     bits, random = result.mantissa_bits, np.random.default_rng(k)
@@ -288,6 +288,6 @@ def _signed(pools: _Pools, k: int, random: np.random.Generator) -> np.ndarray:
 
 
 def _split(exponent: int, most: list[int]) -> tuple[int, int]:
-    """The exponents of two powers of two with a product: near to each other, but none above the most."""
+    """The exponents of two powers of two with a given product: close to each other, but at most `most`."""
     first = max(min(exponent // 2, most[0]), exponent - most[1])
     return first, exponent - first

@@ -55,7 +55,7 @@ def _summands(fmt: Format, k: int, random: np.random.Generator, rows: int) -> np
     codes = all_codes(fmt.name)
     numbers = fmt.decode(codes)
     positive = np.sort(numbers[np.isfinite(numbers) & (numbers > 0)])
-    made = [_bounded(_row(i % 6, positive, k, limit, random), limit, random) for i in range(rows)]
+    made = [_bound(_row(i % 6, positive, k, limit, random), limit, random) for i in range(rows)]
     result = encode(fmt, Exact.of(np.array(made)))[0]
     result[result == 0] = 0
     if fmt.nan_code is not None and rows > 8:
@@ -70,17 +70,17 @@ def _row(kind: int, positive: np.ndarray, k: int, limit: float, random: np.rando
     largest = positive[positive <= limit][-1] if (positive <= limit).any() else positive[0]
     usual = positive[(positive >= largest / 64) & (positive <= largest)]
     match kind:
-        case 0:  # of all sizes, of either sign
+        case 0:  # of all sizes and both signs
             row = random.choice(positive[positive <= largest], k) * signs
-        case 1:  # of like sizes
+        case 1:  # of similar sizes
             row = random.choice(usual, k) * signs
-        case 2:  # a large number, and many small ones that are lost one by one
+        case 2:  # a large number, and many small ones that are absorbed one by one
             row = np.full(k, positive[np.searchsorted(positive, min(largest / 64, 1.0)).clip(0, len(positive) - 1)])
             row[0] = largest / 2
         case 3:  # the same with the large number at the end
             row = np.full(k, positive[np.searchsorted(positive, min(largest / 64, 1.0)).clip(0, len(positive) - 1)])
             row[-1] = largest / 2
-        case 4:  # what cancels
+        case 4:  # pairs that cancel
             row = random.choice(usual, k)
             row[1::2] = -row[0 : 2 * (k // 2) : 2]
             row[random.integers(k)] = positive[0]
@@ -89,8 +89,8 @@ def _row(kind: int, positive: np.ndarray, k: int, limit: float, random: np.rando
     return row
 
 
-def _bounded(row: np.ndarray, limit: float, random: np.random.Generator) -> np.ndarray:
-    """The rows, with zeros in place of terms that would make the sum overflow."""
+def _bound(row: np.ndarray, limit: float, random: np.random.Generator) -> np.ndarray:
+    """The rows, with zeros instead of terms that would make the sum overflow."""
     order = random.permutation(len(row))
     kept = np.cumsum(np.abs(row[order])) <= limit
     part = np.zeros_like(row)
@@ -105,7 +105,7 @@ def _any(fmt: Format, k: int, random: np.random.Generator, rows: int) -> np.ndar
     rows_[::4, k // 2] = 0 if not fmt.has_zero else 1
     rows_[1::4] &= np.array(fmt.ones, codes.dtype)
     rows_[2::4] |= np.array(fmt.sign_bit, codes.dtype)
-    if fmt.nan == "sign":  # which -0 would be
+    if fmt.nan == "sign":  # -0 would be one
         rows_[2::4][rows_[2::4] == fmt.sign_bit] = fmt.sign_bit | 1
     if fmt.nan_code is not None:
         rows_[1::4][fmt.is_nan(rows_[1::4])] = fmt.max_code
@@ -114,7 +114,7 @@ def _any(fmt: Format, k: int, random: np.random.Generator, rows: int) -> np.ndar
 
 
 def _near_one(fmt: Format, k: int, random: np.random.Generator) -> np.ndarray:
-    """Factors, nearly all of them near 1, so that products stay in range."""
+    """Factors near 1, with few exceptions, so that products stay in range."""
     numbers = fmt.decode(all_codes(fmt.name))
     near = numbers[(np.abs(numbers) >= 0.5) & (np.abs(numbers) <= 2)]
     rows = np.ones((32, k))

@@ -11,7 +11,7 @@ from ...oracle.formats import FORMATS
 from .case import Case
 from .row_data import Arrays, start_code
 
-#: In how many parts the rows are cut that lie along the middle one of three dimensions.
+#: Number of parts that rows are cut into along the middle one of three dimensions.
 _PARTS = 2
 
 
@@ -21,7 +21,7 @@ def body(case: Case) -> str:
 
 
 def shape_in_three(case: Case, arrays: Arrays) -> tuple[int, ...]:
-    """The shape of the result in the form rank-3; in order its elements are those of the other forms."""
+    """The shape of the result in the form rank-3; its elements have the order of the other forms."""
     x = arrays[0]
     match case.op:
         case "reduce":
@@ -35,7 +35,7 @@ def shape_in_three(case: Case, arrays: Arrays) -> tuple[int, ...]:
 
 def emit(builder: Builder, case: Case, form: str, arrays: Arrays, shape: tuple[int, ...]) -> None:
     """Adds a case to a program, as its next result, of a shape."""
-    stored = _stored(case, form, arrays)
+    stored = _stored_arrays(case, form, arrays)
     make = builder.constant if form == "constant" else builder.input
     values = [make(x, t) for x, t in zip(stored, case.operands, strict=True)]
     types = [tensor(x.shape, t) for x, t in zip(stored, case.operands, strict=True)]
@@ -44,7 +44,7 @@ def emit(builder: Builder, case: Case, form: str, arrays: Arrays, shape: tuple[i
     gives = tensor(shape, case.result)
     match case.op:
         case "reduce":
-            value = _reduced(builder, case, form, values[0], types[0], gives)
+            value = _emit_reduce(builder, case, form, values[0], types[0], gives)
         case "dot_general":
             dims = {"transposed": "contracting_dims = [0] x [1]", "rank-3": "batching_dims = [0] x [0], "
                     "contracting_dims = [2] x [1]"}.get(form, "contracting_dims = [1] x [0]")  # fmt: skip
@@ -52,20 +52,20 @@ def emit(builder: Builder, case: Case, form: str, arrays: Arrays, shape: tuple[i
                 f"stablehlo.dot_general {values[0]}, {values[1]}, {dims} : ({types[0]}, {types[1]}) -> {gives}"
             )
         case "convolution":
-            value = _convolved(builder, form, values, types, gives)
+            value = _emit_convolution(builder, form, values, types, gives)
         case _:
-            made = _windowed if case.op == "cumulative" else _sorted
+            made = _emit_reduce_window if case.op == "cumulative" else _emit_sort
             value = made(builder, case, form, values[0], stored[0].shape)
             if form in _BACK:
                 value = builder.op(f"stablehlo.transpose {value}, dims = {list(_BACK[form])} : ({types[0]}) -> {gives}")
     builder.output(value, case.result, shape)
 
 
-#: How results along another dimension are turned back, so that rows are the last one.
+#: Permutations that make rows the last dimension of results.
 _BACK = {"transposed": (1, 0), "rank-3": (0, 2, 1)}
 
 
-def _stored(case: Case, form: str, arrays: Arrays) -> Sequence[np.ndarray]:
+def _stored_arrays(case: Case, form: str, arrays: Arrays) -> Sequence[np.ndarray]:
     """The arguments of the program."""
     if form == "transposed":
         return [np.asarray(x.T, order="C") for x in arrays]
@@ -90,13 +90,13 @@ def _start(builder: Builder, case: Case) -> str:
     return builder.constant(np.array(start_code(fmt, body(case)), fmt.code_dtype), fmt.name)
 
 
-def _reduced(builder: Builder, case: Case, form: str, value: str, kind: str, gives: str) -> str:
+def _emit_reduce(builder: Builder, case: Case, form: str, value: str, kind: str, gives: str) -> str:
     start, scalar = _start(builder, case), tensor((), case.operands[0])
     applies = f"applies stablehlo.{body(case)} across dimensions = [{_axis(form)}]"
     return builder.op(f"stablehlo.reduce({value} init: {start}) {applies} : ({kind}, {scalar}) -> {gives}")
 
 
-def _convolved(builder: Builder, form: str, values: list[str], types: list[str], gives: str) -> str:
+def _emit_convolution(builder: Builder, form: str, values: list[str], types: list[str], gives: str) -> str:
     dims = {
         "transposed": "dim_numbers = [f, 0, b]x[o, i, 0]->[b, 0, f], window = {stride = [1]}",
         "rank-3": "dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [1, 1]}",
@@ -107,7 +107,7 @@ def _convolved(builder: Builder, form: str, values: list[str], types: list[str],
     )
 
 
-def _windowed(builder: Builder, case: Case, form: str, value: str, shape: tuple[int, ...]) -> str:
+def _emit_reduce_window(builder: Builder, case: Case, form: str, value: str, shape: tuple[int, ...]) -> str:
     axis, scalar, kind = _axis(form), tensor((), case.operands[0]), tensor(shape, case.operands[0])
     region = (
         f"({{ ^bb0(%x: {scalar}, %y: {scalar}): %z = stablehlo.{body(case)} %x, %y : {scalar} "
@@ -120,7 +120,7 @@ def _windowed(builder: Builder, case: Case, form: str, value: str, shape: tuple[
     return builder.op(f"{text} : ({kind}, {scalar}) -> {kind}")
 
 
-def _sorted(builder: Builder, case: Case, form: str, value: str, shape: tuple[int, ...]) -> str:
+def _emit_sort(builder: Builder, case: Case, form: str, value: str, shape: tuple[int, ...]) -> str:
     scalar, kind = tensor((), case.operands[0]), tensor(shape, case.operands[0])
     region = (
         f'({{ ^bb0(%x: {scalar}, %y: {scalar}): %z = "stablehlo.compare"(%x, %y) '

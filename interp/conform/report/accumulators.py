@@ -1,4 +1,4 @@
-"""The part of the HTML report on products: the accumulators that explain the results, each as a drawing."""
+"""The part of the HTML report on products: drawings of the accumulators that explain the results."""
 
 from __future__ import annotations
 
@@ -6,46 +6,46 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from ...oracle.formats import FORMATS
-from ..result import Accumulated, CaseResult
-from ..words import count
-from .markup import Content, Markup, element, joined
+from ..format_text import count
+from ..result import AccumulatorFacts, CaseResult
+from .markup import Content, Markup, element, join
 
-#: A cell is a bit; a row is a product that is so many binary places below the largest one.
+#: A cell is a bit; a row is a product some binary places below the largest one.
 _CELL, _ROW, _LEFT, _TOP = 6, 14, 74, 30
-#: Places that are drawn, at the least, and how many follow the last one that is kept.
+#: Minimum number of places drawn, and number of places after the last one kept.
 _ALL, _BEYOND = 36, 6
-_STEPS = 64  #: products that are drawn as steps
+_STEPS = 64  #: products drawn as steps
 
-#: How bits that are not kept are dropped, and where the sum so far joins, in words.
+#: How discarded bits are dropped, and where the running sum joins, in words.
 DROPS = {
-    "zero": "cut off, toward zero",
-    "floor": "cut off, toward minus infinity",
-    "sticky": "cut off, and a sticky bit says that there was something",
-    "nearest_even": "rounded, to nearest even",
+    "zero": "truncated toward zero",
+    "floor": "truncated toward minus infinity",
+    "sticky": "truncated, with a sticky bit for any that are not zero",
+    "nearest_even": "rounded to nearest even",
 }
 PLACES = {
-    "aligned": "the sum so far is aligned with them",
-    "after": "the sum so far is added afterwards",
-    "joined": "the sum so far is aligned with their sum",
+    "aligned": "the running sum is aligned with them",
+    "after": "the running sum is added afterwards",
+    "joined": "the running sum is aligned with their sum",
 }
 
 
 def accumulators(cases: Sequence[CaseResult]) -> Content:
-    """The accumulators of a report, each once, with the types whose results it explains."""
-    explained: dict[Accumulated, list[CaseResult]] = defaultdict(list)
+    """The accumulators of a report, each once, with the types of the results it explains."""
+    explained: dict[AccumulatorFacts, list[CaseResult]] = defaultdict(list)
     for case in cases:
         if case.accumulator is not None:
             explained[case.accumulator].append(case)
     if not explained:
         return None
     shown = [_article(*item) for item in explained.items()]
-    words = "The specification leaves to the implementation how products are summed. These ways explain the results."
+    words = "The specification does not define how products are summed. These accumulators explain the results."
     return element("section", element("h2", "Sums of products"), element("p", words), shown, id="accumulators")
 
 
-def _article(accumulator: Accumulated, cases: Sequence[CaseResult]) -> Markup:
+def _article(accumulator: AccumulatorFacts, cases: Sequence[CaseResult]) -> Markup:
     names = dict.fromkeys(case.signature for case in cases)
-    listed: Content = joined([[element("code", n), " "] for n in names])
+    listed: Content = join([[element("code", n), " "] for n in names])
     if len(names) > 8:
         listed = element("details", element("summary", count(len(names), "signature")), element("p", listed))
     record = element("pre", element("code", f"--accumulate '{accumulator.record}'")) if accumulator.record else None
@@ -54,15 +54,15 @@ def _article(accumulator: Accumulated, cases: Sequence[CaseResult]) -> Markup:
     )
 
 
-def sentences(accumulator: Accumulated) -> list[str]:
-    """What the drawing shows, in words."""
+def sentences(accumulator: AccumulatorFacts) -> list[str]:
+    """A description of the drawing."""
     a = accumulator
     if a.keep == "exact" and a.bits is None:
         said = ["Sums are exact."]
     elif a.bits is None:
         said = ["All bits of the products are kept within a step."]
     else:
-        said = [f"{a.bits} fraction bits are kept below the largest exponent. What is below is {DROPS[a.drop]}."]
+        said = [f"{a.bits} fraction bits are kept below the largest exponent. Lower bits are {DROPS[a.drop]}."]
     if a.step > 1:
         said.append(f"A step sums {a.step} products, {a.order}; {PLACES[a.c]}.")
     else:
@@ -79,8 +79,9 @@ def sentences(accumulator: Accumulated) -> list[str]:
     return said
 
 
-def drawing(accumulator: Accumulated, case: CaseResult) -> Markup:
-    """The bits of products that are kept, against how far a product is below the largest; and the steps along k."""
+def drawing(accumulator: AccumulatorFacts, case: CaseResult) -> Markup:
+    """Draws the bits of products that are kept, by the distance of a product from the largest; and the steps along
+    k."""
     a = accumulator
     width = _product_bits(case)
     last = _ALL - _BEYOND if a.bits is None else a.bits
@@ -127,8 +128,8 @@ def _product_bits(case: CaseResult) -> int:
     return sum(FORMATS[name].mantissa_bits + 1 for name in (*case.operands, *case.operands)[:2])
 
 
-def _steps(a: Accumulated, y: float, width: float) -> list[Markup]:
-    """The first products of a dot, those of a step side by side."""
+def _steps(a: AccumulatorFacts, y: float, width: float) -> list[Markup]:
+    """The first products of a dot, grouped by steps."""
     each = width / _STEPS
     step = a.step or _STEPS
     drawn = [element("text", f"the first {_STEPS} of k", x=_LEFT - 6, y=y + 9, class_="tick end")]

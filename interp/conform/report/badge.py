@@ -1,4 +1,4 @@
-"""A badge that says whether a backend conforms to a profile: as SVG, and as JSON for shields.io."""
+"""A badge with a backend's conformance to a profile: as SVG, and as JSON for shields.io."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..conformance import Assessment
 #: Colors on which white text has a contrast of at least 4.5.
 _GREEN, _AMBER, _RED = "#1a7f37", "#9a6700", "#cf222e"
 _LABEL = "#424a53"
-#: The height, the margin at both sides of a text, and the width of a character of 11 px DejaVu Sans, on average.
+#: The height, the margin at both sides of a text, and the average width of a character of 11 px DejaVu Sans.
 _HEIGHT, _MARGIN, _CHARACTER = 20, 6, 6.6
 
 
@@ -24,7 +24,7 @@ class Badge:
     color: str
 
     def json(self) -> str:
-        """The badge as an endpoint of shields.io gives it (https://shields.io/badges/endpoint-badge)."""
+        """The badge in the format of a shields.io endpoint (https://shields.io/badges/endpoint-badge)."""
         data = {"schemaVersion": 1, "label": self.label, "message": self.message, "color": self.color.removeprefix("#")}
         return json.dumps(data, ensure_ascii=False) + "\n"
 

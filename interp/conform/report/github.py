@@ -6,21 +6,21 @@ from collections.abc import Iterator, Sequence
 
 from ..causes import causes
 from ..conformance import Problem
+from ..format_text import count
 from ..result import CRASH, FAIL, Report
-from ..words import count
 
-#: GitHub shows ten errors of a step.
+#: GitHub shows ten errors for each step.
 MOST = 10
 _FEW = 3
 
 
 def lines(report: Report, problems: Sequence[Problem] | None = None) -> Iterator[str]:
-    """An error for each cause of failures, then for each kind of other problem with a profile.
+    """An error for each cause of failures, then for each kind of other conformance problem.
 
     Args:
         report: the run.
-        problems: what is against a profile, of which alone there are annotations; None for a run without a profile,
-            where all failures have some that are not expected.
+        problems: the conformance problems, the only ones annotated; None for a run without a profile, which annotates
+            all unexpected failures.
     """
     backend = report.run.backend
     keys = None if problems is None else {(p.signature, p.form) for p in problems}
@@ -28,7 +28,7 @@ def lines(report: Report, problems: Sequence[Problem] | None = None) -> Iterator
     failing = [c for c in wrong if (not c.is_expected if keys is None else c.key in keys)]
     errors = []
     for cause in causes({backend: failing}):
-        of = f"{_listed(cause.signatures)}. To reproduce: {cause.example.case.command}"
+        of = f"{_join_names(cause.signatures)}. To reproduce: {cause.example.case.command}"
         errors.append((count(len(cause.members), "case"), f"{cause.sentence}: {of}"))
     failed = {c.key for c in wrong}
     others: dict[str, list[Problem]] = {}
@@ -37,7 +37,7 @@ def lines(report: Report, problems: Sequence[Problem] | None = None) -> Iterator
             others.setdefault(problem.why, []).append(problem)
     for why, of in others.items():
         signatures = list(dict.fromkeys(p.signature for p in of))
-        errors.append((f"{count(len(of), 'case')} against the profile", f"{why}: {_listed(signatures)}"))
+        errors.append((f"{count(len(of), 'case')} against the profile", f"{why}: {_join_names(signatures)}"))
     shown = errors if len(errors) <= MOST else errors[: MOST - 1]
     for words, message in shown:
         yield _error(f"minihlo conform {backend}: {words}", message)
@@ -45,17 +45,17 @@ def lines(report: Report, problems: Sequence[Problem] | None = None) -> Iterator
         yield _error(f"minihlo conform {backend}", f"{count(len(errors) - len(shown), 'more cause')}")
 
 
-def _listed(signatures: Sequence[str]) -> str:
+def _join_names(signatures: Sequence[str]) -> str:
     more = len(signatures) - _FEW
     return ", ".join(signatures[:_FEW]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _error(title: str, message: str) -> str:
-    return f"::error title={_escaped(title, ':,')}::{_escaped(message)}"
+    return f"::error title={_escape(title, ':,')}::{_escape(message)}"
 
 
-def _escaped(text: str, also: str = "") -> str:
-    """Text as commands of a workflow take it; in a property colons and commas are escaped too."""
+def _escape(text: str, also: str = "") -> str:
+    """Escapes text for workflow commands; in a property colons and commas are escaped too."""
     for character in "%\r\n" + also:
         text = text.replace(character, f"%{ord(character):02X}")
     return text

@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else: made from a Report, read without scripts."""
+"""The report as one self-contained HTML file without scripts."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from pathlib import Path
 
 from ...oracle.formats import FORMATS
 from .. import causes, files
+from ..format_text import count
 from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Report, worst
-from ..words import count
 from . import html_causes
 from .accumulators import accumulators
 from .html_cases import BAD, SIGNS, accuracy, anchor, failures
-from .markup import Content, Markup, element, joined, page_head, scrolled
+from .markup import Content, Markup, element, join, page_head, scroll_box
 
-#: The verdicts, from what matters most, with what they mean.
+#: The verdicts, most important first, with their meanings.
 MEANINGS = {
     FAIL: "a result is wrong",
     CRASH: "the backend died, or gave no answer in time",
     ACCURACY: "not correctly rounded, where that is not required, but next to the exact value",
-    DIVERGENT: "the format or the specification leaves it open, and the choice is a known one",
+    DIVERGENT: "the format or the specification leaves it open, and the choice is known",
     PASS: "every result is right",
     UNSUPPORTED: "the backend does not have it",
 }
-#: So many names are listed, more only when they are asked for.
+#: Number of names listed; more are collapsed.
 _FEW = 4
-_ULP = """ULP is how many steps from the correctly rounded result to the one given, where a step is from one number of
-the result's format to the next; both zeros are one number, and infinity is the step after the largest number (in a
-format without infinity, the NaN that overflow gives stands there). From NaN to a number is no distance."""
+_ULP = """ULP is the number of steps from the correctly rounded result to the given one, where a step leads from one
+number of the result's format to the next; both zeros are one number, and infinity is the step after the largest number
+(in a format without infinity, the NaN that overflow gives is that step). NaN has no distance to a number."""
 
 
 def write(report: Report, path: str | Path) -> None:
-    """Write the page; whole or not at all. Raises OutputError where it cannot be written."""
+    """Writes the page atomically. Raises OutputError if that fails."""
     files.write(path, page(report))
 
 
@@ -63,7 +63,7 @@ def page(report: Report) -> str:
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
-# -- what the whole is like --------------------------------------------------------------------------------------------
+# -- overview ----------------------------------------------------------------------------------------------------------
 
 
 def _run(report: Report) -> list[Content]:
@@ -71,12 +71,12 @@ def _run(report: Report) -> list[Content]:
     facts = [f"level {run.level}", *(f"{name} {version}" for name, version in run.versions.items())]
     facts += [x for x in (run.host, run.started) if x]
     chosen = [f"{w} {', '.join(given)}" for w, given in (("ops", run.ops), ("formats", run.formats)) if given]
-    note = "This run was not finished: what is here is what had been done." if not run.complete else None
+    note = "This run was not finished; the report has its finished cases." if not run.complete else None
     return [element("p", " · ".join([*facts, *chosen]), class_="facts"), note and element("p", note, class_="note")]
 
 
 def summary(report: Report) -> Markup:
-    """How many cases have which verdict, as a bar and as numbers."""
+    """The number of cases of each verdict, as a bar and as numbers."""
     counts = report.counts
     total = sum(counts.values()) or 1
     order = [v for v in MEANINGS if counts[v]]
@@ -106,13 +106,13 @@ def summary(report: Report) -> Markup:
 
 
 def _grid(report: Report) -> Content:
-    """Op × format, by the worst verdict of a cell; a cell leads to what is said of it."""
+    """The grid of ops by formats, with the worst verdict of each cell, linked to its cases."""
     cells: dict[tuple[str, str], list[CaseResult]] = defaultdict(list)
     for case in report.cases:
         cells[case.row, case.column].append(case)
     rows = list(dict.fromkeys(c.row for c in report.cases))
     there = {c.column for c in report.cases}
-    columns = [*(f for f in FORMATS if f in there), *sorted(there - set(FORMATS))]  # whichever was finished first
+    columns = [*(f for f in FORMATS if f in there), *sorted(there - set(FORMATS))]  # cases arrive in any order
     head = [element("th", element("span", c), scope="col") for c in columns]
     body = [element("tr", element("th", r, scope="row"), [_cell(cells.get((r, c), [])) for c in columns]) for r in rows]
     table = element(
@@ -123,7 +123,7 @@ def _grid(report: Report) -> Content:
         "section",
         element("h2", "Operations and formats"),
         element("ul", key, class_="key"),
-        scrolled("the grid", table),
+        scroll_box("the grid", table),
         id="grid",
     )
 
@@ -145,7 +145,7 @@ def _cell(cases: Sequence[CaseResult]) -> Markup:
 
 
 def _open(report: Report) -> Content:
-    """What formats leave open, by what the backend makes of it."""
+    """The points that formats leave open, with the backend's choices."""
     by_point: dict[str, dict[str, CaseResult]] = defaultdict(dict)
     for case in report.cases:
         for choice in case.choices:
@@ -162,7 +162,7 @@ def _open(report: Report) -> Content:
 
     rows = [
         element(
-            "tr", element("td", choice), element("td", [joined([name(c), " "]) for c in cases.values()], class_="names")
+            "tr", element("td", choice), element("td", [join([name(c), " "]) for c in cases.values()], class_="names")
         )
         for choice, cases in by_point.items()
     ]
@@ -170,7 +170,7 @@ def _open(report: Report) -> Content:
         "thead",
         element(
             "tr",
-            element("th", "what is open: what the backend gives", scope="col"),
+            element("th", "open point: choice of the backend", scope="col"),
             element("th", "where", scope="col"),
         ),
     )
@@ -180,13 +180,13 @@ def _open(report: Report) -> Content:
         "section",
         element("h2", "Left open"),
         element("p", words),
-        scrolled("what is left open", table),
+        scroll_box("open points", table),
         id="divergent",
     )
 
 
 def lacking(report: Report) -> Content:
-    """What the backend does not have, by what it says of it."""
+    """The cases that the backend does not support, by its messages."""
     by_type: dict[str, list[str]] = defaultdict(list)
     for case in report.cases:
         if case.verdict == UNSUPPORTED:
@@ -203,12 +203,10 @@ def lacking(report: Report) -> Content:
 
     rows = [row(*item) for item in sorted(by_type.items(), key=lambda item: -len(item[1]))]
     head = element(
-        "thead", element("tr", element("th", "the backend says", scope="col"), element("th", "of", scope="col"))
+        "thead", element("tr", element("th", "message of the backend", scope="col"), element("th", "of", scope="col"))
     )
     table = element("table", head, element("tbody", rows), class_="list")
-    return element(
-        "section", element("h2", "Not supported"), scrolled("what is not supported", table), id="unsupported"
-    )
+    return element("section", element("h2", "Not supported"), scroll_box("unsupported cases", table), id="unsupported")
 
 
 def _about(report: Report) -> Markup:

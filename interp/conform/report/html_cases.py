@@ -1,4 +1,4 @@
-"""The part of the HTML report on single cases: what fails, and what is less accurate."""
+"""The part of the HTML report on single cases: failures, and inaccurate results."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from ..format_text import code_text, count
 from ..result import ACCURACY, CRASH, DIVERGENT, ERRORS, FAIL, PASS, UNSUPPORTED, CaseResult, Failure
-from ..words import code_text, count
-from .markup import Content, Markup, element, scrolled
+from .markup import Content, Markup, element, scroll_box
 from .pictures import pictures
 
-#: A sign for each verdict, so that nobody needs the colours.
+#: A sign for each verdict, so that colours are not needed.
 SIGNS = {PASS: "✓", DIVERGENT: "○", ACCURACY: "≈", FAIL: "✗", CRASH: "!", UNSUPPORTED: "–"}
 BAD = (FAIL, CRASH)
 
@@ -23,7 +23,7 @@ def anchor(case: CaseResult) -> str:
 
 
 def failures(bad: Sequence[CaseResult]) -> Content:
-    """The cases that fail, those of one signature together."""
+    """The failing cases, grouped by signature."""
     if not bad:
         return None
     groups = _by_signature(bad)
@@ -50,12 +50,12 @@ def _signature(cases: Sequence[CaseResult]) -> Markup:
     more = None
     if others:
         shown = ", ".join(f"{c.form} (expected)" if c.is_expected else c.form for c in others)
-        more = element("details", element("summary", f"fails too: {shown}"), [described(c) for c in others])
-    return element("article", element("h3", element("code", first.signature)), described(first), more, id=anchor(first))
+        more = element("details", element("summary", f"fails too: {shown}"), [describe(c) for c in others])
+    return element("article", element("h3", element("code", first.signature)), describe(first), more, id=anchor(first))
 
 
-def described(case: CaseResult, pictured: bool = True) -> Markup:
-    """A case with its counts, diagnosis, pictures, first failures, and what reproduces them."""
+def describe(case: CaseResult, pictured: bool = True) -> Markup:
+    """A case with its counts, diagnosis, pictures, first failures, and the command that reproduces them."""
     wrong = sum(n for v, n in case.counts.items() if v in BAD)
     facts = [f"form {case.form}"]
     facts += [f"{wrong:,} of {count(case.total, 'result')} wrong"] if case.total else []
@@ -69,7 +69,7 @@ def described(case: CaseResult, pictured: bool = True) -> Markup:
         class_="facts",
     )
     shown = [element("p", t, class_="diagnosis") for t in (case.diagnosis, case.message) if t]
-    shown += [element("p", "What explains the results: ", case.model)] if case.model else []
+    shown += [element("p", "Accumulation: ", case.model)] if case.model else []
     return element(
         "div",
         head,
@@ -89,7 +89,7 @@ def badge(verdict: str) -> Markup:
 
 
 def table(case: CaseResult, failures: Sequence[Failure]) -> Content:
-    """Elements of a case: operands, what is given and what is right, as codes and values."""
+    """Elements of a case: operands, given and right results, as codes and values."""
     if not failures:
         return None
     names = ["operand"] if len(case.operands) == 1 else [f"operand {i + 1}" for i in range(len(case.operands))]
@@ -107,7 +107,7 @@ def table(case: CaseResult, failures: Sequence[Failure]) -> Content:
 
     head = element("thead", element("tr", [element("th", h, scope="col") for h in heads]))
     table = element("table", head, element("tbody", [row(f) for f in failures]), class_="examples")
-    return scrolled(f"results of {case.signature}, form {case.form}", table, role="group")
+    return scroll_box(f"results of {case.signature}, form {case.form}", table, role="group")
 
 
 def _error(failure: Failure) -> str:
@@ -125,7 +125,7 @@ def _number(code: int | None, value: str, kind: str) -> Content:
     return [element("code", shown), value != shown and element("span", f" = {value}", class_="value")]
 
 
-#: How many codes of a row of a sum are shown.
+#: Number of codes shown for a row of a sum.
 _SHOWN = 24
 
 
@@ -137,7 +137,7 @@ def _numbers(codes: Sequence[int], values: Sequence[str], kind: str) -> Content:
 
 
 def _histogram(case: CaseResult) -> Content:
-    """How many results are how far off, as bars."""
+    """The number of results at each distance, as bars."""
     if len(case.histogram) < 2:
         return None
     most = max(case.histogram.values())
@@ -155,7 +155,7 @@ def command(case: CaseResult) -> Content:
 
 
 def program(case: CaseResult) -> Content:
-    """The StableHLO program of the first failure, and its inputs; shut."""
+    """The StableHLO program of the first failure, and its inputs; collapsed."""
     if not case.program:
         return None
     inputs = "\n".join(f"--input {i}" for i in case.inputs)
@@ -168,7 +168,7 @@ def program(case: CaseResult) -> Content:
 
 
 def accuracy(cases: Sequence[CaseResult], limit: int) -> Content:
-    """Those that are not required to be correctly rounded, and are not."""
+    """Results that are not required to be correctly rounded, and are not."""
     if not cases:
         return None
     shown = (

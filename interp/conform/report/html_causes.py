@@ -1,21 +1,21 @@
-"""The part of the HTML report on causes: a card for each, with the smallest example and what reproduces it."""
+"""The part of the HTML report on causes: a card for each, with the smallest example and its command."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from ..causes import Cause, Member, names
+from ..format_text import count
 from ..result import CaseResult
-from ..words import count
 from .html_cases import SIGNS, anchor, command, program, table
-from .markup import Content, Markup, element, joined
+from .markup import Content, Markup, element, join
 
-#: From a case of a run to the address of what is said of it; None where nothing is.
+#: From a case of a run to the address of its description; None if there is none.
 Address = Callable[[str, CaseResult], str | None]
 
 
 def section(causes: Sequence[Cause]) -> Content:
-    """The causes of one run, for the page that has its cases too."""
+    """The causes of one run, for the page that also has its cases."""
     if not causes:
         return None
     signatures = len({s for c in causes for s in c.signatures})
@@ -25,13 +25,13 @@ def section(causes: Sequence[Cause]) -> Content:
 
 
 def card(cause: Cause, address: Address, title: Content = None, runs: Content = None, level: str = "h3") -> Markup:
-    """What a cause is, how much it fails, the smallest example, and the signatures.
+    """The card of a cause: its sentence, counts, smallest example, and signatures.
 
     Args:
         cause: the cause.
-        address: where the cases of a run are described.
+        address: the address of a case's description.
         title: the heading; None for the sentence.
-        runs: what is said of the runs that have it; None for nothing.
+        runs: a description of the runs that have it; None for nothing.
         level: the element of the heading.
     """
     facts = [count(len(cause.signatures), "signature"), count(len(cause.members), "case")]
@@ -49,7 +49,7 @@ def card(cause: Cause, address: Address, title: Content = None, runs: Content = 
 
 
 def sentence(cause: Cause) -> str:
-    """The sentence, with a capital letter where it does not begin with the name of an operation."""
+    """The sentence, capitalized unless it begins with the name of an operation."""
     text = cause.sentence
     is_word = text[:2].isalpha() and text[:2].islower() and not cause.is_of_one_family
     return text[:1].upper() + text[1:] if is_word else text
@@ -75,15 +75,13 @@ def example(member: Member, address: Address) -> list[Content]:
 
 
 def signatures(cause: Cause, run: str, address: Address, many: bool) -> Markup:
-    """The signatures of a cause in a run, each linked to what is said of it."""
+    """The signatures of a cause in a run, each linked to its description."""
     first = {m.case.signature: m.case for m in reversed(cause.members) if m.run == run}
-    listed = [_linked(first[s], address(run, first[s])) for s in names(cause, run)]
+    listed = [_link(first[s], address(run, first[s])) for s in names(cause, run)]
     words = count(len(listed), "signature") + (f" on {run}" if many else "")
-    return element(
-        "details", element("summary", words), element("p", joined([[x, " "] for x in listed]), class_="names")
-    )
+    return element("details", element("summary", words), element("p", join([[x, " "] for x in listed]), class_="names"))
 
 
-def _linked(case: CaseResult, where: str | None) -> Markup:
+def _link(case: CaseResult, where: str | None) -> Markup:
     name = element("code", case.signature)
     return element("a", name, href=where) if where else name

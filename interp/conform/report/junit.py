@@ -1,4 +1,4 @@
-"""The report as JUnit's XML, which CI systems read."""
+"""The report in JUnit's XML format, for CI systems."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from .. import files
+from ..format_text import code_text
 from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report
-from ..words import code_text
 
 
 def write(report: Report, path: str | Path) -> None:
-    """Write the report: a test for each case, a class for each op. Raises OutputError where it cannot be written."""
+    """Writes the report: a test for each case, a class for each op. Raises OutputError if that fails."""
     counts = report.counts
     bad = [c for c in report.cases if c.verdict in (FAIL, CRASH)]
     expected = sum(c.is_expected for c in bad)
@@ -67,5 +67,5 @@ def _lines(case: CaseResult) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Without what XML cannot hold."""
+    """Removes characters that XML does not permit."""
     return "".join(c if c >= " " or c in "\n\t" else "?" for c in text)

@@ -1,4 +1,4 @@
-"""HTML and SVG from Python: elements whose texts are escaped, and images as data."""
+"""HTML and SVG from Python: elements with escaped texts, and images as data."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Markup(str):
     __slots__ = ()
 
 
-#: What goes into an element: markup as it is, other text escaped, lists one after another, None and False as nothing.
+#: The content of an element: markup as it is, other text escaped, lists concatenated, None and False omitted.
 Content = object
 
 _VOID = ("meta", "link", "br", "img", "line", "rect", "circle", "image", "path")
 
 
 def element(name: str, /, *content: Content, **attributes: object) -> Markup:
-    """`<name …>content</name>`. Attributes: `class_` is `class`, `view_box` `view-box`; None and False are left out."""
+    """`<name …>content</name>`. Attributes: `class_` is `class`, `view_box` `view-box`; None and False are omitted."""
     words = [name]
     for key, value in attributes.items():
         if value is None or value is False:
@@ -33,22 +33,22 @@ def element(name: str, /, *content: Content, **attributes: object) -> Markup:
     head = " ".join(words)
     if name in _VOID:
         return Markup(f"<{head}/>")
-    return Markup(f"<{head}>{joined(content)}</{name}>")
+    return Markup(f"<{head}>{join(content)}</{name}>")
 
 
-def joined(content: Content) -> Markup:
-    """One or several contents as markup."""
+def join(content: Content) -> Markup:
+    """Concatenates contents to markup."""
     if content is None or content is False:
         return Markup()
     if isinstance(content, Markup):
         return content
     if isinstance(content, (list, tuple)):
-        return Markup("".join(joined(c) for c in content))
+        return Markup("".join(join(c) for c in content))
     return Markup(escape(str(content), quote=False))
 
 
-def scrolled(label: str, content: Content, role: str = "region") -> Markup:
-    """What may be wider than the page, in a box of its own that the keyboard can scroll."""
+def scroll_box(label: str, content: Content, role: str = "region") -> Markup:
+    """Wide content in a box of its own that the keyboard can scroll."""
     return element("div", content, class_="scroll", tabindex="0", role=role, aria_label=label)
 
 

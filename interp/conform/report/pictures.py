@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...oracle.formats import FORMATS, Format
+from ..format_text import code_text, number_text
 from ..result import CUT, UNTRIED, CaseResult
-from ..words import code_text, number_text
 from .markup import Markup, element, png
 from .shades import NAMES, RIGHT, SHADES, is_wrong, legend, regions, runs, shades
 
 
 def pictures(case: CaseResult) -> Sequence[Markup]:
-    """The pictures there are of a case."""
+    """The pictures of a case."""
     drawn: list[Markup] = []
     if case.map is not None:
         drawn.append(error_map(case))
@@ -25,9 +25,9 @@ def pictures(case: CaseResult) -> Sequence[Markup]:
 
 # -- maps --------------------------------------------------------------------------------------------------------------
 
-_SIDE, _LEFT, _TOP = 256, 62, 44  #: of the map, and of what stands beside and above it
-_FEW = 100  #: errors, that are ringed
-_RING, _CROWD = 4, 12  #: the radius of a ring; how many errors in the space of one are seen without
+_SIDE, _LEFT, _TOP = 256, 62, 44  #: of the map, and of the margins beside and above it
+_FEW = 100  #: number of errors that are ringed
+_RING, _CROWD = 4, 12  #: the radius of a ring; errors within this space that are visible without one
 _STRIP = 6  #: the width of the strips that mark the regions of the operands
 
 
@@ -75,7 +75,7 @@ def error_map(case: CaseResult) -> Markup:
 
 
 def _rings(centres: np.ndarray) -> list[Markup]:
-    """Circles around errors, float[n, 2], where they are so few, and so far apart, that they would not be seen."""
+    """Circles around errors, float[n, 2], if they are too few and too far apart to be seen."""
     if len(centres) > _FEW:
         return []
     distances = np.abs(centres[:, None] - centres[None]).max(axis=-1)
@@ -84,7 +84,7 @@ def _rings(centres: np.ndarray) -> list[Markup]:
 
 
 def _regions_of(fmt: Format) -> list[tuple[int, int, str]]:
-    """Runs of codes that are alike: where they begin and end, and what they are ("" for normal numbers)."""
+    """Runs of codes of one kind: where they begin and end, and the kind ("" for normal numbers)."""
     codes = np.arange(1 << fmt.bits).astype(fmt.code_dtype)
     values = fmt.decode(codes)
     kinds = np.select([np.isnan(values), np.isinf(values), fmt.is_subnormal(codes) | (values == 0)], [1, 2, 3], 0)
@@ -93,7 +93,7 @@ def _regions_of(fmt: Format) -> list[tuple[int, int, str]]:
 
 
 def _keys(fmt: Format) -> Markup:
-    """What the strips beside the map mean."""
+    """The legend of the strips beside the map."""
     words = {"subnormal": "zero or subnormal", "infinity": "infinity", "nan": "NaN"}
     there = {kind for _, _, kind in _regions_of(fmt)}
     keys = [
@@ -105,7 +105,7 @@ def _keys(fmt: Format) -> Markup:
 
 
 def _axis(fmt: Format, across: bool) -> list[Markup]:
-    """The strip of one axis with its regions, codes and values at some places, lines at the sign and at regions."""
+    """The strip of one axis with its regions, codes and values at some positions, lines at the sign and at regions."""
     n = 1 << fmt.bits
     unit = _SIDE / n
     drawn: list[Markup] = []
@@ -129,19 +129,19 @@ def _axis(fmt: Format, across: bool) -> list[Markup]:
 
 
 def _ticks(fmt: Format) -> list[int]:
-    """The codes at an axis: at the eighths, without the last, which would stand beyond the edge."""
+    """The codes at an axis: at the eighths, without the last, which would be beyond the edge."""
     n = 1 << fmt.bits
     return [i * n // 8 for i in range(8)] if n >= 16 else list(range(n))
 
 
 # -- curves ------------------------------------------------------------------------------------------------------------
 
-_WIDTH, _HEIGHT, _LANE = 380, 150, 13  #: of the field, and of the lines above it for what is no distance
+_WIDTH, _HEIGHT, _LANE = 380, 150, 13  #: of the field, and of the lines above it for errors without distance
 _LEFT_OF_CURVE, _ABOVE, _BELOW = 52, 20, 34
 _GRID = (-100, -16, -4, -1, 0, 1, 4, 16, 100)
 
 
-#: What is no distance has a line of its own.
+#: Errors without distance have lines of their own.
 _LANES = {
     "zero": "sign of 0",
     "open": "left open",
@@ -154,7 +154,7 @@ _LANES = {
 
 
 def error_curve(case: CaseResult) -> Markup:
-    """Errors by the values of the operands, with the regions of the result marked, or by places."""
+    """Errors by the values of the operands, with the regions of the result marked, or by position."""
     assert case.curve is not None
     errors = np.array(case.curve.errors, np.int8)
     values = np.array([float(v) for v in case.curve.values])

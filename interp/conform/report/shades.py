@@ -1,7 +1,7 @@
-"""What colour an element of a picture has: by its error, or where it is right by where in the format the result lies.
+"""The colour of an element in a picture: by its error, or if it is right by the region of its result.
 
-People who do not see red and green can distinguish the colours. What is transparent takes the page's colour, so that
-one picture serves on light and dark pages.
+The colours can be distinguished without red and green vision. Transparent pixels show the page's colour, so that one
+picture serves light and dark pages.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from .markup import Markup, element
 
 @dataclasses.dataclass(frozen=True)
 class Shade:
-    """A kind of element: its colour (red, green, blue, opacity), and how it is called."""
+    """A kind of element: its colour (red, green, blue, opacity) and its name."""
 
     colour: tuple[int, int, int, int]
     words: str
 
     @property
     def css(self) -> str:
-        """The colour as CSS writes it."""
+        """The colour in CSS."""
         r, g, b, a = self.colour
         return f"rgb({r} {g} {b} / {a / 255:.2f})"
 
 
-#: The kinds, in the order of the legend. First those of right results, by what is right.
+#: The kinds, in the order of the legend. First those of right results, by region.
 SHADES: dict[str, Shade] = {
     "right": Shade((128, 128, 128, 20), "right"),
     "subnormal": Shade((0, 158, 115, 80), "right, and subnormal"),
@@ -65,11 +65,11 @@ SPECIAL = {
     ABSENT: "absent",
 }
 _STEPS = (1, 4, 16, CUT)  #: the largest distance of each strength of a colour
-RIGHT = 4  #: how many shades are of right results; they come first
+RIGHT = 4  #: number of shades of right results, which come first
 
 
 def shades(case: CaseResult, errors: np.ndarray, *operands: np.ndarray) -> np.ndarray:
-    """The place in SHADES of each element; `operands` are numbers, none where the elements are in their own order."""
+    """The index in SHADES of each element; `operands` are numbers, none if the elements are in their own order."""
     shaded = regions(case, *operands) if operands else np.zeros(errors.shape, np.uint8)
     for sign, word in ((-1, "small"), (1, "large")):
         size = errors.astype(int) * sign
@@ -84,12 +84,12 @@ def shades(case: CaseResult, errors: np.ndarray, *operands: np.ndarray) -> np.nd
 
 
 def is_wrong(errors: np.ndarray) -> np.ndarray:
-    """Which elements are tried, and not right."""
+    """Tests which elements were tried and are not right."""
     return (errors != 0) & (errors != OPEN) & (errors != UNTRIED)
 
 
 def regions(case: CaseResult, *operands: np.ndarray) -> np.ndarray:
-    """In which part of the format the right result lies."""
+    """The region of the format that contains each right result."""
     shape = np.broadcast_shapes(*(x.shape for x in operands))
     fmt, numbers = FORMATS.get(case.result), np.zeros(shape, np.uint8)
     if fmt is None or case.op not in (*OPS, "convert") or case.form == "chain":
@@ -103,12 +103,12 @@ def regions(case: CaseResult, *operands: np.ndarray) -> np.ndarray:
 
 
 def _overflow(fmt: Format) -> float:
-    """From where on results are too large: halfway to where the next number would be."""
+    """The smallest value that overflows: halfway to the number after the largest."""
     return fmt.max + math.ldexp(0.5, math.frexp(fmt.max)[1] - 1 - fmt.mantissa_bits)
 
 
 def legend(shaded: np.ndarray) -> Markup:
-    """The shades that occur, each with how often."""
+    """The shades that occur, each with its count."""
     counts = np.bincount(shaded.ravel(), minlength=len(NAMES))
     items = [
         element("li", element("span", class_="swatch", style=f"background:{s.css}"), f"{s.words}: {counts[i]:,}")
@@ -119,6 +119,6 @@ def legend(shaded: np.ndarray) -> Markup:
 
 
 def runs(kinds: np.ndarray) -> list[tuple[int, int, int]]:
-    """Where elements that are alike begin and end, and what they are."""
+    """Runs of equal elements: where they begin and end, and the element."""
     edges = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
     return [(a, b, int(kinds[a])) for a, b in itertools.pairwise(edges) if b > a]

@@ -1,4 +1,4 @@
-"""The report for a terminal: a grid of ops and formats, then what is wrong, each with the command that repeats it."""
+"""The report for a terminal: a grid of ops and formats, then the failures, each with the command that repeats it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS
 from ..causes import of_cases
+from ..format_text import code_text, count
 from ..result import (
     ABSENT,
     ACCURACY,
@@ -24,7 +25,6 @@ from ..result import (
     Report,
     worst,
 )
-from ..words import code_text, count
 
 _SIGNS = {PASS: "ok", DIVERGENT: "open", ACCURACY: "ulp", UNSUPPORTED: "-", FAIL: "FAIL", CRASH: "DIED"}
 _STYLES = {
@@ -43,16 +43,16 @@ _MEANINGS = {
     FAIL: "wrong",
     CRASH: "the backend died or gave no answer",
 }
-#: Rows of the grid that stand below the conversions.
+#: Rows of the grid below the conversions.
 _ROWS = (*(f"{op}_" for op in ("reduce", "cumulative")), "sort", "dot_general", "convolution")
-#: Of long rows of codes so many are shown, and of sentences that are listed.
+#: Number of codes shown of long rows, and of sentences listed.
 _FEW, _MOST = 6, 24
-#: The width of a column of the grid, with what parts it from the next.
+#: The width of a column of the grid, with its separator.
 _COLUMN = 6
 
 
 def show(report: Report, console: Console) -> None:
-    """Print a report."""
+    """Prints a report."""
     if len(report.cases) > 1:
         for grid in grids(report.cases, console.width):
             console.print(grid, crop=False)
@@ -66,18 +66,18 @@ def show(report: Report, console: Console) -> None:
 
 
 def paragraphs(report: Report) -> Iterator[Text]:
-    """The causes; each case that fails; what is inaccurate, what is open, how sums are made, and what is not there."""
+    """The causes, failing cases, inaccurate results, open points, accumulators, and unsupported cases."""
     yield from _causes(report.cases)
     yield from _failures(report.cases)
     yield from _inaccurate([c for c in report.cases if c.verdict == ACCURACY])
-    yield from _listed("left open", _by(report.cases, lambda c: c.choices if c.verdict == DIVERGENT else []))
-    yield from _listed("sums", _by(report.cases, _models))
+    yield from _list("left open", _by(report.cases, lambda c: c.choices if c.verdict == DIVERGENT else []))
+    yield from _list("sums", _by(report.cases, _models))
     lacking = [c for c in report.cases if c.verdict == UNSUPPORTED]
-    yield from _listed("unsupported", _by(lacking, lambda c: [_short(c.message)]))
+    yield from _list("unsupported", _by(lacking, lambda c: [_short(c.message)]))
 
 
 def grids(cases: Sequence[CaseResult], width: int) -> Iterator[Table]:
-    """The grid; where a line does not hold it, in parts of as many columns as a line holds."""
+    """The grid, split into parts if a line is too short for all columns."""
     columns = [m for m in MINIFLOATS if any(c.column == m for c in cases)]
     columns += sorted({c.column for c in cases} - set(columns))
     cells: dict[str, dict[str, list[str]]] = {}
@@ -104,7 +104,7 @@ def _grid(cells: Mapping[str, Mapping[str, Sequence[str]]], columns: Sequence[st
 
 
 def _place(row: str) -> tuple[int, int]:
-    """Conversions stand together, in the order of the types; the rest as it comes."""
+    """The sort key of a row: conversions are together, in the order of the types."""
     words = row.split()
     if words[0] != "convert":
         return (2, 0) if words[0].startswith(_ROWS) else (0, 0)
@@ -121,11 +121,11 @@ def _heading(name: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
-# -- what is wrong -----------------------------------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------------------------------
 
 
 def _causes(cases: Sequence[CaseResult]) -> Iterator[Text]:
-    """What makes cases fail, where that is less than the signatures that fail."""
+    """The causes of failures, if there are fewer than failing signatures."""
     found = of_cases(cases)
     failing = {c.signature for c in cases if c.verdict in (FAIL, CRASH)}
     if len(found) == len(failing):
@@ -143,7 +143,7 @@ def _causes(cases: Sequence[CaseResult]) -> Iterator[Text]:
 
 
 def _failures(cases: Sequence[CaseResult]) -> Iterator[Text]:
-    """A paragraph for each op on each type that fails: the first form in full, and which others fail alike."""
+    """A paragraph for each op on each type that fails: the first form in full, and the other forms that fail alike."""
     groups: dict[tuple[str, str, str, bool], list[CaseResult]] = {}
     for case in cases:
         if case.verdict in (FAIL, CRASH):
@@ -227,7 +227,7 @@ def _by(cases: Sequence[CaseResult], sentences: Callable[[CaseResult], list[str]
     return groups
 
 
-def _listed(title: str, groups: dict[str, list[CaseResult]]) -> Iterator[Text]:
+def _list(title: str, groups: dict[str, list[CaseResult]]) -> Iterator[Text]:
     if not groups:
         return
     text = Text(title, "bold")

@@ -1,1 +1,1 @@
-"""Static pages of many reports: who computes what how. `build.build` writes them, `read.reports` reads a folder."""
+"""Static pages of many reports: backends compared. `build.build` writes them, `read.reports` reads a folder."""

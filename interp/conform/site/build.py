@@ -1,4 +1,4 @@
-"""Writes the site: every page under its own name, the style sheet once, and no file of an earlier site left behind."""
+"""Writes the site: each page once, one style sheet, and no remaining file of an earlier site."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..report import html
 from . import cells, facts, front, grids
 from .frame import STYLE
 from .model import Site, site
-from .read import Loaded
+from .read import LoadedReport
 
-#: The files that were written, so that the next site can take them away.
+#: The list of written files, which the next site removes.
 _LIST = "files.txt"
 
 
-def build(loaded: Sequence[Loaded], out: Path) -> int:
-    """Write the pages of some reports to a folder and return how many there are.
+def build(loaded: Sequence[LoadedReport], out: Path) -> int:
+    """Writes the pages of some reports to a folder and returns their number.
 
-    Raises InputError where the folder has other files than those of an earlier site, and OutputError where it cannot
-    be written.
+    Raises InputError if the folder has other files than those of an earlier site, and OutputError if it cannot be
+    written.
     """
     before = _earlier(out)
     made = site(loaded)
@@ -44,7 +44,7 @@ def build(loaded: Sequence[Loaded], out: Path) -> int:
 
 
 def _pages(made: Site) -> Iterator[tuple[str, str]]:
-    """Every page; those first that others lead into."""
+    """Every page, in an order that resolves links: pages that others link to come first."""
     for entry in made.entries:
         yield from cells.pages(made, entry)
     yield from front.causes(made).items()
@@ -59,7 +59,7 @@ def _pages(made: Site) -> Iterator[tuple[str, str]]:
 
 
 def style() -> str:
-    """The style sheet: that of the report of one run, and what the site adds."""
+    """The style sheet: that of the report of one run, and additions for the site."""
     report, own = importlib.resources.files(html.__package__ or ""), importlib.resources.files(__package__ or "")
     texts = (
         folder.joinpath(name).read_text(encoding="utf-8") for folder, name in ((report, "report.css"), (own, STYLE))
@@ -68,7 +68,7 @@ def style() -> str:
 
 
 def _earlier(out: Path) -> set[str]:
-    """The files of an earlier site in a folder. Raises InputError where there are others, and no such site."""
+    """The files of an earlier site in a folder. Raises InputError if there are other files and no such site."""
     if not out.exists():
         return set()
     if not out.is_dir():

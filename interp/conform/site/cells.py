@@ -1,4 +1,4 @@
-"""Of each run and operation a page: every case by format, down to codes and commands."""
+"""A page for each run and operation: every case by format, down to codes and commands."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from ..causes import CIRCUMSTANCES
-from ..report.html_cases import BAD, badge, command, described, program, table
+from ..format_text import count
+from ..report.html_cases import BAD, badge, command, describe, program, table
 from ..report.markup import Content, Markup, element
 from ..result import DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, worst
-from ..words import count
 from . import frame
 from .model import Entry, Site
 
-#: Failing cases of a signature that are described after the first.
+#: Maximum number of failing cases of a signature described after the first.
 _MOST = 6
-#: So many forms are listed.
+#: Number of forms listed.
 _FEW = 5
 
 
@@ -47,7 +47,7 @@ def pages(site: Site, entry: Entry) -> Iterator[tuple[str, str]]:
 
 
 def _column(site: Site, column: str, cases: Sequence[CaseResult], backend: str) -> Iterator[frame.Section]:
-    """A cell: an overview, and a section for each signature in which something is to be shown."""
+    """A cell: an overview, and a section for each signature with something to show."""
     anchor = site.names.of(column)
     title = element("h2", column, " ", badge(worst([c.verdict for c in cases])))
     signatures: dict[str, list[CaseResult]] = defaultdict(list)
@@ -67,7 +67,7 @@ def _column(site: Site, column: str, cases: Sequence[CaseResult], backend: str) 
 
 
 def _forms(cases: Sequence[CaseResult]) -> tuple[Content, str, str]:
-    """The forms by verdict, how many results were judged, and the worst distance."""
+    """The forms by verdict, the number of results judged, and the worst distance."""
     by_verdict: dict[str, list[str]] = defaultdict(list)
     for case in cases:
         by_verdict[case.verdict].append(f"{case.form} (expected)" if case.is_expected else case.form)
@@ -77,7 +77,7 @@ def _forms(cases: Sequence[CaseResult]) -> tuple[Content, str, str]:
 
 
 def _of_verdict(verdict: str, forms: Sequence[str]) -> Markup:
-    """The forms of a verdict; many only when they are asked for."""
+    """The forms of a verdict; a long list is collapsed."""
     names = ", ".join(forms)
     if len(forms) <= _FEW:
         return element("div", badge(verdict), names)
@@ -85,16 +85,16 @@ def _of_verdict(verdict: str, forms: Sequence[str]) -> Markup:
 
 
 def _signature(name: str, cases: Sequence[CaseResult]) -> Markup:
-    """What is to be said of a signature: failures in full, with pictures of the first; of the rest an example."""
+    """A signature: failures in full, with pictures of the first; an example of other verdicts."""
     bad = sorted((c for c in cases if c.verdict in BAD), key=lambda c: (c.is_expected, not (c.map or c.curve)))
     others = [c for c in cases if c.verdict not in BAD]
     content: list[Content] = [element("h3", element("code", name))]
     if bad:
         first, *more = bad
-        content.append(described(first))
+        content.append(describe(first))
         if more:
             words = f"fails too: {', '.join(c.form for c in more)}"
-            listed = [described(c, pictured=False) for c in more[:_MOST]]
+            listed = [describe(c, pictured=False) for c in more[:_MOST]]
             content.append(element("details", element("summary", words), listed))
     by_verdict: dict[str, list[CaseResult]] = defaultdict(list)
     for case in others:
@@ -105,7 +105,7 @@ def _signature(name: str, cases: Sequence[CaseResult]) -> Markup:
 
 
 def _example(cases: Sequence[CaseResult]) -> tuple[Content, ...]:
-    """Cases of one verdict that is no failure: what is said of them, and one example."""
+    """Cases of one verdict that is no failure, with one example."""
     first = max(cases, key=lambda c: (bool(c.failures), c.form == "array"))
     said = dict.fromkeys(text for c in cases for text in (*c.choices, c.diagnosis, c.model) if text)
     some = [f for f in first.failures if f.verdict not in (FAIL,)][:2]

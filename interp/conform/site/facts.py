@@ -1,4 +1,4 @@
-"""Pages across backends on what is left to them: accumulators, choices at open points; and changes between versions."""
+"""Pages across backends on accumulators and on choices at open points; and changes between versions."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterator
 
 from ...comparison.choices import CHOICES
 from ...comparison.open_points import IDENTIFIERS, OPEN_POINTS, row
+from ..format_text import count
 from ..report.accumulators import drawing
 from ..report.html_cases import BAD, badge
-from ..report.markup import Content, Markup, element, joined
-from ..result import Accumulated, CaseResult
+from ..report.markup import Content, Markup, element, join
+from ..result import AccumulatorFacts, CaseResult
 from ..verdicts.differences import Difference, differences
-from ..words import count
 from . import frame
 from .model import Entry, Site
 
 # -- accumulators ------------------------------------------------------------------------------------------------------
 
-#: The columns of the table of facts, and how many accumulators of a backend and a pair of types are drawn.
+#: The columns of the table of facts, and the number of accumulators drawn for a backend and a pair of types.
 _FACTS = (
     "backend",
     "operations and forms",
@@ -30,13 +30,13 @@ _FACTS = (
     "c",
 )
 _DRAWN = 2
-#: Rows of one table, which goes on in another.
+#: Rows of one table, which continues in another.
 _ROWS = 400
 
 
 def accumulators(site: Site) -> dict[str, str]:
     """The page of accumulators: for each pair of types a table of the facts, and the drawings side by side."""
-    pairs: dict[str, dict[tuple[str, Accumulated], list[CaseResult]]] = {}
+    pairs: dict[str, dict[tuple[str, AccumulatorFacts], list[CaseResult]]] = {}
     for entry in site.latest:
         for case in entry.report.cases:
             if case.accumulator is not None:
@@ -47,7 +47,7 @@ def accumulators(site: Site) -> dict[str, str]:
     )
     sections = [s for pair in order for s in _of_pair(site, pair, pairs[pair])]
     words = (
-        "The specification leaves open how the products of a dot or convolution are summed. "
+        "The specification does not define how the products of a dot or convolution are summed. "
         "These accumulators explain the results of each backend, for operands and results of the same types."
     )
     made, addresses = frame.in_parts("accumulators.html", "Accumulators side by side", sections)
@@ -68,7 +68,9 @@ def _pair(case: CaseResult) -> str:
     return f"{operands} to {case.result}"
 
 
-def _of_pair(site: Site, pair: str, found: dict[tuple[str, Accumulated], list[CaseResult]]) -> Iterator[frame.Section]:
+def _of_pair(
+    site: Site, pair: str, found: dict[tuple[str, AccumulatorFacts], list[CaseResult]]
+) -> Iterator[frame.Section]:
     rows, drawn = [], []
     of_backend: Counter[str] = Counter()
     for (label, a), cases in list(found.items())[:_ROWS]:
@@ -78,7 +80,7 @@ def _of_pair(site: Site, pair: str, found: dict[tuple[str, Accumulated], list[Ca
         ops = [element("div", op, element("small", f" {', '.join(of)}")) for op, of in forms.items()]
         rows.append(
             [
-                _linked(site, label, cases[0]),
+                _link(site, label, cases[0]),
                 ops,
                 a.keep,
                 "all" if a.bits is None else a.bits,
@@ -98,7 +100,7 @@ def _of_pair(site: Site, pair: str, found: dict[tuple[str, Accumulated], list[Ca
     yield frame.Section(element("section", title, table, element("ul", drawn, class_="beside"), id=name), name)
 
 
-def _linked(site: Site, label: str, case: CaseResult) -> Content:
+def _link(site: Site, label: str, case: CaseResult) -> Content:
     to = site.address(label, case)
     return element("a", label, href=to) if to else label
 
@@ -110,7 +112,7 @@ _QUESTIONS = {p.identifier: p.question for p in OPEN_POINTS}
 
 
 def choices(site: Site) -> dict[str, str]:
-    """The page of open points: which backend makes which choice, in all formats, and in each."""
+    """The page of open points: each backend's choice, in all formats, and in each."""
     points: dict[str, dict[str, dict[str, Counter[str]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(Counter))
     )
@@ -143,7 +145,7 @@ def choices(site: Site) -> dict[str, str]:
         )
         title = element("h2", _question(point, columns))
         facts = element("p", element("code", point), class_="facts")
-        table = frame.table(point, ("backend", "what it gives, and for how many results"), rows)
+        table = frame.table(point, ("backend", "choice, and number of results"), rows)
         name = site.names.of(f"point {point}")
         sections.append(frame.Section(element("section", title, facts, table, details, id=name), name))
     words = (
@@ -153,7 +155,7 @@ def choices(site: Site) -> dict[str, str]:
 
 
 def _question(point: str, columns: list[str]) -> str:
-    """What is open, in words; the identifier where no table has it."""
+    """The open point in words; its identifier if no table has it."""
     for column in columns or [""]:
         try:
             text = row(point, column).question
@@ -187,10 +189,12 @@ _KINDS = {
 
 
 def changes(site: Site) -> dict[str, str]:
-    """The page of changes between runs of one backend, each against the one before."""
+    """The page of changes between consecutive runs of each backend."""
     sections = [s for e in reversed(site.entries) if e.before is not None for s in _since(site, e, e.before)]
     words = (
-        "Each run against the one before it of the same backend." if sections else "There is one run of each backend."
+        "Each run compared with the previous one of the same backend."
+        if sections
+        else "There is one run of each backend."
     )
     return frame.in_parts("changes.html", "Changes between versions", sections, element("p", words))[0]
 
@@ -209,7 +213,7 @@ def _since(site: Site, entry: Entry, before: Entry) -> Iterator[frame.Section]:
         for i in range(0, len(of), _ROWS):
             some = of[i : i + _ROWS]
             title = element("summary", f"{len(of):,} {says}" + (f", from {i + 1:,} on" if i else ""))
-            heads = "case", "before", "after", "what explains it"
+            heads = "case", "before", "after", "cause"
             table = frame.table(f"cases that {says}", heads, [_row(entry, before, d) for d in some])
             yield frame.Section(element("details", title, table, open=kind == "worse" and i == 0))
 
@@ -220,7 +224,7 @@ def _row(entry: Entry, before: Entry, difference: Difference) -> list[Content]:
     name = [element("code", case.signature), f" {case.form}"]
     said = case.diagnosis or case.message or case.model or "; ".join(case.choices)
     badges = [_verdict(c) if c else None for c in (difference.before, difference.after)]
-    return [element("a", name, href=to) if to else joined(name), *badges, said]
+    return [element("a", name, href=to) if to else join(name), *badges, said]
 
 
 def _verdict(case: CaseResult) -> Content:

@@ -1,4 +1,4 @@
-"""What all pages have: head, navigation, landmarks; tables; and pages in parts, so that none grows without bound."""
+"""The frame of all pages: head, navigation, landmarks; tables; and the division of long pages into parts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
 from ..report.html_cases import SIGNS
-from ..report.markup import Content, Markup, element, joined, page_head, scrolled
+from ..report.markup import Content, Markup, element, join, page_head, scroll_box
 
 STYLE = "site.css"
-#: The pages that every page leads to.
+#: The pages that every page links to.
 _NAVIGATION = (
     ("index.html", "Overview"),
     ("causes.html", "Causes"),
@@ -17,25 +17,25 @@ _NAVIGATION = (
     ("choices.html", "Choices"),
     ("changes.html", "Changes"),
 )
-#: A page that has so many characters goes on in the next part. A section is much shorter than that.
+#: A page of this many characters continues in the next part. A section is much shorter.
 PART = 300_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A piece of a page that stays together."""
+    """A piece of a page that is not divided."""
 
     markup: Markup
-    anchor: str = ""  #: the id that it has
+    anchor: str = ""  #: the id of its element
 
 
 def root(path: str) -> str:
-    """What leads from a page back to the root of the site."""
+    """The relative path from a page to the root of the site."""
     return "../" * path.count("/")
 
 
 def page(path: str, title: str, *content: Content, above: Content = None) -> str:
-    """A page. `path` is its address from the root, `above` what stands between the title and the rest."""
+    """A page. `path` is its address from the root, `above` the content between the title and the rest."""
     up = root(path)
     whole = title if path == "index.html" else f"{title} - conformance"
     head = page_head(whole, element("link", rel="stylesheet", href=up + STYLE))
@@ -55,7 +55,7 @@ def page(path: str, title: str, *content: Content, above: Content = None) -> str
 
 
 def parts(path: str, sections: Iterable[Section], most: int = PART) -> list[tuple[str, list[Section]]]:
-    """The sections of a page in as many pages as they need: x.html, x-2.html, …; at least one."""
+    """Distributes the sections of a page over as many pages as they need: x.html, x-2.html, …; at least one."""
     pages: list[list[Section]] = [[]]
     size = 0
     for section in sections:
@@ -101,11 +101,11 @@ def table(label: str, heads: Sequence[Content], rows: Iterable[Sequence[Content]
     """A table with a head, whose first cells head the rows."""
     head = element("thead", element("tr", [element("th", h, scope="col") for h in heads]))
     body = [element("tr", element("th", first, scope="row"), [element("td", x) for x in rest]) for first, *rest in rows]
-    return scrolled(label, element("table", head, element("tbody", body), class_=class_))
+    return scroll_box(label, element("table", head, element("tbody", body), class_=class_))
 
 
 def key(meanings: dict[str, str]) -> Markup:
-    """What the signs of the verdicts mean."""
+    """The legend of the signs of verdicts."""
     items = [
         element("li", element("span", SIGNS[v], class_=f"sign {v}", aria_hidden="true"), f" {v}: {words}")
         for v, words in meanings.items()
@@ -127,10 +127,10 @@ def grid(label: str, columns: Sequence[Content], rows: Iterable[tuple[Content, S
     heads = [element("th", element("span", c), scope="col") for c in columns]
     body = [element("tr", element("th", head, scope="row"), cells) for head, cells in rows]
     top = element("thead", element("tr", element("td"), heads))
-    return scrolled(label, element("table", top, element("tbody", body), class_="grid"))
+    return scroll_box(label, element("table", top, element("tbody", body), class_="grid"))
 
 
-def listed(items: Sequence[Content], what: Callable[[int], str], few: int = 6) -> Content:
-    """Some items; more than a few only when they are asked for."""
-    shown = joined([[x, " "] for x in items])
+def item_list(items: Sequence[Content], what: Callable[[int], str], few: int = 6) -> Content:
+    """A list of items; a long one is collapsed."""
+    shown = join([[x, " "] for x in items])
     return shown if len(items) <= few else element("details", element("summary", what(len(items))), shown)

@@ -7,17 +7,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from ..causes import Cause
+from ..format_text import count
 from ..report.html import lacking, summary
 from ..report.html_cases import SIGNS
 from ..report.html_causes import card, sentence
-from ..report.markup import Content, Markup, element, joined
+from ..report.markup import Content, Markup, element, join
 from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult
 from ..verdicts.differences import differences
-from ..words import count
 from . import frame, grids
 from .model import Entry, Site
 
-#: Causes on the page of a run, and runs or cases on one line, at most.
+#: Maximum number of causes on the page of a run, and of runs or cases on one line.
 _CAUSES, _LINE = 40, 12
 _ORDER = (FAIL, CRASH, ACCURACY, DIVERGENT, PASS, UNSUPPORTED)
 
@@ -31,7 +31,7 @@ def index(site: Site) -> dict[str, str]:
     words = f"{count(len(site.latest), 'backend')}, {count(len(site.entries), 'run')}, {count(cases, 'case')}."
     sections = [_runs(site), _causes(site), grids.by_backend_and_format(site), *grids.overview(site)]
     above = element("p", words, class_="facts")
-    return frame.in_parts("index.html", "Who computes what how", sections, above, most=2 * frame.PART)[0]
+    return frame.in_parts("index.html", "Backends compared", sections, above, most=2 * frame.PART)[0]
 
 
 def _runs(site: Site) -> frame.Section:
@@ -48,13 +48,13 @@ def _runs(site: Site) -> frame.Section:
 
 
 def versions(entry: Entry) -> str:
-    """The versions of what was tested, in words."""
+    """The versions of the tested packages, in words."""
     return ", ".join(f"{name} {version}" for name, version in entry.report.run.versions.items())
 
 
 def _causes(site: Site) -> frame.Section:
     """The causes of the latest runs, a line for each, the most frequent first."""
-    title = element("h2", "What is wrong, by cause")
+    title = element("h2", "Failures by cause")
     if not site.causes:
         return frame.Section(element("section", title, element("p", "Nothing fails."), id="wrong"))
     heads = "cause", "signatures", "backends"
@@ -63,7 +63,7 @@ def _causes(site: Site) -> frame.Section:
         sign = element("span", SIGNS[cause.verdict], class_=f"sign {cause.verdict}", aria_hidden="true")
         to = element("a", sentence(cause), href=site.cause_addresses[cause.identifier])
         runs: list[Content] = [element("a", r, href=_page_of(site, r)) for r in cause.runs]
-        rows.append([[sign, " ", to], f"{len(cause.signatures):,}", frame.listed(runs, _backends)])
+        rows.append([[sign, " ", to], f"{len(cause.signatures):,}", frame.item_list(runs, _backends)])
     failing = {(m.run, m.case.signature) for c in site.causes for m in c.members}
     words = f"{count(len(failing), 'failing signature')} from {count(len(site.causes), 'cause')}."
     if len(site.causes) > len(rows):
@@ -96,7 +96,7 @@ def causes(site: Site) -> dict[str, str]:
     sections = []
     for cause in site.causes:
         name = site.names.of(f"cause {cause.identifier}")
-        runs = element("p", "On ", joined([[element("a", r, href=_page_of(site, r)), " "] for r in cause.runs]))
+        runs = element("p", "On ", join([[element("a", r, href=_page_of(site, r)), " "] for r in cause.runs]))
         shown = card(_few(cause), site.address, runs=runs, level="h2")
         sections.append(frame.Section(element("div", shown, id=name), name))
     words = "One fault is one card, however many operations and formats it fails. A card has the smallest example."
@@ -107,12 +107,12 @@ def causes(site: Site) -> dict[str, str]:
     return pages
 
 
-#: Signatures of a cause and run that are listed.
+#: Number of signatures listed for a cause and a run.
 _LISTED = 400
 
 
 def _few(cause: Cause) -> Cause:
-    """A cause with no more cases of a run than can be listed."""
+    """A cause with no more cases of a run than are listed."""
     of_runs: dict[str, set[str]] = defaultdict(set)
     kept = []
     for member in cause.members:
@@ -127,7 +127,7 @@ def _few(cause: Cause) -> Cause:
 
 
 def run(site: Site, entry: Entry) -> dict[str, str]:
-    """The pages of a run: its facts, causes, changes, grid, and what it does not have."""
+    """The pages of a run: its facts, causes, changes, grid, and unsupported cases."""
     up = frame.root(entry.page)
     sections = [
         frame.Section(summary(entry.report)),
@@ -145,7 +145,7 @@ def _facts(entry: Entry) -> list[Content]:
     r = entry.report.run
     words = [f"level {r.level}", versions(entry), r.host, r.started, f"{r.seconds:.0f} s"]
     words += [f"{w} {', '.join(given)}" for w, given in (("ops", r.ops), ("formats", r.formats)) if given]
-    note = "This run was not finished: what is here is what had been done." if not r.complete else None
+    note = "This run was not finished; the page has its finished cases." if not r.complete else None
     last = f"This is not the latest run of {r.backend}."
     again = f"minihlo conform {r.backend} --level {r.level}" + (f" --seed {r.seed}" if r.seed else "")
     return [
@@ -176,7 +176,7 @@ def _cards(entry: Entry, up: str) -> Iterator[frame.Section]:
 
 
 def _changes(entry: Entry, up: str) -> frame.Section:
-    """How many cases have changed since the run before."""
+    """The number of cases that changed since the previous run."""
     if entry.before is None:
         return frame.Section(Markup())
     found = list(differences(entry.before.report, entry.report))
@@ -185,7 +185,7 @@ def _changes(entry: Entry, up: str) -> frame.Section:
     return frame.Section(
         element(
             "section",
-            element("h2", "Since the run before"),
+            element("h2", "Since the previous run"),
             element("p", "Against ", element("a", entry.before.label, href=up + entry.before.page), f": {words}. "),
             element("p", element("a", "All changes", href=f"{up}changes.html")),
             id="since",
@@ -194,6 +194,6 @@ def _changes(entry: Entry, up: str) -> frame.Section:
 
 
 def _lacking(entry: Entry) -> frame.Section:
-    """What is not supported; the anchor is there in any case, as cells lead to it."""
+    """The unsupported cases; the anchor always exists, as cells link to it."""
     shown = lacking(entry.report)
-    return frame.Section(joined([shown]) if shown else Markup())
+    return frame.Section(join([shown]) if shown else Markup())

@@ -7,15 +7,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from ...oracle.formats import FORMATS
+from ..format_text import count
 from ..report.html import MEANINGS
 from ..report.html_cases import BAD, SIGNS, badge, command, table
 from ..report.markup import Content, Markup, element
 from ..result import ACCURACY, DIVERGENT, FAIL, PASS, UNSUPPORTED, VERDICTS, CaseResult, worst
-from ..words import count
 from . import frame
 from .model import Entry, Site
 
-#: So many cells stand in one table, at most; what is more goes on in another.
+#: Maximum number of cells in one table; more continue in another.
 _CELLS = 3000
 #: With more cells than these the first page has one letter for all formats of an operation.
 _LETTERS = 12_000
@@ -33,7 +33,7 @@ def _cell(entry: Entry, row: str, column: str, up: str, words: str) -> Markup:
     return frame.cell(verdict, f"{words}: {verdict}", href)
 
 
-def _linked(href: str, words: str) -> Markup:
+def _link(href: str, words: str) -> Markup:
     return element("a", words, href=href)
 
 
@@ -55,12 +55,12 @@ def overview(site: Site) -> list[frame.Section]:
         element("ol", legend, class_="formats"),
     ]
     made = []
-    heads = [_linked(e.page, e.label) for e in entries]
+    heads = [_link(e.page, e.label) for e in entries]
     size = len(entries) * (len(site.columns) if has_letters else 1)
     for i, rows in enumerate(_chunks(site.rows, size, _LETTERS)):
         body = [
             (
-                _linked(site.operation(r), r),
+                _link(site.operation(r), r),
                 [_strip(site, e, r) if has_letters else _worst(site, e, r) for e in entries],
             )
             for r in rows
@@ -71,7 +71,7 @@ def overview(site: Site) -> list[frame.Section]:
 
 
 def _strip(site: Site, entry: Entry, row: str) -> Markup:
-    """A sign for each format. What is not plainly right is a link; of the rest equal neighbours are one element.
+    """A sign for each format. A result that is not PASS is a link; equal neighbours among the rest are one element.
 
     Thousands of elements in one table take a browser minutes to print.
     """
@@ -98,7 +98,7 @@ def _worst(site: Site, entry: Entry, row: str) -> Markup:
 
 
 def by_backend_and_format(site: Site) -> frame.Section:
-    """The small grid: a row for each backend, a column for each format, the worst verdict and how often it is."""
+    """The small grid: a row for each backend, a column for each format, with the worst verdict and its count."""
     body = []
     for entry in site.latest:
         cells = []
@@ -107,8 +107,8 @@ def by_backend_and_format(site: Site) -> frame.Section:
             verdict = worst(verdicts) if verdicts else None
             words = f"{entry.label}, {column}: {verdict}, {count(verdicts.count(verdict or ''), 'operation')}"
             cells.append(frame.cell(verdict, words, site.format(column) if verdict else None))
-        body.append((_linked(entry.page, entry.label), cells))
-    heads = [_linked(site.format(c), c) for c in site.columns]
+        body.append((_link(entry.page, entry.label), cells))
+    heads = [_link(site.format(c), c) for c in site.columns]
     words = "The worst verdict of all operations. A format leads to its grid of operations and backends."
     content = element("h2", "Backends and formats"), element("p", words), frame.grid("backends by formats", heads, body)
     return frame.Section(element("section", content, id="formats"))
@@ -126,10 +126,10 @@ def of_format(site: Site, column: str) -> dict[str, str]:
         frame.Section(
             frame.grid(
                 f"operations by backends in {column}",
-                [_linked(up + e.page, e.label) for e in site.latest],
+                [_link(up + e.page, e.label) for e in site.latest],
                 [
                     (
-                        _linked(up + site.operation(r), r),
+                        _link(up + site.operation(r), r),
                         [_cell(e, r, column, up, f"{e.label}, {r}") for e in site.latest],
                     )
                     for r in some
@@ -159,7 +159,7 @@ def of_run(site: Site, entry: Entry) -> list[frame.Section]:
     columns += sorted({c for _, c in entry.cells} - set(columns))
     made = []
     for i, some in enumerate(_chunks(rows, len(columns))):
-        heads = [_linked(up + site.operation(r), r) if r in site.rows else r for r in some]
+        heads = [_link(up + site.operation(r), r) if r in site.rows else r for r in some]
         body = [[_cell(entry, r, c, up, f"{r}, {c}") for c in columns] for r in some]
         head = [element("h2", "Operations and formats"), frame.key(MEANINGS)] if i == 0 else None
         shown = frame.grid("operations by formats", columns, list(zip(heads, body, strict=True)))
@@ -168,15 +168,14 @@ def of_run(site: Site, entry: Entry) -> list[frame.Section]:
 
 
 def of_operation(site: Site, row: str) -> dict[str, str]:
-    """The pages of an operation: formats by backends, then each signature on which backends are not all right."""
+    """The pages of an operation: formats by backends, then each signature with a backend that is not all right."""
     path = site.operation(row)
     up = frame.root(path)
     columns = [c for c in site.columns if any(e.verdict(row, c) for e in site.latest)]
     body = [
-        (_linked(up + site.format(c), c), [_cell(e, row, c, up, f"{e.label}, {c}") for e in site.latest])
-        for c in columns
+        (_link(up + site.format(c), c), [_cell(e, row, c, up, f"{e.label}, {c}") for e in site.latest]) for c in columns
     ]
-    heads = [_linked(up + e.page, e.label) for e in site.latest]
+    heads = [_link(up + e.page, e.label) for e in site.latest]
     sections = [frame.Section(frame.grid(f"formats by backends: {row}", heads, body))]
     signatures: dict[str, dict[str, list[CaseResult]]] = defaultdict(lambda: defaultdict(list))
     for entry in site.latest:
@@ -185,8 +184,8 @@ def of_operation(site: Site, row: str) -> dict[str, str]:
                 signatures[case.signature][entry.label].append(case)
     apart = {s: of for s, of in signatures.items() if any(_departs(c) for cases in of.values() for c in cases)}
     if apart:
-        sections.append(frame.Section(element("h2", "Who computes what")))
-    sections += [_compared(site, s, of, up) for s, of in apart.items()]
+        sections.append(frame.Section(element("h2", "Results by backend")))
+    sections += [_compare(site, s, of, up) for s, of in apart.items()]
     return frame.in_parts(path, row, sections, frame.key(MEANINGS))[0]
 
 
@@ -194,8 +193,8 @@ def _departs(case: CaseResult) -> bool:
     return case.verdict in (*BAD, ACCURACY, DIVERGENT)
 
 
-def _compared(site: Site, signature: str, runs: dict[str, list[CaseResult]], up: str) -> frame.Section:
-    """A signature: what each backend makes of it, and the first example of each that departs."""
+def _compare(site: Site, signature: str, runs: dict[str, list[CaseResult]], up: str) -> frame.Section:
+    """A signature: each backend's verdicts, and the first example of each backend that departs."""
     rows: list[list[Content]] = []
     examples: list[Content] = []
     for label, cases in runs.items():
@@ -210,7 +209,7 @@ def _compared(site: Site, signature: str, runs: dict[str, list[CaseResult]], up:
         if _departs(first) and first.failures:
             bad = [f for f in first.failures if f.verdict == FAIL] or first.failures
             examples.append(element("div", element("h4", label), table(first, bad[:1]), command(first)))
-    shown = frame.table(signature, ("backend", "verdict", "in", "what explains it"), rows)
+    shown = frame.table(signature, ("backend", "verdict", "in", "cause"), rows)
     more = element("details", element("summary", "an example of each"), examples) if examples else None
     anchor = site.names.of(signature)
     return frame.Section(element("article", element("h3", element("code", signature)), shown, more, id=anchor), anchor)

@@ -1,4 +1,4 @@
-"""What the pages are made of: the runs with their names, the cells of the grid, the causes, and all addresses."""
+"""The model of the site: runs with their names, cells of the grid, causes, and all addresses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...oracle.formats import FORMATS
 from ..causes import Cause, causes
 from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, worst
 from .names import Names
-from .read import Loaded, by_backend
+from .read import LoadedReport, by_backend
 
 #: From a row and a column of the grid to the cases.
 Cells = dict[tuple[str, str], list[CaseResult]]
@@ -20,14 +20,14 @@ Cells = dict[tuple[str, str], list[CaseResult]]
 class Entry:
     """A run on the site."""
 
-    label: str  #: the backend, and what tells its runs apart where there are several
-    name: str  #: of its files
+    label: str  #: the backend, with distinguishing versions if it has several runs
+    name: str  #: the base name of its files
     report: Report
     cells: Cells
-    before: Entry | None = None  #: the run of the same backend before this one
+    before: Entry | None = None  #: the previous run of the same backend
     is_latest: bool = True
     causes: list[Cause] = dataclasses.field(default_factory=list)
-    #: Where the cells are described: a file and an anchor, from the root of the site.
+    #: The addresses of cells: a file and an anchor, from the root of the site.
     addresses: dict[tuple[str, str], str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -36,30 +36,30 @@ class Entry:
         return f"runs/{self.name}.html"
 
     def verdict(self, row: str, column: str) -> str | None:
-        """The worst verdict of a cell; None where nothing was run."""
+        """The worst verdict of a cell; None if it has no cases."""
         cases = self.cells.get((row, column))
         return worst([c.verdict for c in cases]) if cases else None
 
     def address(self, case: CaseResult) -> str | None:
-        """Where a case is described."""
+        """The address of a case's description."""
         return self.addresses.get((case.row, case.column))
 
 
 @dataclasses.dataclass
 class Site:
-    """All runs, and what they have together."""
+    """All runs, and their common data."""
 
-    entries: list[Entry]  #: by backend, of each from the first run to the latest
+    entries: list[Entry]  #: by backend, each from the first run to the latest
     rows: list[str]  #: of the grid, in the order of the reports
     columns: list[str]  #: the formats, in the order of the table of formats
     causes: list[Cause]  #: of the latest runs
     names: Names
-    #: Where causes are described, by identifier, from the root.
+    #: The addresses of causes, by identifier, from the root.
     cause_addresses: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def latest(self) -> list[Entry]:
-        """Of each backend the latest run."""
+        """The latest run of each backend."""
         return [e for e in self.entries if e.is_latest]
 
     def operation(self, row: str) -> str:
@@ -71,12 +71,12 @@ class Site:
         return f"formats/{self.names.of(column)}.html"
 
     def address(self, label: str, case: CaseResult) -> str | None:
-        """Where a case of a run is described."""
+        """The address of the description of a run's case."""
         return next((e.address(case) for e in self.entries if e.label == label), None)
 
 
-def site(loaded: Sequence[Loaded]) -> Site:
-    """What the pages show of some reports."""
+def site(loaded: Sequence[LoadedReport]) -> Site:
+    """The model of some reports."""
     names, entries = Names(), []
     for of_backend in by_backend(loaded):
         before: Entry | None = None
@@ -104,12 +104,12 @@ def _cells(cases: Iterable[CaseResult]) -> Cells:
 
 
 def _in_order(lists: Sequence[Sequence[str]], wanted: set[str]) -> list[str]:
-    """What is wanted of several lists, in the order of the longest, and what is not in that after it."""
+    """The wanted names in several lists, in the order of the longest, then the remaining ones."""
     return [x for x in dict.fromkeys(x for xs in sorted(lists, key=len, reverse=True) for x in xs) if x in wanted]
 
 
-def _labels(runs: Sequence[Loaded]) -> list[str]:
-    """The backend; of several runs with the versions that differ, else the date; where these are alike, the file."""
+def _labels(runs: Sequence[LoadedReport]) -> list[str]:
+    """The backend; for several runs with the versions that differ, else the date; if these are alike, the file."""
     reports = [r.report.run for r in runs]
     if len(runs) == 1:
         return [reports[0].backend]

@@ -1,16 +1,16 @@
-"""File names and anchors for texts that come from report files, which may be anything."""
+"""File names and anchors for arbitrary texts from report files."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 
-#: Longer names are cut, and get a hash.
+#: Longer names are truncated and get a hash.
 _LONGEST = 60
 
 
 class Names:
-    """Gives each text a name of letters, digits, `_`, `.` and `-`: no two alike where case does not count.
+    """Gives each text a name of letters, digits, `_`, `.` and `-`, unique without regard to case.
 
     A name depends on its text alone, unless an earlier text has taken it.
     """
@@ -32,7 +32,7 @@ class Names:
 
 
 def _readable(text: str) -> str | None:
-    """The text with `-` for what has no place in a name; None where little of it would be left."""
+    """The text with `-` for other characters; None if little of it would be left."""
     name = re.sub(r"[^A-Za-z0-9_.]+", "-", text[: 4 * _LONGEST]).strip("-.")
     name = re.sub(r"\.{2,}", ".", name)
     return name if name and len(text) <= _LONGEST else None

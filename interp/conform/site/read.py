@@ -1,4 +1,4 @@
-"""The reports of a folder, made safe to show: a report file may come from anyone."""
+"""Reads the reports of a folder and makes them safe to show: a report file may come from anyone."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from typing import Any
 from ...errors import InputError
 from ...oracle.exact import OPS, arity
 from ...oracle.formats import FORMATS, bits
+from ..format_text import code_text
 from ..report.accumulators import DROPS, PLACES
-from ..result import SCHEMA, Accumulated, CaseResult, ErrorCurve, Failure, Report, parse
-from ..words import code_text
+from ..result import SCHEMA, AccumulatorFacts, CaseResult, ErrorCurve, Failure, Report, parse
 
-#: What is read of a compressed file, at most.
+#: Maximum size of a decompressed file.
 _MOST_BYTES = 1 << 30
-#: Where a file has to name its schema to be taken for a report.
+#: A file must name its schema within this many characters to count as a report.
 _HEAD = 4096
-#: As many characters are shown of a text, by what it is; of what is not named here _WORD.
+#: Maximum length of texts shown, by field; _WORD for other fields.
 _LENGTHS = {"record": 2000, "message": 2000, "diagnosis": 1000, "model": 500, "command": 4000, "program": 20_000}
 _WORD = 200
-#: As many are shown of the failures of a case, of the operands of one, and of other lists.
+#: Maximum number of failures shown for a case, of operands of a failure, and of items of other lists.
 _FAILURES, _CODES, _ITEMS = 8, 256, 64
-#: Points of a curve that are drawn.
+#: Maximum number of points of a curve.
 _POINTS = 4096
-#: Fraction bits of an accumulator that can be drawn: more than products of f64 have.
+#: Maximum number of fraction bits of an accumulator that is drawn, more than products of f64 have.
 _MOST_BITS = 4096
 
 
 @dataclasses.dataclass(frozen=True)
-class Loaded:
-    """A report and the name of its file without what it ends with."""
+class LoadedReport:
+    """A report and the name of its file without extension."""
 
     stem: str
     report: Report
 
 
-def reports(folder: Path) -> tuple[list[Loaded], list[Path]]:
-    """The reports in a folder, `*.json` and `*.json.gz`, by name; and the files that are no reports.
+def reports(folder: Path) -> tuple[list[LoadedReport], list[Path]]:
+    """The reports in a folder, `*.json` and `*.json.gz`, by name; and the files that are not reports.
 
-    Raises InputError where the folder or a report cannot be read, or there is none.
+    Raises InputError if the folder or a report cannot be read, or there is none.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: expected a folder with results of minihlo conform, got {_kind(folder)}")
     found, others = [], []
     for path in sorted(p for p in folder.iterdir() if p.name.endswith((".json", ".json.gz")) and p.is_file()):
         try:
-            data = unpacked(path)
+            data = decompress(path)
             if SCHEMA.split("/")[0].encode() not in data[:_HEAD]:
                 others.append(path)
                 continue
@@ -60,18 +60,18 @@ def reports(folder: Path) -> tuple[list[Loaded], list[Path]]:
             raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
         except ValueError as error:
             raise InputError(str(error)) from None
-        found.append(Loaded(path.name.removesuffix(".gz").removesuffix(".json"), checked(report, path)))
+        found.append(LoadedReport(path.name.removesuffix(".gz").removesuffix(".json"), check(report, path)))
     if not found:
         raise InputError(f"{folder}: expected results of minihlo conform (*.json, *.json.gz), got none")
     return found, others
 
 
 def _kind(path: Path) -> str:
-    return "a file" if path.exists() else "nothing of that name"
+    return "a file" if path.exists() else "no such file"
 
 
-def unpacked(path: Path) -> bytes:
-    """The bytes of a file, decompressed if it is `*.gz`. Raises InputError where they are too many."""
+def decompress(path: Path) -> bytes:
+    """The bytes of a file, decompressed if it is `*.gz`. Raises InputError if they are too many."""
     if not path.name.endswith(".gz"):
         return path.read_bytes()
     with gzip.GzipFile(fileobj=io.BytesIO(path.read_bytes())) as stream:
@@ -81,11 +81,11 @@ def unpacked(path: Path) -> bytes:
     return data
 
 
-# -- what can be shown -------------------------------------------------------------------------------------------------
+# -- checks ------------------------------------------------------------------------------------------------------------
 
 
-def checked(report: Report, path: Path) -> Report:
-    """The report with its texts cut to what pages show. Raises InputError where a case makes no sense."""
+def check(report: Report, path: Path) -> Report:
+    """The report with its texts shortened for the pages. Raises InputError if a case is inconsistent."""
     cases = []
     for i, case in enumerate(report.cases):
         try:
@@ -99,7 +99,7 @@ def checked(report: Report, path: Path) -> Report:
 
 
 def _check(case: CaseResult) -> None:
-    """Raises ValueError or KeyError where types, codes and pictures of a case do not fit each other."""
+    """Raises ValueError or KeyError if types, codes and pictures of a case are inconsistent."""
     for element in (*case.operands, case.result):
         if element not in FORMATS and not _is_integer(element):
             raise ValueError(f"expected element types, got {element[:40]!r}")
@@ -151,7 +151,7 @@ def _check_curve(case: CaseResult, curve: ErrorCurve) -> None:
         raise ValueError("curve: expected one operand")
 
 
-def _check_accumulator(case: CaseResult, a: Accumulated) -> None:
+def _check_accumulator(case: CaseResult, a: AccumulatorFacts) -> None:
     if len(case.operands) < 2 or any(t not in FORMATS for t in case.operands[:2]):
         raise ValueError("accumulator: expected two operands of floating-point types")
     if a.drop not in DROPS or a.c not in PLACES:
@@ -161,7 +161,7 @@ def _check_accumulator(case: CaseResult, a: Accumulated) -> None:
 
 
 def _cut(record: Any) -> Any:
-    """A record with its texts and lists cut to what is shown."""
+    """A record with its texts and lists shortened."""
     made = {}
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)
@@ -171,7 +171,7 @@ def _cut(record: Any) -> Any:
             value = [[x[:_WORD] if isinstance(x, str) else x for x in row[:_CODES]] for row in value[:_ITEMS]]
         elif isinstance(value, ErrorCurve):
             value = None if len(value.codes) > _POINTS else value
-        elif isinstance(value, Accumulated):
+        elif isinstance(value, AccumulatorFacts):
             value = _cut(value)
         else:
             value = _short(value, _LENGTHS.get(field.name, _WORD))
@@ -189,9 +189,9 @@ def _short(value: Any, most: int) -> Any:
     return value
 
 
-def by_backend(loaded: Sequence[Loaded]) -> Iterator[list[Loaded]]:
-    """The reports of each backend, by its versions and then by the time they were begun; backends by name."""
-    backends: dict[str, list[Loaded]] = {}
+def by_backend(loaded: Sequence[LoadedReport]) -> Iterator[list[LoadedReport]]:
+    """The reports of each backend, by version and then by starting time; backends by name."""
+    backends: dict[str, list[LoadedReport]] = {}
     for one in sorted(loaded, key=lambda x: (x.report.run.backend, x.report.run.started, x.stem)):
         backends.setdefault(one.report.run.backend, []).append(one)
     for runs in backends.values():
@@ -199,12 +199,12 @@ def by_backend(loaded: Sequence[Loaded]) -> Iterator[list[Loaded]]:
         yield sorted(runs, key=lambda r: [version(r.report.run.versions.get(p, "")) for p in packages])
 
 
-#: What a version that comes before its release begins with after the numbers, in order.
+#: Prefixes of pre-release numbers, in order.
 _EARLY = ("dev", "a", "b", "rc|c|pre")
 
 
 def version(text: str) -> tuple[list[int], int, list[int]]:
-    """What versions are ordered by: the numbers of the release, what comes before the release, the numbers after it."""
+    """The sort key of a version: the numbers of the release, the pre-release, and the numbers after it."""
     release = re.match(r"v?([\d.]*)[._-]?(.*)", text, re.DOTALL)
     assert release is not None
     numbers, rest = release.groups()

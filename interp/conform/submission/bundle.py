@@ -1,6 +1,6 @@
 """A submission as a file: a zip of a claim, the profile, the results and their codes, with the hash of each.
 
-claim.json      who claims what, with which choices and waivers, and how it was run
+claim.json      the claim, with its choices, waivers and the description of the run
 profile.toml    the profile, as it was read
 results.json    the cases, as `minihlo conform --json` writes them, without pictures and times
 codes.bin       the results of all cases as codes, in the order of results.json and of the parts
@@ -25,23 +25,23 @@ from ...errors import InputError, printable
 from ...oracle.formats import FORMATS
 from .. import files
 from ..conformance import Assessment
-from ..result import CaseResult, Kept, Report, dumps, parse
+from ..format_text import code_text
+from ..result import CaseResult, Report, StoredCodes, dumps, parse
 from ..waivers import Waiver
-from ..words import code_text
 from . import environment
 
 SCHEMA = "minihlo.submission/1"
 CLAIM, PROFILE, RESULTS, CODES, MANIFEST = "claim.json", "profile.toml", "results.json", "codes.bin", "manifest.json"
 MEMBERS = (CLAIM, PROFILE, RESULTS, CODES, MANIFEST)
-#: What a member may hold when it is unpacked, in bytes: many times what the largest profile has at level 1.
+#: Maximum size of unpacked members, in bytes: many times that of the largest profile at level 1.
 MOST_BYTES = {CLAIM: 1 << 22, PROFILE: 1 << 20, RESULTS: 1 << 27, CODES: 1 << 29, MANIFEST: 1 << 20}
-#: The time of all members: the first that a zip can hold.
+#: The timestamp of all members: the first that a zip can hold.
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """What a submission says of itself."""
+    """The claim of a submission."""
 
     schema: str
     profile: str  #: its name and version
@@ -50,8 +50,8 @@ class Claim:
     takes: str  #: programs or operations
     verdict: str
     waivers: list[Waiver]
-    declared: dict[str, str]  #: what the backend does where the profile leaves it open
-    nan_codes: dict[str, list[str]]  #: the codes of NaN that its results have, by element type
+    declared: dict[str, str]  #: the backend's choices where the profile leaves them open
+    nan_codes: dict[str, list[str]]  #: the codes of NaN among its results, by element type
     counts: dict[str, int]  #: cases by verdict
     versions: dict[str, str]
     environment: dict[str, str]
@@ -61,7 +61,7 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """The members of a submission: of each the size and the SHA-256."""
+    """The members of a submission, with size and SHA-256."""
 
     schema: str
     members: dict[str, dict[str, int | str]]
@@ -69,7 +69,7 @@ class Manifest:
 
     @classmethod
     def of(cls, members: Mapping[str, bytes]) -> Manifest:
-        """The list of members."""
+        """Lists the members."""
         listed: dict[str, dict[str, int | str]] = {
             name: {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()} for name, raw in members.items()
         }
@@ -79,25 +79,25 @@ class Manifest:
 
 @dataclasses.dataclass(frozen=True)
 class Submission:
-    """A submission, as it is in a file."""
+    """A submission, as read from a file."""
 
     claim: Claim
     profile: bytes
     report: Report
     codes: bytes
     manifest: Manifest
-    actual: Manifest  #: of the members that are there
+    actual: Manifest  #: of the members found
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def write(path: str | Path, report: Report, assessment: Assessment, takes: str) -> str:
-    """Write a submission; whole or not at all. Returns its hash. Raises OutputError where it cannot be written.
+    """Writes a submission atomically and returns its hash. Raises OutputError if it cannot be written.
 
-    Two runs that give the same results give the same bytes, but for `started` and `seconds`.
+    Two runs with the same results give the same bytes, except for `started` and `seconds`.
     """
-    codes = b"".join(kept.raw for *_, kept in _kept(report))
+    codes = b"".join(kept.raw for *_, kept in _stored_results(report))
     members = {
         CLAIM: _json(dataclasses.asdict(_claim(report, assessment, takes))),
         PROFILE: assessment.profile.text.encode(),
@@ -130,7 +130,7 @@ def _claim(report: Report, assessment: Assessment, takes: str) -> Claim:
         assessment.verdict,
         list(assessment.used),
         dict(assessment.declared),
-        nan_codes((case, kept.raw) for case, _, kept in _kept(report)),
+        nan_codes((case, kept.raw) for case, _, kept in _stored_results(report)),
         report.counts,
         report.run.versions,
         environment.here(),
@@ -140,7 +140,7 @@ def _claim(report: Report, assessment: Assessment, takes: str) -> Claim:
 
 
 def without_codes(report: Report) -> Report:
-    """The report without what is elsewhere in a submission, what is drawn of results, and times."""
+    """The report without codes, pictures and times."""
     cases = [
         dataclasses.replace(
             c,
@@ -155,24 +155,24 @@ def without_codes(report: Report) -> Report:
     return Report(dataclasses.replace(report.run, started="", seconds=0.0), cases)
 
 
-def _part(item: tuple[str, Kept]) -> int:
+def _part(item: tuple[str, StoredCodes]) -> int:
     return int(item[0])
 
 
-def _kept(report: Report) -> Iterator[tuple[CaseResult, str, Kept]]:
-    """What is kept of all cases, in order, with the case and the part."""
+def _stored_results(report: Report) -> Iterator[tuple[CaseResult, str, StoredCodes]]:
+    """The kept results of all cases, in order, with the case and the part."""
     for case in report.cases:
         for part, kept in sorted(case.kept.items(), key=_part):
             yield case, part, kept
 
 
 def nan_codes(results: Iterable[tuple[CaseResult, bytes]]) -> dict[str, list[str]]:
-    """The codes of NaN that the results of cases have, by element type; of minifloats."""
+    """The codes of NaN among the results of cases, by element type of minifloats."""
     found: dict[str, set[int]] = {}
     for case, raw in results:
         fmt = FORMATS.get(case.result)
         if fmt is None or not fmt.is_minifloat or case.form == "upcast" or case.op.startswith("quantize"):
-            continue  # whose results are f32, and elements with scales
+            continue  # its results are f32, and elements with scales
         codes = np.unique(np.frombuffer(raw, np.uint8))
         found.setdefault(fmt.name, set()).update(codes[fmt.is_nan(codes) & ~fmt.is_none(codes)].tolist())
     return {name: [code_text(c, name) for c in sorted(codes)] for name, codes in sorted(found.items())}
@@ -182,7 +182,7 @@ def nan_codes(results: Iterable[tuple[CaseResult, bytes]]) -> dict[str, list[str
 
 
 def read(path: str | Path) -> Submission:
-    """Read a submission. Raises InputError where the file is none."""
+    """Reads a submission. Raises InputError if the file is none."""
     where = printable(str(path))
     try:
         with zipfile.ZipFile(path) as archive:
@@ -195,8 +195,8 @@ def read(path: str | Path) -> Submission:
         why = printable(str(error))
         raise InputError(f"{where}: expected a submission, got a file that is no zip: {why}") from None
     try:
-        claim = files.read(Claim, _loaded(members, CLAIM), CLAIM)
-        manifest = files.read(Manifest, _loaded(members, MANIFEST), MANIFEST)
+        claim = files.read(Claim, _load_json(members, CLAIM), CLAIM)
+        manifest = files.read(Manifest, _load_json(members, MANIFEST), MANIFEST)
         report = parse(members[RESULTS], RESULTS)
     except ValueError as error:
         raise InputError(f"{where}: {printable(str(error))}") from None
@@ -206,18 +206,18 @@ def read(path: str | Path) -> Submission:
     return Submission(claim, members[PROFILE], report, members[CODES], manifest, actual)
 
 
-def _loaded(members: Mapping[str, bytes], name: str) -> Any:
-    """The JSON of a member. Raises ValueError where it is none."""
+def _load_json(members: Mapping[str, bytes], name: str) -> Any:
+    """The JSON of a member. Raises ValueError if it is not JSON."""
     try:
         return json.loads(members[name].decode("utf-8"))
     except RecursionError:
-        raise ValueError(f"{name}: expected JSON, got some that is nested too deeply") from None
+        raise ValueError(f"{name}: expected JSON, got a value that is nested too deeply") from None
     except ValueError as error:
-        raise ValueError(f"{name}: expected JSON, got some that cannot be read: {error}") from None
+        raise ValueError(f"{name}: expected JSON, got invalid text: {error}") from None
 
 
 def _members(archive: zipfile.ZipFile, where: str) -> dict[str, bytes]:
-    """The members. Raises InputError where there are others, or where they are larger than any submission is."""
+    """The members. Raises InputError if there are others, or if they are larger than any submission."""
     infos = archive.infolist()
     if sorted(i.filename for i in infos) != sorted(MEMBERS):
         names = [i.filename for i in infos]
@@ -234,19 +234,19 @@ def _members(archive: zipfile.ZipFile, where: str) -> dict[str, bytes]:
     members: dict[str, bytes] = {}
     for info in infos:
         try:
-            with archive.open(info) as file:  # which reads no more than the size that the list of members has
+            with archive.open(info) as file:  # and reads no more than the listed size
                 members[info.filename] = file.read(info.file_size + 1)
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
             raise InputError(f"{where}: {info.filename} is damaged: {printable(str(error))}") from None
     return members
 
 
-def unpacked(submission: Submission) -> Iterator[tuple[CaseResult, str, Kept, bytes]]:
-    """Each part of each case with its codes, fewer than `kept.size` where the member ends before."""
+def split_codes(submission: Submission) -> Iterator[tuple[CaseResult, str, StoredCodes, bytes]]:
+    """Each part of each case with its codes, fewer than `kept.size` if the member ends early."""
     at = 0
-    for case, part, kept in _kept(submission.report):
+    for case, part, kept in _stored_results(submission.report):
         yield case, part, kept, submission.codes[at : at + kept.size]
         at += kept.size
 
 
-__all__ = ["Claim", "Manifest", "Submission", "nan_codes", "read", "unpacked", "without_codes", "write"]
+__all__ = ["Claim", "Manifest", "Submission", "nan_codes", "read", "split_codes", "without_codes", "write"]

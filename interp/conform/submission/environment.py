@@ -1,4 +1,4 @@
-"""The machine and the software of a run, as a submission names them."""
+"""The machine and the software of a run, as a submission records them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 
 
 def here() -> dict[str, str]:
-    """What may change a result: system, processor, Python and the packages that compute. No names of hosts or users."""
+    """The facts that may change a result: system, processor, Python and numeric packages. No names of hosts or
+    users."""
     return {
         "system": platform.system(),
         "release": platform.release(),

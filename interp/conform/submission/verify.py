@@ -1,4 +1,4 @@
-"""Whether a submission is what it says: whole, complete, and judged again from the results that it holds."""
+"""Verifies a submission: whole, complete, and judged again from its results."""
 
 from __future__ import annotations
 
@@ -10,55 +10,55 @@ from ...errors import InputError, printable
 from .. import conformance, profiles, waivers
 from ..conformance import Assessment
 from ..profiles import Profile
-from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Kept, Report
+from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, StoredCodes
 from ..run import Choice
 from ..verdicts import outcome
 from ..verdicts.outcome import Settings
-from .bundle import MANIFEST, Submission, nan_codes, read, unpacked
-from .recorded import Key, judged
+from .bundle import MANIFEST, Submission, nan_codes, read, split_codes
+from .replay import Key, judge
 
-#: What is judged again of a case; sentences and pictures may change with versions.
+#: The fields of a case that are compared; sentences and pictures may change with versions.
 _FACTS = ("verdict", "total", "counts", "worst_ulp", "open_points")
 _NONDETERMINISTIC = "nondeterministic"
 
 
 @dataclasses.dataclass(frozen=True)
-class Verified:
-    """What came of a check."""
+class Verification:
+    """The outcome of a verification."""
 
     backend: str
     claim: str  #: the verdict that the submission claims, with its profile and backend
-    reasons: tuple[str, ...]  #: why it is refused; empty where it holds
-    assessment: Assessment | None  #: of the results, where they could be judged
+    reasons: tuple[str, ...]  #: why it is refused; empty if it is valid
+    assessment: Assessment | None  #: of the results, if they could be judged
     sha256: str
 
 
-def verify(path: str) -> Verified:
-    """Check a submission. Raises InputError where the file is none."""
+def verify(path: str) -> Verification:
+    """Verifies a submission. Raises InputError if the file is none."""
     submission = read(path)
     claim = submission.claim
     backend = printable(claim.backend)
     words = f"{backend}: {printable(claim.verdict)} ({printable(claim.profile)})"
-    reasons = list(_touched(submission))
+    reasons = list(_changed_members(submission))
     assessment = None
     if not reasons:
         try:
             profile = _profile(submission)
             given = waivers.checked(list(claim.waivers), "the claim")
         except InputError as error:
-            return Verified(backend, words, (printable(str(error)),), None, submission.manifest.sha256)
-        report, wrong = _judged_again(submission, profile)
+            return Verification(backend, words, (printable(str(error)),), None, submission.manifest.sha256)
+        report, wrong = _judge_again(submission, profile)
         reasons += wrong
         if not reasons:
             assessment = conformance.assess(profile, report.cases, given, claim.takes)
-            reasons += _claimed(submission, assessment, report)
-    return Verified(backend, words, tuple(map(printable, reasons)), assessment, submission.manifest.sha256)
+            reasons += _check_claim(submission, assessment, report)
+    return Verification(backend, words, tuple(map(printable, reasons)), assessment, submission.manifest.sha256)
 
 
-def _touched(submission: Submission) -> Iterator[str]:
-    """Members that are not those that the manifest lists."""
+def _changed_members(submission: Submission) -> Iterator[str]:
+    """Members that differ from the list in the manifest."""
     listed, actual = submission.manifest, submission.actual
-    cases = [f"{c.signature} {c.form}" for c, _, kept, raw in unpacked(submission) if _hash(raw) != kept.sha256]
+    cases = [f"{c.signature} {c.form}" for c, _, kept, raw in split_codes(submission) if _hash(raw) != kept.sha256]
     for name, facts in actual.members.items():
         said = listed.members.get(name, {})
         if said != facts:
@@ -72,7 +72,9 @@ def _touched(submission: Submission) -> Iterator[str]:
         yield f"{MANIFEST} has been changed: expected the SHA-256 {printable(listed.sha256)}, got {actual.sha256}"
     if listed.members == actual.members and cases:
         yield f"codes.bin has been changed: the results of {cases[0]} are not those that results.json lists"
-    if listed.members == actual.members and sum(k.size for *_, k, _ in unpacked(submission)) != len(submission.codes):
+    if listed.members == actual.members and sum(k.size for *_, k, _ in split_codes(submission)) != len(
+        submission.codes
+    ):
         yield "codes.bin has more results than results.json lists"
 
 
@@ -81,16 +83,16 @@ def _hash(raw: bytes) -> str:
 
 
 def _profile(submission: Submission) -> Profile:
-    """The profile of a submission. Raises InputError where it is another than it says, or than minihlo has."""
+    """The profile of a submission. Raises InputError if it differs from the claim or from minihlo's."""
     claim = submission.claim
     profile = profiles.parse(submission.profile, "profile.toml")
     if profile.sha256 != claim.profile_sha256 or profile.identifier != claim.profile:
         said = f"{claim.profile} with the hash {claim.profile_sha256}"
-        raise InputError(f"another profile: the claim is of {said}, and profile.toml is {_named(profile)}")
+        raise InputError(f"another profile: the claim is of {said}, and profile.toml is {_describe(profile)}")
     if profile.identifier in profiles.names():
         ours = profiles.load(profile.identifier)
         if ours.sha256 != profile.sha256:
-            raise InputError(f"another profile: expected {_named(ours)}, got {_named(profile)}")
+            raise InputError(f"another profile: expected {_describe(ours)}, got {_describe(profile)}")
     if claim.backend != submission.report.run.backend:
         raise InputError(f"the claim is of {claim.backend}, and results.json is of {submission.report.run.backend}")
     if claim.takes not in ("programs", "operations"):
@@ -98,15 +100,15 @@ def _profile(submission: Submission) -> Profile:
     return profile
 
 
-def _named(profile: Profile) -> str:
+def _describe(profile: Profile) -> str:
     return f"{profile.identifier} with the hash {profile.sha256}"
 
 
 # -- judged again ------------------------------------------------------------------------------------------------------
 
 
-def _judged_again(submission: Submission, profile: Profile) -> tuple[Report, list[str]]:
-    """The report on the codes of a submission, and what of it is not as the submission says."""
+def _judge_again(submission: Submission, profile: Profile) -> tuple[Report, list[str]]:
+    """The report on the codes of a submission, and its differences from the submitted one."""
     claim, report = submission.claim, submission.report
     if (report.run.level, report.run.seed, report.run.ulp) != (profile.level, profile.seed, profile.ulp):
         ours = f"{profile.level}, {profile.seed}, {profile.ulp}"
@@ -121,13 +123,13 @@ def _judged_again(submission: Submission, profile: Profile) -> tuple[Report, lis
         return report, reasons
     records = tuple(report.run.options.get("accumulate", ()))
     settings = Settings(claim.backend, profile.level, profile.seed, profile.ulp, accumulators=records)
-    # Nobody claims falsely to have failed: what has no results and is said to be wrong is taken as such.
+    # Nobody claims failures falsely: a case without results that is claimed to fail is accepted as such.
     without = {c.key for c in report.cases if c.verdict in (UNSUPPORTED, CRASH) or (c.verdict == FAIL and not c.kept)}
-    codes: dict[Key, tuple[Kept, bytes]] = {
-        (*case.key, part): (kept, raw) for case, part, kept, raw in unpacked(submission) if case.key not in without
+    codes: dict[Key, tuple[StoredCodes, bytes]] = {
+        (*case.key, part): (kept, raw) for case, part, kept, raw in split_codes(submission) if case.key not in without
     }
     choice = dataclasses.replace(profile.choice(), listed=_with_results(profile.choice(), without))
-    again, problems = judged(choice, settings, claim.takes, codes) if codes else (Report(report.run), {})
+    again, problems = judge(choice, settings, claim.takes, codes) if codes else (Report(report.run), {})
     reasons += [f"{s} {f}: {why}" for (s, f, _), why in problems.items()]
     by_key = {c.key: c for c in again.cases}
     cases: list[CaseResult] = []
@@ -139,7 +141,7 @@ def _judged_again(submission: Submission, profile: Profile) -> tuple[Report, lis
             reasons.append(f"{case.signature} {case.form}: it has the verdict {case.verdict}, and there are no results")
         else:
             cases.append(_as_claimed(case, found))
-            reasons += _differing(case, cases[-1])
+            reasons += _differences(case, cases[-1])
     return Report(report.run, cases), reasons
 
 
@@ -149,35 +151,35 @@ def _with_results(choice: Choice, without: set[tuple[str, str]]) -> tuple[tuple[
 
 
 def _as_claimed(case: CaseResult, found: CaseResult) -> CaseResult:
-    """What was found, as not the same in two runs if the claim says so: one run does not show that."""
+    """The new result, marked as differing between two runs if the claim says so: one run does not show that."""
     found = dataclasses.replace(found, kept=case.kept)
     return outcome.nondeterministic(found) if _NONDETERMINISTIC in case.causes else found
 
 
-def _differing(case: CaseResult, found: CaseResult) -> Iterator[str]:
+def _differences(case: CaseResult, found: CaseResult) -> Iterator[str]:
     for fact in _FACTS:
         said, seen = getattr(case, fact), getattr(found, fact)
         if said != seen:
-            yield f"{case.signature} {case.form}: {fact}: it says {_shown(said)}, and the results give {_shown(seen)}"
+            yield f"{case.signature} {case.form}: {fact}: claimed {_show(said)}, but the results give {_show(seen)}"
             return
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{k} {_shown(v)}" for k, v in value.items()) or "none"
+        return ", ".join(f"{k} {_show(v)}" for k, v in value.items()) or "none"
     return printable(str(value))
 
 
 # -- the claim ---------------------------------------------------------------------------------------------------------
 
 
-def _claimed(submission: Submission, assessment: Assessment, report: Report) -> Iterator[str]:
-    """What the claim says that the results do not."""
+def _check_claim(submission: Submission, assessment: Assessment, report: Report) -> Iterator[str]:
+    """Differences between the claim and the results."""
     claim = submission.claim
     for waiver, case in conformance.forbidden(assessment.profile, claim.waivers, claim.takes):
-        yield f"the waiver {waiver} waives what may not be waived: {assessment.profile.identifier} requires {case}"
+        yield f"the waiver {waiver} is not permitted: {assessment.profile.identifier} requires {case}"
     for waiver in assessment.unused:
-        yield f"the waiver {waiver} is one too many: there is nothing that it waives"
+        yield f"the waiver {waiver} is superfluous: it waives nothing"
     if claim.verdict != assessment.verdict:
         because = f" ({assessment.problems[0]})" if assessment.problems else ""
         yield f"the claim is {printable(claim.verdict)!r}, and the results are {assessment.verdict!r}{because}"
@@ -185,8 +187,8 @@ def _claimed(submission: Submission, assessment: Assessment, report: Report) -> 
         ("declared", claim.declared, dict(assessment.declared)),
         ("counts", claim.counts, report.counts),
     ]
-    codes = nan_codes((case, raw) for case, *_, raw in unpacked(submission))
+    codes = nan_codes((case, raw) for case, *_, raw in split_codes(submission))
     checked.append(("nan_codes", claim.nan_codes, codes))
     for field, said, seen in checked:
         if said != seen:
-            yield f"claim.json: {field}: it says {_shown(said)}, and the results give {_shown(seen)}"
+            yield f"claim.json: {field}: claimed {_show(said)}, but the results give {_show(seen)}"

@@ -1,8 +1,8 @@
-"""Which codes are acceptable as results: for each element one code, or more where there is freedom.
+"""Acceptable results: for each element one code, or more if there is freedom.
 
-The sets are those of the tester's own verdicts: a code is acceptable if an element with it may be PASS, DIVERGENT or
-ACCURACY. Where a backend has to make one choice at all elements, the sets have each choice, and only the judgement of
-all results sees whether it is one.
+The sets agree with the tester's verdicts: a code is acceptable if an element with it may be PASS, DIVERGENT or
+ACCURACY. If a backend has to make one choice at all elements, the sets have each choice, and only the judgement of
+all results decides whether it is one.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from ..rows import RowPart, in_total_order
 from ..verdicts import outcome
 from ..verdicts.judge import ELEMENT_VERDICTS, judge
 
-#: What else than the expected code is acceptable, by identifier. Open points of formats have identifiers of their own.
+#: Rules for other acceptable codes, by identifier. Open points of formats have identifiers of their own.
 RULES = {
-    "accuracy": "A function: in formats of up to 8 bits either neighbour of the exact value, in wider ones what is "
-    "within the limit `ulp`; what is exact has to be so. Both are listed.",
+    "accuracy": "A function: in formats of up to 8 bits either neighbour of the exact value, in wider ones any code "
+    "within the limit `ulp`; exact results are required where they exist. Both are listed.",
     "one-choice": "At an open point all results of a call have to be of one choice. Each choice is listed; whether it "
-    "is one choice is for `minihlo conform judge` to say.",
+    "is one choice is decided by `minihlo conform judge`.",
     "sum": "Sums and products of many terms, whose order and accumulator are open. The expected codes are exact "
-    "results, rounded once; what else is acceptable is not listed: `minihlo conform judge` compares all results of "
-    "an operation with every known way to form them.",
-    "block": "Numbers in blocks. The expected codes are those of the rule for scales of the format's source; which "
-    "other rules are acceptable is not listed: `minihlo conform judge` compares with every known one.",
+    "results, rounded once; other acceptable codes are not listed: `minihlo conform judge` compares all results of "
+    "an operation with every known accumulation.",
+    "block": "Numbers in blocks. The expected codes are those of the rule for scales of the format's source. "
+    "Other acceptable rules are not listed: `minihlo conform judge` compares with every known one.",
 }
-#: Those of results of which other codes than the expected ones may be acceptable, and are not listed.
+#: Results that may have other acceptable codes, which are not listed.
 NOT_LISTED = {"sum", "block"}
 _FAIL = ELEMENT_VERDICTS.index(FAIL)
-#: Pairs of a result and a candidate that are judged at a time, which bounds the memory.
+#: Pairs of a result and a candidate judged at a time, which bounds the memory.
 _MOST = 1 << 20
 
-Alternatives = np.ndarray  #: uint64 [n, 3]: the place of an element, and the first and the last code of an interval
+Alternatives = np.ndarray  #: uint64 [n, 3]: the index of an element, and the first and the last code of an interval
 
 
 @dataclasses.dataclass(frozen=True)
 class Acceptable:
-    """The acceptable results of a part, flat. Where the expected code is NaN every NaN of the format is acceptable."""
+    """The acceptable results of a part, flat. If the expected code is NaN, every NaN of the format is acceptable."""
 
     expected: np.ndarray
-    alternatives: Alternatives  #: sorted by places
+    alternatives: Alternatives  #: sorted by index
     rules: tuple[str, ...]  #: identifiers: of open points, and of RULES
 
     def of(self, start: int, size: int) -> Acceptable:
-        """That of some elements in a row."""
+        """The acceptable results of consecutive elements."""
         places = self.alternatives[:, 0]
         first, last = np.searchsorted(places, [start, start + size])
         rows = self.alternatives[first:last].copy()
@@ -121,7 +121,7 @@ def _of(result: str, expected: Expected, limit: int, part: Part | None = None) -
 
 
 def _intervals(result: str, expected: Expected, limit: int, side: np.ndarray) -> Alternatives:
-    """Of some results, by their places, what is acceptable beside the expected code: intervals of codes."""
+    """The acceptable codes beside the expected ones, as intervals with the indices of results."""
     if result not in FORMATS and result != "i1":
         return _of_integers(result, expected)
     rows: list[np.ndarray] = []
@@ -130,8 +130,8 @@ def _intervals(result: str, expected: Expected, limit: int, side: np.ndarray) ->
         at = np.arange(start, min(start + step, len(side)))
         some, sides = expected.at(at), side[at]
         candidates = _candidates(result, some.codes, limit)
-        is_fit = _accepted(result, candidates, some, limit, sides)
-        # Codes in a row are one interval.
+        is_fit = _accepts(result, candidates, some, limit, sides)
+        # Consecutive codes are one interval.
         order = np.argsort(candidates, axis=1, kind="stable")
         candidates = np.take_along_axis(candidates, order, axis=1)
         is_fit = np.take_along_axis(is_fit, order, axis=1)
@@ -144,7 +144,7 @@ def _intervals(result: str, expected: Expected, limit: int, side: np.ndarray) ->
 
 
 def _candidates(result: str, codes: np.ndarray, limit: int) -> np.ndarray:
-    """Codes that may be acceptable, a row for each expected code: all codes, or of wide formats those nearby."""
+    """Codes that may be acceptable, a row for each expected code: all codes, or for wide formats those nearby."""
     dtype = code_dtype(result)
     if bits(result) <= 8:
         every = np.arange(1 << bits(result)).astype(np.uint8).astype(dtype)
@@ -156,17 +156,17 @@ def _candidates(result: str, codes: np.ndarray, limit: int) -> np.ndarray:
     return np.concatenate([near, np.broadcast_to(fixed, (len(codes), len(fixed)))], axis=1)
 
 
-def _accepted(result: str, candidates: np.ndarray, expected: Expected, limit: int, side: np.ndarray) -> np.ndarray:
-    """Which candidates are acceptable, and not the expected code."""
+def _accepts(result: str, candidates: np.ndarray, expected: Expected, limit: int, side: np.ndarray) -> np.ndarray:
+    """Tests which candidates are acceptable, other than the expected code."""
     n = candidates.shape[1]
     flat, repeated = candidates.reshape(-1), expected.at(np.repeat(np.arange(len(candidates)), n))
     judged = judge(result, flat, repeated, limit, True, (lambda at: side[at // n]) if limit else None)
     is_fit = judged.verdicts != _FAIL
-    for point in choices.RULED:  # of which the candidates together show no choice
+    for point in choices.RULED:  # the candidates together show no choice for these
         at = np.flatnonzero(repeated.left_open == point)
         if not at.size:
             continue
-        is_fit[at] |= choices.choose(point, result, flat[at], repeated.codes[at]) >= 0
+        is_fit[at] |= choices.classify(point, result, flat[at], repeated.codes[at]) >= 0
         if point == rounding.NEGATIVE and repeated.magnitudes is not None:
             is_fit[at] |= flat[at] == repeated.magnitudes[at]
     is_same = flat == repeated.codes
@@ -177,7 +177,7 @@ def _accepted(result: str, candidates: np.ndarray, expected: Expected, limit: in
 
 
 def _of_integers(result: str, expected: Expected) -> Alternatives:
-    """Of integers: what is beyond the type is any integer, or of another integer the end that is nearest."""
+    """Acceptable integers: any integer for a float beyond the type, the nearest end for an integer beyond it."""
     mask, is_signed = (1 << bits(result)) - 1, not result.startswith("u")
     most = mask >> is_signed
     rows: list[tuple[int, int, int]] = []

@@ -1,4 +1,4 @@
-"""Vectors as C: a header for each operation, one for all, a runner, a session, and an example of the function."""
+"""Vectors as C: a header for each operation, one for all, a runner, a session, and an example function."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from .acceptable import NOT_LISTED
 from .calls import plain
 from .manifest import Entry, nan_codes
-from .stores import Folder, Hashed, digest, hex_codes
+from .stores import Folder, HashedFile, digest, hex_codes
 
 #: Files that are the same in every export.
 FIXED = ("minihlo.h", "runner.c", "session.c", "example.c")
@@ -20,7 +20,7 @@ class Headers:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._stream: Hashed | None = None
+        self._stream: HashedFile | None = None
         self._op = ""
         self._known: dict[str, str] = {}
         self._rows: list[str] = []
@@ -31,15 +31,15 @@ class Headers:
         """See stores.Store."""
         flat = plain(codes).reshape(-1)
         lines = (f"{line},\n" for line in hex_codes(flat, ",", "0x"))
-        # C99 has no arrays without elements.
-        return self._kept(f"{digest(flat)}-{flat.dtype}", f"uint{8 * flat.dtype.itemsize}_t", "".join(lines) or "0\n")
+        # C99 has no empty arrays.
+        return self._store(f"{digest(flat)}-{flat.dtype}", f"uint{8 * flat.dtype.itemsize}_t", "".join(lines) or "0\n")
 
     def alternatives(self, rows: np.ndarray) -> str:
         """See stores.Store."""
         lines = (f"{{{place}, 0x{low:x}, 0x{high:x}}},\n" for place, low, high in rows.tolist())
-        return self._kept(f"{digest(rows)}-rows", "struct minihlo_choice", "".join(lines))
+        return self._store(f"{digest(rows)}-rows", "struct minihlo_choice", "".join(lines))
 
-    def _kept(self, key: str, kind: str, text: str) -> str:
+    def _store(self, key: str, kind: str, text: str) -> str:
         assert self._stream is not None
         if key not in self._known:
             name = self._known[key] = f"{self._op}_{len(self._known)}"

@@ -21,7 +21,7 @@ class Call:
     operation: Operation
     operands: tuple[np.ndarray, ...]  #: contiguous; codes of i1 are uint8
     shape: tuple[int, ...]  #: of the result
-    start: int  #: the place of its first result among those of the part
+    start: int  #: the index of its first result among those of the part
 
     @property
     def size(self) -> int:
@@ -54,10 +54,10 @@ def name(spec: Spec, level: int, call: int, count: int) -> str:
     """The name of a call, which is also the name of a file: `add.f8E4M3FN.array`, `add.f8E4M3FN.broadcast.4`.
 
     Args:
-        spec: the case, its form, and which part of its operands.
-        level: of the cases; it decides in how many parts the operands come.
-        call: its place among the calls of the part.
-        count: how many calls the part has.
+        spec: the case, its form, and the part of its operands.
+        level: of the cases; it decides the number of parts.
+        call: its index among the calls of the part.
+        count: the number of calls of the part.
     """
     words = [spec.case.signature, spec.form]
     if data.parts(spec.case, spec.form, level) > 1:

@@ -17,7 +17,7 @@ from ..verdicts.outcome import Settings
 from .acceptable import acceptable
 from .c_source import Headers
 from .calls import calls, name
-from .manifest import NAME, Alternatives, Entry, Made, Tensor, Writer
+from .manifest import NAME, Alternatives, Entry, ExportOptions, Tensor, Writer
 from .stores import Arrays, Families, Folder, Store, digest, empty_folder
 
 #: The forms of files.
@@ -25,33 +25,33 @@ FORMS = ("npy", "hex", "json", "c")
 
 
 class _NoBackend:
-    """In the place of a backend that computes operations: nothing is run."""
+    """Stands in for a backend that computes operations: nothing is run."""
 
     takes, name, seconds = "operations", "vectors", 0.0
 
 
 def specs(tasks: Sequence[Task]) -> list[Spec]:
-    """The parts of all cases, those of one operation together."""
+    """The parts of all cases, grouped by operation."""
     every = [s for t in tasks for s in t.specs]
     families = list(dict.fromkeys(s.case.op for s in every))
     return sorted(every, key=lambda s: families.index(s.case.op))
 
 
 def export(
-    path: Path, tasks: Sequence[Task], made: Made, advance: Callable[[], None] = lambda: None
+    path: Path, tasks: Sequence[Task], made: ExportOptions, advance: Callable[[], None] = lambda: None
 ) -> tuple[int, int, str]:
-    """Write vectors to a folder.
+    """Writes vectors to a folder.
 
     Args:
-        path: the folder, which is empty or not there.
-        tasks: the cases, as a run of a backend of operations has them.
-        made: how they are made.
+        path: the folder, which is empty or does not exist.
+        tasks: the tasks of a run with a backend of operations.
+        made: the description of the export.
         advance: called after each part.
 
     Returns:
-        how many calls there are, how many bytes, and what identifies the vectors.
+        the number of calls, the number of bytes, and the identifier of the vectors.
 
-    Raises InputError where the folder is not empty, and OutputError where it cannot be written.
+    Raises InputError if the folder is not empty, and OutputError if it cannot be written.
     """
     folder = Folder(empty_folder(path))
     store: Store = {"c": Headers, "json": Families}[made.form](folder) if made.form in ("c", "json") else Arrays(
@@ -84,7 +84,7 @@ def export(
     return writer.count, sum(f.size for f in folder.files.values()), writer.vectors
 
 
-def _entries(tester: Tester, spec: Spec, store: Store, made: Made) -> Iterator[Entry]:
+def _entries(tester: Tester, spec: Spec, store: Store, made: ExportOptions) -> Iterator[Entry]:
     part = tester.part(spec)
     right = acceptable(part, made.ulp)
     every = calls(part)

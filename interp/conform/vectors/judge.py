@@ -1,4 +1,4 @@
-"""Grades results: the tester of a live run, with a backend that gives what was recorded."""
+"""Judges results: the tester of a live run, with a backend that replays recorded results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from ...backends import BackendError
 from ...backends.operation import Operation
 from ...errors import InputError
-from ..cases.cases import chosen
+from ..cases.cases import select_cases
 from ..repeats import AnyPart
 from ..repeats import Results as RunResults
 from ..run import Choice, Done, Task
@@ -21,18 +21,21 @@ from .results import Results
 from .stores import digest
 
 
-def among(tasks: Sequence[Task], choice: Choice) -> list[Task]:
-    """What a further choice leaves of tasks."""
+def select_tasks(tasks: Sequence[Task], choice: Choice) -> list[Task]:
+    """The tasks that a further choice selects."""
 
     def fits(spec: Spec) -> bool:
-        return bool(chosen([spec.case], choice.ops, choice.formats, choice.case)) and choice.form in ("", spec.form)
+        return bool(select_cases([spec.case], choice.ops, choice.formats, choice.case)) and choice.form in (
+            "",
+            spec.form,
+        )
 
     left = [Task(tuple(s for s in t.specs if fits(s))) for t in tasks]
     return [t for t in left if t.specs]
 
 
-def wanted(manifest: Manifest, tasks: Sequence[Task]) -> list[Entry]:
-    """The calls of tasks. Raises InputError where the vectors are not those of this version of minihlo."""
+def wanted_entries(manifest: Manifest, tasks: Sequence[Task]) -> list[Entry]:
+    """The calls of tasks. Raises InputError if the vectors are not those of this version of minihlo."""
     by_part: dict[tuple[str, str, int], list[Entry]] = {}
     for entry in manifest.cases:
         by_part.setdefault(entry.key[:3], []).append(entry)
@@ -46,7 +49,7 @@ def wanted(manifest: Manifest, tasks: Sequence[Task]) -> list[Entry]:
 
 
 class Replay:
-    """In the place of a backend of operations: gives the recorded results of the calls of a part, one by one."""
+    """Stands in for a backend of operations: returns the recorded results of the calls of a part, one by one."""
 
     takes, name, seconds = "operations", "recorded", 0.0
 
@@ -57,13 +60,13 @@ class Replay:
         self._next = 0
 
     def start(self, spec: Spec | None) -> None:
-        """The next calls are those of a part; None where nothing was recorded."""
+        """Selects the part whose calls come next; None if nothing was recorded."""
         self._spec, self._next = spec, 0
 
     def operate(self, operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """The recorded codes. Raises BackendError where there are none."""
+        """The recorded codes. Raises BackendError if there are none."""
         if self._spec is None:
-            raise BackendError("refused", "it was not recorded")
+            raise BackendError("refused", "no result was recorded")
         spec = self._spec
         entry = self._entries.get((spec.case.signature, spec.form, spec.part, self._next))
         if (
@@ -79,7 +82,7 @@ class Replay:
 
 
 class RecordedTester(Tester):
-    """Cases whose results are recorded; others cannot be run."""
+    """A tester of recorded results, which runs nothing."""
 
     def __init__(self, replay: Replay, settings: Settings) -> None:
         super().__init__(replay, settings)
@@ -101,11 +104,11 @@ class RecordedTester(Tester):
         return found
 
     def forget(self) -> None:
-        """Keep nothing of the parts so far."""
+        """Drops the cached data of the parts so far."""
         self._specs.clear()
 
 
-def recorded(manifest: Manifest, results: Results):
+def recorded_workers(manifest: Manifest, results: Results):
     """The workers of a run that judges results, one task after another."""
 
     def workers(settings: Settings, work: Sequence[Task]) -> Iterator[Done]:

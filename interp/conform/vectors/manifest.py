@@ -1,8 +1,8 @@
-"""`manifest.json`: what a folder of vectors has, and the check that it is still that.
+"""`manifest.json`: the contents of a folder of vectors, and the check that they are unchanged.
 
-The file is one JSON object, a call on each line of `cases`. `vectors` is the SHA-256 of what the vectors say, whatever
-form their files have: results name it. `sha256` is that of all text before its own line, and so covers the folder, as
-`files` has the SHA-256 of each other file.
+The file is one JSON object, a call on each line of `cases`. `vectors` is the SHA-256 of the contents of the vectors,
+independent of the form of their files: results name it. `sha256` is that of all text before its own line, and so covers
+the folder, as `files` has the SHA-256 of each other file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Alternatives:
-    """What else is acceptable: rows of a place, and the first and the last code of an interval."""
+    """Other acceptable codes: rows of an index, and the first and the last code of an interval."""
 
     rows: int
     codes: str
@@ -51,7 +51,7 @@ class Entry:
     signature: str
     form: str
     part: int
-    call: int  #: its place among the calls of the part
+    call: int  #: its index among the calls of the part
     op: str
     attributes: dict[str, str]
     operands: list[Tensor]
@@ -61,7 +61,7 @@ class Entry:
 
     @property
     def key(self) -> tuple[str, str, int, int]:
-        """What the tester knows the call by."""
+        """The identity of the call in the tester."""
         return self.signature, self.form, self.part, self.call
 
 
@@ -74,8 +74,8 @@ class File:
 
 
 @dataclasses.dataclass(frozen=True)
-class Made:
-    """How vectors were made."""
+class ExportOptions:
+    """The description of an export."""
 
     minihlo: str  #: its version
     form: str  #: npy, hex, json or c
@@ -87,7 +87,7 @@ class Made:
     options: dict[str, list[str]] = dataclasses.field(default_factory=dict)  #: as in `result.Run`
 
     def facts(self) -> dict[str, Any]:
-        """What the vectors depend on, whatever form their files have."""
+        """The facts that determine the vectors, independent of the form of their files."""
         return {k: v for k, v in dataclasses.asdict(self).items() if k != "form"}
 
 
@@ -96,7 +96,7 @@ class Manifest:
     """A manifest."""
 
     schema: str
-    made: Made
+    made: ExportOptions
     types: dict[str, dict[str, Any]]
     rules: dict[str, str]
     cases: list[Entry]
@@ -106,7 +106,7 @@ class Manifest:
 
 
 def type_facts(element: str) -> dict[str, Any]:
-    """What a reader has to know of an element type: its bits, the bytes of a code, and which codes are NaN."""
+    """The facts that a reader needs about an element type: its bits, the bytes of a code, and the NaN codes."""
     return {"bits": bits(element), "bytes": max(8, bits(element)) // 8, "nan": nan_codes(element)}
 
 
@@ -127,30 +127,30 @@ def nan_codes(element: str) -> list[list[int]]:
 
 
 class Writer:
-    """Writes a manifest as calls come."""
+    """Writes a manifest call by call."""
 
-    def __init__(self, stream: IO[str], made: Made) -> None:
+    def __init__(self, stream: IO[str], made: ExportOptions) -> None:
         self._stream, self._made = stream, made
         self._hash, self._content = hashlib.sha256(), hashlib.sha256()
         self._types: dict[str, dict[str, Any]] = {}
         self._rules: dict[str, str] = {}
         self.count = 0
         self._content.update(_line({"schema": SCHEMA, **made.facts()}).encode())
-        self._put(f'{{"schema": "{SCHEMA}",\n"made": {_line(dataclasses.asdict(made))},\n"cases": [')
+        self._write(f'{{"schema": "{SCHEMA}",\n"made": {_line(dataclasses.asdict(made))},\n"cases": [')
 
-    def _put(self, text: str) -> None:
+    def _write(self, text: str) -> None:
         self._hash.update(text.encode())
         self._stream.write(text)
 
     def add(self, entry: Entry, meanings: Callable[[str, str], str]) -> None:
-        """Add a call; `meanings` gives what the identifier of an open point means for an element type."""
+        """Adds a call; `meanings` gives the meaning of an open point's identifier for an element type."""
         for tensor in (*entry.operands, entry.result):
             self._types.setdefault(tensor.type, type_facts(tensor.type))
         for rule in entry.rules:
             self._rules.setdefault(rule, RULES.get(rule) or meanings(rule, entry.result.type))
         record = {k: v for k, v in dataclasses.asdict(entry).items() if v not in (None, [], {})}
         record.setdefault("attributes", {})
-        self._put(f"{',' if self.count else ''}\n{_line(record)}")
+        self._write(f"{',' if self.count else ''}\n{_line(record)}")
         for tensor in (*record["operands"], record["result"], record.get("alternatives", {})):
             tensor.pop("at", None)
         self._content.update(_line(record).encode())
@@ -158,14 +158,14 @@ class Writer:
 
     @property
     def vectors(self) -> str:
-        """The SHA-256 of what the vectors say."""
+        """The SHA-256 of the contents of the vectors."""
         return self._content.hexdigest()
 
     def end(self, written: Mapping[str, File]) -> None:
-        """Write the rest; `written` are the other files of the folder."""
+        """Writes the rest; `written` are the other files of the folder."""
         listed = ",\n".join(f"{json.dumps(p)}: {_line(dataclasses.asdict(f))}" for p, f in sorted(written.items()))
-        self._put(f'\n],\n"types": {_line(dict(sorted(self._types.items())))},\n"rules": {_line(self._rules)},\n')
-        self._put(f'"vectors": "{self.vectors}",\n"files": {{\n{listed}\n}},\n')
+        self._write(f'\n],\n"types": {_line(dict(sorted(self._types.items())))},\n"rules": {_line(self._rules)},\n')
+        self._write(f'"vectors": "{self.vectors}",\n"files": {{\n{listed}\n}},\n')
         self._stream.write(f'"sha256": "{self._hash.hexdigest()}"}}\n')
 
 
@@ -177,9 +177,9 @@ def _line(value: Any) -> str:
 
 
 def load(folder: str | Path) -> Manifest:
-    """Read the manifest of a folder and check all files against it.
+    """Reads the manifest of a folder and checks all files against it.
 
-    Raises InputError where a file is missing or has changed. Other files may stand beside them.
+    Raises InputError if a file is missing or has changed. Other files may be in the folder.
     """
     path = Path(folder) / NAME
     if not Path(folder).is_dir():
@@ -187,7 +187,7 @@ def load(folder: str | Path) -> Manifest:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise InputError(f"{path}: expected the manifest of an export that has ended, got no such file") from None
+        raise InputError(f"{path}: expected the manifest of a finished export, got no such file") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     try:
@@ -210,7 +210,7 @@ def _short(error: Exception) -> str:
 def _read(data: bytes) -> Manifest:
     made = json.loads(data.decode("utf-8"))
     if not isinstance(made, dict) or made.get("schema") != SCHEMA:
-        raise ValueError(f"no object whose schema is {SCHEMA!r}")
+        raise ValueError(f"no object with the schema {SCHEMA!r}")
     types, made["types"] = made.get("types"), {}  # facts for other readers
     result = files.read(Manifest, made, "manifest")
     outside = next((n for n in result.files if Path(n).is_absolute() or ".." in Path(n).parts), None)

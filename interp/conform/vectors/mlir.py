@@ -1,6 +1,6 @@
 """Programs that check themselves: a case as plain StableHLO, with its operands and the acceptable results as constants.
 
-A program takes nothing and gives two i32: how many results are wrong, and the place of the first, -1 where none is.
+A program has no arguments and returns two i32: the number of wrong results, and the index of the first, or -1.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...backends.programs import Builder, carrier, encoded, tensor
+from ...backends.programs import Builder, carrier, encode, tensor
 from ...errors import InputError
 from ...oracle.formats import code_dtype
 from .. import files
@@ -26,17 +26,17 @@ from .targets import Target, has_targets, targets
 
 SCHEMA = "minihlo.programs/1"
 MANIFEST = "manifest.json"
-#: In which integers what travels as a float is stored, and compared.
+#: The integer types in which floats are stored and compared.
 _UNSIGNED = {"f32": "ui32"}
-#: More than the place of any element.
+#: Greater than the index of any element.
 _NOWHERE = (1 << 31) - 1
 
 
 class _Program(Builder):
     """A program whose operands are constants that no compiler folds.
 
-    Compilers that fold compute in other ways than those that run. So the operands come out of a loop that inverts all
-    bits, twice; XLA takes a barrier away before it folds, and leaves loops.
+    Compilers fold with other arithmetic than they run with. So the operands come out of a loop that inverts all bits,
+    twice; XLA removes a barrier before it folds, and keeps loops.
     """
 
     def __init__(self) -> None:
@@ -45,15 +45,13 @@ class _Program(Builder):
 
     def _argument(self, codes: np.ndarray, element: str) -> str:
         kind = carrier(element)
-        stored, values = _UNSIGNED.get(kind, kind), encoded(codes, element)
-        value = self._inverted_twice(
-            self._constant(values.view(code_dtype(stored)), stored), tensor(codes.shape, stored)
-        )
+        stored, values = _UNSIGNED.get(kind, kind), encode(codes, element)
+        value = self._invert_twice(self._constant(values.view(code_dtype(stored)), stored), tensor(codes.shape, stored))
         if stored != kind:
             value = self._unary("bitcast_convert", value, stored, kind, codes.shape)
-        return self._turned(value, kind, element, codes.shape)
+        return self._convert(value, kind, element, codes.shape)
 
-    def _inverted_twice(self, value: str, kind: str) -> str:
+    def _invert_twice(self, value: str, kind: str) -> str:
         start, one, two, name = self.number(0), self.number(1), self.number(2), self.name()
         i, x, j, y = (self.name() for _ in range(4))
         head = f"^bb0({i}: tensor<i32>, {x}: {kind}):"
@@ -73,9 +71,9 @@ class _Program(Builder):
         return self.op(f"stablehlo.constant dense<> : {tensor(codes.shape, element)}")
 
     def output(self, value: str, element: str, shape: Sequence[int]) -> None:
-        """Keeps a value, which is checked."""
+        """Keeps a value to be checked."""
         kind = carrier(element)
-        self.results.append((self._turned(value, element, kind, shape), kind, tuple(shape)))
+        self.results.append((self._convert(value, element, kind, shape), kind, tuple(shape)))
 
     def number(self, value: int, element: str = "i32") -> str:
         """A constant without dimensions."""
@@ -91,7 +89,7 @@ def program(part: AnyPart, ulp: int) -> str:
     count, first = "", ""
     for target in targets(part, ulp):
         wrong = _wrong(builder, value, element, n, target)
-        pair = _counted(builder, wrong, n)
+        pair = _count_wrong(builder, wrong, n)
         count, first = _fewer(builder, (count, first), pair) if count else pair
     zero, nowhere = builder.number(0), builder.number(-1)
     none = builder.op(f"stablehlo.compare EQ, {count}, {zero}, SIGNED : (tensor<i32>, tensor<i32>) -> tensor<i1>")
@@ -101,7 +99,7 @@ def program(part: AnyPart, ulp: int) -> str:
 
 
 def _flat(builder: _Program, value: str, kind: str, shape: tuple[int, ...]) -> tuple[str, str, int]:
-    """A result as unsigned integers of one dimension, with their type and number."""
+    """A result as a vector of unsigned integers, with their type and number."""
     element = {"i1": "ui8", **_UNSIGNED}.get(kind, kind)
     n = int(np.prod(shape, dtype=np.int64))
     if element != kind:
@@ -113,40 +111,40 @@ def _flat(builder: _Program, value: str, kind: str, shape: tuple[int, ...]) -> t
 
 
 def _wrong(builder: _Program, value: str, element: str, n: int, target: Target) -> str:
-    """Which results lie in no interval."""
+    """Tests which results lie in no interval."""
     takes, gives = tensor((n,), element), tensor((n,), "i1")
 
-    def compared(direction: str, bound: np.ndarray) -> str:
+    def compare(direction: str, bound: np.ndarray) -> str:
         constant = builder.constant(bound.astype(code_dtype(element)), element)
         text = f"stablehlo.compare {direction}, {value}, {constant}, UNSIGNED"
         return builder.op(f"{text} : ({takes}, {takes}) -> {gives}")
 
     (expected, _), *others = target.intervals
-    right = compared("EQ", expected)
+    right = compare("EQ", expected)
     for low, high in others:
-        inside = builder.op(f"stablehlo.and {compared('GE', low)}, {compared('LE', high)} : {gives}")
+        inside = builder.op(f"stablehlo.and {compare('GE', low)}, {compare('LE', high)} : {gives}")
         right = builder.op(f"stablehlo.or {right}, {inside} : {gives}")
     return builder.op(f"stablehlo.not {right} : {gives}")
 
 
-def _counted(builder: _Program, wrong: str, n: int) -> tuple[str, str]:
-    """How many are wrong, and the place of the first."""
+def _count_wrong(builder: _Program, wrong: str, n: int) -> tuple[str, str]:
+    """The number of wrong results, and the index of the first."""
     truth, whole = tensor((n,), "i1"), tensor((n,), "i32")
     ones = builder.op(f"stablehlo.convert {wrong} : ({truth}) -> {whole}")
     places = builder.op(f"stablehlo.iota dim = 0 : {whole}")
     nowhere = builder.op(f"stablehlo.constant dense<{_NOWHERE}> : {whole}")
     where = builder.op(f"stablehlo.select {wrong}, {places}, {nowhere} : {truth}, {whole}")
 
-    def reduced(value: str, start: int, body: str) -> str:
+    def reduce(value: str, start: int, body: str) -> str:
         init = builder.number(start)
         text = f"stablehlo.reduce({value} init: {init}) applies stablehlo.{body} across dimensions = [0]"
         return builder.op(f"{text} : ({whole}, tensor<i32>) -> tensor<i32>")
 
-    return reduced(ones, 0, "add"), reduced(where, _NOWHERE, "minimum")
+    return reduce(ones, 0, "add"), reduce(where, _NOWHERE, "minimum")
 
 
 def _fewer(builder: _Program, a: tuple[str, str], b: tuple[str, str]) -> tuple[str, str]:
-    """The pair of fewer wrong results."""
+    """The pair with fewer wrong results."""
     scalar = "tensor<i32>"
     less = builder.op(f"stablehlo.compare LT, {b[0]}, {a[0]}, SIGNED : ({scalar}, {scalar}) -> tensor<i1>")
     chosen = (
@@ -160,12 +158,12 @@ def _fewer(builder: _Program, a: tuple[str, str], b: tuple[str, str]) -> tuple[s
 
 
 @dataclasses.dataclass(frozen=True)
-class Written:
-    """What was written."""
+class ExportCounts:
+    """Counts of an export."""
 
     programs: int
     size: int  #: in bytes
-    left_out: int  #: cases in a form that no list of codes decides on: sums, blocks, tests
+    left_out: int  #: cases in a form that no list of codes can judge: sums, blocks, tests
 
 
 def write(
@@ -174,17 +172,17 @@ def write(
     settings: Settings,
     version: str = "",
     advance: Callable[[], None] = lambda: None,
-) -> Written:
-    """Write cases as programs that check themselves, and a manifest.
+) -> ExportCounts:
+    """Writes cases as programs that check themselves, and a manifest.
 
     Args:
-        folder: empty, or not there.
-        tasks: the cases, as a run of a backend of programs has them.
-        settings: of these the level, the seed and the limit of ULP.
-        version: of StableHLO, for portable artifacts; text where it is empty.
+        folder: empty, or not existing.
+        tasks: the tasks of a run with a backend of programs.
+        settings: for the level, the seed and the limit of ULP.
+        version: of StableHLO, for portable artifacts; text if empty.
         advance: called after each program.
 
-    Raises InputError for a version that jaxlib does not write, or that has not all types, and OutputError.
+    Raises InputError for a version that jaxlib does not write, or that lacks types, and OutputError.
     """
     every = [s for t in tasks for s in t.specs]
     if version:
@@ -217,17 +215,17 @@ def write(
         "left_out": [list(key) for key in sorted(left_out)],
     }
     files.write(folder / MANIFEST, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-    return Written(len(listed), size, len(left_out))
+    return ExportCounts(len(listed), size, len(left_out))
 
 
 class _Programs:
-    """In the place of a backend that takes programs: nothing is run."""
+    """Stands in for a backend that takes programs: nothing is run."""
 
     takes = "programs"
 
 
 def artifact(text: str, version: str) -> bytes:
-    """A program as a portable artifact. Raises InputError where a version of StableHLO does not have what it uses."""
+    """A program as a portable artifact. Raises InputError if a version of StableHLO lacks something it uses."""
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
 
@@ -235,12 +233,12 @@ def artifact(text: str, version: str) -> bytes:
 
     messages: list[str] = []
 
-    def heard(diagnostic: ir.DiagnosticInfo) -> bool:
+    def collect(diagnostic: ir.DiagnosticInfo) -> bool:
         messages.append(str(diagnostic.message))
         return True
 
     with make_context() as context, ir.Location.unknown():
-        context.attach_diagnostic_handler(heard)
+        context.attach_diagnostic_handler(collect)
         try:
             return stablehlo.serialize_portable_artifact(ir.Module.parse(text), version)
         except ValueError:
@@ -248,13 +246,13 @@ def artifact(text: str, version: str) -> bytes:
 
 
 def versions() -> tuple[str, str]:
-    """The first and the last version of StableHLO of which jaxlib writes portable artifacts."""
+    """The first and the last version of StableHLO in which jaxlib writes portable artifacts."""
     from jaxlib.mlir.dialects import stablehlo
 
     return stablehlo.get_minimum_version(), stablehlo.get_current_version()
 
 
-def needed(element: str) -> str:
+def first_version(element: str) -> str:
     """The first version of StableHLO that has an element type."""
     first, last = versions()
     minor = int(last.split(".")[1])
@@ -273,7 +271,7 @@ def _check_version(version: str, elements: set[str]) -> None:
     words = version.split(".")
     if len(words) != 3 or not all(w.isdecimal() for w in words) or not _key(first) <= _key(version) <= _key(last):
         raise InputError(f"--stablehlo-version: expected a version from {first} to {last}, got {version}")
-    later = {e: v for e in sorted(elements) if _key(v := needed(e)) > _key(version)}
+    later = {e: v for e in sorted(elements) if _key(v := first_version(e)) > _key(version)}
     if later:
         least = max(later.values(), key=_key)
         listed = ", ".join(f"{e} ({v})" for e, v in later.items())

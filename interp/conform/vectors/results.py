@@ -1,17 +1,17 @@
-"""Reads results: a text file, or a folder with a file for each call. All of it is checked before anything is judged.
+"""Reads results: a text file, or a folder with a file for each call. Everything is checked before it is judged.
 
 The text file:
 
     minihlo.results/1
-    vectors 3f2a…                   the SHA-256 that the manifest has as `vectors`
+    vectors 3f2a…                   the SHA-256 in the manifest, `vectors`
     backend my-chip                 optional: its name in reports
     case add.f8E4M3FN.array
     7F 7E 00 …                      the codes, in hexadecimal digits, as many as a code has; any white space
     case divide.f8E4M3FN.array
     unsupported no divider          or: failed REASON, of a call that crashed
-    end 2                           how many calls there are
+    end 2                           the number of calls
 
-Calls may come in any order. Lines that are empty or start with # are left out. In a folder are `vectors` (the same
+Calls may come in any order. Empty lines and lines that start with # are ignored. A folder has `vectors` (the same
 SHA-256), optionally `backend`, and for each call NAME.npy, NAME.hex, NAME.unsupported or NAME.failed (a reason).
 """
 
@@ -30,11 +30,11 @@ from ...errors import InputError, printable
 from .manifest import Entry
 
 SCHEMA = "minihlo.results/1"
-#: How a call without results is marked, and how a backend of a live run that does so is said to end.
+#: The marks of calls without results, and the corresponding error kinds of a live run.
 _ENDS = {"unsupported": "refused", "failed": "died"}
-#: A line is at most so long.
+#: Maximum length of a line.
 _LINE = 1 << 24
-#: Names that a message lists.
+#: Number of names listed in a message.
 _FEW = 3
 
 
@@ -44,20 +44,20 @@ class Results(Protocol):
     backend: str  #: the name of the backend; may be empty
 
     def codes(self, entry: Entry) -> np.ndarray:
-        """The codes of a call, flat. Raises BackendError for one without results."""
+        """The codes of a call, flat. Raises BackendError if it has no results."""
         ...
 
 
 def read(path: str | Path, entries: Iterable[Entry], wanted: Iterable[Entry], vectors: str) -> Results:
-    """Read and check results.
+    """Reads and checks results.
 
     Args:
         path: a file or a folder.
         entries: all calls of the vectors.
-        wanted: those that need results.
-        vectors: what identifies the vectors.
+        wanted: the calls that need results.
+        vectors: the identifier of the vectors.
 
-    Raises InputError for results that are missing, too short or too long, doubled, of unknown calls or of others
+    Raises InputError for results that are missing, too short or too long, duplicate, or of unknown calls or other
     vectors.
     """
     known = {e.name: e for e in entries}
@@ -69,7 +69,7 @@ def read(path: str | Path, entries: Iterable[Entry], wanted: Iterable[Entry], ve
     if missing:
         more = f" and {len(missing) - _FEW:,} more" if len(missing) > _FEW else ""
         raise InputError(
-            f"{path}: expected results of every case, got none for {', '.join(missing[:_FEW])}{more} (of a case that "
+            f"{path}: expected results of every case, got none for {', '.join(missing[:_FEW])}{more} (for a case that "
             "is not supported the result is: unsupported REASON)"
         )
     return found
@@ -103,7 +103,7 @@ def _size(entry: Entry) -> int:
 
 
 def _digits(line: bytes, width: int, where: str) -> bytes:
-    """The bytes of the codes on a line, the highest of each first."""
+    """The bytes of the codes on a line, each with the highest byte first."""
     words = [w[2:] if w[:2] in (b"0x", b"0X") else w for w in line.split()]
     wrong = next((w for w in words if len(w) % (2 * width) or not w.isalnum()), None)
     joined = b"".join(words)
@@ -132,7 +132,7 @@ class _Block:
 
 
 class _File:
-    """A text file. Codes are read when they are asked for."""
+    """A text file. Codes are read when needed."""
 
     def __init__(self, path: Path, known: Mapping[str, Entry], vectors: str) -> None:
         self._path, self.backend = path, ""
@@ -148,10 +148,10 @@ class _File:
         lines = _lines(stream, self._path)
         where, line, _ = next(lines, (f"{self._path}", b"", 0))
         if line.strip() != SCHEMA.encode():
-            raise InputError(f"{where}: expected {SCHEMA}, got {_shown(line)}")
+            raise InputError(f"{where}: expected {SCHEMA}, got {_show(line)}")
         where, line, _ = next(lines, (f"{self._path}", b"", 0))
         if not line.startswith(b"vectors "):
-            raise InputError(f"{where}: expected vectors and their SHA-256, got {_shown(line)}")
+            raise InputError(f"{where}: expected vectors and their SHA-256, got {_show(line)}")
         _check_vectors(where, line.split(None, 1)[1].strip().decode(errors="replace"), vectors)
         current: Entry | None = None
         count, ended = 0, False
@@ -159,7 +159,7 @@ class _File:
             word, _, rest = line.strip().partition(b" ")
             text = rest.strip().decode(errors="replace")
             if ended:
-                raise InputError(f"{where}: expected nothing after the end, got {_shown(line)}")
+                raise InputError(f"{where}: expected nothing after the end, got {_show(line)}")
             if word in (b"case", b"end"):
                 self._finish(current, count, where)
                 current, count = None, 0
@@ -173,7 +173,7 @@ class _File:
             elif word == b"backend" and not self._blocks:
                 self.backend = _reason(text)
             elif current is None:
-                raise InputError(f"{where}: expected a case or the end, got {_shown(line)}")
+                raise InputError(f"{where}: expected a case or the end, got {_show(line)}")
             elif word.decode(errors="replace") in _ENDS and not count:
                 self._blocks[current.name] = BackendError(_ENDS[word.decode()], _reason(text))
                 current = None
@@ -207,7 +207,7 @@ class _File:
 
 
 def _lines(stream: IO[bytes], path: Path) -> Iterator[tuple[str, bytes, int]]:
-    """The lines that say something, where they are, and where the next line starts."""
+    """The significant lines, their positions, and the offset of the next line."""
     number, at = 0, stream.tell()
     while line := stream.readline(_LINE):
         number, at = number + 1, at + len(line)
@@ -217,7 +217,7 @@ def _lines(stream: IO[bytes], path: Path) -> Iterator[tuple[str, bytes, int]]:
             yield f"{path}:{number}", line, at
 
 
-def _shown(line: bytes) -> str:
+def _show(line: bytes) -> str:
     text = printable(line.strip().decode(errors="replace"))
     return repr(text if len(text) < 40 else f"{text[:37]}...") if text else "nothing"
 
@@ -260,7 +260,7 @@ def _text(path: Path) -> str:
 
 
 def _in_file(path: Path, entry: Entry) -> np.ndarray:
-    """The codes in a file of its own."""
+    """The codes in a file of their own."""
     width = _width(entry)
     if path.suffix == ".hex":
         with open(path, "rb") as stream:

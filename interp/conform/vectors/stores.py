@@ -1,6 +1,6 @@
-"""The files of vectors in their forms: an array a file (npy, hex), or a family of cases a file (json; c in `c_source`).
+"""The files of vectors: an array a file (npy, hex), or a family of cases a file (json; c in `c_source`).
 
-The same array is written once. Codes are unsigned integers, those of i1 0 and 1.
+Equal arrays are written once. Codes are unsigned integers; those of i1 are 0 and 1.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ class Store(Protocol):
     """The files of one form."""
 
     def array(self, codes: np.ndarray) -> str:
-        """Keep an array. Returns where it is: the file, and after # its name there."""
+        """Stores an array. Returns its location: the file, and after # its name there."""
         ...
 
     def alternatives(self, rows: np.ndarray) -> str:
-        """Keep rows of a place, a first and a last code. Returns where they are."""
+        """Stores rows of an index, a first and a last code. Returns their location."""
         ...
 
     def call(self, entry: Entry, /) -> None:
-        """Take a call whose arrays are kept."""
+        """Adds a call whose arrays are stored."""
         ...
 
     def next_family(self, op: str, /) -> None:
-        """The calls from now on are of this operation."""
+        """Starts the calls of an operation."""
         ...
 
     def end(self, vectors: str, /) -> None:
-        """Write what is left; `vectors` identifies all that was added."""
+        """Writes the rest; `vectors` identifies all that was added."""
         ...
 
 
@@ -52,24 +52,24 @@ def digest(array: np.ndarray) -> str:
 
 
 class Folder:
-    """A folder that files are written to, and their SHA-256."""
+    """A folder that files are written to, with their SHA-256."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.files: dict[str, File] = {}
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a whole file. Raises OutputError where that fails."""
+        """Writes a whole file. Raises OutputError if that fails."""
         with self.open(name) as stream:
             stream.write(data)
 
-    def open(self, name: str) -> Hashed:
-        """A new file, to be written bit by bit."""
-        return Hashed(self, name)
+    def open(self, name: str) -> HashedFile:
+        """Opens a new file for incremental writing."""
+        return HashedFile(self, name)
 
 
-class Hashed:
-    """A file that is written and hashed."""
+class HashedFile:
+    """A file that is hashed as it is written."""
 
     def __init__(self, folder: Folder, name: str) -> None:
         self._folder, self._name = folder, name
@@ -82,7 +82,7 @@ class Hashed:
             raise OutputError(f"{path}: {error.strerror}") from None
 
     def write(self, data: bytes | str) -> None:
-        """Add to the file. Raises OutputError."""
+        """Adds to the file. Raises OutputError."""
         data = data.encode() if isinstance(data, str) else data
         try:
             self._stream.write(data)
@@ -91,14 +91,14 @@ class Hashed:
         self._hash.update(data)
         self._size += len(data)
 
-    def __enter__(self) -> Hashed:
+    def __enter__(self) -> HashedFile:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """End the file."""
+        """Ends the file."""
         try:
             self._stream.close()
         except OSError as error:
@@ -107,7 +107,7 @@ class Hashed:
 
 
 def hex_codes(codes: np.ndarray, between: str = " ", before: str = "") -> Iterator[str]:
-    """Lines of codes in hexadecimal digits, as many as a code has."""
+    """Lines of codes in hexadecimal digits, with the width of a code."""
     flat = plain(codes).reshape(-1)
     width = flat.dtype.itemsize
     swapped = flat.astype(flat.dtype.newbyteorder(">"))
@@ -127,9 +127,9 @@ class Arrays:
         """See Store."""
         codes = plain(codes)
         shape = "x".join(map(str, codes.shape)) or "scalar"
-        return self._kept(f"{digest(codes)[:20]}-{codes.dtype.itemsize}-{shape}", codes)
+        return self._store(f"{digest(codes)[:20]}-{codes.dtype.itemsize}-{shape}", codes)
 
-    def _kept(self, name: str, codes: np.ndarray, is_rows: bool = False) -> str:
+    def _store(self, name: str, codes: np.ndarray, is_rows: bool = False) -> str:
         path = f"arrays/{name}.{self._form}"
         if path in self._folder.files:
             return path
@@ -145,7 +145,7 @@ class Arrays:
     def alternatives(self, rows: np.ndarray) -> str:
         """See Store."""
         rows = plain(rows)
-        return self._kept(f"{digest(rows)[:20]}-alternatives", rows, is_rows=True)
+        return self._store(f"{digest(rows)[:20]}-alternatives", rows, is_rows=True)
 
     def call(self, entry: Entry, /) -> None:
         """See Store."""
@@ -158,24 +158,24 @@ class Arrays:
         """See Store."""
 
     def end(self, _: str, /) -> None:
-        """Write a table of the calls beside text, for readers without JSON."""
+        """Writes a table of the calls beside text, for readers without JSON."""
         if self._form == "hex":
             self._folder.write("cases.txt", "".join(f"{line}\n" for line in self._lines).encode())
 
 
 class _Bytes:
-    """What numpy writes to."""
+    """A stream that numpy can write to."""
 
-    def __init__(self, stream: Hashed) -> None:
+    def __init__(self, stream: HashedFile) -> None:
         self.write = stream.write
 
 
 class Families:
-    """A family of cases a file of JSON: its arrays first, then its calls."""
+    """A family of cases in a file of JSON: its arrays first, then its calls."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._stream: Hashed | None = None
+        self._stream: HashedFile | None = None
         self._path = ""
         self._known: dict[str, str] = {}
         self._calls: list[str] = []
@@ -183,13 +183,13 @@ class Families:
     def array(self, codes: np.ndarray) -> str:
         """See Store."""
         flat = plain(codes).reshape(-1)
-        return self._kept(f"{digest(flat)}-{flat.dtype}", "a", flat)
+        return self._store(f"{digest(flat)}-{flat.dtype}", "a", flat)
 
     def alternatives(self, rows: np.ndarray) -> str:
         """See Store."""
-        return self._kept(f"{digest(rows)}-rows", "r", rows)
+        return self._store(f"{digest(rows)}-rows", "r", rows)
 
-    def _kept(self, key: str, letter: str, codes: np.ndarray) -> str:
+    def _store(self, key: str, letter: str, codes: np.ndarray) -> str:
         assert self._stream is not None
         if key not in self._known:
             self._known[key] = f"{letter}{len(self._known)}"
@@ -234,7 +234,8 @@ class Families:
 
 
 def empty_folder(path: Path) -> Path:
-    """A folder that is made, or is there and empty. Raises InputError where it has files, OutputError otherwise."""
+    """Creates a folder, or accepts an empty one. Raises InputError if it has files, OutputError if it cannot be
+    used."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):

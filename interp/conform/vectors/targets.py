@@ -1,6 +1,6 @@
-"""Which results a program that checks itself accepts, as codes of what it computes.
+"""The results that a self-checking program accepts, as codes of the type it computes.
 
-A program accepts what the tester calls PASS, DIVERGENT or ACCURACY. Where a backend has to make one choice at all
+A program accepts results that the tester calls PASS, DIVERGENT or ACCURACY. If a backend has to make one choice at all
 elements there is a variant for each choice, and the results have to fit one of the variants.
 """
 
@@ -21,22 +21,25 @@ from ..rows import RowPart
 from ..verdicts.outcome import is_sum
 from .acceptable import Alternatives, acceptable
 
-#: What a program computes, as unsigned integers: a pair of the first and the last code of an interval, by element.
+#: Intervals of results as unsigned integers: the first and the last code, by element.
 Interval = tuple[np.ndarray, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """The acceptable results under one choice: an element has to lie in one of its intervals, the first a code."""
+    """The acceptable results under one choice: an element has to lie in one of its intervals, the first a single
+    code."""
 
     intervals: tuple[Interval, ...]
 
 
 def has_targets(part: AnyPart) -> bool:
-    """Whether lists of codes decide on a part; of sums and blocks the tester looks for a way that gives all results."""
+    """Whether lists of codes can judge a part; for sums and blocks the tester searches for an explanation of all
+    results.
+    """
     if not isinstance(part, RowPart):
         return isinstance(part, Part)
-    # NaN without sign is the first or the last of a row, each as the backend has it.
+    # NaN without sign is the first or the last of a row, as the backend orders it.
     is_open = part.case.op == "sort" and FORMATS[part.case.result].nan == "sign"
     return not is_sum(part) and not is_open
 
@@ -48,16 +51,16 @@ def targets(part: AnyPart, ulp: int) -> list[Target]:
 
 
 def _variants(part: Part | RowPart, ulp: int) -> Iterator[tuple[np.ndarray, Alternatives]]:
-    """The expected codes under each choice, and what else is acceptable beside them."""
+    """The expected codes under each choice, and the other acceptable codes."""
     expected = part.expected
-    if isinstance(part, Part) and part.form == "chain":  # nothing is said of what follows an open result
+    if isinstance(part, Part) and part.form == "chain":  # results after an open one are undetermined
         places = np.flatnonzero(expected.left_open)
         yield expected.codes, _rows(places, 0, (1 << bits(part.case.result)) - 1)
         return
     rows = acceptable(part, ulp).alternatives
     ruled = [p for p in choices.RULED if (expected.left_open == p).any()]
     points = expected.left_open[rows[:, 0].astype(np.intp)]
-    rows = rows[~np.isin(points, [*ruled, rounding.ZEROS])]  # programs say which zero a result is
+    rows = rows[~np.isin(points, [*ruled, rounding.ZEROS])]  # programs distinguish the zeros of a result
     for options in itertools.product(*(list(_options(p, part.case.result, part)) for p in ruled)):
         codes, more = expected.codes.copy(), [rows]
         for places, chosen, beside in options:
@@ -66,12 +69,12 @@ def _variants(part: Part | RowPart, ulp: int) -> Iterator[tuple[np.ndarray, Alte
         yield codes, np.concatenate(more)
 
 
-#: The places of an open point, their codes under one choice, and what else is acceptable there.
+#: The indices of an open point, their codes under one choice, and the other acceptable codes there.
 _Option = tuple[np.ndarray, np.ndarray, Alternatives]
 
 
 def _options(point: int, result: str, part: Part | RowPart) -> Iterator[_Option]:
-    """The choices at a point of which a backend makes one."""
+    """The choices at a point where a backend makes one."""
     expected = part.expected
     at = np.flatnonzero(expected.left_open == point)
     usual = expected.codes[at]
@@ -98,10 +101,10 @@ def _options(point: int, result: str, part: Part | RowPart) -> Iterator[_Option]
 
 
 def _beyond(fmt: Format, at: np.ndarray, usual: np.ndarray) -> Iterator[_Option]:
-    """The other choices for what is beyond the largest number: infinity, NaN where there is none, and the largest."""
+    """The other choices at overflow: infinity, NaN in a format without it, and the largest number."""
     if fmt.nan == "none":
         return
-    first = int(choices.choose(rounding.OVERFLOW, fmt.name, usual[:1], usual[:1])[0])
+    first = int(choices.classify(rounding.OVERFLOW, fmt.name, usual[:1], usual[:1])[0])
     lost = fmt.is_nan(usual) & (fmt.nan == "sign")
     for i, code in enumerate((fmt.infinity_code, None if fmt.has_infinity else fmt.nan_code, fmt.max_code)):
         if code is None or i == first:
@@ -117,7 +120,7 @@ def _rows(places: np.ndarray, first: int, last: int) -> Alternatives:
     return rows
 
 
-# -- as the program computes them --------------------------------------------------------------------------------------
+# -- in the type of the program ----------------------------------------------------------------------------------------
 
 
 def _target(part: Part | RowPart, codes: np.ndarray, rows: Alternatives) -> Target:
@@ -142,7 +145,7 @@ def nan_codes(fmt: Format) -> Sequence[tuple[int, int]]:
 
 
 def _as_f32(fmt: Format, codes: np.ndarray, rows: Alternatives) -> tuple[np.ndarray, Alternatives]:
-    """Codes of a format as those of the same numbers in f32; intervals become their codes."""
+    """Codes of a format as those of the same numbers in f32; intervals become single codes."""
     wide = FORMATS["f32"]
     table = fmt.decode(np.arange(1 << fmt.bits).astype(fmt.code_dtype)).astype(np.float32).view(np.uint32)
     sizes = (rows[:, 2] - rows[:, 1]).astype(np.intp) + 1
@@ -164,7 +167,7 @@ def _holds_nan(fmt: Format, rows: Alternatives) -> np.ndarray:
 
 
 def _slots(rows: Alternatives, size: int) -> Iterator[Interval]:
-    """Intervals by element: the first of each, the second of each …; where an element has no more, one of nothing."""
+    """Intervals by element: the first of each, the second of each …; empty ones for elements with fewer."""
     rows = np.unique(rows, axis=0)
     places = rows[:, 0].astype(np.intp)
     starts = np.searchsorted(places, places)

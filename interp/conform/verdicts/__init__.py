@@ -1,1 +1,1 @@
-"""What the results of a backend are: verdicts, what is open, and which fault explains a failure."""
+"""Judges the results of a backend: verdicts, open points, and faults that explain failures."""

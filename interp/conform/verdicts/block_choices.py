@@ -1,7 +1,7 @@
-"""What a backend may do where block formats leave it open: other results that are no errors.
+"""Choices that block formats leave open to a backend: other results that are no errors.
 
-The points are those of `ops.blocks.open_points`, by the same identifiers. A choice gives the codes of all results, so
-that a block is explained where it has the very codes. Sources of the choices: torchao 0.18, microxcaling, NVIDIA's PTX.
+The points are those of `ops.blocks.open_points`, with the same identifiers. A choice gives the codes of all results, so
+that a block is explained only by equal codes. Sources of the choices: torchao 0.18, microxcaling, NVIDIA's PTX.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ...oracle.rounding import Exact, encode
 from ..block_parts import BlockPart
 
 _F32 = FORMATS["f32"]
-#: The joined codes of a part; None where it is no other way than the right one.
+#: The concatenated codes of a part; None if the choice does not differ from the right result.
 Codes = Callable[[BlockPart], np.ndarray | None]
 Changed = Callable[[BlockPart, np.ndarray], Quantized | None]
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What a backend may do at an open point."""
+    """A choice of a backend at an open point."""
 
     point: str
     identifier: str
@@ -33,8 +33,8 @@ class Choice:
     of: Codes
 
 
-def quantized(change: Changed) -> Codes:
-    """A choice or a fault of quantize, as a function of a part and its numbers."""
+def of_quantize(change: Changed) -> Codes:
+    """Makes a choice or a fault of quantize from a function of a part and its numbers."""
 
     def of(part: BlockPart) -> np.ndarray | None:
         if part.case.op != "quantize":
@@ -47,13 +47,13 @@ def quantized(change: Changed) -> Codes:
 
 
 def with_scales(part: BlockPart, x: np.ndarray, scales: np.ndarray, of_tensor: np.ndarray | None = None) -> Quantized:
-    """Numbers over scales that are given."""
+    """Quantizes numbers with the given scales."""
     scales = scales.astype(part.block.scale_fmt.code_dtype)
     return Quantized(oracle.elements(x, scales, part.block, of_tensor), scales, of_tensor)
 
 
 def _amax(x: np.ndarray, block: Block, nan: float, infinity: float) -> np.ndarray:
-    """The largest magnitude of each block, with numbers in the place of NaN and of infinities."""
+    """The largest magnitude of each block, with the given substitutes for NaN and infinities."""
     size = np.where(np.isnan(x), nan, np.where(np.isinf(x), infinity, np.abs(x)))
     return block.each(size).max(axis=-1, initial=0.0)
 
@@ -69,7 +69,7 @@ def _from_amax(nan: float, infinity: float) -> Changed:
 
 
 def _largest_scale(part: BlockPart, x: np.ndarray) -> Quantized:
-    right = oracle.quantized(x, part.block, part.rule)
+    right = oracle.quantize(x, part.block, part.rule)
     infinite = np.isinf(_amax(x, part.block, np.nan, np.inf))
     return with_scales(part, x, np.where(infinite, part.block.scale_fmt.max_code, right.scales), right.tensor_scale)
 
@@ -81,7 +81,7 @@ def _zero_scale(value: float) -> Changed:
         fmt = part.block.scale_fmt
         if value == 0 and not fmt.has_zero:
             return None
-        right = oracle.quantized(x, part.block, part.rule)
+        right = oracle.quantize(x, part.block, part.rule)
         zeros = _amax(x, part.block, np.nan, np.inf) == 0
         scales = np.where(zeros, encode(fmt, Exact.of(np.array([value])))[0][0], right.scales)
         return Quantized(right.codes, scales.astype(right.scales.dtype), right.tensor_scale)
@@ -89,12 +89,12 @@ def _zero_scale(value: float) -> Changed:
     return of
 
 
-def _flushed(part: BlockPart, x: np.ndarray) -> Quantized:
-    return oracle.quantized(np.where(np.abs(x) < 2.0**-126, np.copysign(0.0, x), x), part.block, part.rule)
+def _flush(part: BlockPart, x: np.ndarray) -> Quantized:
+    return oracle.quantize(np.where(np.abs(x) < 2.0**-126, np.copysign(0.0, x), x), part.block, part.rule)
 
 
-def _not_saturated(part: BlockPart, x: np.ndarray) -> Quantized:
-    return oracle.quantized(x, part.block, part.rule, saturates=False)
+def _without_saturation(part: BlockPart, x: np.ndarray) -> Quantized:
+    return oracle.quantize(x, part.block, part.rule, saturates=False)
 
 
 def _in_f32(quotient: Callable[[np.ndarray, float], np.ndarray], by_logarithm: bool) -> Changed:
@@ -127,7 +127,7 @@ def _by_reciprocal(amax: np.ndarray, largest: float) -> np.ndarray:
 
 
 def _in_steps(least: float, reciprocal: bool) -> Changed:
-    """NVFP4 with each step rounded to f32: amax / 6, then over the scale of the tensor."""
+    """NVFP4 with each step rounded to f32: amax / 6, then divided by the tensor's scale."""
 
     def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
         block, f32 = part.block, np.float32
@@ -145,13 +145,13 @@ def _in_steps(least: float, reciprocal: bool) -> Changed:
         shared = block.spread(factors, (x.shape[0], x.shape[1]))
         numbers = (x.astype(f32) * shared).astype(np.float64)
         one = np.where(np.isnan(shared), np.nan, 1.0)
-        return Quantized(oracle.encoded(numbers, one, block), scales, of_tensor)
+        return Quantized(oracle.encode_elements(numbers, one, block), scales, of_tensor)
 
     return of
 
 
 def _one_scale(part: BlockPart) -> np.ndarray | None:
-    """Dequantized numbers where the product of both scales is rounded to f32 first."""
+    """Dequantized numbers with the product of both scales rounded to f32 first."""
     if part.case.op != "dequantize" or not part.block.has_tensor_scale:
         return None
     codes, scales, *rest = part.arrays
@@ -159,7 +159,7 @@ def _one_scale(part: BlockPart) -> np.ndarray | None:
     with np.errstate(all="ignore"):
         numbers = oracle.values(codes, part.block) * part.block.spread(factors, (codes.shape[0], codes.shape[1]))
     wide = FORMATS["f32"].decode(encode(FORMATS["f32"], Exact.of(numbers))[0])
-    return part.joined([encode(FORMATS[part.case.result], Exact.of(wide))[0]])
+    return part.concatenate([encode(FORMATS[part.case.result], Exact.of(wide))[0]])
 
 
 _LEAST, _NORMAL = 2.0**-9, 2.0**-6  # of f8E4M3FN
@@ -171,8 +171,8 @@ _CHOICES: tuple[tuple[str, str, str, Changed], ...] = (
     ("block-of-zeros", "one", "the scale is 1", _zero_scale(1.0)),
     ("block-of-zeros", "zero", "the scale is 0", _zero_scale(0.0)),
     ("block-of-zeros", "normal", "the scale is 2^-6", _zero_scale(_NORMAL)),
-    ("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _flushed),
-    ("beyond-the-largest-element", "not-saturated", "elements beyond the largest do not saturate", _not_saturated),
+    ("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _flush),
+    ("beyond-the-largest-element", "not-saturated", "elements beyond the largest do not saturate", _without_saturation),
     ("scale-rceil", "quotient", "amax / largest is rounded to f32", _in_f32(_quotient, False)),
     ("scale-rceil", "logarithm", "the logarithm of amax / largest is rounded to f32", _in_f32(_quotient, True)),
     ("scale-rceil", "reciprocal", "amax is multiplied by a rounded reciprocal", _in_f32(_by_reciprocal, False)),
@@ -185,7 +185,7 @@ _CHOICES: tuple[tuple[str, str, str, Changed], ...] = (
 
 
 def _products(flushed: float) -> Codes:
-    """Dequantized numbers where results that are subnormal in f32 are zero, and so are scales below a number."""
+    """Dequantized numbers with results that are subnormal in f32 flushed, and with scales below a number flushed."""
 
     def of(part: BlockPart) -> np.ndarray | None:
         if part.case.op != "dequantize":
@@ -196,14 +196,14 @@ def _products(flushed: float) -> Codes:
             each = np.where(np.abs(each) < flushed, 0.0, each)
             numbers = oracle.values(codes, part.block) * each
         numbers = np.where(np.abs(numbers) < 2.0**-126, np.copysign(0.0, numbers), numbers)
-        return part.joined([encode(FORMATS[part.case.result], Exact.of(numbers))[0]])
+        return part.concatenate([encode(FORMATS[part.case.result], Exact.of(numbers))[0]])
 
     return of
 
 
-CHOICES: tuple[Choice, ...] = tuple(Choice(p, name, words, quantized(of)) for p, name, words, of in _CHOICES) + (
+CHOICES: tuple[Choice, ...] = tuple(Choice(p, name, words, of_quantize(of)) for p, name, words, of in _CHOICES) + (
     Choice("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _products(2.0**-126)),
-    # The fraction of an integer element is joined to the scale by some.
+    # Some implementations join the fraction of an integer element to the scale.
     Choice("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _products(2.0**-120)),
     Choice("subnormal-block", "flushed-results", "subnormal results are zero", _products(0.0)),
     Choice("two-scales", "rounded", "the product of both scales is rounded to f32", _one_scale),

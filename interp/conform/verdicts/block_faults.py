@@ -1,4 +1,4 @@
-"""Faults of quantize and dequantize that have a name: each gives the codes of all results of a backend that has it."""
+"""Named faults of quantize and dequantize: each gives the codes of all results of a backend that has it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ...oracle.blocks import Block, Quantized
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact, encode
 from ..block_parts import BlockPart
-from .block_choices import Changed, Codes, quantized, with_scales
+from .block_choices import Changed, Codes, of_quantize, with_scales
 
 
 @dataclasses.dataclass(frozen=True)
-class Fault:
+class BlockFault:
     """A fault."""
 
     identifier: str
@@ -31,15 +31,15 @@ def in_type(x: np.ndarray, name: str) -> np.ndarray:
 
 
 def partial(block: Block, shape: tuple[int, ...]) -> np.ndarray:
-    """Which blocks of an array are not full."""
+    """Tests which blocks of an array are not full."""
     down, along = block.scale_shape((shape[0], shape[1]))
     is_last = np.zeros((down, along), bool)
     is_last[:, -1] = shape[1] % block.size != 0
     return is_last
 
 
-def exchanged(codes: np.ndarray) -> np.ndarray:
-    """Each element in the place of its neighbour in a byte."""
+def exchange_neighbours(codes: np.ndarray) -> np.ndarray:
+    """Exchanges each element with its neighbour in a byte."""
     k = codes.shape[1] // 2 * 2
     swapped = codes.copy()
     swapped[:, :k] = codes[:, :k].reshape(len(codes), -1, 2)[:, :, ::-1].reshape(len(codes), k)
@@ -50,7 +50,7 @@ def exchanged(codes: np.ndarray) -> np.ndarray:
 
 
 def _right(part: BlockPart, x: np.ndarray) -> Quantized:
-    return oracle.quantized(x, part.block, part.rule)
+    return oracle.quantize(x, part.block, part.rule)
 
 
 def _factors(part: BlockPart, found: Quantized) -> np.ndarray:
@@ -63,7 +63,7 @@ def _with_factors(factors: Callable[[np.ndarray], np.ndarray]) -> Changed:
 
     def of(part: BlockPart, x: np.ndarray) -> Quantized:
         found = _right(part, x)
-        codes = oracle.encoded(x, factors(_factors(part, found)), part.block)
+        codes = oracle.encode_elements(x, factors(_factors(part, found)), part.block)
         return Quantized(codes, found.scales, found.tensor_scale)
 
     return of
@@ -73,7 +73,7 @@ def _of_rule(rule: str) -> Changed:
     def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
         if rule == part.rule or not part.block.has_power_scale:
             return None
-        return oracle.quantized(x, part.block, rule)
+        return oracle.quantize(x, part.block, rule)
 
     return of
 
@@ -82,13 +82,13 @@ def _of_scale_rounding(how: str) -> Changed:
     def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
         if part.block.has_power_scale or (how == rounding.UP and part.rule == "rceil"):
             return None
-        return oracle.quantized(x, part.block, "nearest", scale_rounding=how)
+        return oracle.quantize(x, part.block, "nearest", scale_rounding=how)
 
     return of
 
 
-def _moved(steps: int) -> Changed:
-    """Each scale so many steps off."""
+def _shift_scales(steps: int) -> Changed:
+    """Each scale off by so many steps."""
 
     def of(part: BlockPart, x: np.ndarray) -> Quantized:
         found, fmt = _right(part, x), part.block.scale_fmt
@@ -100,7 +100,7 @@ def _moved(steps: int) -> Changed:
 
 def _along_the_other_axis(how: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]) -> Changed:
     def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
-        found = oracle.quantized(x.T, part.block, part.rule)
+        found = oracle.quantize(x.T, part.block, part.rule)
         wanted = part.block.scale_shape((x.shape[0], x.shape[1]))
         if len(part.block.shape) == 2 or found.scales.size != np.prod(wanted):
             return None
@@ -117,7 +117,7 @@ def _partial_unscaled(scale_too: bool) -> Changed:
         found, fmt = _right(part, x), part.block.scale_fmt
         one = encode(fmt, Exact.of(np.array([1.0])))[0][0]
         spread = part.block.spread(last, (x.shape[0], x.shape[1]))
-        codes = oracle.encoded(x, np.where(spread, 1.0, _factors(part, found)), part.block)
+        codes = oracle.encode_elements(x, np.where(spread, 1.0, _factors(part, found)), part.block)
         scales = np.where(last, one, found.scales).astype(found.scales.dtype) if scale_too else found.scales
         return Quantized(codes, scales, found.tensor_scale)
 
@@ -125,7 +125,7 @@ def _partial_unscaled(scale_too: bool) -> Changed:
 
 
 def _through(name: str) -> Changed:
-    """Numbers are rounded to another type first."""
+    """Rounds numbers to another type first."""
 
     def of(part: BlockPart, x: np.ndarray) -> Quantized:
         return _right(part, in_type(x, name))
@@ -134,12 +134,12 @@ def _through(name: str) -> Changed:
 
 
 def _quotients_through(name: str) -> Changed:
-    """Quotients are rounded to another type before they become elements."""
+    """Rounds quotients to another type before they become elements."""
 
     def of(part: BlockPart, x: np.ndarray) -> Quantized:
         found = _right(part, x)
         factors = _factors(part, found)
-        codes = oracle.encoded(in_type(x / factors, name), np.where(np.isnan(factors), np.nan, 1.0), part.block)
+        codes = oracle.encode_elements(in_type(x / factors, name), np.where(np.isnan(factors), np.nan, 1.0), part.block)
         return Quantized(codes, found.scales, found.tensor_scale)
 
     return of
@@ -149,18 +149,18 @@ def _nibbles(part: BlockPart, x: np.ndarray) -> Quantized | None:
     if part.block.fmt is None or part.block.fmt.bits != 4:
         return None
     found = _right(part, x)
-    return Quantized(exchanged(found.codes), found.scales, found.tensor_scale)
+    return Quantized(exchange_neighbours(found.codes), found.scales, found.tensor_scale)
 
 
-def _elements_rounded(how: str) -> Changed:
+def _round_elements(how: str) -> Changed:
     def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
-        return None if part.block.fmt is None else oracle.quantized(x, part.block, part.rule, how)
+        return None if part.block.fmt is None else oracle.quantize(x, part.block, part.rule, how)
 
     return of
 
 
 def _smallest_scale(value: float) -> Changed:
-    """The scale of code 0 counts as another number."""
+    """Reads the scale of code 0 as another number."""
 
     def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
         if not part.block.has_power_scale:
@@ -170,7 +170,7 @@ def _smallest_scale(value: float) -> Changed:
     return of
 
 
-def _rolled(part: BlockPart, x: np.ndarray, elements: int, scales: int) -> Quantized:
+def _roll(part: BlockPart, x: np.ndarray, elements: int, scales: int) -> Quantized:
     found = _right(part, x)
     return Quantized(np.roll(found.codes, elements, 1), np.roll(found.scales, scales, 1), found.tensor_scale)
 
@@ -182,8 +182,8 @@ _QUANTIZE: tuple[tuple[str, str, Changed], ...] = (
     ),
     ("scale-rounded-up", "the scales are rounded up", _of_scale_rounding(rounding.UP)),
     ("scale-rounded-down", "the scales are rounded down", _of_scale_rounding(rounding.DOWN)),
-    ("scale-too-large", "each scale is one step too large", _moved(1)),
-    ("scale-too-small", "each scale is one step too small", _moved(-1)),
+    ("scale-too-large", "each scale is one step too large", _shift_scales(1)),
+    ("scale-too-small", "each scale is one step too small", _shift_scales(-1)),
     ("scale-twice", "elements are divided by their scale twice", _with_factors(lambda f: f * f)),
     ("scale-inverted", "elements are multiplied by their scale", _with_factors(lambda f: 1 / f)),
     ("unscaled", "elements are not scaled", _with_factors(np.ones_like)),
@@ -198,25 +198,25 @@ _QUANTIZE: tuple[tuple[str, str, Changed], ...] = (
     ("nibbles-exchanged", "the low and the high four bits of each byte are exchanged", _nibbles),
     ("smallest-scale", "the scale of code 0 counts as 2^-126; it is 2^-127", _smallest_scale(2.0**-126)),
     ("smallest-scale", "the scale of code 0 counts as 1; it is 2^-127", _smallest_scale(1.0)),
-    ("elements-toward-zero", "elements are rounded toward zero", _elements_rounded(rounding.TOWARD_ZERO)),
-    ("elements-ties-away", "elements are rounded to nearest, ties away from zero", _elements_rounded(rounding.AWAY)),
+    ("elements-toward-zero", "elements are rounded toward zero", _round_elements(rounding.TOWARD_ZERO)),
+    ("elements-ties-away", "elements are rounded to nearest, ties away from zero", _round_elements(rounding.AWAY)),
     *(
-        ("element-off-by-one", "each element is in the place of its neighbour", lambda p, x, n=n: _rolled(p, x, n, 0))
+        ("element-off-by-one", "each element is in the place of its neighbour", lambda p, x, n=n: _roll(p, x, n, 0))
         for n in (1, -1)
     ),
     *(
-        ("scale-off-by-one", "each scale is in the place of its neighbour", lambda p, x, n=n: _rolled(p, x, 0, n))
+        ("scale-off-by-one", "each scale is in the place of its neighbour", lambda p, x, n=n: _roll(p, x, 0, n))
         for n in (1, -1)
     ),
 )  # fmt: skip
 
 # -- dequantize --------------------------------------------------------------------------------------------------------
 
-#: The numbers of a block, of codes, scales, and the scale of the tensor: [rows, k], exact in f64.
+#: The numbers of a block, from codes, scales, and the tensor's scale: [rows, k], exact in f64.
 Numbers = Callable[[BlockPart, np.ndarray, np.ndarray, np.ndarray], "np.ndarray | None"]
 
 
-def _dequantized(numbers: Numbers) -> Codes:
+def _of_dequantize(numbers: Numbers) -> Codes:
     def of(part: BlockPart) -> np.ndarray | None:
         if part.case.op != "dequantize":
             return None
@@ -224,7 +224,7 @@ def _dequantized(numbers: Numbers) -> Codes:
         with np.errstate(all="ignore"):
             one = oracle.factors(scales, part.block, *rest)
             found = numbers(part, codes, one, part.block.spread(one, (codes.shape[0], codes.shape[1])))
-            return None if found is None else part.joined([encode(FORMATS[part.case.result], Exact.of(found))[0]])
+            return None if found is None else part.concatenate([encode(FORMATS[part.case.result], Exact.of(found))[0]])
 
     return of
 
@@ -234,7 +234,7 @@ def _values(part: BlockPart, codes: np.ndarray) -> np.ndarray:
 
 
 def _respread(how: Callable[[np.ndarray], np.ndarray]) -> Numbers:
-    """Scales read in another order."""
+    """Reads scales in another order."""
 
     def of(part: BlockPart, codes: np.ndarray, one: np.ndarray, _: np.ndarray) -> np.ndarray | None:
         moved = how(one)
@@ -254,7 +254,7 @@ def _across(part: BlockPart, codes: np.ndarray, one: np.ndarray, _: np.ndarray) 
     return _values(part, codes) * spread.T
 
 
-def _across_turned(part: BlockPart, codes: np.ndarray, one: np.ndarray, _: np.ndarray) -> np.ndarray | None:
+def _across_transposed(part: BlockPart, codes: np.ndarray, one: np.ndarray, _: np.ndarray) -> np.ndarray | None:
     other = part.block.scale_shape((codes.shape[1], codes.shape[0]))
     if len(part.block.shape) == 2 or other[0] * other[1] != one.size:
         return None
@@ -278,14 +278,14 @@ def _factor_through(name: str) -> Numbers:
 
 
 def _nan_scale(part: BlockPart, codes: np.ndarray, one: np.ndarray, each: np.ndarray) -> np.ndarray | None:
-    """The code of NaN counts as the number after the largest."""
+    """Reads the code of NaN as the number after the largest."""
     beyond = float(part.block.scale_fmt.max) * (2.0 if part.block.has_power_scale else 480 / 448)
     return _values(part, codes) * np.where(np.isnan(each), beyond, each) if np.isnan(one).any() else None
 
 
-def _swapped(part: BlockPart, codes: np.ndarray, _: np.ndarray, each: np.ndarray) -> np.ndarray | None:
+def _swap(part: BlockPart, codes: np.ndarray, _: np.ndarray, each: np.ndarray) -> np.ndarray | None:
     is_packed = part.block.fmt is not None and part.block.fmt.bits == 4
-    return _values(part, exchanged(codes)) * each if is_packed else None
+    return _values(part, exchange_neighbours(codes)) * each if is_packed else None
 
 
 _DEQUANTIZE: tuple[tuple[str, str, Numbers], ...] = (
@@ -293,7 +293,7 @@ _DEQUANTIZE: tuple[tuple[str, str, Numbers], ...] = (
     ("scale-inverted", "elements are divided by their scale", lambda p, c, _, f: _values(p, c) / f),
     ("unscaled", "elements are not scaled", lambda p, c, _, __: _values(p, c)),
     ("wrong-axis", "blocks lie along the other axis", _across),
-    ("wrong-axis", "blocks lie along the other axis", _across_turned),
+    ("wrong-axis", "blocks lie along the other axis", _across_transposed),
     ("wrong-axis", "scales are taken in the order of the other axis", _respread(lambda s: s.reshape(s.shape[::-1]).T)),
     ("partial-block-unscaled", "the last block, which is not full, is not scaled", _partial),
     ("through-bf16", "products are rounded to bf16 first", _product_through("bf16")),
@@ -313,7 +313,7 @@ _DEQUANTIZE: tuple[tuple[str, str, Numbers], ...] = (
         "smallest-scale", "the scale of code 0 counts as 0; it is 2^-127",
         lambda p, c, _, f: _values(p, c) * np.where(f == 2.0**-127, 0.0, f),
     ),
-    ("nibbles-exchanged", "the low and the high four bits of each byte are exchanged", _swapped),
+    ("nibbles-exchanged", "the low and the high four bits of each byte are exchanged", _swap),
     *(
         ("scale-off-by-one", "each scale is in the place of its neighbour", _respread(lambda s, n=n: np.roll(s, n, 1)))
         for n in (1, -1)
@@ -328,7 +328,7 @@ _DEQUANTIZE: tuple[tuple[str, str, Numbers], ...] = (
 )  # fmt: skip
 
 
-def faults() -> Iterator[Fault]:
-    """All of them, the likeliest first."""
-    yield from (Fault(name, sentence, quantized(change)) for name, sentence, change in _QUANTIZE)
-    yield from (Fault(name, sentence, _dequantized(numbers)) for name, sentence, numbers in _DEQUANTIZE)
+def faults() -> Iterator[BlockFault]:
+    """All faults, the likeliest first."""
+    yield from (BlockFault(name, sentence, of_quantize(change)) for name, sentence, change in _QUANTIZE)
+    yield from (BlockFault(name, sentence, _of_dequantize(numbers)) for name, sentence, numbers in _DEQUANTIZE)

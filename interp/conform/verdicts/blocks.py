@@ -1,7 +1,8 @@
 """Verdicts on quantize and dequantize: each block is right, a known choice at an open point, or wrong.
 
-A block is explained by a choice only where it has the very codes. Where blocks are wrong, a fault is named if it gives
-them, and all blocks that are right; else it is said whether scales or elements are wrong, and in which blocks.
+A choice explains a block only if it gives the same codes. If blocks are wrong, a fault is named if it reproduces
+them and all blocks that are right; otherwise the diagnosis states whether scales or elements are wrong, and in which
+blocks.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from ...oracle import blocks as oracle
 from ...oracle.formats import FORMATS
 from ..block_parts import BlockPart
 from ..cases.block_list import OWN
-from ..pictured import by_place
+from ..format_text import value_text
+from ..picture_data import by_place
 from ..result import DIVERGENT, FAIL, OPEN, PASS, CaseResult, Failure, worst
-from ..words import value_text
 from . import outcome
 from .block_choices import CHOICES
-from .block_faults import Fault, faults, partial
+from .block_faults import BlockFault, faults, partial
 from .outcome import Settings
 
-#: How many faults together may explain wrong blocks.
+#: Number of faults that may explain wrong blocks together.
 _MOST_FAULTS = 3
-#: The error of a wrong code where there is no distance.
+#: The error of a wrong code without a distance.
 _WRONG = 1
 
 
 def result_of(part: BlockPart, got: np.ndarray, settings: Settings, seconds: float = 0.0) -> CaseResult:
     """The result of a case."""
-    judged = _Judged(part, got)
+    judged = _Judgement(part, got)
     verdicts = judged.verdicts
     counts = {v: n for v in (PASS, DIVERGENT, FAIL) if (n := int((verdicts == v).sum()))}
     why = judged.diagnosis() if FAIL in counts else NONE
@@ -55,8 +56,8 @@ def result_of(part: BlockPart, got: np.ndarray, settings: Settings, seconds: flo
     )
 
 
-class _Judged:
-    """A part, what came back, and what is said of each block."""
+class _Judgement:
+    """A part, its results, and the judgement of each block."""
 
     def __init__(self, part: BlockPart, got: np.ndarray) -> None:
         self.part, self.got = part, got
@@ -70,25 +71,25 @@ class _Judged:
         self._choose()
 
     def _right_by_rule(self) -> np.ndarray:
-        """The right codes; of a backend with a rule of its own those of the rule that explains most blocks."""
+        """The right codes; for a backend with a rule of its own those of the rule that explains most blocks."""
         part = self.part
         if part.facts.get("scale") != OWN:
             return self._without_negative_zero(part.expected)
         rules = part.block.rules if part.block.has_power_scale else ("nearest", "rceil")
         with np.errstate(all="ignore"):
-            by_rule = {r: part.of(oracle.quantized(part.numbers, part.block, r)) for r in rules}
+            by_rule = {r: part.of(oracle.quantize(part.numbers, part.block, r)) for r in rules}
         by_rule = {r: self._without_negative_zero(codes) for r, codes in by_rule.items()}
         best = max(by_rule, key=lambda r: int(self._blocks(self.got == by_rule[r]).sum()))
         differs = ~self._blocks(by_rule[best] == by_rule[rules[0]]) & self._blocks(self.got == by_rule[best])
         self.own, self.is_other = best, differs
         if differs.any():
-            self._note("scale-rule", best, f"which scale a block has: that of the rule {best}", int(differs.sum()))
+            self._note("scale-rule", best, f"the scale of a block: by the rule {best}", int(differs.sum()))
         return by_rule[best]
 
     own, is_other = "", np.zeros(0, bool)
 
     def _without_negative_zero(self, codes: np.ndarray) -> np.ndarray:
-        """The right codes, with +0 for -0 where the backend has no -0 among all its elements."""
+        """The right codes, with +0 for -0 if the backend has no -0 among all its elements."""
         part = self.part
         if part.case.op != "quantize" or part.block.fmt is None:
             return codes
@@ -104,7 +105,7 @@ class _Judged:
     _lacks_minus = False
 
     def _blocks(self, equal: np.ndarray) -> np.ndarray:
-        """Which blocks have all codes equal; what belongs to all blocks is part of each."""
+        """Tests which blocks have all codes equal; codes that belong to all blocks count in each."""
         if not equal[self.of_block < 0].all():
             return np.zeros(self.count, bool)
         unlike = np.bincount(self.of_block[(self.of_block >= 0) & ~equal], minlength=self.count)
@@ -133,7 +134,7 @@ class _Judged:
             self._note("negative-zero", "plus-zero", "-0 becomes +0", len(self.is_minus))
 
     def _choose_elements_of_nan(self) -> None:
-        """Finds blocks whose scale is NaN, as it should be, so that they are NaN whatever their elements are."""
+        """Finds blocks whose scale is rightly NaN, so that any elements give NaN."""
         part = self.part
         if part.case.op != "quantize":
             return
@@ -150,7 +151,7 @@ class _Judged:
     is_minus = np.zeros(0, np.intp)
 
     def _of_own_rule(self) -> BlockPart:
-        """The part, with the rule that a backend has."""
+        """The part, with the backend's own rule."""
         if not self.own:
             return self.part
         facts = tuple((k, self.own if k == "scale" else v) for k, v in self.part.case.attributes)
@@ -158,7 +159,7 @@ class _Judged:
 
     @property
     def open_points(self) -> dict[str, dict[str, int]]:
-        """Of each open point how many blocks are of each choice."""
+        """For each open point the number of blocks of each choice."""
         found: dict[str, dict[str, int]] = {}
         for (point, name), count in self.chosen.items():
             found.setdefault(point, {})[name] = count
@@ -166,12 +167,12 @@ class _Judged:
 
     @property
     def is_wrong(self) -> np.ndarray:
-        """Which blocks are wrong."""
+        """Tests which blocks are wrong."""
         return ~self.is_right & ~self.is_open
 
     @property
     def verdicts(self) -> np.ndarray:
-        """Of each code."""
+        """The verdict on each code."""
         differs = self.got != self.part.expected
         wrong = np.append(self.is_wrong, True)[self.of_block]
         unlike = self.got != self.right
@@ -180,7 +181,7 @@ class _Judged:
     # -- wrong blocks --------------------------------------------------------------------------------------------------
 
     def diagnosis(self) -> Diagnosis:
-        """What explains the wrong blocks."""
+        """An explanation of the wrong blocks."""
         wrong, right = self.is_wrong, self.is_right
         if not self.got.any() and self.right.any():
             return Diagnosis("every result is zero", ("zeros",))
@@ -201,16 +202,16 @@ class _Judged:
         rest = self._common(left)
         if not found:
             return rest
-        return explained.joined(rest or Diagnosis("other blocks are wrong too", ("other-blocks",)))
+        return explained.join(rest or Diagnosis("other blocks are wrong too", ("other-blocks",)))
 
-    def _readings(self, part: BlockPart) -> Iterator[tuple[Fault, np.ndarray]]:
+    def _readings(self, part: BlockPart) -> Iterator[tuple[BlockFault, np.ndarray]]:
         for fault in faults():
             codes = fault.of(part)
             if codes is not None:
                 yield fault, self._without_negative_zero(codes)
 
     def _common(self, wrong: np.ndarray) -> Diagnosis:
-        """What wrong blocks have in common that no fault explains."""
+        """A property of wrong blocks that no fault explains."""
         part = self.part
         elements = int(np.prod(part.outputs[0][1]))
         flat, shape = self.got[:elements], part.outputs[0][1]
@@ -262,7 +263,7 @@ class _Judged:
     # -- failures ------------------------------------------------------------------------------------------------------
 
     def failures(self, most: int) -> Iterator[Failure]:
-        """The first wrong codes, else the first that are open, each with what its block is."""
+        """The first wrong codes, else the first open ones, with a description of their blocks."""
         verdicts = self.verdicts
         for verdict in (FAIL, DIVERGENT):
             for i in np.flatnonzero(verdicts == verdict)[:most]:
@@ -284,7 +285,7 @@ class _Judged:
         return Failure(verdict, i, len(self.got), operands, values, got, texts[0], expected, texts[1], error)
 
     def _operands(self, i: int, which: int) -> tuple[list[list[int]], list[list[str]]]:
-        """The codes that go into a result: the block, of dequantize the element and its scales."""
+        """The codes that contribute to a result: the block; for dequantize the element and its scales."""
         part = self.part
         if part.case.op == "dequantize":
             scale = part.arrays[1].ravel()[self.of_block[i]]
@@ -300,7 +301,7 @@ class _Judged:
 
 
 def _block_of(part: BlockPart) -> np.ndarray:
-    """Of each code of the joined results the block that it belongs to; -1 of what belongs to all."""
+    """The block of each code of the concatenated results; -1 for codes that belong to all blocks."""
     shape = part.outputs[0][1]
     counts = part.block.scale_shape((shape[0], shape[1]))
     blocks = np.arange(counts[0] * counts[1]).reshape(counts)

@@ -1,7 +1,7 @@
-"""What failing results have in common, in one sentence: where they stand, a fault that explains them, or what they are.
+"""Describes failing results in one sentence: their positions, a fault that explains them, or a common property.
 
-A fault is named when it gives the very results that the backend gave (comparison.diagnosis). Else the failing elements
-are looked at: one code, one kind of number, one kind of error.
+A fault is named if it reproduces the backend's results (comparison.diagnosis). Otherwise the failing elements are
+examined: one code, one kind of number, one kind of error.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from ...oracle.rounding import NEGATIVE, Exact, encode
 from ...oracle.sums import exact_products, exact_sums
 from ..cases import chains
 from ..elementwise import Part, of_positions
+from ..format_text import code_text, value_text
 from ..repeats import Evidence
 from ..result import ACCURACY, FAIL, PASS
 from ..rows import RowPart
-from ..words import code_text, value_text
 from . import orders
-from .judge import ELEMENT_VERDICTS, Judged
+from .judge import ELEMENT_VERDICTS, Judgement
 
-#: How many elements are looked at.
+#: Number of elements examined.
 _SAMPLE = 4096
-#: In arrays of fewer elements it may be chance that the last ones fail.
+#: In arrays of fewer elements failures at the end may be chance.
 _LONG = 64
 
 
-def explain(part: Part, judged: Judged, got: np.ndarray, evidence: Evidence | None = None) -> Diagnosis:
-    """What the failing elements have in common; of a case without FAIL those of ACCURACY.
+def explain(part: Part, judged: Judgement, got: np.ndarray, evidence: Evidence | None = None) -> Diagnosis:
+    """Describes the failing elements; for a case without FAIL those of ACCURACY.
 
-    `evidence` is what further runs have shown: whether they fail for where they stand, or now and then.
+    `evidence` is from further runs: whether failures depend on positions, or are intermittent.
     """
     for verdict in (FAIL, ACCURACY):
         failing = np.flatnonzero(judged.verdicts == ELEMENT_VERDICTS.index(verdict))
@@ -46,7 +46,7 @@ def explain(part: Part, judged: Judged, got: np.ndarray, evidence: Evidence | No
     else:
         return NONE
     if of_positions(part.form) and part.size == 1:
-        return NONE  # there are many ways to one wrong code
+        return NONE  # one wrong code has many possible reasons
     in_doubt = evidence is None or (evidence.moved is None and not evidence.is_intermittent)
     if in_doubt and (tail := _tail(part, failing)):
         return tail
@@ -55,12 +55,12 @@ def explain(part: Part, judged: Judged, got: np.ndarray, evidence: Evidence | No
         if not evidence.is_intermittent or always is None or not always.any():
             return shown
         of_operands = _of_operands(part, judged, got, np.flatnonzero(always))
-        return of_operands.joined(Diagnosis(f"some are {shown.sentence}", shown.causes))
+        return of_operands.join(Diagnosis(f"some are {shown.sentence}", shown.causes))
     return _of_operands(part, judged, got, failing)
 
 
-def _of_operands(part: Part, judged: Judged, got: np.ndarray, failing: np.ndarray) -> Diagnosis:
-    """What the operands and results of failing elements have in common."""
+def _of_operands(part: Part, judged: Judgement, got: np.ndarray, failing: np.ndarray) -> Diagnosis:
+    """Describes failing elements by their operands and results."""
     if part.form == "upcast" and (judged.distances[failing] == 0).all():
         sentence = "the result is not rounded to the format before it is converted to f32"
         return Diagnosis(sentence, ("not-rounded-before-convert",))
@@ -72,12 +72,12 @@ def _of_operands(part: Part, judged: Judged, got: np.ndarray, failing: np.ndarra
     spared |= without_sign & (got == judged.right)  # a fault has to explain these too
     found = _by_faults(part, judged, got, at, np.flatnonzero(spared & _alike(part, at)))
     if not found and of_positions(part.form) and 0 < part.size - len(failing) == failing[0]:
-        return NONE  # it may be their place at the end that is wrong, and not what they are
+        return NONE  # the failures may be due to their positions at the end
     return found or next(_common(part, judged, got, at), NONE)
 
 
 def _alike(part: Part, failing: np.ndarray) -> np.ndarray:
-    """The elements that a fault has to leave right: with a scalar those on the same side as the failing ones."""
+    """The elements that a fault must leave right: with a scalar those on the same side as the failing ones."""
     everywhere = np.ones(part.size, bool)
     if part.form not in ("scalar", "broadcast"):
         return everywhere
@@ -87,11 +87,11 @@ def _alike(part: Part, failing: np.ndarray) -> np.ndarray:
     return everywhere
 
 
-# -- places ------------------------------------------------------------------------------------------------------------
+# -- positions ---------------------------------------------------------------------------------------------------------
 
 
 def _tail(part: Part, failing: np.ndarray) -> Diagnosis:
-    """Whether only the last elements fail, in a form whose elements stand in no order."""
+    """Whether only the last elements fail, in a form whose elements have no order."""
     n = part.size - int(failing[0])
     if not of_positions(part.form) or n > places.TAIL or part.size < _LONG or len(failing) != n:
         return NONE
@@ -99,7 +99,7 @@ def _tail(part: Part, failing: np.ndarray) -> Diagnosis:
 
 
 def _unrounded(part: Part, got: np.ndarray, failing: np.ndarray) -> Diagnosis:
-    """Whether the second op took the first one's result before it was rounded."""
+    """Whether the second op used the first one's result before it was rounded."""
     op, fmt = part.case.op, FORMATS[part.case.result]
     if part.case.operands[0] != part.case.result:
         return NONE
@@ -116,7 +116,7 @@ def _unrounded(part: Part, got: np.ndarray, failing: np.ndarray) -> Diagnosis:
     return NONE
 
 
-def _by_faults(part: Part, judged: Judged, got: np.ndarray, failing: np.ndarray, rest: np.ndarray) -> Diagnosis:
+def _by_faults(part: Part, judged: Judgement, got: np.ndarray, failing: np.ndarray, rest: np.ndarray) -> Diagnosis:
     """The faults that explain the failing elements (comparison.diagnosis)."""
     way = part.to_integers[0]
     known = chains.faults_of(part.case) if part.case.op == "chain" else faults_of(part.case)
@@ -124,7 +124,7 @@ def _by_faults(part: Part, judged: Judged, got: np.ndarray, failing: np.ndarray,
     return by_faults(known, results, failing, rest)
 
 
-# -- what they are -----------------------------------------------------------------------------------------------------
+# -- properties of elements --------------------------------------------------------------------------------------------
 
 _KINDS: tuple[tuple[str, Callable[[Format, np.ndarray], np.ndarray]], ...] = (
     ("NaN", lambda fmt, codes: fmt.is_nan(codes)),
@@ -136,8 +136,8 @@ _KINDS: tuple[tuple[str, Callable[[Format, np.ndarray], np.ndarray]], ...] = (
 )
 
 
-def _common(part: Part, judged: Judged, got: np.ndarray, at: np.ndarray) -> Iterator[Diagnosis]:
-    """What all of them share, the most specific first."""
+def _common(part: Part, judged: Judgement, got: np.ndarray, at: np.ndarray) -> Iterator[Diagnosis]:
+    """Properties that all failing elements share, the most specific first."""
     case = part.case
     names = (
         ["the operand"] if len(part.operands) == 1 else ["the first operand", "the second operand", "the third operand"]
@@ -183,8 +183,8 @@ def _common(part: Part, judged: Judged, got: np.ndarray, at: np.ndarray) -> Iter
 # -- rows --------------------------------------------------------------------------------------------------------------
 
 
-def explain_rows(part: RowPart, judged: Judged, got: np.ndarray) -> Diagnosis:
-    """What the rows have in common whose extremes or orders are wrong."""
+def explain_rows(part: RowPart, judged: Judgement, got: np.ndarray) -> Diagnosis:
+    """Describes the rows whose extremes or orders are wrong."""
     fmt = FORMATS[part.case.operands[0]]
     is_sort = part.case.op == "sort"
     rows = part.arrays[0] if is_sort else part.terms[0]
@@ -208,7 +208,7 @@ def explain_rows(part: RowPart, judged: Judged, got: np.ndarray) -> Diagnosis:
 
 
 def of_sums(part: RowPart, got: np.ndarray) -> Diagnosis:
-    """The fault that explains all results of a sum: terms left out, one result for all, or another rounding."""
+    """The fault that explains all results of a sum: omitted terms, one result for all, or another rounding."""
     size = got & np.array(FORMATS[part.case.result].ones, got.dtype)
     if (size == 0).all():
         return Diagnosis("every result is zero", ("zeros",))
@@ -216,11 +216,11 @@ def of_sums(part: RowPart, got: np.ndarray) -> Diagnosis:
         codes = encode(FORMATS[part.case.result], exact_sums(part.values[:, kept]))[0]
         if equal_codes(part.case.result, codes, got).all():
             return Diagnosis(note.sentence, (note.identifier,))
-    return next((Diagnosis(sentence, (identifier,)) for identifier, sentence in _written(part, got)), NONE)
+    return next((Diagnosis(sentence, (identifier,)) for identifier, sentence in _rounding_faults(part, got)), NONE)
 
 
-def _written(part: RowPart, got: np.ndarray) -> Iterator[tuple[str, str]]:
-    """The faults of rounding that give all results of exact sums, with their sentences."""
+def _rounding_faults(part: RowPart, got: np.ndarray) -> Iterator[tuple[str, str]]:
+    """The faults of rounding that reproduce all results of exact sums, with their sentences."""
     fmt, name = FORMATS[part.case.result], part.case.result
     form = exact_sums if part.body == "add" else exact_products
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""The difference between two runs: what got better, and what got worse."""
+"""The differences between two runs: improvements and regressions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from ...errors import printable
 from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Report
 
-#: From bad to good. What is not supported is neither a fault nor a result.
+#: From bad to good. UNSUPPORTED is neither a fault nor a result.
 _ORDER = {CRASH: 0, FAIL: 1, UNSUPPORTED: 2, ACCURACY: 3, DIVERGENT: 4, PASS: 4}
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """One case on which two runs differ; None where a run does not have it."""
+    """One case on which two runs differ; None if a run does not have it."""
 
     kind: str  #: better, worse, changed, new, gone
     before: CaseResult | None
@@ -22,13 +22,13 @@ class Difference:
 
     @property
     def is_bad(self) -> bool:
-        """Whether it got worse, or is new and fails, and is not expected to."""
+        """Whether it got worse, or is new and fails unexpectedly."""
         fails = self.after is not None and self.after.verdict in (FAIL, CRASH) and not self.after.is_expected
         return self.kind == "worse" or (self.kind == "new" and fails)
 
     @property
     def case(self) -> CaseResult:
-        """The case, as it is after, or was before."""
+        """The case after the change, or before if it is gone."""
         case = self.after or self.before
         assert case is not None
         return case
@@ -39,7 +39,7 @@ class Difference:
 
 
 def differences(before: Report, after: Report) -> Iterator[Difference]:
-    """The cases that are not the same in both, in the order of the runs."""
+    """The cases that differ between two runs, in the order of the runs."""
     old = {c.key: c for c in before.cases}
     new = {c.key: c for c in after.cases}
     for key in dict.fromkeys([*old, *new]):
@@ -55,7 +55,7 @@ def differences(before: Report, after: Report) -> Iterator[Difference]:
 
 
 def _goodness(case: CaseResult) -> tuple[int, int]:
-    """The verdict; and among those that are alike, the fewer are wrong the better."""
+    """The verdict, and the negative number of wrong results."""
     return _ORDER[case.verdict], -case.counts.get(FAIL, 0) - case.counts.get(ACCURACY, 0)
 
 

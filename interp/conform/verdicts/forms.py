@@ -1,4 +1,4 @@
-"""Compares the forms of a case: finds an op that fails in some of them only."""
+"""Compares the forms of a case: finds an op that fails only in some of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...comparison.places import TAIL, of_sizes, of_start, of_tail
 from ..cases.forms import FORMS, SIZES
 from ..repeats import INTERMITTENT
 from ..result import ACCURACY, DIVERGENT, FAIL, PASS, CaseResult
-from .outcome import explained
+from .outcome import add_diagnosis
 
 _ONLY_IN_FORMS = "only-in-forms"
 _ONLY = {
@@ -28,7 +28,7 @@ _ONLY = {
     "rows": "only with operands that are rows, broadcast",
     "columns": "only with operands that are columns, broadcast",
 }
-#: The same of several forms: each sentence is for failures in these forms, with the first among them.
+#: The same for several forms: each sentence is for failures in these forms, with the first among them.
 _ONLY_TOGETHER = (
     (("broadcast", "scalar"), "only with a scalar that is broadcast"),
     (("rows", "columns", "broadcast", "scalar"), "only with operands that are broadcast"),
@@ -37,25 +37,25 @@ _ONLY_TOGETHER = (
         ("rank-2", "rank-3", "transposed", "reversed", "sliced", "rows", "columns"),
         "only in arrays of several dimensions",
     ),
-    (("reversed", "sliced", "transposed"), "only with operands that do not lie in memory as they are read"),
+    (("reversed", "sliced", "transposed"), "only with operands whose memory layout differs from their order"),
 )
 
 
 def across_forms(cases: Sequence[CaseResult]) -> list[CaseResult]:
-    """Says of each failing case in which forms its op fails, where that is not in all."""
+    """Adds to each failing case the forms in which its op fails, if those are not all."""
     by_signature: dict[str, list[CaseResult]] = {}
     for case in cases:
         by_signature.setdefault(case.signature, []).append(case)
     return [_with_forms(case, by_signature[case.signature]) if case.verdict == FAIL else case for case in cases]
 
 
-#: The causes of what fails at the end of one array alone.
+#: The causes of failures at the end of one array.
 _TAILS = frozenset(of_tail(n).causes for n in range(1, TAIL + 1))
 
 
 def _of_sizes(alike: Sequence[CaseResult]) -> Diagnosis:
-    """What arrays of several sizes say together of elements that fail for where they stand."""
-    # An array of all operands ends with NaN, in which a fault may not show.
+    """Combines position-dependent failures in arrays of several sizes."""
+    # An array of all operands ends with NaN, which may hide a fault.
     sized = [c for c in alike if (c.form == "array" and c.is_of_places) or (c.form in SIZES and c.form != "unaligned")]
     sized = [c for c in sized if c.verdict in (PASS, DIVERGENT, ACCURACY, FAIL)]
     tails = [_tail_of(c) for c in sized]
@@ -65,7 +65,7 @@ def _of_sizes(alike: Sequence[CaseResult]) -> Diagnosis:
 
 
 def _tail_of(case: CaseResult) -> int | None:
-    """How many elements at the end of an array fail; None where others fail."""
+    """The number of failing elements at the end of an array; None if others fail."""
     wrong = case.counts.get(FAIL, 0)
     first = next((f.index for f in case.failures if f.verdict == FAIL), -1)
     if not wrong:
@@ -84,26 +84,26 @@ def _with_forms(case: CaseResult, alike: Sequence[CaseResult]) -> CaseResult:
         return _as(case, next(c for c in alike if c.form == "array"))
     in_array = next((c for c in alike if c.form == "array" and c.verdict == FAIL and not c.is_of_places), None)
     if in_array and case is not in_array and not case.is_of_places and tuple(case.causes) in _TAILS:
-        return _as(case, in_array)  # what fails anywhere, by chance at the end
+        return _as(case, in_array)  # failures anywhere, which are at the end by chance
     placed = next((c for c in alike if c.is_of_places), None)
     if placed is not None and placed.diagnosis and case.form in ("scalar", "broadcast"):
-        return _as(case, placed)  # whose arrays are short, and made of pieces
+        return _as(case, placed)  # its arrays are short, and made of pieces
     of_all = _of_sizes(alike)
     if of_all and (case.form in SIZES or case.is_of_places) and _tail_of(case):
-        return explained(case, of_all)
+        return add_diagnosis(case, of_all)
     words = _only(failing) if "array" in right else ""
     if not words or case.causes[:1] == [_ONLY_IN_FORMS]:
         return case
     before = Diagnosis(words, (_ONLY_IN_FORMS,))
-    return explained(case, before.joined(Diagnosis(case.diagnosis, tuple(case.causes)), ": "))
+    return add_diagnosis(case, before.join(Diagnosis(case.diagnosis, tuple(case.causes)), ": "))
 
 
 def _as(case: CaseResult, other: CaseResult) -> CaseResult:
-    return explained(case, Diagnosis(other.diagnosis, tuple(other.causes)))
+    return add_diagnosis(case, Diagnosis(other.diagnosis, tuple(other.causes)))
 
 
 def _only(failing: Sequence[str]) -> str:
-    """In which forms alone a case fails, in words."""
+    """The only forms in which a case fails, in words."""
     if len(failing) == 1 and failing[0] in _ONLY:
         return _ONLY[failing[0]]
     if all(f in _ONLY for f in failing):

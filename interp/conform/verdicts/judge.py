@@ -1,4 +1,4 @@
-"""Verdicts: each result against the right one, what the format leaves open, and the limit of accuracy."""
+"""Verdicts on elements: by the right result, the open points of the format, and the limit of accuracy."""
 
 from __future__ import annotations
 
@@ -19,26 +19,25 @@ from ..result import ABSENT, ACCURACY, CUT, DIVERGENT, FAIL, IS_INFINITE, IS_NAN
 #: Verdicts of elements, as bytes.
 ELEMENT_VERDICTS = (PASS, DIVERGENT, ACCURACY, FAIL)
 _PASS, _DIVERGENT, _ACCURACY, _FAIL = range(4)
-#: Formats of up to 8 bits are computed in a wider one everywhere: functions are faithful there (faithful.py). Those of
-#: 16 are computed in themselves by some (XLA's expm1 in f16 is 2 ULP off); there an exact result that is a number of
-#: the format has to be that number. Wider ones are left to the limit, as in mathematical libraries.
+#: Formats of up to 8 bits are computed in a wider one everywhere: functions are faithful there (faithful.py). Formats
+#: of
+#: 16 bits are computed in themselves by some (XLA's expm1 in f16 is 2 ULP off); an exact result that is a number of
+#: the format has to be that number. Wider ones only have the limit, as in mathematical libraries.
 _FAITHFUL_BITS, _EXACT_BITS = 8, 16
 
-#: On which side of the right results at some places the exact ones lie (faithful.py).
+#: The side of the right results, at some indices, on which the exact ones lie (faithful.py).
 Sides = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclasses.dataclass
-class Judged:
+class Judgement:
     """The verdict on each element, its error as a byte (result.py), its distance, and choices by open point."""
 
     verdicts: np.ndarray
     errors: np.ndarray
-    distances: np.ndarray  #: in ULP, FAR where there is none
-    choices: dict[int, dict[str, int]]  #: by open point (oracle.rounding) how often each choice was made
-    right: (
-        np.ndarray
-    )  #: the right codes; where a backend has a rule of its own for what is left open, those of the rule
+    distances: np.ndarray  #: in ULP, FAR if there is none
+    choices: dict[int, dict[str, int]]  #: by open point (oracle.rounding) the number of results of each choice
+    right: np.ndarray  #: the right codes; if a backend has a rule of its own at an open point, those of the rule
 
 
 def judge(
@@ -48,11 +47,11 @@ def judge(
     limit: int = 0,
     zeros_are_open: bool = True,
     sides: Sides | None = None,
-) -> Judged:
-    """Judge results of one element type.
+) -> Judgement:
+    """Judges results of one element type.
 
-    `limit` is how many ULP are a matter of accuracy, 0 if the right result is required. With `sides` minifloats have to
-    be faithful, whatever the limit.
+    `limit` is the distance in ULP that counts as accuracy, 0 if the right result is required. With `sides`
+    minifloats must be faithful, regardless of the limit.
     """
     right, chosen = _by_rules(result, got, expected)
     equal = equal_codes(result, got, right)
@@ -82,10 +81,10 @@ def judge(
         if expected.by_steps is not None:
             near |= (got == expected.by_steps) & ~FORMATS[result].is_nan(got)
         verdicts[~equal & near] = _ACCURACY
-    judged = Judged(verdicts, errors, distances, {}, right)
+    judged = Judgement(verdicts, errors, distances, {}, right)
     if expected.left_open.any():
         _open_points(result, got, expected, judged, chosen, zeros_are_open)
-    if result != "i1" and bits(result) < 8 * got.dtype.itemsize:  # what is no code is no choice either
+    if result != "i1" and bits(result) < 8 * got.dtype.itemsize:  # an invalid code is no choice
         none = got > (1 << bits(result)) - 1
         judged.verdicts[none], judged.errors[none] = _FAIL, ABSENT
     return judged
@@ -94,9 +93,9 @@ def judge(
 def _as_good_as(
     result: str, got: np.ndarray, right: np.ndarray, expected: Expected, candidates: np.ndarray, sides: Sides
 ) -> np.ndarray:
-    """Which of the candidates are faithful, or in a wider format inexact where the exact result is no number of it.
+    """Tests which candidates are faithful, or in a wider format inexact where the exact result is no number of it.
 
-    What a rule of the backend makes of an open point has no neighbours.
+    A result that the backend's rule gives at an open point has no neighbours.
     """
     fit = np.zeros(got.shape, bool)
     at = np.flatnonzero(candidates & (right == expected.codes))
@@ -108,10 +107,11 @@ def _as_good_as(
 
 
 def _is_near(fmt: Format, got: np.ndarray, right: np.ndarray, distances: np.ndarray, limit: int) -> np.ndarray:
-    """Which wrong results are a matter of accuracy: a step off, or up to `limit` within a quarter of a power of two.
+    """Tests which wrong results are a matter of accuracy: a step off, or up to `limit` within a quarter of a power of
+    two.
 
-    In formats of few mantissa bits four steps are a factor of two. And what is zero, infinite, NaN or of the other
-    sign, where the right result is steps away from that, is not inaccurate but another result.
+    In formats of few mantissa bits four steps are a factor of two. A result that is zero, infinite, NaN or of the other
+    sign, steps away from the right result, is not inaccurate but wrong.
     """
     numbers, exact = fmt.decode(got), fmt.decode(right)
     is_other = (numbers == 0) | ~np.isfinite(numbers)
@@ -121,31 +121,36 @@ def _is_near(fmt: Format, got: np.ndarray, right: np.ndarray, distances: np.ndar
 
 
 def _by_rules(result: str, got: np.ndarray, expected: Expected) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-    """The right codes, where a backend has a rule of its own those of the rule; and the choices made at such points."""
+    """The right codes, by the backend's own rules if it has any, and the choices made at such points."""
     right, chosen = expected.codes, {}
     for point in choices.RULED:
         at = np.flatnonzero(expected.left_open == point)
         if at.size:
             magnitudes = None if expected.magnitudes is None else expected.magnitudes[at]
-            codes, chosen[point] = choices.by_rule(point, result, got[at], expected.codes[at], magnitudes)
+            codes, chosen[point] = choices.apply_rule(point, result, got[at], expected.codes[at], magnitudes)
             right = right.copy()
             right[at] = codes
     return right, chosen
 
 
 def _open_points(
-    result: str, got: np.ndarray, expected: Expected, judged: Judged, ruled: dict[int, np.ndarray], zeros_are_open: bool
+    result: str,
+    got: np.ndarray,
+    expected: Expected,
+    judged: Judgement,
+    ruled: dict[int, np.ndarray],
+    zeros_are_open: bool,
 ) -> None:
-    """Turns what is left open and one of the known choices into DIVERGENT, and counts the choices."""
+    """Changes known choices at open points to DIVERGENT, and counts the choices."""
     for point in map(int, np.unique(expected.left_open)):
         if not point or (point == rounding.ZEROS and not zeros_are_open):
             continue
         at = np.flatnonzero(expected.left_open == point)
         right, verdicts = judged.right[at], judged.verdicts[at]
-        chosen = ruled[point] if point in ruled else choices.choose(point, result, got[at], expected.codes[at])
+        chosen = ruled[point] if point in ruled else choices.classify(point, result, got[at], expected.codes[at])
         by_rule = (verdicts == _PASS) & (right != expected.codes[at])
         is_divergent = by_rule | ((verdicts != _PASS) & (chosen >= 0) & (point not in choices.ONE_RULE))
         places = at[is_divergent]
         judged.verdicts[places], judged.errors[places] = _DIVERGENT, OPEN
         if places.size:
-            judged.choices[point] = choices.counted(point, chosen)
+            judged.choices[point] = choices.count_choices(point, chosen)

@@ -19,11 +19,11 @@ class Known:
     form: str = "*"
 
     def fits(self, case: CaseResult) -> bool:
-        """Whether it lists a case."""
+        """Whether the line lists a case."""
         return self.names(case.signature) and fnmatch.fnmatchcase(case.form, self.form)
 
     def names(self, signature: str) -> bool:
-        """Whether it lists a signature, in some form."""
+        """Whether the line lists a signature, in some form."""
         return fnmatch.fnmatchcase(signature, self.signature)
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class Known:
 
 
 def read(path: str | None) -> list[Known]:
-    """The lines of a file; # begins a comment. Raises InputError where it cannot be read or a line has more words."""
+    """The lines of a file; # begins a comment. Raises InputError if it cannot be read or a line has more words."""
     if path is None:
         return []
     try:
@@ -47,13 +47,13 @@ def read(path: str | None) -> list[Known]:
     return [Known(*w) for w in words if w]
 
 
-def marked(case: CaseResult, known: Iterable[Known]) -> CaseResult:
-    """The case, as expected if a line names it."""
+def mark_expected(case: CaseResult, known: Iterable[Known]) -> CaseResult:
+    """The case, marked as expected if a line names it."""
     return dataclasses.replace(case, is_expected=True) if any(k.fits(case) for k in known) else case
 
 
-def outdated(known: Iterable[Known], cases: Iterable[CaseResult], signatures: Iterable[str]) -> Iterator[str]:
-    """What to say of lines that name no case at all, or cases of the run that all are right now."""
+def outdated_lines(known: Iterable[Known], cases: Iterable[CaseResult], signatures: Iterable[str]) -> Iterator[str]:
+    """Messages on lines that name no case, or cases of the run that all are right now."""
     cases, signatures = list(cases), list(signatures)
     for line in known:
         verdicts = {c.verdict for c in cases if line.fits(c)}

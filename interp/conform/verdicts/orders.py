@@ -1,4 +1,4 @@
-"""Diagnoses wrong sorts: finds the order that the rows were put in."""
+"""Diagnoses wrong sorts: finds the order in which rows were sorted."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from ...comparison.diagnosis import NONE, Diagnosis
 from ...oracle.exact import total_order
 from ...oracle.formats import Format
-from ..words import number_text
+from ..format_text import number_text
 
 
 def of_rows(fmt: Format, given: np.ndarray, got: np.ndarray) -> Diagnosis:
-    """What holds of every row of a wrong sort; empty where nothing does.
+    """Diagnoses every row of a wrong sort; empty if there is no common property.
 
     Args:
         fmt: the format of the codes.
@@ -21,10 +21,10 @@ def of_rows(fmt: Format, given: np.ndarray, got: np.ndarray) -> Diagnosis:
     if (np.sort(given, axis=1) != np.sort(got, axis=1)).any():
         return Diagnosis("rows have other elements after they are sorted", ("sort-other-elements",))
     numbers = fmt.decode(got)
-    # A NaN without sign comes last, or first.
+    # NaN without sign is last, or first.
     first = np.isnan(numbers[:, :1])
     place = np.where(first, total_order(fmt, got, nan_first=True), total_order(fmt, got))
-    if fmt.nan != "sign":  # one NaN is as good as another of the same sign
+    if fmt.nan != "sign":  # all NaN of one sign are equal
         place = np.where(np.isnan(numbers), np.where(np.signbit(numbers), -1 << 32, 1 << 32), place)
     if (np.diff(place, axis=1) <= 0).all():
         return Diagnosis("in descending order", ("sort-descending",))
@@ -44,7 +44,7 @@ def of_rows(fmt: Format, given: np.ndarray, got: np.ndarray) -> Diagnosis:
 
 
 def _of_nan(fmt: Format, numbers: np.ndarray, place: np.ndarray) -> Diagnosis:
-    """Numbers alone are in order; NaN stands where it was, or at one end."""
+    """Only numbers are in order; NaN is in its original position, or at one end."""
     rest = [p[~np.isnan(x)] for p, x in zip(place, numbers, strict=True)]
     if any((np.diff(p) < 0).any() for p in rest):
         return NONE
@@ -53,11 +53,11 @@ def _of_nan(fmt: Format, numbers: np.ndarray, place: np.ndarray) -> Diagnosis:
         return Diagnosis("NaN is neither first nor last", ("sort-nan-inside",))
     ends = [("first", np.sort(~nan, axis=1) == ~nan), ("last", np.sort(nan, axis=1) == nan)]
     words = next((words for words, fits in ends if fits.all()), None)
-    return Diagnosis(f"every NaN comes {words}, whatever its sign", (f"sort-nan-{words}",)) if words else NONE
+    return Diagnosis(f"every NaN comes {words}, regardless of its sign", (f"sort-nan-{words}",)) if words else NONE
 
 
 def _of_equals(numbers: np.ndarray, left: np.ndarray, right: np.ndarray) -> Diagnosis:
-    """Numbers between two sizes that count as equal, with all their signs or with each; all others are in order."""
+    """Numbers between two magnitudes count as equal, with all their signs or within each; all others are in order."""
     sizes = np.abs(np.concatenate([left, right]))
     least, most = float(sizes.min()), float(sizes.max())
     if not np.isfinite(most):
@@ -66,7 +66,7 @@ def _of_equals(numbers: np.ndarray, left: np.ndarray, right: np.ndarray) -> Diag
     size, keys = np.abs(numbers), numbers
     inside = (size <= most) & (crosses | (size >= least))
     keys = np.where(inside, 0.0 if crosses else np.copysign(least, numbers), numbers)
-    # A NaN stands at the end that its sign says, or without a sign at either.
+    # A NaN is at the end for its sign, or without a sign at either end.
     ends = (np.copysign(np.inf, numbers), np.full(numbers.shape, np.inf))
     ordered = (np.where(np.isnan(numbers), end, keys) for end in ends)
     if not np.logical_or.reduce([(x[:, 1:] >= x[:, :-1]).all(axis=1) for x in ordered]).all():

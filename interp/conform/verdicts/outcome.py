@@ -1,4 +1,4 @@
-"""From judged results to a CaseResult: counts, some failures, the map or curve, and the command."""
+"""Makes a CaseResult of judged results: counts, some failures, the map or curve, and the command."""
 
 from __future__ import annotations
 
@@ -19,52 +19,52 @@ from ...errors import printable
 from ..block_parts import BlockPart
 from ..cases.case import PRODUCT_OPS, Case
 from ..elementwise import Part
-from ..pictured import pictured
+from ..format_text import code_text, input_text, value_text
+from ..picture_data import picture_data
 from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst
 from ..rows import RowPart
-from ..words import code_text, input_text, value_text
 from . import diagnosis, sums
-from .judge import ELEMENT_VERDICTS, FAR, Judged, judge
-from .sums import Formed
+from .judge import ELEMENT_VERDICTS, FAR, Judgement, judge
+from .sums import SumResult
 
 AnyPart = Part | RowPart | BlockPart
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What a run is asked for, as far as it matters to a case; it can be pickled."""
+    """The settings of a run that concern a case; they can be pickled."""
 
     backend: str
     level: int = 1
     seed: int = 0
     ulp: int = 4
-    errors: int = 5  #: how many failures of a case are reported
+    errors: int = 5  #: number of failures reported for a case
     timeout: float = 20.0
     operands: tuple[str, ...] = ()  #: as given by --operands: these instead of the case's own
     accumulators: tuple[str, ...] = ()  #: records given by --accumulate
-    keeps: bool = False  #: whether results are kept as codes (result.Kept)
+    keeps: bool = False  #: whether results are kept as codes (result.StoredCodes)
     is_recorded: bool = False  #: results come from a file, so that nothing can be run
 
     @property
     def can_repeat(self) -> bool:
-        """Whether cases are run again, to see what a failure depends on."""
+        """Whether cases are run again, to see the conditions of a failure."""
         return not self.operands and not self.is_recorded
 
 
 def blank(case: Case, form: str, verdict: str, **fields: Any) -> CaseResult:
-    """The result of a case with its own names and types."""
+    """A result with the names and types of its case."""
     types = list(case.operands)
     return CaseResult(case.signature, form, case.name, types, case.result, case.row, case.column, verdict, **fields)
 
 
 def without_result(case: Case, form: str, how: str, text: str, settings: Settings) -> CaseResult:
-    """Of a case that the backend refused, or died of; some die of what they say they do not support."""
+    """The result of a case that the backend refused, or died of; some die of cases that they do not support."""
     if BackendError(how, text).is_lack:
         return blank(case, form, UNSUPPORTED, message=printable(text))
     return blank(case, form, CRASH, message=printable(text), command=command(case, form, settings))
 
 
-def explained(result: CaseResult, why: Diagnosis) -> CaseResult:
+def add_diagnosis(result: CaseResult, why: Diagnosis) -> CaseResult:
     """A result with its diagnosis."""
     return dataclasses.replace(result, diagnosis=why.sentence, causes=list(why.causes))
 
@@ -99,14 +99,14 @@ def operands_text(part: Part, place: int, times: int = 1) -> str:
     return ",".join(words) + (f"*{times}" if times > 1 else "")
 
 
-def of_elements(part: Part, judged: Judged, got: np.ndarray, settings: Settings, seconds: float) -> CaseResult:
+def of_elements(part: Part, judged: Judgement, got: np.ndarray, settings: Settings, seconds: float) -> CaseResult:
     """The result of an elementwise part; the diagnosis and the command are for the caller to add."""
-    found = _counted(part, judged, len(got), seconds)
+    found = _count(part, judged, len(got), seconds)
     found = dataclasses.replace(found, failures=_failures(part, judged, got, part.expected.codes, settings.errors))
-    return dataclasses.replace(found, **pictured(part, judged))
+    return dataclasses.replace(found, **picture_data(part, judged))
 
 
-def _counted(part: Part | RowPart, judged: Judged, total: int, seconds: float) -> CaseResult:
+def _count(part: Part | RowPart, judged: Judgement, total: int, seconds: float) -> CaseResult:
     counts = {v: int(np.count_nonzero(judged.verdicts == i)) for i, v in enumerate(ELEMENT_VERDICTS)}
     wrong = judged.verdicts >= ELEMENT_VERDICTS.index(ACCURACY)
     distances = judged.distances[wrong & (judged.distances != FAR)]
@@ -125,7 +125,7 @@ def _counted(part: Part | RowPart, judged: Judged, total: int, seconds: float) -
 
 
 def of_rows(
-    part: RowPart, got: np.ndarray, settings: Settings, zeros_are_open: bool, formed: Formed | None = None
+    part: RowPart, got: np.ndarray, settings: Settings, zeros_are_open: bool, formed: SumResult | None = None
 ) -> CaseResult:
     """The result of a case on rows; `formed` is what is known of its sums, together with those of other shapes."""
     sentence, facts, causes = "", None, ()
@@ -134,13 +134,13 @@ def of_rows(
         judged = judge(part.case.result, got, expected, 0, zeros_are_open)
         why = diagnosis.explain_rows(part, judged, got)
     else:
-        (formed,) = sums.judged([part], [got]) if formed is None else (formed,)
+        (formed,) = sums.judge_sums([part], [got]) if formed is None else (formed,)
         expected, judged, why = part.exact, formed.judged, NONE
         sentence, facts, causes = formed.sentence, formed.accumulator, (formed.identifier,) if formed.identifier else ()
         why = formed.why
         if not formed.identifier and not why:
             why = diagnosis.of_sums(part, got)
-    found = _counted(part, judged, len(got), 0.0)
+    found = _count(part, judged, len(got), 0.0)
     return dataclasses.replace(
         found,
         model=sentence,
@@ -148,7 +148,7 @@ def of_rows(
         diagnosis=why.sentence,
         causes=[*why.causes, *causes],
         failures=_failures(part, judged, got, expected.codes, settings.errors),
-        **pictured(part, judged),
+        **picture_data(part, judged),
         command="" if found.verdict in (PASS, DIVERGENT) else command(part.case, part.form, settings),
     )
 
@@ -172,7 +172,7 @@ def histogram(distances: np.ndarray) -> dict[str, int]:
     return {str(d): n for d, n in sorted(Counter(binned.tolist()).items()) if d}
 
 
-def _failures(part: Part | RowPart, judged: Judged, got: np.ndarray, usual: np.ndarray, most: int) -> list[Failure]:
+def _failures(part: Part | RowPart, judged: Judgement, got: np.ndarray, usual: np.ndarray, most: int) -> list[Failure]:
     """The first of each verdict, FAIL before ACCURACY before DIVERGENT, which are held to what is right as a rule."""
     found: list[Failure] = []
     for verdict in (FAIL, ACCURACY, DIVERGENT):
@@ -222,7 +222,7 @@ def as_program(part: AnyPart) -> tuple[str, list[str]]:
     return builder.text(), inputs
 
 
-def merged(a: CaseResult, b: CaseResult, errors: int) -> CaseResult:
+def merge_parts(a: CaseResult, b: CaseResult, errors: int) -> CaseResult:
     """Two parts of one case as one."""
     counts = Counter(a.counts) + Counter(b.counts)
     steps = Counter(a.histogram) + Counter(b.histogram)

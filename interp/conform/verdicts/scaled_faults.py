@@ -1,4 +1,4 @@
-"""What a backend may make of a dot of blocks: scaled numbers rounded to a type, and faults that have a name."""
+"""Variants of a dot of blocks: scaled numbers rounded to a type, and named faults."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ...oracle import blocks as oracle
 from ...oracle.blocks import Block
 from ...oracle.formats import FORMATS
 from ..block_parts import ScaledPart
-from .block_faults import exchanged, in_type, partial
+from .block_faults import exchange_neighbours, in_type, partial
 
-#: The scaled numbers of one side, [rows, k]: of a block format, of elements and of scales; None where it is no other.
+#: The scaled numbers of one side, [rows, k], from a block format, elements and scales; None if they do not differ.
 Side = Callable[[Block, np.ndarray, np.ndarray], "np.ndarray | None"]
 _SIDES = ((True, False), (False, True), (True, True))
 _OF = {(True, False): " of the left operand", (False, True): " of the right operand", (True, True): ""}
@@ -21,7 +21,7 @@ _OF = {(True, False): " of the left operand", (False, True): " of the right oper
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """One way to read the operands of a dot."""
+    """A way to read the operands of a dot."""
 
     identifier: str
     sentence: str
@@ -29,12 +29,12 @@ class Reading:
     of: tuple[bool, bool] = (True, True)
 
     def part(self, part: ScaledPart) -> ScaledPart | None:
-        """The part with the operands that it makes of the right ones; None where these are the same."""
+        """The part with its operands read in this way; None if they are the same."""
         x, y, s, t = part.arrays
         found, is_other = [], False
         given = ((x, s), (y.T, t.T))
         for block, (codes, scales), changes in zip(part.sides, given, self.of, strict=True):
-            right = oracle.scaled(codes, scales, block)
+            right = oracle.apply_scales(codes, scales, block)
             with np.errstate(all="ignore"):
                 read = self.side(block, codes, scales) if changes else None
             is_other |= read is not None and not np.array_equal(read, right, equal_nan=True)
@@ -43,17 +43,17 @@ class Reading:
 
 
 def readings() -> Iterator[Reading]:
-    """Scaled numbers that are rounded to a type, the likeliest first."""
+    """Roundings of scaled numbers to a type, the likeliest first."""
     for name in ("bf16", "f32", "f16"):
         for flushed in (False, True):
             for scales in (True, False):
-                yield _rounded(name, flushed, scales)
+                yield _round(name, flushed, scales)
 
 
-def _rounded(name: str, flushed: bool, scales: bool) -> Reading:
-    """Scaled numbers are rounded to a type; where `flushed` its subnormal numbers are zero, those of scales too.
+def _round(name: str, flushed: bool, scales: bool) -> Reading:
+    """Rounds scaled numbers to a type; if `flushed`, its subnormal numbers become zero, those of scales too.
 
-    With `scales` these are rounded by themselves first, as in JAX's decomposition.
+    With `scales`, scales are rounded by themselves first, as in JAX's decomposition.
     """
     sentence = f"scaled numbers are rounded to {name} before they are multiplied"
     least = 2.0 ** FORMATS[name].min_exponent if flushed else 0.0
@@ -78,21 +78,21 @@ def _with_factors(change: Callable[[np.ndarray], np.ndarray]) -> Side:
 
 
 def _with_scales(change: Callable[[np.ndarray], np.ndarray]) -> Side:
-    return lambda block, codes, scales: oracle.scaled(codes, change(scales), block)
+    return lambda block, codes, scales: oracle.apply_scales(codes, change(scales), block)
 
 
 def _with_codes(change: Callable[[np.ndarray], np.ndarray]) -> Side:
-    return lambda block, codes, scales: oracle.scaled(change(codes), scales, block)
+    return lambda block, codes, scales: oracle.apply_scales(change(codes), scales, block)
 
 
 def _nibbles(block: Block, codes: np.ndarray, scales: np.ndarray) -> np.ndarray | None:
     is_packed = block.fmt is not None and block.fmt.bits == 4
-    return oracle.scaled(exchanged(codes), scales, block) if is_packed else None
+    return oracle.apply_scales(exchange_neighbours(codes), scales, block) if is_packed else None
 
 
 def _partial(block: Block, codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
     last = block.spread(partial(block, codes.shape), (codes.shape[0], codes.shape[1]))
-    return np.where(last, oracle.values(codes, block), oracle.scaled(codes, scales, block))
+    return np.where(last, oracle.values(codes, block), oracle.apply_scales(codes, scales, block))
 
 
 def _nan_as(value: float) -> Side:
@@ -124,7 +124,7 @@ _FAULTS: tuple[tuple[str, str, Side], ...] = (
 
 
 def faults() -> Iterator[Reading]:
-    """All of them, of one operand and of both."""
+    """All faults, of one operand and of both."""
     for identifier, sentence, side in _FAULTS:
         for of in _SIDES:
             yield Reading(identifier, sentence.format(_OF[of]), side, of)

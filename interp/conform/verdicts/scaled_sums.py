@@ -1,7 +1,7 @@
-"""Verdicts on dots of blocks: the exact sum of scaled products rounded once, a known way to form it, or wrong.
+"""Verdicts on dots of blocks: the exact sum of scaled products rounded once, a known accumulation, or wrong.
 
-After the ways of other sums come those that round scaled numbers to a type before they multiply, as JAX's own
-decomposition does. That is a choice where all scaled numbers are in range, and wrong where a result is lost by it.
+After the hypotheses of other sums come those that round scaled numbers to a type before they multiply, as JAX's own
+decomposition does. That is a choice if all scaled numbers are in range, and wrong if a result is lost by it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ....ops.accumulators.record import Accumulator
 from ....ops.accumulators.sums import dots
 from ....ops.accumulators.units import UNITS
 from ...comparison.diagnosis import Diagnosis
-from ...comparison.sums import ways
-from ...comparison.sums.ways import Asked, Rows, Way
+from ...comparison.sums import hypotheses
+from ...comparison.sums.hypotheses import AccumulationHypothesis, Rows, SumQuery
 from ...oracle.blocks import Block
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact
@@ -25,58 +25,71 @@ from ..result import DIVERGENT, FAIL
 from . import sums
 from .judge import ELEMENT_VERDICTS, judge
 from .scaled_faults import Reading, faults, readings
-from .sums import Formed
+from .sums import SumResult
 
 _DIVERGENT, _FAIL = ELEMENT_VERDICTS.index(DIVERGENT), ELEMENT_VERDICTS.index(FAIL)
-#: How far sums of a type or a unit may be from the exact ones, as a share of the sizes of their terms: those of f32 in
-#: thousands of terms; and of units, which keep 13 bits or more.
+#: The largest distance of sums from the exact ones, as a share of the magnitudes of their terms: for f32 with
+#: thousands of terms; and for units, which keep 13 bits or more.
 _OF_F32, _OF_UNITS = 2.0**-12, 2.0**-8
 
 
-def judged(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], records: Sequence[str] = ()) -> list[Formed]:
+def judge_scaled_sums(
+    parts: Sequence[ScaledPart], results: Sequence[np.ndarray], records: Sequence[str] = ()
+) -> list[SumResult]:
     """The verdicts on a dot of two block formats, on several shapes."""
-    known = [*_usual(parts[0].asked), *_units(parts[0], records)]
+    known = [*_usual(parts[0].query), *_units(parts[0], records)]
     near = [i for i, (p, got) in enumerate(zip(parts, results, strict=True)) if _is_near(p, got, _OF_UNITS)]
-    found: list[Formed] = [sums.unexplained(p, got) for p, got in zip(parts, results, strict=True)]
-    _put(found, near, sums.judged([parts[i] for i in near], [results[i] for i in near], ways=known) if near else [])
+    found: list[SumResult] = [sums.unexplained(p, got) for p, got in zip(parts, results, strict=True)]
+    _replace(
+        found,
+        near,
+        sums.judge_sums([parts[i] for i in near], [results[i] for i in near], candidates=known) if near else [],
+    )
     if _all_known(found):
         return found
     read = _by_rounding(parts, results, found)
     return read or _with_faults(parts, results, found)
 
 
-def _put(found: list[Formed], at: Sequence[int], several: Sequence[Formed]) -> None:
+def _replace(found: list[SumResult], at: Sequence[int], several: Sequence[SumResult]) -> None:
     for i, each in zip(at, several, strict=True):
         found[i] = each
 
 
-def _all_known(found: Sequence[Formed]) -> bool:
+def _all_known(found: Sequence[SumResult]) -> bool:
     return all(f.identifier for f in found)
 
 
-def _usual(asked: Asked) -> list[Way]:
+def _usual(query: SumQuery) -> list[AccumulationHypothesis]:
     """Exact sums, and sums in f32."""
-    flushing = ways.flushing_ways(asked)
-    return [ways.exact("add"), *ways.in_types(asked, ("f32",)), *flushing, *ways.cut_off(asked)]
+    flushing = hypotheses.flushing_hypotheses(query)
+    return [
+        hypotheses.exact("add"),
+        *hypotheses.in_types(query, ("f32",)),
+        *flushing,
+        *hypotheses.truncating_hypotheses(query),
+    ]
 
 
-def _units(part: ScaledPart, records: Sequence[str]) -> list[Way]:
-    """The records that are given, and the units of chips for blocks of these scales: each record once."""
+def _units(part: ScaledPart, records: Sequence[str]) -> list[AccumulationHypothesis]:
+    """The given records, and the chip accumulators for blocks of these scales, each record once."""
     left, right = part.sides
     if left.scale != right.scale or left.size != right.size:
         return []
     given = [Accumulator.from_text(text) for text in records]
-    found = [_of_record(r, left, right, "given", f"summed as the given record: {ways.facts(r)}") for r in given]
+    found = [_of_record(r, left, right, "given", f"summed as the given record: {hypotheses.facts(r)}") for r in given]
     for unit in UNITS:
         if (left.scale, left.size) in unit.scales and {left.element, right.element} <= {*unit.operands}:
             name = f"{unit.chips[0]}.{unit.instruction}"
-            sentence = f"summed as by {name}: {ways.facts(unit.record)}"
+            sentence = f"summed as by {name}: {hypotheses.facts(unit.record)}"
             found.append(_of_record(unit.record, left, right, f"unit/{name}", sentence))
     return list({w.record: w for w in reversed(found)}.values())[::-1]
 
 
-def _of_record(record: Accumulator, left: Block, right: Block, identifier: str, sentence: str) -> Way:
-    """Sums of scaled products as a record says, over whole blocks: a block that is not full has zeros at its end."""
+def _of_record(
+    record: Accumulator, left: Block, right: Block, identifier: str, sentence: str
+) -> AccumulationHypothesis:
+    """Sums of scaled products by a record, over whole blocks: a partial block is padded with zeros."""
 
     def total(rows: Rows) -> Exact:
         assert isinstance(rows, ScaledRows)
@@ -86,11 +99,13 @@ def _of_record(record: Accumulator, left: Block, right: Block, identifier: str, 
         given = {"a_scales": s, "b_scales": t, "scale_type": left.scale, "block": left.size}
         return Exact.of(dots(record, x, y, left.element, right.element, **given).astype(np.float64))
 
-    return Way(identifier, sentence, total, True, record, identifier, record.storage.name)
+    return AccumulationHypothesis(identifier, sentence, total, True, record, identifier, record.storage.name)
 
 
-def _by_rounding(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[Formed]) -> list[Formed]:
-    """The verdicts by the type that scaled numbers are rounded to: of those that explain all, the one nearest to it."""
+def _by_rounding(
+    parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[SumResult]
+) -> list[SumResult]:
+    """The verdicts by the type that scaled numbers are rounded to: the widest type that explains all."""
     best, most = [], -1
     for reading in readings():
         read = _by(reading, parts, results, plain)
@@ -103,25 +118,27 @@ def _by_rounding(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], pla
 
 
 def _by(
-    reading: Reading, parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[Formed]
-) -> list[Formed] | None:
-    """The verdicts where a reading explains all shapes; None where it does not."""
+    reading: Reading, parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[SumResult]
+) -> list[SumResult] | None:
+    """The verdicts if a reading explains all shapes; None if it does not."""
     changed = [reading.part(p) or p for p in parts]
     if all(c is p for c, p in zip(changed, parts, strict=True)):
         return None
     if not all(_is_near(c, got) for c, got in zip(changed, results, strict=True)):
         return None
-    read = sums.judged(changed, results, ways=_usual(parts[0].asked))
+    read = sums.judge_sums(changed, results, candidates=_usual(parts[0].query))
     if not _all_known(read):
         return None
     return [
-        p if p.identifier and c is part else _rounded(reading, part, c, got, r)
+        p if p.identifier and c is part else _judge_rounded(reading, part, c, got, r)
         for p, r, c, part, got in zip(plain, read, changed, parts, results, strict=True)
     ]
 
 
-def _rounded(reading: Reading, part: ScaledPart, changed: ScaledPart, got: np.ndarray, read: Formed) -> Formed:
-    """Results of rounded operands: a choice, and wrong where numbers or a result are lost."""
+def _judge_rounded(
+    reading: Reading, part: ScaledPart, changed: ScaledPart, got: np.ndarray, read: SumResult
+) -> SumResult:
+    """The verdict on results of rounded operands: a choice, but wrong where numbers or a result are lost."""
     found = judge(part.case.result, got, part.exact, 0)
     fmt = FORMATS[part.case.result]
     differs = found.verdicts == _FAIL
@@ -133,11 +150,11 @@ def _rounded(reading: Reading, part: ScaledPart, changed: ScaledPart, got: np.nd
     sentence = f"{reading.sentence}, then {read.sentence}"
     why = Diagnosis(f"{reading.sentence}, and some are beyond its range", ("scaled-beyond-range",))
     identifier = f"{reading.identifier}/{read.identifier}"
-    return Formed(found, sentence, identifier, read.accumulator, why if lost.any() else Diagnosis())
+    return SumResult(found, sentence, identifier, read.accumulator, why if lost.any() else Diagnosis())
 
 
 def _is_coarse(part: ScaledPart, changed: ScaledPart) -> np.ndarray:
-    """Which results have a scaled number that is subnormal in the type it is rounded to, and loses bits by that."""
+    """Tests which results have a scaled number that is subnormal in its rounded type, and loses bits."""
     sides = []
     for exact, read in zip(part.scaled, changed.scaled, strict=True):
         with np.errstate(all="ignore"):
@@ -149,8 +166,10 @@ def _is_coarse(part: ScaledPart, changed: ScaledPart) -> np.ndarray:
 # -- faults ------------------------------------------------------------------------------------------------------------
 
 
-def _with_faults(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], found: Sequence[Formed]) -> list[Formed]:
-    """The same, with what explains the shapes that nothing else explains: one fault, or what they have in common."""
+def _with_faults(
+    parts: Sequence[ScaledPart], results: Sequence[np.ndarray], found: Sequence[SumResult]
+) -> list[SumResult]:
+    """Adds an explanation to shapes that nothing else explains: one fault, or a common property."""
     at = [i for i, f in enumerate(found) if not f.identifier]
     left, got = [parts[i] for i in at], [results[i] for i in at]
     why = _fault(left, got)
@@ -162,7 +181,7 @@ def _with_faults(parts: Sequence[ScaledPart], results: Sequence[np.ndarray], fou
 
 
 def _fault(parts: Sequence[ScaledPart], results: Sequence[np.ndarray]) -> Diagnosis:
-    usual = _usual(parts[0].asked)
+    usual = _usual(parts[0].query)
     for reading in faults():
         changed = [reading.part(p) for p in parts]
         if any(c is None for c in changed):
@@ -170,7 +189,7 @@ def _fault(parts: Sequence[ScaledPart], results: Sequence[np.ndarray]) -> Diagno
         several = [c for c in changed if c is not None]
         if not all(_is_near(c, got) for c, got in zip(several, results, strict=True)):
             continue
-        if _all_known(sums.judged(several, results, ways=usual)):
+        if _all_known(sums.judge_sums(several, results, candidates=usual)):
             return Diagnosis(reading.sentence, (reading.identifier,))
     for axis in (0, 1):
         for step in (1, -1):
@@ -189,12 +208,12 @@ def _is_near(part: ScaledPart, got: np.ndarray, share: float = _OF_F32) -> bool:
         near = np.abs(given - right) <= np.maximum(sizes * share, np.abs(right) * 2.0**-fmt.mantissa_bits)
         near |= (given == right) | (np.isnan(given) & np.isnan(right))
         near |= (sizes > FORMATS["f32"].max) & ~np.isfinite(given)
-        near |= (np.abs(given) < 2.0**-110) & (np.abs(right) < 2.0**-110)  # where subnormal numbers are flushed
+        near |= (np.abs(given) < 2.0**-110) & (np.abs(right) < 2.0**-110)  # if subnormal numbers are flushed
     return bool(near.all())
 
 
-def _common(part: ScaledPart, got: np.ndarray, found: Formed) -> Diagnosis:
-    """What wrong results have in common."""
+def _common(part: ScaledPart, got: np.ndarray, found: SumResult) -> Diagnosis:
+    """A property that wrong results have in common."""
     fails = (found.judged.verdicts == _FAIL).reshape(part.shape)
     given = np.where(got & np.array(FORMATS[part.case.result].ones, got.dtype) == 0, 0, 1).reshape(part.shape)
     if not given.any():

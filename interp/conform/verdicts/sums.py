@@ -1,7 +1,7 @@
-"""Verdicts on sums: exact and rounded once, as a known way to form sums gives them, or wrong.
+"""Verdicts on sums: exact and rounded once, as a known hypothesis gives them, or wrong.
 
-Nobody says how a backend forms sums. But it has one way for a pair of types, so the results of an op on all shapes are
-judged together: what explains only some of them is said to do so.
+A backend's accumulation is not documented. But it is the same for a pair of types, so the results of an op on all
+shapes are judged together; an explanation of only some of them is reported as such.
 """
 
 from __future__ import annotations
@@ -14,52 +14,52 @@ import numpy as np
 from ....ops.accumulators.record import Accumulator
 from ...comparison.diagnosis import NONE, Diagnosis
 from ...comparison.equality import equal_codes
-from ...comparison.sums import ways as all_ways
-from ...comparison.sums.explain import Bounded, Fit, Observed, bounded, explain, explain_alone, within
-from ...comparison.sums.ways import Asked, Way
+from ...comparison.sums import hypotheses
+from ...comparison.sums.explain import BoundedSum, Fit, Observation, explain, explain_alone, find_bound, within
+from ...comparison.sums.hypotheses import AccumulationHypothesis, SumQuery
 from ...oracle.expected import Expected
 from ...oracle.formats import FORMATS
-from ..result import DIVERGENT, FAIL, Accumulated
+from ..result import DIVERGENT, FAIL, AccumulatorFacts
 from ..rows import RowPart
-from .judge import ELEMENT_VERDICTS, Judged, judge
-from .sum_words import by_shape, facts, family_of, shapes_of_others
+from .judge import ELEMENT_VERDICTS, Judgement, judge
+from .sum_messages import by_shape, facts, family_of, shapes_of_others
 
 _DIVERGENT, _FAIL = ELEMENT_VERDICTS.index(DIVERGENT), ELEMENT_VERDICTS.index(FAIL)
 EXACT = "exact, rounded once"
 
 
 @dataclasses.dataclass(frozen=True)
-class Formed:
-    """How the results of one part are formed."""
+class SumResult:
+    """The judgement of one part's sums."""
 
-    judged: Judged
+    judged: Judgement
     sentence: str
-    identifier: str = ""  #: empty where nothing explains the results
-    accumulator: Accumulated | None = None  #: its facts
-    why: Diagnosis = NONE  #: of results that are wrong
+    identifier: str = ""  #: empty if nothing explains the results
+    accumulator: AccumulatorFacts | None = None  #: its facts
+    why: Diagnosis = NONE  #: for wrong results
 
 
-def judged(
+def judge_sums(
     parts: Sequence[RowPart],
     results: Sequence[np.ndarray],
     records: Sequence[str] = (),
-    ways: Sequence[Way] | None = None,
-) -> list[Formed]:
+    candidates: Sequence[AccumulationHypothesis] | None = None,
+) -> list[SumResult]:
     """The verdicts on the sums of one op on one pair of types, on several shapes.
 
     Args:
         parts: the sums.
         results: the codes that a backend gave for each.
-        records: accumulators that the user has given, as text.
-        ways: the ways to try; all that are known where None.
+        records: accumulators given by the user, as text.
+        candidates: the hypotheses to try; None for all known ones.
     """
     tried = [_Sums(p, r) for p, r in zip(parts, results, strict=True)]
-    found: list[Formed | None] = [t.formed(EXACT, "exact") if t.is_exact else None for t in tried]
+    found: list[SumResult | None] = [t.result(EXACT, "exact") if t.is_exact else None for t in tried]
     left = [t for t in tried if not t.is_exact]
     if left:
         case = parts[0].case
-        asked = Asked(parts[0].asked.operands, case.result, parts[0].body, tuple(p.asked.counts[0] for p in parts))
-        every = list(known(asked, records)) if ways is None else list(ways)
+        asked = SumQuery(parts[0].query.operands, case.result, parts[0].body, tuple(p.query.counts[0] for p in parts))
+        every = list(known(asked, records)) if candidates is None else list(candidates)
         if case.has_products:
             explained = {id(t): f for t, f in zip(left, _products(tried, left, every), strict=True)}
         else:
@@ -68,24 +68,24 @@ def judged(
     return [f for f in found if f is not None]
 
 
-def known(asked: Asked, records: Sequence[str] = ()) -> Iterator[Way]:
-    """The ways that are tried, the likeliest first."""
-    yield all_ways.exact(asked.body)
-    for text in records if asked.is_dot else ():
-        yield all_ways.of_record(
-            Accumulator.from_text(text), "given", f"summed as the given record: {text}", asked.operands
+def known(query: SumQuery, records: Sequence[str] = ()) -> Iterator[AccumulationHypothesis]:
+    """The hypotheses to try, the likeliest first."""
+    yield hypotheses.exact(query.body)
+    for text in records if query.is_dot else ():
+        yield hypotheses.from_record(
+            Accumulator.from_text(text), "given", f"summed as the given record: {text}", query.operands
         )
-    yield from all_ways.in_types(asked, ("f32",))
-    yield from all_ways.units(asked)
-    if asked.is_dot:
-        yield from all_ways.flushing_ways(asked)
-        yield from all_ways.cut_off(asked)
-    # f32 again, where it is the operands' own type
-    yield from (w for w in all_ways.in_types(asked) if w.type != "f32")
+    yield from hypotheses.in_types(query, ("f32",))
+    yield from hypotheses.units(query)
+    if query.is_dot:
+        yield from hypotheses.flushing_hypotheses(query)
+        yield from hypotheses.truncating_hypotheses(query)
+    # f32 again, if it is the operands' own type
+    yield from (w for w in hypotheses.in_types(query) if w.type != "f32")
 
 
 class _Sums:
-    """A part, its results, and how they compare with the exact ones."""
+    """A part, its results, and their comparison with the exact ones."""
 
     def __init__(self, part: RowPart, got: np.ndarray) -> None:
         self.part, self.got = part, got
@@ -102,17 +102,17 @@ class _Sums:
         return not self.fails.any()
 
     @property
-    def observed(self) -> Observed:
+    def observation(self) -> Observation:
         places = np.arange(len(self.got))
         if not self.part.case.has_products:
             places = np.flatnonzero(~self.part.may_overflow)
         return self.among(places)
 
-    def among(self, places: np.ndarray) -> Observed:
+    def among(self, places: np.ndarray) -> Observation:
         """Some of the results."""
         part = self.part
         wrong = places[self.fails[places]]
-        return Observed(part.form, part.asked, part.rows, self._agrees, lambda flat: self.got[flat], places, wrong)
+        return Observation(part.form, part.query, part.rows, self._agrees, lambda flat: self.got[flat], places, wrong)
 
     def _agrees(self, flat: np.ndarray, codes: np.ndarray, left_open: np.ndarray) -> np.ndarray:
         given, result = self.got[flat], self.part.case.result
@@ -122,7 +122,7 @@ class _Sums:
         return equal | (~equal & self._either_zero(flat, codes))
 
     def _either_zero(self, flat: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Where a sum is one of zeros alone, whose sign is that of the initial value, or of the terms."""
+        """Tests which sums are of zeros alone, whose sign is that of the initial value, or of the terms."""
         fmt = FORMATS[self.part.case.result]
         both = (fmt.decode(codes) == 0) & ~fmt.is_none(self.got[flat])
         both[both] = fmt.decode(self.got[flat][both]) == 0
@@ -130,14 +130,14 @@ class _Sums:
             both[both] = (self.part.values[flat[both]] == 0).all(axis=1)
         return both
 
-    def formed(
+    def result(
         self,
         sentence: str,
         identifier: str,
         wrong: np.ndarray | None = None,
-        accumulator: Accumulated | None = None,
-    ) -> Formed:
-        """The verdicts where a way explains all results but the wrong ones."""
+        accumulator: AccumulatorFacts | None = None,
+    ) -> SumResult:
+        """The verdicts if a hypothesis explains all results but the wrong ones."""
         verdicts, errors = self.judged.verdicts, self.judged.errors
         if wrong is None:
             wrong = np.zeros(len(verdicts), bool)
@@ -145,34 +145,36 @@ class _Sums:
         verdicts[open_point] = _DIVERGENT if self.part.case.has_products else 0
         verdicts[wrong] = _FAIL
         errors[open_point] = 0
-        return Formed(self.judged, sentence, identifier, accumulator)
+        return SumResult(self.judged, sentence, identifier, accumulator)
 
 
 # -- products ----------------------------------------------------------------------------------------------------------
 
 
-def _products(tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[Way]) -> Iterator[Formed]:
-    """Results that are not the exact ones: as one way gives them, else as several do, by shape.
+def _products(
+    tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[AccumulationHypothesis]
+) -> Iterator[SumResult]:
+    """Judges inexact results: by one hypothesis, else by several, depending on the shape.
 
     Sums in f32 come first, for all shapes and for each: libraries choose their order by shape.
     """
-    observed = [t.observed for t in tried]
+    observed = [t.observation for t in tried]
     usual = [w for w in every if w.family in _USUAL]
     others = [w for w in every if w.family not in _USUAL]
     first = explain(observed, usual, hardest_first=True)
     explanation = first if first.fit else explain(observed, others)
     if fit := explanation.fit:
         for t in left:
-            yield t.formed(fit.sentence, fit.identifier, accumulator=facts(fit))
+            yield t.result(fit.sentence, fit.identifier, accumulator=facts(fit))
         return
-    bound = bounded([t.observed for t in left])
-    longest = max(left, key=lambda t: t.observed.count)
-    if bound is not None and not explain_alone(longest.observed, usual):
+    bound = find_bound([t.observation for t in left])
+    longest = max(left, key=lambda t: t.observation.count)
+    if bound is not None and not explain_alone(longest.observation, usual):
         for t in left:
-            yield t.formed(bound.sentence, bound.identifier, accumulator=facts(bound))
+            yield t.result(bound.sentence, bound.identifier, accumulator=facts(bound))
         return
     alone, bounds = _each(left, usual, others)
-    chosen: dict[str, Fit | Bounded] = {**_cover(alone), **bounds}
+    chosen: dict[str, Fit | BoundedSum] = {**_cover(alone), **bounds}
     is_one_family = len({family_of(f) for f in chosen.values()}) == 1
     is_one = len({f.identifier for f in chosen.values()}) == 1
     best = max((first, explanation), key=lambda e: e.progress).best
@@ -187,7 +189,7 @@ def _products(tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[Way
         elif not is_one:
             sentence += f"; other shapes need another record: {'; '.join(shapes_of_others(chosen, own.sentence))}"
             identifier += "/by-shape"
-        yield t.formed(sentence, identifier, accumulator=facts(own))
+        yield t.result(sentence, identifier, accumulator=facts(own))
 
 
 #: The families of exact sums, and of sums in f32.
@@ -195,20 +197,20 @@ _USUAL = ("exact", *(f"{held}/f32" for held in ("accumulated", "rounded", "fused
 
 
 def _each(
-    left: Sequence[_Sums], usual: Sequence[Way], others: Sequence[Way]
-) -> tuple[dict[str, list[Fit]], dict[str, Bounded]]:
-    """What explains each shape by itself: sums in f32 if they do, in some order, else units and narrower types.
+    left: Sequence[_Sums], usual: Sequence[AccumulationHypothesis], others: Sequence[AccumulationHypothesis]
+) -> tuple[dict[str, list[Fit]], dict[str, BoundedSum]]:
+    """Explains each shape by itself: by sums in f32 in some order, else by units and narrower types.
 
-    Where nothing explains a shape the others are not searched any further: the results are wrong anyway.
+    If nothing explains a shape the others are not searched any further: the results are wrong anyway.
     """
     alone: dict[str, list[Fit]] = {}
-    bounds: dict[str, Bounded] = {}
+    bounds: dict[str, BoundedSum] = {}
     ways = list(others) if len(left) > 1 else []
-    for t in sorted(left, key=lambda t: t.observed.count):
-        form, observed = t.part.form, t.observed
+    for t in sorted(left, key=lambda t: t.observation.count):
+        form, observed = t.part.form, t.observation
         earlier = list({f.identifier: f for each in alone.values() for f in each}.values())
         fits = [f for f in earlier if f.hits(observed).all()] or explain_alone(observed, usual)
-        bound = None if fits else bounded([observed])
+        bound = None if fits else find_bound([observed])
         if not fits and (bound is None or bound.is_cut):
             is_long = observed.count > _LONG
             fits = explain_alone(observed, (w for w in ways if not is_long or _is_quick(w)))
@@ -219,17 +221,17 @@ def _each(
     return alone, bounds
 
 
-#: Of longer sums only ways in f32, of exact sums and of units are tried for one shape alone, as others take seconds.
+#: For longer sums only hypotheses in f32, exact sums and units are tried for one shape alone, as others take seconds.
 _LONG = 129
 
 
-def _is_quick(way: Way) -> bool:
-    """Whether a way forms long sums in steps of several products, or takes whole arrays at a time."""
-    return way.record is not None and (way.record.bits is not None or way.record.step > 4)
+def _is_quick(hypothesis: AccumulationHypothesis) -> bool:
+    """Whether a hypothesis computes long sums in steps of several products, or on whole arrays."""
+    return hypothesis.record is not None and (hypothesis.record.bits is not None or hypothesis.record.step > 4)
 
 
 def _cover(by_shape: dict[str, list[Fit]]) -> dict[str, Fit]:
-    """Of each shape that has some a fit: as few different ones as a greedy choice gives."""
+    """A fit for each shape that has some: as few different ones as a greedy choice gives."""
     found: dict[str, Fit] = {}
     open_shapes = {name: fits for name, fits in by_shape.items() if fits}
     while open_shapes:
@@ -242,19 +244,19 @@ def _cover(by_shape: dict[str, list[Fit]]) -> dict[str, Fit]:
     return found
 
 
-def unexplained(part: RowPart, got: np.ndarray) -> Formed:
-    """The verdicts on sums that no way is tried for."""
+def unexplained(part: RowPart, got: np.ndarray) -> SumResult:
+    """The verdicts on sums without hypotheses."""
     tried = _Sums(part, got)
-    return _wrong(tried, None) if not tried.is_exact else tried.formed(EXACT, "exact")
+    return _wrong(tried, None) if not tried.is_exact else tried.result(EXACT, "exact")
 
 
-def _wrong(t: _Sums, best: Fit | None) -> Formed:
-    """Results that nothing explains: those are wrong that neither the best way nor some order in f32 gives."""
-    hits = best.hits(t.observed) if best is not None else ~t.fails
+def _wrong(t: _Sums, best: Fit | None) -> SumResult:
+    """Judges unexplained results: those are wrong that neither the best hypothesis nor any order in f32 gives."""
+    hits = best.hits(t.observation) if best is not None else ~t.fails
     off = t.fails & ~hits if (t.fails & ~hits).any() else t.fails
-    is_far = off & ~within(t.observed)
+    is_far = off & ~within(t.observation)
     wrong = is_far if is_far.any() else off
-    return t.formed(_nearest(best), "", wrong)
+    return t.result(_nearest(best), "", wrong)
 
 
 def _nearest(best: Fit | None) -> str:
@@ -264,12 +266,12 @@ def _nearest(best: Fit | None) -> str:
 # -- folds -------------------------------------------------------------------------------------------------------------
 
 
-def _fold(t: _Sums, every: Sequence[Way]) -> Formed:
-    """Results of a reduction, whose order the specification leaves open: right if a type and an order gives them.
+def _fold(t: _Sums, every: Sequence[AccumulationHypothesis]) -> SumResult:
+    """Judges a reduction, whose order is unspecified: right if a type and an order give its results.
 
-    A sum that overflows in some order may be formed in any way by itself.
+    A sum that overflows in some order may be formed in any order by itself.
     """
-    observed = t.observed
+    observed = t.observation
     explanation = explain([observed], every)
     wild = t.among(np.flatnonzero(t.part.may_overflow))
     if fit := explanation.fit:
@@ -277,24 +279,24 @@ def _fold(t: _Sums, every: Sequence[Way]) -> Formed:
         wrong[wild.places] = ~_any(wild, every)
         wrong &= t.fails
         if wrong.any():
-            return t.formed(f"{fit.sentence}, but for sums that may overflow, or of infinities or NaN", "", wrong)
-        return t.formed(fit.sentence, fit.identifier)
+            return t.result(f"{fit.sentence}, but for sums that may overflow, or of infinities or NaN", "", wrong)
+        return t.result(fit.sentence, fit.identifier)
     best = explanation.best
     wrong = t.fails.copy()
     wrong[observed.places[within(observed)]] = False
     wrong[wild.places] &= ~_any(wild, every)
     if not wrong.any():
-        found = Bounded("", False)
-        return t.formed(found.sentence, found.identifier)
+        found = BoundedSum("", False)
+        return t.result(found.sentence, found.identifier)
     if best is not None:
         hits = np.zeros(len(t.got), bool)
         hits[observed.places] = best.hits(observed)
         wrong &= ~hits if (wrong & ~hits).any() else True
-    return t.formed(_nearest(best), "", wrong)
+    return t.result(_nearest(best), "", wrong)
 
 
-def _any(observed: Observed, every: Sequence[Way]) -> np.ndarray:
-    """Which results are those of any way."""
+def _any(observed: Observation, every: Sequence[AccumulationHypothesis]) -> np.ndarray:
+    """Tests which results any hypothesis gives."""
     found = np.zeros(len(observed.places), bool)
     with np.errstate(all="ignore"):
         for way in every:

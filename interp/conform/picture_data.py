@@ -1,4 +1,4 @@
-"""The data of pictures: the errors of a case, by its operands or by their places."""
+"""The data of pictures: the errors of a case, by its operands or by position."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from ..oracle.formats import MINIFLOATS, bits
 from .cases.data import numbers
 from .elementwise import Part, of_positions
+from .format_text import number_text
 from .result import UNTRIED, ErrorCurve, ErrorMap
 from .rows import RowPart
-from .verdicts.judge import Judged
-from .words import number_text
+from .verdicts.judge import Judgement
 
-#: How many points of a curve there are at most of each sort, right and wrong.
+#: Maximum number of points of a curve of each sort, right and wrong.
 _POINTS = 1000
 
 
-def pictured(part: Part | RowPart, judged: Judged) -> dict[str, Any]:
-    """The map of a binary op, the curve of what has one operand, else errors by place; nothing where all is right."""
+def picture_data(part: Part | RowPart, judged: Judgement) -> dict[str, Any]:
+    """The map of a binary op, the curve of a unary one, else errors by position; empty if all results are right."""
     if not judged.errors.any():
         return {}
     if isinstance(part, Part) and not of_positions(part.form):
@@ -31,10 +31,10 @@ def pictured(part: Part | RowPart, judged: Judged) -> dict[str, Any]:
 
 
 def by_place(errors: np.ndarray) -> dict[str, Any]:
-    """The curve of errors by place; nothing where all is right."""
+    """The curve of errors by position; empty if all results are right."""
     if not errors.any():
         return {}
-    places = np.sort(_chosen(errors))
+    places = np.sort(_select(errors))
     return {"curve": _curve(places, places.astype(np.float64), errors[places], "places")}
 
 
@@ -43,16 +43,16 @@ def _map(part: Part, errors: np.ndarray) -> ErrorMap:
     x, y = part.operands
     made = np.full((n, n), UNTRIED, np.int8)
     made[x, y] = errors
-    wrong = errors != 0  # of pairs that were tried more than once
+    wrong = errors != 0  # for pairs that were tried more than once
     made[x[wrong], y[wrong]] = errors[wrong]
     return ErrorMap.of(made)
 
 
 def _by_value(part: Part, errors: np.ndarray) -> ErrorCurve:
     codes = part.operands[0]
-    codes = codes.view(np.uint8) if codes.dtype == bool else codes  # a JSON's codes are integers
+    codes = codes.view(np.uint8) if codes.dtype == bool else codes  # codes in JSON are integers
     values = numbers(codes, part.case.operands[0]).astype(np.float64)
-    places = _chosen(errors)
+    places = _select(errors)
     places = places[np.argsort(values[places], kind="stable")]
     return _curve(codes[places], values[places], errors[places], "values")
 
@@ -62,8 +62,8 @@ def _curve(codes: np.ndarray, values: np.ndarray, errors: np.ndarray, over: str)
     return ErrorCurve(codes.tolist(), written, errors.tolist(), over)
 
 
-def _chosen(errors: np.ndarray) -> np.ndarray:
-    """The places of all elements, of many an even choice."""
+def _select(errors: np.ndarray) -> np.ndarray:
+    """The indices of all elements, or an even selection of many."""
     if len(errors) <= _POINTS:
         return np.arange(len(errors))
     return np.concatenate([_spread(np.flatnonzero(errors)), _spread(np.flatnonzero(errors == 0))])

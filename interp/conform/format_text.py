@@ -1,4 +1,4 @@
-"""Codes and numbers as people read them."""
+"""Codes and numbers as text for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..oracle.formats import FORMATS, INTEGERS, bits, integers
 
 
 def code_text(code: int, element: str) -> str:
-    """`0x7E`; of f32 and wider with all digits, of booleans the word."""
+    """`0x7E`; with all digits for f32 and wider, a word for booleans."""
     if element == "i1":
         return "true" if code else "false"
     width = bits(element)
@@ -18,7 +18,7 @@ def code_text(code: int, element: str) -> str:
 
 
 def value_text(code: int, element: str) -> str:
-    """The number of a code: `0.3125`, `-0`, `nan`, `2^-127`; `none` of what is no code."""
+    """The number of a code: `0.3125`, `-0`, `nan`, `2^-127`; `none` for an invalid code."""
     if element == "i1":
         return "true" if code else "false"
     if element in INTEGERS:
@@ -30,7 +30,7 @@ def value_text(code: int, element: str) -> str:
 
 
 def number_text(number: float) -> str:
-    """A float; powers of two that are far from 1 as such."""
+    """A float as text; powers of two that are far from 1 as powers."""
     if math.isnan(number):
         return "nan"
     if math.isfinite(number) and number:
@@ -42,7 +42,7 @@ def number_text(number: float) -> str:
 
 
 def input_text(codes: np.ndarray, element: str, shape: tuple[int, ...]) -> str:
-    """Codes as `minihlo run --input` takes them, as they travel."""
+    """Codes as `minihlo run --input` takes them."""
     kind = "".join(f"{n}x" for n in shape)
     if bits(element) == 6:
         listed = ",".join(repr(float(x)) for x in FORMATS[element].decode(np.ravel(codes)))
@@ -52,5 +52,5 @@ def input_text(codes: np.ndarray, element: str, shape: tuple[int, ...]) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """A number and its noun, in the plural but for one."""
+    """A number and its noun, in the plural except for one."""
     return f"{n:,} {noun}{'s' * (n != 1)}"

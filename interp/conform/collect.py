@@ -1,4 +1,4 @@
-"""What a backend gives for a part, as codes: its results have the types and shapes that the program says."""
+"""Converts a backend's results for a part to codes, and checks that types and shapes are those of the program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..backends import BackendError
-from ..backends.programs import decoded
+from ..backends.programs import decode
 from ..comparison.diagnosis import Diagnosis
 from ..oracle.formats import bits, code_dtype
 from .block_parts import BlockPart
@@ -15,7 +15,7 @@ from .repeats import AnyPart
 
 
 class OtherAxis(BackendError):
-    """The scales are those of blocks along the other axis, as their shape shows."""
+    """Scales of blocks along the other axis, as their shape shows."""
 
     why = Diagnosis("blocks lie along the other axis", ("wrong-axis",))
 
@@ -28,23 +28,23 @@ def outputs(part: AnyPart) -> list[tuple[str, tuple[int, ...]]]:
     return part.outputs if isinstance(part, BlockPart) else [(part.result_type, part.shape)]
 
 
-def collected(found: Sequence[np.ndarray], part: AnyPart) -> np.ndarray:
-    """What came back, as codes; of several results one after another."""
+def collect(found: Sequence[np.ndarray], part: AnyPart) -> np.ndarray:
+    """The results of a backend as codes; several results are concatenated."""
     signature = part.case.signature
     if isinstance(part, BlockPart) and part.is_across([np.shape(x) for x in found]):
         raise OtherAxis()
-    codes = [_checked(x, t, shape, signature) for x, (t, shape) in zip(found, outputs(part), strict=True)]
-    return part.joined(codes) if isinstance(part, BlockPart) else codes[0]
+    codes = [_check_output(x, t, shape, signature) for x, (t, shape) in zip(found, outputs(part), strict=True)]
+    return part.concatenate(codes) if isinstance(part, BlockPart) else codes[0]
 
 
-def _checked(found: np.ndarray, element: str, shape: tuple[int, ...], signature: str) -> np.ndarray:
+def _check_output(found: np.ndarray, element: str, shape: tuple[int, ...], signature: str) -> np.ndarray:
     """One result, as codes."""
     if found.shape != shape:
         shapes = f"expected shape {list(shape)}, got {list(found.shape)}"
         raise BackendError("died", f"the result of {signature}: {shapes}")
     found = found.reshape(-1)
     if found.dtype.kind == "f" and bits(element) == 6:
-        return decoded(found, element)
+        return decode(found, element)
     kind = code_dtype(element)
     if found.dtype.kind in "iu" and found.itemsize == kind.itemsize:
         return found.view(kind)

@@ -1,4 +1,4 @@
-"""A JAX function as a program to be compared, with its arguments."""
+"""Traces a JAX function to a program for comparison, with its arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..parse.reader import Locator
 from .source import Source
 
 
-def traced(
+def trace(
     function: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -33,7 +33,7 @@ def traced(
     if not hasattr(function, "trace"):
         function = jax.jit(function, static_argnums=static_argnums, static_argnames=static_argnames)
     elif static_argnums is not None or static_argnames is not None:
-        raise InputError("the function is jitted already, and knows its static arguments")
+        raise InputError("the function is already jitted, with its own static arguments")
     made: Any = function
     lowered = made.trace(*args, **kwargs).lower(lowering_platforms=(platform,))
     program = of_jax(lowered)
@@ -47,10 +47,10 @@ def traced(
 def _leaves(
     program: JaxProgram, shapes: list[tuple[int, ...]], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[Any]:
-    """The arrays among the arguments. The tree of the others and the shapes in it show which arguments are static."""
+    """The arrays among the arguments. The tree of the others and their shapes show which arguments are static."""
     positional, named = program.in_tree.children()
     kept = {k: v for k, v in kwargs.items() if k in (named.node_data()[1] or ())}
-    # If there is a choice, the last ones, and such as are no arrays.
+    # If there is a choice, the last ones, and those that are not arrays.
     order = sorted(range(len(args)), key=lambda i: (hasattr(args[i], "shape"), -i))
     for static in itertools.combinations(order, len(args) - len(positional.children())):
         try:

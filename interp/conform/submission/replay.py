@@ -1,4 +1,4 @@
-"""Results judged again from the codes of a submission, as if the backend gave them now."""
+"""Judges the codes of a submission again, as if the backend gave them now."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from ...backends import BackendError
 from ...oracle.formats import code_dtype
 from .. import run
-from ..collected import outputs
+from ..collect import outputs
 from ..repeats import AnyPart, Results
-from ..result import Kept, Report, hash_of
+from ..result import Report, StoredCodes, hash_of
 from ..run import Choice, Task
 from ..tester import Spec, Tester, operands_of
 from ..verdicts.outcome import Settings
@@ -20,12 +20,12 @@ from ..verdicts.outcome import Settings
 Key = tuple[str, str, str]
 
 
-class Recorded(Tester):
-    """Judges codes that are given, and runs nothing."""
+class SubmissionTester(Tester):
+    """Judges given codes and runs nothing."""
 
     reruns = False
 
-    def __init__(self, settings: Settings, takes: str, codes: Mapping[Key, tuple[Kept, bytes]]) -> None:
+    def __init__(self, settings: Settings, takes: str, codes: Mapping[Key, tuple[StoredCodes, bytes]]) -> None:
         super().__init__(None, settings)
         self.kind = takes
         self.problems: dict[Key, str] = {}  #: why codes cannot be judged
@@ -39,32 +39,32 @@ class Recorded(Tester):
         return part
 
     def results(self, parts: Sequence[AnyPart]) -> Results:
-        """The codes of each part; an error where there are none, or not those of its operands."""
-        return [self._recorded(part) for part in parts]
+        """The codes of each part; an error if there are none, or if they belong to other operands."""
+        return [self._codes_of(part) for part in parts]
 
-    def _recorded(self, part: AnyPart) -> np.ndarray | BackendError:
+    def _codes_of(self, part: AnyPart) -> np.ndarray | BackendError:
         key = self._keys[id(part)]
         if key not in self._codes:
-            return self._refused(key, "there are no results")
+            return self._refuse(key, "there are no results")
         kept, raw = self._codes[key]
         kind = code_dtype(part.result_type)
         size = sum(int(np.prod(shape, dtype=np.int64)) for _, shape in outputs(part))
         if len(raw) != size * kind.itemsize:
-            return self._refused(key, f"expected {size * kind.itemsize:,} bytes of results, got {len(raw):,}")
+            return self._refuse(key, f"expected {size * kind.itemsize:,} bytes of results, got {len(raw):,}")
         if kept.operands != hash_of(operands_of(part)):
-            return self._refused(key, "its operands are not those that this version of minihlo and numpy makes")
+            return self._refuse(key, "its operands are not those that this version of minihlo and numpy makes")
         return np.frombuffer(raw, kind.newbyteorder("<")).astype(kind)
 
-    def _refused(self, key: Key, why: str) -> BackendError:
+    def _refuse(self, key: Key, why: str) -> BackendError:
         self.problems[key] = why
         return BackendError("refused", why)
 
 
-def judged(
-    choice: Choice, settings: Settings, takes: str, codes: Mapping[Key, tuple[Kept, bytes]]
+def judge(
+    choice: Choice, settings: Settings, takes: str, codes: Mapping[Key, tuple[StoredCodes, bytes]]
 ) -> tuple[Report, dict[Key, str]]:
-    """The report on codes, and why some of them cannot be judged. What has no codes at all is left out."""
-    tester = Recorded(settings, takes, codes)
+    """The report on codes, and the reasons why some cannot be judged. Cases without codes are omitted."""
+    tester = SubmissionTester(settings, takes, codes)
     there = {key[:2] for key in codes}
     tasks = []
     for task in run.tasks(choice, settings, takes):
@@ -76,8 +76,8 @@ def judged(
         for place, task in enumerate(work):
             yield place, tester.run(task.specs)
 
-    session = run.Session(run.described(settings, choice, tester), settings, tasks, None)
+    session = run.Session(run.describe_run(settings, choice, tester), settings, tasks, None)
     return session.run(workers), tester.problems
 
 
-__all__ = ["Key", "Recorded", "judged"]
+__all__ = ["Key", "SubmissionTester", "judge"]

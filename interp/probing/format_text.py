@@ -11,12 +11,12 @@ from .operands import values
 
 
 def number(code: np.ndarray | int, element: str) -> str:
-    """Return the value of a code: `1.5`, `-2^-9`, `1.25 * 2^20`, `nan`."""
+    """Format the value of a code: `1.5`, `-2^-9`, `1.25 * 2^20`, `nan`."""
     return text(float(values(np.asarray([code]), element)[0]))
 
 
 def text(x: float) -> str:
-    """Return a number, with a power of two where the decimal is long."""
+    """Format a number, with a power of two if the decimal is long."""
     if math.isnan(x) or math.isinf(x) or x == 0 or (abs(x) < 2**20 and len(f"{x:g}") <= 6 and float(f"{x:g}") == x):
         return f"{x:g}"
     fraction, exponent = math.frexp(abs(x))
@@ -25,9 +25,9 @@ def text(x: float) -> str:
 
 
 def dot(x: np.ndarray, y: np.ndarray, lhs: str, rhs: str, most: int = 6) -> str:
-    """Return the products of a dot that are not zero, with their positions: `[0] 256 * 256, [1] -256 * 256`.
+    """Format the nonzero products of a dot, with their positions: `[0] 256 * 256, [1] -256 * 256`.
 
-    All of them where all are zero.
+    All of them if all are zero.
     """
     a, b = values(x, lhs), values(y, rhs)
     at = np.flatnonzero((a != 0) & (b != 0))
@@ -41,7 +41,7 @@ def dot(x: np.ndarray, y: np.ndarray, lhs: str, rhs: str, most: int = 6) -> str:
 
 
 def places(at: Sequence[int]) -> str:
-    """Return positions as ranges: `0-3, 8`."""
+    """Format positions as ranges: `0-3, 8`."""
     ranges: list[list[int]] = []
     for i in at:
         if ranges and ranges[-1][-1] == i - 1:

@@ -1,9 +1,9 @@
-"""Ways of computing an op: under a policy, by a backend, or in a type that is wide enough for narrow ones not to round.
+"""Evaluators of single ops: under a policy, by a backend, or in a type so wide that narrow ones do not round.
 
-In a wide way (`"f32"`, `"f64"`) every value of a narrower float type is held in that type, so a conversion to FP8 keeps
-all digits and the whole range. Beside it, an op of the other way rounds its own result only: where its operands are
-numbers of the types that the program gives them, it is computed as ever; else it is computed on them as they are, and
-the result is rounded to its type. What only moves or chooses elements rounds nothing.
+The wide evaluators (`"f32"`, `"f64"`) hold every value of a narrower float type in that type, so a conversion to FP8
+keeps all digits and the whole range. Beside a wide evaluator, an op of the other one only rounds its own result: if its
+operands are numbers of the program's types, it is computed as usual; otherwise it is computed on the operands
+as they are, and the result is rounded to its type. Ops that only move or choose elements round nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .. import machine
 from ..backends import OPERATIONS, BackendError
 from ..backends.own import Minihlo
 from ..backends.subjects import any_subject
-from ..diff.examiner import operands_of, received
+from ..diff.examiner import operands_of, receive
 from ..diff.judge import rounds
 from ..diff.operations import operate
 from ..diff.source import Source, inputs
@@ -33,13 +33,13 @@ from ..values import transport
 
 Arrays = Sequence[Any]
 
-#: Sums are rounded once, so that a wide sum and a sum of minifloats with a wide result are the same.
+#: Sums are rounded once, so that a wide sum equals a sum of minifloats with a wide result.
 EXACT = Policy(accumulate="exact")
 WIDE = ("f32", "f64")
 
 
-class Way(Protocol):
-    """A way of computing single ops."""
+class Evaluator(Protocol):
+    """An evaluator of single ops."""
 
     @property
     def name(self) -> str:
@@ -48,7 +48,7 @@ class Way(Protocol):
 
     @property
     def runs_whole(self) -> bool:
-        """Whether a loop, branch or call as a whole gives the same bits as op by op."""
+        """Whether a loop, branch or call evaluated as a whole gives the same bits as op by op."""
         ...
 
     def results(self, operation: Operation, values: Arrays) -> list[Any]:
@@ -58,7 +58,7 @@ class Way(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """A way that a user has named, before there is a program. One of `policy`, `backend` and `wide` is given."""
+    """A user's choice of an evaluator, before there is a program. One of `policy`, `backend` and `wide` is given."""
 
     name: str
     policy: Policy | None = None
@@ -67,30 +67,30 @@ class Choice:
 
     @property
     def platform(self) -> str | None:
-        """The platform of JAX that the way runs on, if it is one."""
+        """The platform of JAX that the evaluator runs on, if it is one."""
         return getattr(self.backend, "platform", None)
 
-    def on(self, source: Source) -> Way:
-        """The way for ops of a program."""
+    def on(self, source: Source) -> Evaluator:
+        """The evaluator for the ops of a program."""
         if self.wide:
-            return Wide(source, ELEMENT_TYPES[self.wide])
+            return WideEvaluator(source, ELEMENT_TYPES[self.wide])
         if self.policy is not None:
-            return ByPolicy(source, self.name, self.policy)
-        return ByBackend(source, self.backend)
+            return PolicyEvaluator(source, self.name, self.policy)
+        return BackendEvaluator(source, self.backend)
 
     def close(self) -> None:
-        """Release what the backend holds."""
+        """Releases the resources of the backend."""
         if self.backend is not None:
             self.backend.close()
 
 
 def choice(named: Any, role: str, backend_of: Callable[[Any], Any] = any_subject) -> Choice:
-    """The way that is meant: a Policy, "exact", "f32", "f64", a chip's name, a backend or its name.
+    """The choice that a user means: a Policy, "exact", "f32", "f64", a chip's name, a backend or its name.
 
-    `backend_of` finds the backend. Raises InputError, which names the `role`, where there is none.
+    `backend_of` finds the backend. Raises InputError, which names the `role`, if there is none.
     """
     if isinstance(named, Policy):
-        return Choice(_described(named), named)
+        return Choice(_describe(named), named)
     if named == "exact":
         return Choice(named, EXACT)
     if isinstance(named, str) and named in WIDE:
@@ -111,16 +111,16 @@ def choice(named: Any, role: str, backend_of: Callable[[Any], Any] = any_subject
     return Choice(backend.name, backend=backend)
 
 
-def _described(policy: Policy) -> str:
+def _describe(policy: Policy) -> str:
     plain = Policy()
     fields = [f.name for f in dataclasses.fields(Policy) if getattr(policy, f.name) != getattr(plain, f.name)]
     return f"Policy({', '.join(f'{n}={getattr(policy, n)!r}' for n in fields)})"
 
 
-# -- the ways ----------------------------------------------------------------------------------------------------------
+# -- evaluators --------------------------------------------------------------------------------------------------------
 
 
-class ByPolicy:
+class PolicyEvaluator:
     """minihlo under a policy."""
 
     def __init__(self, source: Source, name: str, policy: Policy) -> None:
@@ -135,35 +135,35 @@ class ByPolicy:
         return machine.run(self._plans[operation], values)
 
 
-class ByBackend:
-    """A backend; what it gives no result for is computed exactly, and noted."""
+class BackendEvaluator:
+    """A backend; if it gives no result for an op, the op is computed exactly, and noted."""
 
     runs_whole = False
 
     def __init__(self, source: Source, backend: Any) -> None:
         self.name, self._source, self._backend = backend.name, source, backend
-        self._exact = ByPolicy(source, "exact", EXACT)
+        self._exact = PolicyEvaluator(source, "exact", EXACT)
         self._texts: dict[Operation, str] = {}
         self.refused: dict[Operation, str] = {}  #: why the backend gives no results
 
     def results(self, operation: Operation, values: Arrays) -> list[Any]:
         if operation not in self.refused:
             try:
-                return self._computed(operation, values)
+                return self._compute(operation, values)
             except BackendError as error:
                 if error.how == "absent":
                     raise
                 self.refused[operation] = str(error)
         return self._exact.results(operation, values)
 
-    def _computed(self, operation: Operation, values: Arrays) -> list[Any]:
+    def _compute(self, operation: Operation, values: Arrays) -> list[Any]:
         if self._backend.takes == OPERATIONS:
             return operate(self._backend, operation, operands_of(operation, values))
         if operation not in self._texts:
             self._texts[operation] = self._source.text(operation, packed=True)
         arrays = [a for x in values for a in transport.pack(x, type_of_dtype(x.dtype))]
         answer = self._backend.evaluate(self._texts[operation], arrays)
-        results = received(answer, [v.type for v in operation.results], self.name)
+        results = receive(answer, [v.type for v in operation.results], self.name)
         for result, value in zip(results, operation.results, strict=True):
             assert isinstance(value.type, TensorType)
             if result.shape != value.type.shape:
@@ -171,77 +171,78 @@ class ByBackend:
         return results
 
 
-class Wide:
-    """Every float type narrower than one is held, and computed, in it; with sums that are rounded once."""
+class WideEvaluator:
+    """Holds and computes every float type narrower than `element` in it, with sums rounded once."""
 
     runs_whole = False
 
     def __init__(self, source: Source, element: ElementType) -> None:
         self.name, self._element = element.name, element
-        self._exact = ByPolicy(source, "exact", EXACT)
+        self._exact = PolicyEvaluator(source, "exact", EXACT)
         self._widened: dict[Operation, Operation | None] = {}
 
     def results(self, operation: Operation, values: Arrays) -> list[Any]:
         wide = self._of(operation)
         if wide is not None:
-            given = [held_in(x, v.type) for x, v in zip(values, inputs(wide), strict=True)]
+            given = [convert_to(x, v.type) for x, v in zip(values, inputs(wide), strict=True)]
             try:
                 return self._exact.results(wide, given)
             except Error:
-                self._widened[operation] = None  # an op that has no such form
-        return self._exact.results(operation, declared(operation, values))
+                self._widened[operation] = None  # an op without such a form
+        return self._exact.results(operation, to_declared(operation, values))
 
     def _of(self, operation: Operation) -> Operation | None:
         if operation not in self._widened:
-            keeps = traits_of(operation.name).keeps_bits  # whose results depend on the codes
+            keeps = traits_of(operation.name).keeps_bits  # its results depend on the codes
             self._widened[operation] = None if keeps else _Widener(self._element).operation(operation)
         return self._widened[operation]
 
 
-class Rounding:
-    """A way beside a wide one: its ops take operands that their types do not hold, and round their own results."""
+class RoundingEvaluator:
+    """An evaluator beside a wide one: its ops take operands that their types do not hold, and round their own
+    results."""
 
     runs_whole = False
 
-    def __init__(self, way: Way, wide: Wide, policy: Policy) -> None:
-        """`policy` says how results are rounded to their types."""
-        self.name, self.inner, self._wide, self._policy = way.name, way, wide, policy
+    def __init__(self, evaluator: Evaluator, wide: WideEvaluator, policy: Policy) -> None:
+        """`policy` determines the rounding of results to their types."""
+        self.name, self.inner, self._wide, self._policy = evaluator.name, evaluator, wide, policy
 
     def results(self, operation: Operation, values: Arrays) -> list[Any]:
-        given = declared(operation, values)
+        given = to_declared(operation, values)
         if all(_is_same(x, y) for x, y in zip(given, values, strict=True)):
             return self.inner.results(operation, given)
         results = self._wide.results(operation, values)
         if not rounds(operation):
             return results
-        return [held_in(x, v.type, self._policy) for x, v in zip(results, operation.results, strict=True)]
+        return [convert_to(x, v.type, self._policy) for x, v in zip(results, operation.results, strict=True)]
 
 
-def pair(source: Source, good: Choice, bad: Choice) -> tuple[Way, Way]:
-    """Both ways for ops of a program, so that each takes what the other gives."""
-    ways = [good.on(source), bad.on(source)]
+def pair(source: Source, good: Choice, bad: Choice) -> tuple[Evaluator, Evaluator]:
+    """Both evaluators for ops of a program, so that each accepts the other's results."""
+    evaluators = [good.on(source), bad.on(source)]
     for i, other in ((0, 1), (1, 0)):
-        wide, way = ways[other], ways[i]
-        if isinstance(wide, Wide) and not isinstance(way, Wide):
-            ways[i] = Rounding(way, wide, (good, bad)[i].policy or Policy())
-    if isinstance(ways[0], Wide) and isinstance(ways[1], Wide) and good.wide != bad.wide:
+        wide, evaluator = evaluators[other], evaluators[i]
+        if isinstance(wide, WideEvaluator) and not isinstance(evaluator, WideEvaluator):
+            evaluators[i] = RoundingEvaluator(evaluator, wide, (good, bad)[i].policy or Policy())
+    if isinstance(evaluators[0], WideEvaluator) and isinstance(evaluators[1], WideEvaluator) and good.wide != bad.wide:
         raise InputError(f"expected one wide type at most, got {good.wide} and {bad.wide}")
-    return ways[0], ways[1]
+    return evaluators[0], evaluators[1]
 
 
 # -- values in wider types ---------------------------------------------------------------------------------------------
 
 
-def held_in(value: Any, t: Type, policy: Policy = EXACT) -> Any:
+def convert_to(value: Any, t: Type, policy: Policy = EXACT) -> Any:
     """A value in the element type of a tensor type."""
     if not isinstance(value, np.ndarray) or not isinstance(t, TensorType) or value.dtype == t.element.dtype:
         return value
     return cast(value, type_of_dtype(value.dtype), t.element, policy)
 
 
-def declared(operation: Operation, values: Arrays) -> list[Any]:
-    """The values of an op's `inputs` in the types that the program gives them."""
-    return [held_in(x, v.type) for x, v in zip(values, inputs(operation), strict=True)]
+def to_declared(operation: Operation, values: Arrays) -> list[Any]:
+    """The values of an op's `inputs` in the program's types."""
+    return [convert_to(x, v.type) for x, v in zip(values, inputs(operation), strict=True)]
 
 
 def _is_same(narrow: Any, value: Any) -> bool:
@@ -252,7 +253,7 @@ def _is_same(narrow: Any, value: Any) -> bool:
 
 
 class _Widener:
-    """Copies an op with wider types in the place of narrow floats."""
+    """Copies an op with wider types instead of narrow floats."""
 
     def __init__(self, element: ElementType) -> None:
         self._element = element
@@ -261,7 +262,7 @@ class _Widener:
     def operation(self, operation: Operation) -> Operation:
         attributes = {k: v for k, v in operation.attributes.items() if k != "algorithm"}  # it names narrow types
         if operation.name == CONSTANT:
-            attributes["value"] = held_in(attributes["value"], self._type(operation.results[0].type))
+            attributes["value"] = convert_to(attributes["value"], self._type(operation.results[0].type))
         return dataclasses.replace(
             operation,
             operands=self._all(operation.operands),
