@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ops import threads
 from ..ops.op import CheckError, OpError, call_attribute, lookup, traits_of
 from ..ops.policy import Policy
 from ..ops.processes import parallel
@@ -173,9 +174,8 @@ class _Planner:
             region = body.body if self._is_watched else inline(self._program, body.body, once)
             self._assemble(region, self._codes[body.name])
         nests = self._binder.has_calls or any(o.regions for o in _inner_operations(function))
-        return Plan(
-            function, self._policy, self._settings, entry.enter, self._random, self._regions, self._steps, nests
-        )
+        run = _by_threads(entry.enter, self._settings.threads) if self._settings.threads else entry.enter
+        return Plan(function, self._policy, self._settings, run, self._random, self._regions, self._steps, nests)
 
     def _assemble(self, region: Region, target: Code) -> None:
         """Apply the passes to the region of a function, bind it, and put its steps into `target`."""
@@ -211,6 +211,19 @@ class _Planner:
             self._codes[name] = Code(f"@{escape(name)}")  # its steps come later, as recursion needs
             self._pending.append(function)
         return self._codes[name]
+
+
+def _by_threads(entry: Callable[..., tuple[Any, ...]], count: int) -> Callable[..., tuple[Any, ...]]:
+    """Return a function that lets so many threads share an array."""
+
+    def run(*values: Any) -> tuple[Any, ...]:
+        token = threads.limit.set(count)
+        try:
+            return entry(*values)
+        finally:
+            threads.limit.reset(token)
+
+    return run
 
 
 class _Assembler:

@@ -9,16 +9,17 @@ Factorizations, which LAPACK makes of many small products, run on one thread as 
 
 from __future__ import annotations
 
-import concurrent.futures
 import ctypes
 import functools
 import itertools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import numpy as np
+
+from . import threads
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -80,25 +81,7 @@ def _loaded() -> list[_Library]:
     return libraries
 
 
-def functions_named(name: str) -> list[tuple[int, int]]:
-    """Where a function is in each OpenBLAS of this process, numpy's first, and how many bits its whole numbers have."""
-    from threadpoolctl import threadpool_info
-
-    files = [str(e["filepath"]) for e in threadpool_info() if e["internal_api"] == "openblas"]
-    found = []
-    for file in sorted(files, key=lambda file: "numpy" not in file):
-        library = ctypes.CDLL(file)
-        for before, after in itertools.product(_BEFORE, _AFTER):
-            function = getattr(library, f"{before}{name}{after}", None)
-            if function is not None:
-                address = ctypes.cast(function, ctypes.c_void_p).value
-                assert address is not None
-                found.append((address, 64 if after else 32))
-    return found
-
-
 _state = _OneThread()
-_pool: concurrent.futures.ThreadPoolExecutor | None = None
 
 
 def one_thread() -> _OneThread:
@@ -124,8 +107,8 @@ def look_again() -> None:
 
 def _begin_anew() -> None:
     """After a fork no other thread is there, nor inside."""
-    global _state, _pool
-    _state, _pool = _OneThread(), None
+    global _state
+    _state = _OneThread()
 
 
 if hasattr(os, "register_at_fork"):
@@ -139,14 +122,12 @@ if hasattr(os, "register_at_fork"):
 _PART, _ROWS = 1 << 24, 256
 #: OpenBLAS keeps to one thread by itself for matrices of so many terms.
 _ALONE = 1 << 18
-_MOST_THREADS = 8
 
 
-def matmul(x: np.ndarray, y: np.ndarray, threads: int = 0) -> np.ndarray:
+def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The products of (batch, M, K) and (batch, K, N) in f32, f64 or a complex type.
 
-    The shape alone decides how a large product is cut, so the bits do not depend on the number of threads (0: one for
-    each processor, up to 8). No sum is -0: some BLAS have that where a single product is not added to +0.
+    The shape alone decides how a large product is cut, so the bits do not depend on the number of threads. No sum is -0: some BLAS have that where a single product is not added to +0.
     """
     (batch, rows, length), columns = x.shape, y.shape[-1]
     x, y = _without_gaps(x), _without_gaps(y)
@@ -161,7 +142,7 @@ def matmul(x: np.ndarray, y: np.ndarray, threads: int = 0) -> np.ndarray:
         result[part] += 0
 
     with one_thread():
-        _run(work, parts(batch, rows, length * columns, _PART, _ROWS), threads or _processors())
+        threads.for_each(work, parts(batch, rows, length * columns, _PART, _ROWS))
     return result
 
 
@@ -180,38 +161,3 @@ def parts(batch: int, rows: int, each: int, most: int, divisor: int = 1) -> list
 def _without_gaps(x: np.ndarray) -> np.ndarray:
     """Matrices that BLAS takes as they are: others numpy multiplies by loops of its own."""
     return x if x.flags.c_contiguous or x.swapaxes(-1, -2).flags.c_contiguous else np.ascontiguousarray(x)
-
-
-def _run(work: Callable[[tuple[slice, slice]], None], todo: Sequence[tuple[slice, slice]], threads: int) -> None:
-    """Do all parts by so many threads, of which the calling one never waits for a part that has not begun."""
-    global _pool
-    if min(threads, len(todo)) <= 1:
-        for part in todo:
-            work(part)
-        return
-    left = list(reversed(todo))
-
-    def take() -> None:
-        with np.errstate(all="ignore"):  # which threads do not inherit
-            while left:
-                try:
-                    part = left.pop()
-                except IndexError:
-                    return
-                work(part)
-
-    if _pool is None:
-        _pool = concurrent.futures.ThreadPoolExecutor(_MOST_THREADS, "minihlo-blas")
-    helpers = [_pool.submit(take) for _ in range(min(threads, len(todo)) - 1)]
-    take()
-    for helper in helpers:
-        if not helper.cancel():
-            helper.result()
-
-
-def _processors() -> int:
-    try:
-        count = len(os.sched_getaffinity(0))
-    except AttributeError:  # elsewhere than on Linux
-        count = os.cpu_count() or 1
-    return min(count, _MOST_THREADS)

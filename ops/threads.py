@@ -5,10 +5,12 @@ from __future__ import annotations
 import concurrent.futures
 import contextvars
 import os
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 Part = TypeVar("Part")
+_NONE = object()
 
 #: The most threads that share an array; more gain nothing for what fits the memory's bandwidth.
 MOST = 8
@@ -24,24 +26,34 @@ def count() -> int:
 
 
 def for_each(work: Callable[[Part], Any], parts: Sequence[Part]) -> None:
-    """Call `work` for each part, in any order, by several threads. Raises what it raises."""
+    """Call `work` for each part, in any order, by several threads. Raises what it raises.
+
+    The calling thread never waits for a part that has not begun: beside busy processes it does the parts itself.
+    """
     global _pool
-    workers = min(count(), len(parts))
-    if workers < 2:
+    helpers = min(count(), len(parts)) - 1
+    if helpers < 1:
         for part in parts:
             work(part)
         return
+    left = iter(parts)
+    lock = threading.Lock()
 
-    def run(first: int) -> None:
-        for part in parts[first::workers]:
-            work(part)
+    def run() -> None:
+        while True:
+            with lock:
+                part = next(left, _NONE)
+            if part is _NONE:
+                return
+            work(part)  # pyright: ignore[reportArgumentType]
 
     if _pool is None:
         _pool = concurrent.futures.ThreadPoolExecutor(MOST, "minihlo")
-    others = [_pool.submit(contextvars.copy_context().run, run, i) for i in range(1, workers)]
-    run(0)
+    others = [_pool.submit(contextvars.copy_context().run, run) for _ in range(helpers)]
+    run()
     for other in others:
-        other.result()
+        if not other.cancel():
+            other.result()
 
 
 def _processors() -> int:

@@ -107,7 +107,7 @@ def _judge(program: Program, check: Operation, operands: list[np.ndarray]) -> Mi
     record = lookup(check.name)
     if record is None:
         raise BackendError("refused", f"{check.location}: {check.name} is not supported")
-    kernel = record.kernel(Call(check.name, tuple(v.type for v in check.operands), (), check.attributes))
+    kernel = record.function(Call(check.name, tuple(v.type for v in check.operands), (), check.attributes))
     try:
         with np.errstate(all="ignore"):
             kernel(*operands)

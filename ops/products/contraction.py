@@ -48,13 +48,12 @@ class Contraction:
     result: ElementType
     policy: Policy
     random: RandomStream = dataclasses.field(default_factory=RandomStream)
-    threads: int = 0  #: of the host's products; 0: one for each processor
 
     @classmethod
     def of(cls, call: Call) -> Contraction:
         """The contraction of an op's first two operands."""
         types = call.tensor(0).element, call.tensor(1).element, call.result().element
-        return cls(*types, call.policy, call.random, call.threads)
+        return cls(*types, call.policy, call.random)
 
     def matmul(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The products of (batch, M, K) and (batch, K, N) as (batch, M, N) in the type of the result."""
@@ -97,7 +96,7 @@ class Contraction:
     def _host_sums(self, x: np.ndarray, y: np.ndarray, compute: ElementType) -> np.ndarray:
         x, y = (cast(v, t, compute, _PLAIN) for v, t in ((x, self.lhs), (y, self.rhs)))
         is_short = x.shape[-1] <= (_SHORT_COMPLEX if compute.is_complex else _SHORT)
-        return _in_order(x, y) if is_short else blas.matmul(x, y, self.threads)
+        return _in_order(x, y) if is_short else blas.matmul(x, y)
 
     def stepwise(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The product with every step rounded, as the C++ reference interpreter does: the operands are converted to the
@@ -130,7 +129,7 @@ class Contraction:
         x, y = _plain_integers(x, self.lhs), _plain_integers(y, self.rhs)
         if bound <= 1 << 53:
             dtype = np.float32 if bound <= 1 << 24 else np.float64
-            sums = blas.matmul(x.astype(dtype), y.astype(dtype), self.threads).astype(np.int64)
+            sums = blas.matmul(x.astype(dtype), y.astype(dtype)).astype(np.int64)
         else:
             sums = self._modular(x.astype(np.int64), y.astype(np.int64))
         is_signed = Kind.SIGNED in (self.lhs.kind, self.rhs.kind)
@@ -145,7 +144,7 @@ class Contraction:
             xs, ys = ([(v >> shift & 0xFFFF).astype(np.float64) for shift in range(0, 64, 16)] for v in parts)
             for i in range(4):
                 for j in range(4 - i):
-                    total += blas.matmul(xs[i], ys[j], self.threads).astype(np.int64) << 16 * (i + j)
+                    total += blas.matmul(xs[i], ys[j]).astype(np.int64) << 16 * (i + j)
         return total
 
 

@@ -93,7 +93,7 @@ def exact_product(
         ranges = ranges or (range_of(x, c.lhs), range_of(y, c.rhs))
         compute = _exact_type(*ranges, x.shape[-1])
     x, y = (cast(v, t, compute or _F64, _PLAIN) for v, t in ((x, c.lhs), (y, c.rhs)))
-    sums = blas.matmul(x, y, c.threads) if compute or not ranges else _sliced(c, x, y, *ranges)
+    sums = blas.matmul(x, y) if compute or not ranges else _sliced(c, x, y, *ranges)
     if c.policy.rounding == "down":
         _set_negative_zeros(sums, x, y)
     if not np.isfinite(sums).all():
@@ -158,7 +158,7 @@ def _sliced(c: Contraction, x: np.ndarray, y: np.ndarray, x_range: Range, y_rang
         exact = ExactSums(result[part].shape, low, bits)
         for x_slice, x_exponent in xs:
             for y_slice, y_exponent in ys:
-                exact.add_integers(blas.matmul(x_slice[part], y_slice[part[0]], c.threads), x_exponent + y_exponent)
+                exact.add_integers(blas.matmul(x_slice[part], y_slice[part[0]]), x_exponent + y_exponent)
         if c.result == _F64:
             result[part] = array_of(round_number(exact.to_number(), _F64.format, c.policy, draws), _F64.format)
         else:
@@ -233,10 +233,10 @@ def _reproducible(c: Contraction, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     the row and the column. Equal bits everywhere, at the cost of three products in f64."""
     bits = _room(x.shape[-1]) // 2
     (x_high, x_rest, x_scale), (y_high, y_rest, y_scale) = _two_slices(x, -1, bits), _two_slices(y, -2, bits)
-    sums = blas.matmul(x_rest, y_high, c.threads)
-    sums += blas.matmul(x_high, y_rest, c.threads)
+    sums = blas.matmul(x_rest, y_high)
+    sums += blas.matmul(x_high, y_rest)
     sums *= 2.0**-bits
-    sums += blas.matmul(x_high, y_high, c.threads)
+    sums += blas.matmul(x_high, y_high)
     sums = np.ldexp(sums, x_scale + y_scale)
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         special = blas.matmul(_signs(x), _signs(y))

@@ -166,7 +166,7 @@ def test_a_loop_without_end_can_be_interrupted():
 def bind(name: str, operands: tuple[Type, ...], results: tuple[Type, ...], *bodies: Body):
     record = lookup(name)
     assert record is not None
-    return record.kernel(Call(record.name, operands, results, {}, bodies))
+    return record.function(Call(record.name, operands, results, {}, bodies))
 
 
 def test_a_state_may_hold_tokens():

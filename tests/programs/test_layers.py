@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[2]
 LAYERS = [
     "ops", "interp", "interp.oracle", "ops.minifloat.formats", "ops.types", "ops.accumulators.record",
     "ops.accumulators.chips", "ops.accumulators.units", "ops.policy", "ops.random_stream", "ops.minifloat",
-    "ops.blas", "ops.traits", "ops.tables", "ops.cast", "ops.ordering", "ops.accumulators", "ops.call",
-    "ops.op", "ops.accumulators.selection", "ops.require", "ops.processes.exchange", "ops.processes.parallel", "ops.quantization", "ops.movement",
+    "ops.threads", "ops.blas", "ops.traits", "ops.tables", "ops.cast", "ops.ordering", "ops.accumulators", "ops.call",
+    "ops.op", "ops.accumulators.selection", "ops.require", "ops.processes.exchange", "ops.processes.parallel",
+    "ops.quantization", "ops.movement",
     "ops.elementwise", "ops.programs", "ops.reductions", "ops.products", "ops.blocks", "ops.processes", "interp.errors",
     "interp.policies", "interp.settings", "interp.program", "interp.steps", "interp.system", "interp.parse",
     "interp.values", "interp.passes", "interp.dynamic", "interp.code", "interp.expansions", "interp.printer",
