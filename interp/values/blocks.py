@@ -1,4 +1,4 @@
-"""What callers say of blocks that share a scale, checked: formats, axes, options and blocks themselves."""
+"""Checks of what callers pass about blocks that share a scale: formats, axes, options and the blocks themselves."""
 
 from __future__ import annotations
 

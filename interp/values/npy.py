@@ -1,4 +1,4 @@
-"""Tensors as .npy files, in such a way that the types numpy has no name for survive.
+"""Tensors as .npy files that keep the element types numpy has no name for.
 
 numpy writes an array of an ml_dtypes type as raw bytes (`V1`): which of nine FP8 formats it was is lost. Here it is
 written as unsigned codes in a structured type of one field that has the MLIR name:

@@ -45,7 +45,7 @@ def format_value(value: Any, t: Type, form: str = "dense", full: bool = False) -
         return json.dumps(json_value(value, t))
     if isinstance(t, TensorType):
         array = np.asarray(value)
-        t = TensorType(array.shape, t.element)  # what is dynamic in the type is known now
+        t = TensorType(array.shape, t.element)  # all sizes are known now
         return _codes(array, t) if form == "codes" else _dense(array, t, full)
     if isinstance(t, TupleType):
         parts = [format_value(v, e, form, full) for v, e in zip(value, t.elements, strict=True)]

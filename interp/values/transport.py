@@ -50,7 +50,7 @@ def _pack(array: np.ndarray, element: ElementType) -> np.ndarray:
 
 
 def unpack(arrays: Iterator[np.ndarray], element: ElementType) -> np.ndarray:
-    """The array that the next ones of `arrays` stand for."""
+    """The array that the next ones of `arrays` represent."""
     first = _unpack(np.asarray(next(arrays)), element.part)
     if not element.is_complex:
         return first

@@ -213,7 +213,7 @@ def refuse_mask(value: Any, what: str) -> None:
 
 
 def _of_python(value: Any, t: TensorType, what: str) -> np.ndarray:
-    """Python numbers in nested lists; numpy scalars may stand among them."""
+    """Python numbers in nested lists; numpy scalars may be among them."""
     shape, leaves = _flatten(value, what)
     if t.element.is_complex:
         try:

@@ -1,4 +1,4 @@
-"""Gathers: windows taken out of a tensor at computed places. Also where such windows stand, which scatter shares."""
+"""Gathers: windows of a tensor at computed places. `Places` describes these for scatters too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dialect of shardings (sdy): how tensors lie on a mesh of devices, and computations on each device's part.
+"""The dialect of shardings (sdy): tensors distributed over a mesh of devices, and computations on each device's part.
 
 A program of this kind speaks of whole tensors. A sharding does not change what is computed, so most of these ops give
 their operand. In manual_computation each device has its own part, and meets the others as processes of a grid do.

@@ -99,7 +99,7 @@ def check(actual: np.ndarray, expected: np.ndarray, condition: Condition) -> tup
     where = f"element {list(at)}: " if at else ""
     count = f"; {len(places)} of {differs.size} elements" if at else ""
     pair = f"got {_element_text(got)}, expected {_element_text(wanted)}"
-    # What is no step apart and yet not equal is NaN.
+    # A pair that is 0 apart and not equal is NaN.
     apart = _distance(got, wanted) or ("NaN equals nothing" if condition is EQUAL else "0 ULP apart")
     raise CheckError(f"{where}{pair}, {apart} (must be {condition.requirement}){count}")
 

@@ -94,7 +94,7 @@ def _without_shapes(call: Call) -> Run:
 
 
 def _check_result(name: str, result: Any, t: Any) -> Any:
-    """A result of a target. Raises OpError where it is not of the type that the program says."""
+    """The result of a target as an array. Raises OpError where it does not have the type that the program declares."""
     if not isinstance(t, TensorType):
         return result
     array = np.asarray(result)
