@@ -127,7 +127,8 @@ _ALONE = 1 << 18
 def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The products of (batch, M, K) and (batch, K, N) in f32, f64 or a complex type.
 
-    The shape alone decides how a large product is cut, so the bits do not depend on the number of threads. No sum is -0: some BLAS have that where a single product is not added to +0.
+    The shape alone decides how a large product is cut: the bits do not depend on the number of threads. No sum is -0, as
+    some BLAS give it where a single product is not added to +0.
     """
     (batch, rows, length), columns = x.shape, y.shape[-1]
     x, y = _without_gaps(x), _without_gaps(y)

@@ -62,7 +62,7 @@ def exact_matmul(c: Contraction, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         if c.result.bits >= 32:
             c = dataclasses.replace(c, policy=dataclasses.replace(c.policy, rounding="nearest_even"))
         if c.policy.accumulate == "reproducible" and max(c.lhs.bits, c.rhs.bits) <= 32:
-            return c.round(_reproducible(c, cast(x, c.lhs, _F32, _PLAIN), cast(y, c.rhs, _F32, _PLAIN)), _F64)
+            return c.round(_reproducible(cast(x, c.lhs, _F32, _PLAIN), cast(y, c.rhs, _F32, _PLAIN)), _F64)
     return exact_product(c, x, y)
 
 
@@ -228,7 +228,7 @@ def _set_negative_zeros(sums: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
 # -- sums that are nearly exact --------------------------------------------------------------------------------------
 
 
-def _reproducible(c: Contraction, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _reproducible(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The product of f32 in f64, nearly exact: the error is below 2**-40 of the length times the largest magnitudes of
     the row and the column. Equal bits everywhere, at the cost of three products in f64."""
     bits = _room(x.shape[-1]) // 2
