@@ -263,14 +263,11 @@ class _Products:
         return self._halved(self._keep(terms))
 
     def _halved(self, terms: np.ndarray) -> np.ndarray:
-        """The sum over the first axis. The halves of an even number are formed alike, so both at once."""
-        count, half = len(terms), len(terms) // 2
-        if count == 1:
+        """The sum over the first axis."""
+        if len(terms) == 1:
             return terms[0]
-        if count % 2:
-            x, y = self._halved(terms[:half]), self._halved(terms[half:])
-        else:
-            x, y = self._halved(terms.reshape(2, half, *terms.shape[1:]).swapaxes(0, 1))
+        half = len(terms) // 2
+        x, y = self._halved(terms[:half]), self._halved(terms[half:])
         return self._flushed(_added(x, y, self.form, self.record.rounding, self.record.overflow))
 
     # -- sums that nothing is cut off --

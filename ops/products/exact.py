@@ -158,7 +158,7 @@ def _sliced(c: Contraction, x: np.ndarray, y: np.ndarray, x_range: Range, y_rang
         exact = ExactSums(result[part].shape, low, bits)
         for x_slice, x_exponent in xs:
             for y_slice, y_exponent in ys:
-                exact.add_integers(blas.matmul(x_slice[part], y_slice[part[0]], c.threads), x_exponent + y_exponent)
+                exact.add(blas.matmul(x_slice[part], y_slice[part[0]], c.threads), x_exponent + y_exponent)
         if c.result == _F64:
             result[part] = array_of(round_number(exact.to_number(), _F64.format, c.policy, draws), _F64.format)
         else:
