@@ -15,7 +15,7 @@ from .record import Accumulator
 
 #: The exponent of what no term is aligned to: zeros, infinities and NaN.
 ABSENT = -4000
-#: What a matrix instruction reads of f32 as tf32: all but the last 13 bits.
+#: The last bits of f32, which a matrix instruction does not read as tf32.
 _TF32_CUT = 13
 
 
@@ -39,7 +39,7 @@ def operand(x: np.ndarray, name: str, record: Accumulator) -> Operand:
     return _read(x, name, "operands" in record.flush)
 
 
-def scaled(x: Operand, scales: np.ndarray, name: str, block: int, record: Accumulator) -> Operand:
+def scale(x: Operand, scales: np.ndarray, name: str, block: int, record: Accumulator) -> Operand:
     """The operand with the scale of each `block` of its first axis, codes or numbers of a format, the axis first too.
 
     The sign of a scale counts for nothing.
@@ -85,7 +85,7 @@ def tf32(x: np.ndarray) -> np.ndarray:
     return (x.view(np.uint32) & np.uint32(0xFFFFFFFF << _TF32_CUT & 0xFFFFFFFF)).view(np.float32)
 
 
-def unscaled(x: Operand) -> Operand:
+def with_unit_scales(x: Operand) -> Operand:
     """The operand with scales of 1, for a record that adds products before they are scaled."""
     return Operand(x.values, np.zeros_like(x.exponents))
 
