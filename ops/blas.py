@@ -2,8 +2,8 @@
 
 A BLAS wakes its threads for each product of more than some 2**18 terms, and they spin while they wait for each other.
 On a busy machine that costs a time slice for each product: a training step of a small language model takes 956 ms
-beside eight busy processes with the two threads of OpenBLAS, and 93 ms by one. So a product runs on one thread of BLAS,
-and a large one is cut into parts for threads of our own, none of which waits for a part that has not begun.
+beside eight busy processes with the two threads of OpenBLAS, and 93 ms by one. A product therefore runs on one thread
+of BLAS, and a large one is cut into parts for threads of our own, none of which waits for a part that has not begun.
 Factorizations, which LAPACK makes of many small products, run on one thread as a whole.
 """
 
@@ -24,7 +24,7 @@ from . import threads
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-#: How builds of OpenBLAS name their functions: what stands before `openblas_set_num_threads`, and after it.
+#: The prefixes and suffixes of `openblas_set_num_threads` in builds of OpenBLAS.
 _BEFORE, _AFTER = ("", "scipy_"), ("", "64_", "_64", "64")
 
 #: Gives the number of threads of a library, and sets it.
@@ -43,7 +43,7 @@ class _OneThread:
         with self._lock:
             if not self._inside:
                 if self._libraries is None:
-                    self._libraries = _loaded()
+                    self._libraries = _find_libraries()
                 self._before = [(change, count) for get, change in self._libraries if (count := get()) > 1]
                 for change, _ in self._before:
                     change(1)
@@ -62,7 +62,7 @@ class _OneThread:
             self._libraries = None
 
 
-def _loaded() -> list[_Library]:
+def _find_libraries() -> list[_Library]:
     """Each OpenBLAS of this process; numpy has loaded its own. Other libraries keep their threads.
 
     What threadpoolctl itself sets belongs to the thread that set it first, and we are called by any thread.
@@ -127,8 +127,8 @@ _ALONE = 1 << 18
 def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The products of (batch, M, K) and (batch, K, N) in f32, f64 or a complex type.
 
-    The shape alone decides how a large product is cut: the bits do not depend on the number of threads. No sum is -0, as
-    some BLAS give it where a single product is not added to +0.
+    The shape alone decides how a large product is cut: the bits do not depend on the number of threads. No sum is -0,
+    which some BLAS give where a single product is not added to +0.
     """
     (batch, rows, length), columns = x.shape, y.shape[-1]
     x, y = _without_gaps(x), _without_gaps(y)
@@ -148,7 +148,7 @@ def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def parts(batch: int, rows: int, each: int, most: int, divisor: int = 1) -> list[tuple[slice, slice]]:
-    """Which matrices and rows make up the parts of (batch, rows), in order, where a row counts `each`, a part `most`.
+    """The matrices and rows of each part of (batch, rows), in order, where a row counts `each` and a part `most`.
 
     A part has whole matrices, or some rows of one matrix, of which `divisor` divides the number.
     """

@@ -117,7 +117,7 @@ class Packed:
         return self._products[is_flushed]
 
 
-def packed(layouts: Sequence[Layout], sparse: Sparse) -> Packed:
+def pack(layouts: Sequence[Layout], sparse: Sparse) -> Packed:
     """Pack dots for layouts that are packed alike.
 
     The sums of records without `inner` are the same bit for bit.
@@ -138,7 +138,7 @@ def packed(layouts: Sequence[Layout], sparse: Sparse) -> Packed:
     if tree:
         place, width = offset, layouts[0].steps.step or sparse.k
     else:
-        place = _counted(row, step, offset % 2 if even_odd else np.zeros_like(step))
+        place = _count_before(row, step, offset % 2 if even_odd else np.zeros_like(step))
         place = 2 * place + offset % 2 if even_odd else place
         width = int(place.max()) + 1
     steps = _Level(row, group, step, *facts[4:6])
@@ -193,7 +193,7 @@ def _from_start(counts: np.ndarray, begins: np.ndarray) -> np.ndarray:
     return counts - counts[begins][np.cumsum(begins) - 1]
 
 
-def _counted(row: np.ndarray, step: np.ndarray, kind: np.ndarray) -> np.ndarray:
+def _count_before(row: np.ndarray, step: np.ndarray, kind: np.ndarray) -> np.ndarray:
     """How many products of the same dot, step and kind come before each."""
     begins = _changes(row, step)
     result = np.zeros(len(row), int)
@@ -241,11 +241,11 @@ def _places(steps: Accumulator, k: int) -> _Places:
 
 
 def sums(
-    records: Sequence[Accumulator], sparse: Sparse, kept: dict[tuple[Layout, ...], Packed]
+    records: Sequence[Accumulator], sparse: Sparse, cache: dict[tuple[Layout, ...], Packed]
 ) -> Iterator[tuple[list[int], np.ndarray]]:
     """The sums of dots as each record forms them: the numbers of some records, and their sums, [records, dots].
 
-    `kept` are packed dots by their layouts; those that are made are added.
+    `cache` holds packed dots by their layouts; new ones are added.
     """
     classes: dict[object, dict[Layout, list[int]]] = {}
     for i, record in enumerate(records):
@@ -257,16 +257,16 @@ def sums(
         # Those with as many steps in a group and a chunk need the least room together.
         every = sorted(by_layout, key=lambda v: (v.steps.outer // max(v.steps.step, 1), v.steps.group))
         for layouts in (tuple(every[i : i + size]) for i in range(0, len(every), size)):
-            if layouts not in kept:
-                if len(kept) >= _KEPT:
-                    kept.clear()
-                kept[layouts] = packed(layouts, sparse)
+            if layouts not in cache:
+                if len(cache) >= _KEPT:
+                    cache.clear()
+                cache[layouts] = pack(layouts, sparse)
             kinds: dict[object, list[tuple[int, int]]] = {}
             for n, layout in enumerate(layouts):
                 for i in by_layout[layout]:
                     kinds.setdefault(_kind(records[i]), []).append((i, n))
             for some in kinds.values():
-                yield [i for i, _ in some], kept[layouts].sums([records[i] for i, _ in some], [n for _, n in some])
+                yield [i for i, _ in some], cache[layouts].sums([records[i] for i, _ in some], [n for _, n in some])
 
 
 def _is_not_zero(x: np.ndarray, y: np.ndarray, x_type: str, y_type: str) -> np.ndarray:

@@ -10,7 +10,7 @@ from ..minifloat.codec import neighbours, round_number
 from ..minifloat.formats import FORMATS
 from ..minifloat.number import FINITE, WORK_BITS, Number
 from ..policy import Policy
-from .forms import exponent, power
+from .forms import MANTISSA, exponent, power
 
 _WORD = 48  # an int64 then has room for 2**15 additions before its carries must be passed on
 _MOST = 1 << 14
@@ -34,28 +34,19 @@ def exact_total(terms: np.ndarray, rounding: str | None) -> np.ndarray:
     return result
 
 
-def _wide_sum(finite: np.ndarray, rounding: str | None) -> np.ndarray:
-    """The same, of finite numbers [terms, sums] of any range."""
-    magnitude = np.abs(finite)
-    top = int(exponent(magnitude.max(keepdims=True)).item())
-    # Each number is a multiple of 2**-mantissa of its own power of two. Numbers of `width` neighbouring exponents are
-    # added in f64, so many at a time that their sum is exact.
-    used = np.bitwise_or.reduce(finite.view(np.int64), axis=None)
-    mantissa, width, together = (24, 20, 256) if not used & 0xFFFFFFF else (48, 1, 16) if not used & 15 else (52, 1, 1)
-    low = int(exponent(magnitude.min(initial=2.0**top, where=magnitude > 0, keepdims=True)).item()) - mantissa - width
-    exact = ExactSums(finite.shape[1:], low, top - low + 2 + len(finite).bit_length())
-    exponents = exponent(finite)
-    for first in range(top, low + mantissa + width - 1, -width):
-        here = (exponents <= first) & (exponents > first - width) & (finite != 0)
-        for i in range(0, len(finite), together) if here.any() else ():
-            part = np.where(here[i : i + together], finite[i : i + together], 0.0).sum(0)
-            exact.add(part, first - width + 1 - mantissa)
+def _wide_sum(terms: np.ndarray, rounding: str | None) -> np.ndarray:
+    """The same, of finite numbers [terms, sums] of any range: cut into integers of few bits, whose sums are exact."""
+    magnitude, count = np.abs(terms), len(terms).bit_length()
+    top, least = (int(exponent(v)) for v in (magnitude.max(), magnitude.min(initial=np.inf, where=magnitude > 0)))
+    low, step = least - MANTISSA, _EXACT_BITS - 1 - count
+    exact = ExactSums(terms.shape[1:], low, top - low + 2 + count)
+    for first in reversed(range(low, top + 1, step)):
+        part = np.trunc(terms * 2.0**-first)
+        exact.add(part.sum(0), first)
+        terms = terms - part * 2.0**first
     if rounding is None:
-        total = exact.to_f64()
-    else:
-        f64 = FORMATS["f64"]
-        total = round_number(exact.to_number(), f64, Policy(rounding=rounding)).view(np.float64)
-    return total + 0.0
+        return exact.to_f64() + 0.0
+    return round_number(exact.to_number(), FORMATS["f64"], Policy(rounding=rounding)).view(np.float64) + 0.0
 
 
 class ExactSums:
@@ -67,19 +58,12 @@ class ExactSums:
         self._words = np.zeros((bits // _WORD + 1, int(np.prod(shape))), np.int64)
 
     def add(self, values: np.ndarray, exponent: int) -> None:
-        """Adds f64 numbers that are multiples of 2**exponent, of at most 53 bits each."""
-        self._add(values, 2.0**-exponent, exponent)
-
-    def add_integers(self, values: np.ndarray, exponent: int) -> None:
         """Adds integers of at most 53 bits, held in f64, times 2**exponent."""
-        self._add(values, 1.0, exponent)
-
-    def _add(self, values: np.ndarray, scale: float, exponent: int) -> None:
         self._additions += 1
         if self._additions % _MOST == 0:
             _carry(self._words)
         word, bit = divmod(exponent - self._low, _WORD)
-        value = (values.reshape(-1) * scale).astype(np.int64)
+        value = values.reshape(-1).astype(np.int64)
         words = self._words[word : word + 3]
         if len(words) > 1:
             words[0] += (value << bit) & _MASK

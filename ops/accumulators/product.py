@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..blas import parts
-from .operands import Operand, operand, scaled, unscaled
+from .operands import Operand, operand, scale, with_unit_scales
 from .record import EXACT, Accumulator
 from .sums import accumulate, finish
 
@@ -43,8 +43,8 @@ def product(
         """An operand of shape (K, batch, M, 1) or (K, batch, 1, N)."""
         found = operand(np.ascontiguousarray(codes), name, record)
         if scales is not None:
-            return scaled(found, scales, scale_type, block, record)
-        return found if record.inner == 1 else unscaled(found)
+            return scale(found, scales, scale_type, block, record)
+        return found if record.inner == 1 else with_unit_scales(found)
 
     # All terms of a step whose sum is exact are held at once.
     each = columns * ((record.step or length) if record.bits is None else 1)

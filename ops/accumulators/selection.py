@@ -1,4 +1,4 @@
-"""Which accumulator sums the products of two types under a policy."""
+"""The accumulator that sums the products of two types under a policy."""
 
 from __future__ import annotations
 

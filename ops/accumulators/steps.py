@@ -1,4 +1,4 @@
-"""Which products each step of a sum takes."""
+"""The products that each step of a sum takes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def chunks_of(record: Accumulator, length: int) -> list[Chunk]:
 
 
 def _steps(record: Accumulator, first: int, last: int) -> Iterator[Step]:
-    """Which k each step takes."""
+    """The k of each step."""
     run, period = record.pattern
     if run == period:
         size = record.step or max(last - first, 1)
@@ -35,5 +35,5 @@ def _steps(record: Accumulator, first: int, last: int) -> Iterator[Step]:
 
 
 def index(part: Step) -> slice | list[int]:
-    """What picks the products of a step, or of a part of it, from an array."""
+    """The index that picks the products of a step, or of a part of it, from an array."""
     return slice(part.start, part.stop, part.step) if isinstance(part, range) else part

@@ -13,8 +13,8 @@ import numpy as np
 
 from ..minifloat.formats import FORMATS
 from .exact_sum import exact_total
-from .forms import Form, add_to_odd, exponent, power, rounded, two_to
-from .operands import ABSENT, Operand, operand, scaled, unscaled
+from .forms import Form, add_to_odd, exponent, power, round_to_form, two_to
+from .operands import ABSENT, Operand, operand, scale, with_unit_scales
 from .record import EXACT, Accumulator
 from .steps import Chunk, Step, chunks_of, index
 
@@ -87,10 +87,10 @@ def dots(
         x = np.moveaxis(x.reshape((1,) * (rank - x.ndim) + x.shape), -1, 0)
         side = operand(x, name, record)
         if record.inner > 1 and scales is None:
-            side = unscaled(side)
+            side = with_unit_scales(side)
         if scales is not None:
             scales = scales.reshape((1,) * (rank - scales.ndim) + scales.shape)
-            side = scaled(side, np.moveaxis(scales, -1, 0), scale_type, block, record)
+            side = scale(side, np.moveaxis(scales, -1, 0), scale_type, block, record)
         sides.append(side)
     shape = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
     start = None if c is None else np.broadcast_to(np.asarray(c), shape).reshape(shape or 1)
@@ -133,17 +133,17 @@ def accumulate(
             chunks = chunks_of(record, a.values.shape[0])
         if not record.outer:
             return products.run(chunks[0], start) if chunks else start
-        total = rounded(start, _F32, "nearest_even")
+        total = round_to_form(start, _F32, "nearest_even")
         for chunk in chunks:
             part = products.run(chunk, np.zeros(shape))
-            total = rounded(add_to_odd(total, part), _F32, "nearest_even")
+            total = round_to_form(add_to_odd(total, part), _F32, "nearest_even")
         return total
 
 
 def _start(record: Accumulator, c: np.ndarray) -> np.ndarray:
     """c in the type that it joins in."""
     fmt = Form.of(record.storage)
-    start = rounded(np.array(c, np.float64), fmt, "nearest_even")
+    start = round_to_form(np.array(c, np.float64), fmt, "nearest_even")
     if "c" in record.flush:
         start = np.where(np.abs(start) < 2.0 ** (1 - fmt.bias), np.copysign(0.0, start), start)
     return start
@@ -167,25 +167,25 @@ class _Products:
         for group in chunk:
             if record.c != "after":
                 for step in group:
-                    total = self._joined(step, total) if record.c == "joined" else self._sum(step, total)
+                    total = self._joined_sum(step, total) if record.c == "joined" else self._sum(step, total)
                 continue
             part = None
             for step in group:
                 if record.tree:
-                    part = self._tree(step)
+                    part = self._sum_by_tree(step)
                 elif record.even_odd:
                     part = self._keep(self._even_and_odd(step)[0])
                 else:
                     part = self._sum(step, part)
             assert part is not None
-            total = self._flushed(_added(total, part, self.type, "nearest_even", record.overflow))
+            total = self._flush(_add(total, part, self.type, "nearest_even", record.overflow))
         return total
 
     def _keep(self, total: np.ndarray) -> np.ndarray:
         """A sum in the form that is kept."""
-        return self._flushed(rounded(total, self.form, self.record.rounding, self.record.overflow))
+        return self._flush(round_to_form(total, self.form, self.record.rounding, self.record.overflow))
 
-    def _flushed(self, x: np.ndarray) -> np.ndarray:
+    def _flush(self, x: np.ndarray) -> np.ndarray:
         if "results" in self.record.flush:
             x = np.where(np.abs(x) < 2.0 ** (1 - self.form.bias), np.copysign(0.0, x), x)
         return x
@@ -195,7 +195,7 @@ class _Products:
     def _sum(self, step: Step, running: np.ndarray | None) -> np.ndarray:
         """The sum of a step, with the running sum where there is one, in the form that is kept."""
         is_exact = self.record.bits is None
-        return self._keep(self._exact(step, running) if is_exact else self._aligned(step, running)[0])
+        return self._keep(self._exact(step, running) if is_exact else self._aligned_sum(step, running)[0])
 
     def _parts(self, step: Step) -> Iterator[Step]:
         """The products of a step, so many at a time as are quick to compute together."""
@@ -219,7 +219,7 @@ class _Products:
         e = self.a.exponents[at] + self.b.exponents[at]
         return e if inner == 1 else np.maximum.reduceat(e, range(0, len(part), inner), axis=0)
 
-    def _aligned(self, step: Step, running: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def _aligned_sum(self, step: Step, running: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """The sum of a step, with the running sum where there is one, and the exponent that terms are aligned to."""
         bits, drop, total = self.numbers.bits, self.record.drop, np.zeros(self.shape)
         e = np.full(self.shape, np.int16(self.numbers.least))
@@ -235,10 +235,10 @@ class _Products:
             total += _cut(running * scale, drop)
         return total * power(e - bits), e
 
-    def _joined(self, step: Step, total: np.ndarray) -> np.ndarray:
+    def _joined_sum(self, step: Step, total: np.ndarray) -> np.ndarray:
         """The running sum after a step of c=joined."""
         record, numbers = self.record, self.numbers
-        part, e = self._even_and_odd(step) if record.even_odd else self._aligned(step, None)
+        part, e = self._even_and_odd(step) if record.even_odd else self._aligned_sum(step, None)
         own = np.maximum(np.where(np.isfinite(total), exponent(total), ABSENT), 1 - self.form.bias)
         top = np.clip(np.maximum(e, own), _LOW, _HIGH)
         part = _cut(part * power(numbers.sum_bits - top), record.join) * power(top - numbers.sum_bits)
@@ -250,28 +250,25 @@ class _Products:
     def _even_and_odd(self, step: Step) -> tuple[np.ndarray, np.ndarray]:
         """The sum of a step whose products of even and odd position are summed apart and joined, and its exponent."""
         bits = self.numbers.bits
-        (even, even_top), (odd, odd_top) = self._aligned(step[0::2], None), self._aligned(step[1::2], None)
+        (even, even_top), (odd, odd_top) = self._aligned_sum(step[0::2], None), self._aligned_sum(step[1::2], None)
         top = np.maximum(even_top, odd_top)
         scale = power(bits - top)
         total = _cut(even * scale, self.record.join) + _cut(odd * scale, self.record.join)
         return total * power(top - bits), top
 
-    def _tree(self, step: Step) -> np.ndarray:
+    def _sum_by_tree(self, step: Step) -> np.ndarray:
         """The sum of a step by halves, every sum rounded."""
         terms = np.zeros((max(self.record.step, len(step)), *self.shape))  # what is missing is zero
         terms[: len(step)] += self._values(step)
-        return self._halved(self._keep(terms))
+        return self._sum_by_halves(self._keep(terms))
 
-    def _halved(self, terms: np.ndarray) -> np.ndarray:
-        """The sum over the first axis. The halves of an even number are formed alike, so both at once."""
-        count, half = len(terms), len(terms) // 2
-        if count == 1:
+    def _sum_by_halves(self, terms: np.ndarray) -> np.ndarray:
+        """The sum over the first axis."""
+        if len(terms) == 1:
             return terms[0]
-        if count % 2:
-            x, y = self._halved(terms[:half]), self._halved(terms[half:])
-        else:
-            x, y = self._halved(terms.reshape(2, half, *terms.shape[1:]).swapaxes(0, 1))
-        return self._flushed(_added(x, y, self.form, self.record.rounding, self.record.overflow))
+        half = len(terms) // 2
+        x, y = self._sum_by_halves(terms[:half]), self._sum_by_halves(terms[half:])
+        return self._flush(_add(x, y, self.form, self.record.rounding, self.record.overflow))
 
     # -- sums that nothing is cut off --
 
@@ -290,10 +287,10 @@ class _Products:
         return exact_total(terms, self.record.rounding if is_wide else None)
 
 
-def _added(x: np.ndarray, y: np.ndarray, form: Form, rounding: str, overflow: str) -> np.ndarray:
+def _add(x: np.ndarray, y: np.ndarray, form: Form, rounding: str, overflow: str) -> np.ndarray:
     """The sum of two arrays, rounded once."""
     if not form.is_f64:
-        return rounded(add_to_odd(x, y), form, rounding, overflow)
+        return round_to_form(add_to_odd(x, y), form, rounding, overflow)
     return x + y if rounding == "nearest_even" else exact_total(np.stack([x, y]), rounding)
 
 

@@ -1,7 +1,7 @@
 """Arrays to blocks that share a scale, and back: the formats and the rules for scales are those of `blocks/`.
 
 An operand of any real type is brought to f32 or f64 without loss; integers beyond 53 bits are rounded to odd there,
-which no later comparison can tell from the exact value. So the scale and each element are rounded once.
+which no later comparison can tell from the exact value. The scale and each element are thus rounded once.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def element_values(codes: np.ndarray, fmt: BlockFormat) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where the blocks of an array are: the rows of a matrix, in row-major order, the last ones filled with zeros."""
+    """The places of the blocks of an array: rows of a matrix, in row-major order, the last ones filled with zeros."""
 
     shape: tuple[int, ...]
     order: tuple[int, ...]  #: the blocked dimensions are the last ones
@@ -124,7 +124,7 @@ class Layout:
     def _split(self) -> tuple[int, ...]:
         return (*self._outer, *(n for pair in zip(self.counts, self.block, strict=True) for n in pair))
 
-    def _turned(self) -> list[int]:
+    def _block_order(self) -> list[int]:
         """The dimensions of `_split`, those within a block last."""
         first, several = len(self._outer), len(self.block)
         return [*range(first), *(first + 2 * i for i in range(several)), *(first + 2 * i + 1 for i in range(several))]
@@ -139,13 +139,13 @@ class Layout:
             x = padded
         size = int(np.prod(self.block, dtype=np.int64))
         count = int(np.prod((*self._outer, *self.counts), dtype=np.int64))
-        return np.ascontiguousarray(x.reshape(self._split()).transpose(self._turned())).reshape(count, size)
+        return np.ascontiguousarray(x.reshape(self._split()).transpose(self._block_order())).reshape(count, size)
 
     def whole(self, rows: np.ndarray) -> np.ndarray:
         """The array of this shape whose blocks are these rows."""
-        turned = self._turned()
+        order = self._block_order()
         split = self._split()
-        x = rows.reshape([split[d] for d in turned]).transpose(np.argsort(turned))
+        x = rows.reshape([split[d] for d in order]).transpose(np.argsort(order))
         x = x.reshape((*self._outer, *(n * b for n, b in zip(self.counts, self.block, strict=True))))
         x = x[tuple(slice(self.shape[d]) for d in self.order)]
         return np.asarray(x.transpose(np.argsort(self.order)), order="C")
@@ -162,7 +162,7 @@ class Layout:
         return np.asarray(x.transpose(np.argsort(self.order)), order="C")
 
     def scale_rows(self, scales: np.ndarray) -> np.ndarray:
-        """What `scales` gave, one value for each row again."""
+        """One value for each row, from an array of `scale_shape`."""
         return np.ascontiguousarray(scales.transpose(self.order)).reshape(-1)
 
     def by_tensor(self, each: np.ndarray, outer: tuple[int, ...]) -> np.ndarray:

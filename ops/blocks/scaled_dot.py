@@ -3,8 +3,8 @@
 An element times its scale is exact in f64, so each result is the exact sum of scaled products, rounded once, where the
 policy's `accumulate` is `auto`, `exact` or `reproducible`: a scale alone can be beyond the range of f32. With `f32`
 scaled numbers are rounded to f32, and the host's BLAS adds up their products. A unit of a chip, or a record, sums as it
-says. `element` computes what is written: of the composite its decomposition (of JAX: a dot of scaled numbers rounded to
-bf16), and of the custom call a dot of scaled numbers rounded to the result's type.
+says. `element` computes the program as written: of the composite its decomposition (of JAX: a dot of scaled numbers
+rounded to bf16), and of the custom call a dot of scaled numbers rounded to the result's type.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def composite(call: Call) -> Run | None:
 
 @bound_target("__op$block_scaled_dot")
 def custom_call(call: Call) -> Run:
-    """What `jax.nn.scaled_matmul` calls: the last dimensions are contracted."""
+    """The target of `jax.nn.scaled_matmul`: the last dimensions are contracted."""
     if len(call.operands) != 4:
         raise OpError(f"expected 4 operands (two tensors and their scales), got {len(call.operands)}")
     config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
@@ -91,7 +91,7 @@ def _scaled_dot(call: Call, batching: list[Dimensions], contracting: list[Dimens
 
     def kernel(*values: np.ndarray) -> np.ndarray:
         sides = [(values[i], types[i].element, values[i + 2], types[i + 2].element) for i in range(2)]
-        x, y = to_x(scaled(*sides[0], compute)), to_y(scaled(*sides[1], compute))
+        x, y = to_x(scale_elements(*sides[0], compute)), to_y(scale_elements(*sides[1], compute))
         if compute != _F64:
             return contraction.matmul(x, y).reshape(call.shape())
         ranges = _range_of_scaled(*sides[0]), _range_of_scaled(*sides[1])
@@ -144,7 +144,7 @@ def _check_scales(side: str, shape: Dimensions, scales: Dimensions, contracting:
             raise OpError(f"expected scales of {side} with dimension {d} that fits {n}, got {s}")
 
 
-def scaled(
+def scale_elements(
     x: np.ndarray, element: ElementType, scales: np.ndarray, scale_element: ElementType, target: ElementType
 ) -> np.ndarray:
     """The elements of an array times the scales of their blocks: exact in f64, and rounded once to any other type."""

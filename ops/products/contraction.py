@@ -41,19 +41,20 @@ _F32, _F64, _I64, _UI64 = (ELEMENT_TYPES[name] for name in ("f32", "f64", "i64",
 
 @dataclasses.dataclass(frozen=True)
 class Contraction:
-    """What decides the sums of products of matrices: the element types, the policy, and the draws of its roundings."""
+    """The types of a product of matrices, the policy for its sums, and the stream that its roundings draw from."""
 
     lhs: ElementType
     rhs: ElementType
     result: ElementType
     policy: Policy
     random: RandomStream = dataclasses.field(default_factory=RandomStream)
+    tables: bool = True  #: whether single steps may use lookup tables
 
     @classmethod
     def of(cls, call: Call) -> Contraction:
         """The contraction of an op's first two operands."""
         types = call.tensor(0).element, call.tensor(1).element, call.result().element
-        return cls(*types, call.policy, call.random)
+        return cls(*types, call.policy, call.random, call.tables)
 
     def matmul(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The products of (batch, M, K) and (batch, K, N) as (batch, M, N) in the type of the result."""
@@ -62,7 +63,7 @@ class Contraction:
             return self._of_integers(x, y)
         record = accumulator_of(policy, self.lhs, self.rhs, self.result)
         if record is not None and not (is_exact(record) and are_minifloats):
-            return self._accumulated(record, x, y)
+            return self._accumulate(record, x, y)
         sums_exactly = policy.sums_exactly if are_minifloats else policy.accumulate in ("exact", "reproducible")
         if are_minifloats and not self.result.is_float:
             return cast(self.into(_F64).matmul(x, y), _F64, self.result, policy)
@@ -115,9 +116,9 @@ class Contraction:
         """The kernel of a binary op in the type of the result."""
         t, op = TensorType((None, None, None), self.result), lookup(name)
         assert op is not None
-        return op.function(Call(op.name, (t, t), (t,), {}, (), self.policy, self.random))
+        return op.function(Call(op.name, (t, t), (t,), {}, (), self.policy, self.random, tables=self.tables))
 
-    def _accumulated(self, record: Accumulator, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def _accumulate(self, record: Accumulator, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The product as an accumulator sums it."""
         to_odd, names = is_exact(record) and self.result != _F64, (self.lhs.name, self.rhs.name)
         codes = codes_of(x, self.lhs.format), codes_of(y, self.rhs.format)

@@ -28,7 +28,7 @@ _BLOCK = 1 << 18
 
 @dataclasses.dataclass(frozen=True)
 class _Numbers:
-    """What each dimension is: of lhs and the result batch, feature, spatial …; of rhs output, input, spatial …"""
+    """The role of each dimension: of lhs and the result batch, feature, spatial …; of rhs output, input, spatial …"""
 
     lhs: Shape
     rhs: Shape
@@ -76,7 +76,7 @@ class _Window:
         return cls(strides, lhs_dilation, rhs_dilation, integers_or(call, "window_reversal", (0,) * spatial))
 
     def axes(self, lhs: Sequence[int], rhs: Sequence[int], padding: Shape) -> tuple[Axis, ...]:
-        """How windows lie along the spatial dimensions."""
+        """The windows along the spatial dimensions."""
         pads = zip(
             lhs, rhs, self.strides, padding[::2], padding[1::2], self.lhs_dilation, self.rhs_dilation, strict=True
         )
@@ -198,8 +198,7 @@ def convolution(call: Call) -> Run:
 
     Summed as dot_general sums: minifloats as the policy's `accumulate` says, where `element` adds in the order of the
     kernel's spatial dimensions, then features. The operands and the result may be of any types. `precision_config` is
-    not made use of: nothing is computed less precisely than it asks. In a type without zero, padding is what zero
-    becomes.
+    not used: nothing is computed less precisely than it asks. In a type without zero, padding is its conversion of 0.
 
     (C1, C26) One rank. (C2 to C9) Strides, padding, dilations and reversal have one for each spatial dimension, and are
     positive. (C10, C11, C14 to C16) Sizes of batch and features agree, and groups divide them. (C12, C13, C17 to C20)

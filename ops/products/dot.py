@@ -41,7 +41,7 @@ def dot_general(call: Call) -> Run:
 
     Minifloats are summed as the policy's `accumulate` says, wider floats by the host, integers modulo 2**bits of the
     result. `algorithm` wins over the policy. The operands and the result may be of any types. `precision_config` is not
-    made use of: nothing is computed less precisely than it asks.
+    used: nothing is computed less precisely than it asks.
 
     (C1), (C2), (C3), (C4), (C5), (C6), (C7), (C8), (C9), (C10), (C11), (C12), (C21), (C22), (C23), (C24)
     """
@@ -113,8 +113,8 @@ def _contract(
 def to_matrices(batch: Dimensions, rows: Dimensions, columns: Dimensions) -> Callable[[np.ndarray], np.ndarray]:
     """A function that brings a tensor to an array of (batch, rows, columns), each of several of its dimensions.
 
-    The order of the dimensions alone decides how the matrices lie in memory, as BLAS sums in an order that may depend
-    on it: by rows, or by columns where these come first in the tensor.
+    The order of the dimensions alone decides the memory layout of the matrices, on which the order of BLAS's sums may
+    depend: by rows, or by columns where these come first in the tensor.
     """
     by_rows, by_columns = (*batch, *rows, *columns), (*batch, *columns, *rows)
     is_by_columns = by_columns == tuple(range(len(by_columns))) and bool(rows and columns)

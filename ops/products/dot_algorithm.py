@@ -40,7 +40,7 @@ _FIELDS = (*_TYPES, *_COUNTS, "allow_imprecise_accumulation")
 
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
-    """What the attribute asks for. `allow_imprecise_accumulation` is a permission, which is not made use of."""
+    """The fields of the attribute. `allow_imprecise_accumulation` is a permission that is not used."""
 
     lhs_precision: ElementType | None  #: None for tf32
     rhs_precision: ElementType | None
@@ -110,8 +110,8 @@ def _products(lhs_count: int, rhs_count: int, products: int) -> tuple[tuple[int,
     two for 3 and three for 6 and 9.
     """
     if lhs_count == rhs_count == 1 < products:
-        lhs_count = rhs_count = next((n for n in range(2, _MOST) if products in _allowed(n, n)), 1)
-    if products not in (allowed := _allowed(lhs_count, rhs_count)):
+        lhs_count = rhs_count = next((n for n in range(2, _MOST) if products in _product_counts(n, n)), 1)
+    if products not in (allowed := _product_counts(lhs_count, rhs_count)):
         raise UnsupportedOpError(
             f"algorithm of {lhs_count} by {rhs_count} components with {products} products is not supported"
             f" (num_primitive_operations may be {', '.join(map(str, allowed))})"
@@ -120,12 +120,12 @@ def _products(lhs_count: int, rhs_count: int, products: int) -> tuple[tuple[int,
 
 
 def _pairs(lhs_count: int, rhs_count: int) -> list[tuple[int, int]]:
-    """Which components there are to multiply, the largest products first."""
+    """The pairs of components, the largest products first."""
     return sorted(itertools.product(range(lhs_count), range(rhs_count)), key=sum)
 
 
-def _allowed(lhs_count: int, rhs_count: int) -> list[int]:
-    """How many products leave out only smaller ones than are computed."""
+def _product_counts(lhs_count: int, rhs_count: int) -> list[int]:
+    """The numbers of products that leave out only smaller ones than are computed."""
     sizes = [sum(pair) for pair in _pairs(lhs_count, rhs_count)]
     return [sum(size <= limit for size in sizes) for limit in range(lhs_count + rhs_count - 1)]
 
@@ -153,15 +153,15 @@ def _components(
     x: np.ndarray, source: ElementType, precision: ElementType | None, count: int, c: Contraction
 ) -> list[np.ndarray]:
     """`x` as so many numbers in the precision type; those of tf32 are stored as f32."""
-    components = [_rounded(x, source, precision, c)]
+    components = [_round(x, source, precision, c)]
     rest = cast(x, source, _F64, _PLAIN)
     while len(components) < count:
         rest = rest - components[-1].astype(np.float64)
-        components.append(_rounded(rest, _F64, precision, c))
+        components.append(_round(rest, _F64, precision, c))
     return components
 
 
-def _rounded(x: np.ndarray, source: ElementType, precision: ElementType | None, c: Contraction) -> np.ndarray:
+def _round(x: np.ndarray, source: ElementType, precision: ElementType | None, c: Contraction) -> np.ndarray:
     draws = c.random.draws(c.policy)
     if precision is not None:
         return cast(x, source, precision, c.policy, draws)

@@ -4,8 +4,7 @@ The numbers of an operand are multiples of one power of two, and so are sums of 
 a type that holds the largest sum in such units: f32 up to 24 bits, f64 up to 53. The formats of the operands say so, or
 else their own numbers. Where no type does, each operand is cut into slices of neighbouring bits, narrow enough that the
 product of two slices is exact (Ozaki et al., 2012), and those products are added in integers of as many words as it
-takes. How many slices there are depends on how far the operands' exponents lie apart: two or three for f32 of ordinary
-spread.
+takes. The number of slices depends on the spread of the operands' exponents: two or three for ordinary f32.
 
 `reproducible` takes two slices of f32 at most, the leading bits of each row and column, and three products of them. It
 rounds a few times, always in the same way.
@@ -93,7 +92,7 @@ def exact_product(
         ranges = ranges or (range_of(x, c.lhs), range_of(y, c.rhs))
         compute = _exact_type(*ranges, x.shape[-1])
     x, y = (cast(v, t, compute or _F64, _PLAIN) for v, t in ((x, c.lhs), (y, c.rhs)))
-    sums = blas.matmul(x, y) if compute or not ranges else _sliced(c, x, y, *ranges)
+    sums = blas.matmul(x, y) if compute or not ranges else _sliced_sums(c, x, y, *ranges)
     if c.policy.rounding == "down":
         _set_negative_zeros(sums, x, y)
     if not np.isfinite(sums).all():
@@ -146,7 +145,7 @@ def _range_between(fmt: Format, bottom: int, top: int) -> Range:
 # -- sums that no type holds -----------------------------------------------------------------------------------------
 
 
-def _sliced(c: Contraction, x: np.ndarray, y: np.ndarray, x_range: Range, y_range: Range) -> np.ndarray:
+def _sliced_sums(c: Contraction, x: np.ndarray, y: np.ndarray, x_range: Range, y_range: Range) -> np.ndarray:
     """The sums of the products of all slices, a part of the rows at a time."""
     (batch, rows, length), columns = x.shape, y.shape[-1]
     x_parts, y_parts = _slice_counts(x_range.bits, y_range.bits, _room(length))
@@ -158,7 +157,7 @@ def _sliced(c: Contraction, x: np.ndarray, y: np.ndarray, x_range: Range, y_rang
         exact = ExactSums(result[part].shape, low, bits)
         for x_slice, x_exponent in xs:
             for y_slice, y_exponent in ys:
-                exact.add_integers(blas.matmul(x_slice[part], y_slice[part[0]]), x_exponent + y_exponent)
+                exact.add(blas.matmul(x_slice[part], y_slice[part[0]]), x_exponent + y_exponent)
         if c.result == _F64:
             result[part] = array_of(round_number(exact.to_number(), _F64.format, c.policy, draws), _F64.format)
         else:
@@ -170,14 +169,13 @@ def _sliced(c: Contraction, x: np.ndarray, y: np.ndarray, x_range: Range, y_rang
 
 
 def _room(length: int) -> int:
-    """How many bits two slices may have together. Sums of their products then have 53 at most."""
+    """The bits that two slices may have together, so that sums of their products have 53 at most."""
     return 53 - max(length - 1, 0).bit_length()
 
 
 @functools.cache
 def _slice_counts(x_bits: int, y_bits: int, room: int) -> tuple[int, int]:
-    """Into how many slices to cut operands of so many bits, that no two have more than `room` together: those with the
-    fewest products of two slices."""
+    """The numbers of slices, with the fewest products, so that no two have more than `room` bits together."""
     choices = []
     for x_parts in range(1, max(x_bits, 1) + 1):
         left = room - -(-x_bits // x_parts)

@@ -1,4 +1,4 @@
-"""What the integers of a quantized type mean: kernels from them to numbers of the expressed type, and back."""
+"""The integers of a quantized type, and kernels from them to numbers of the expressed type and back."""
 
 from __future__ import annotations
 
@@ -132,11 +132,11 @@ def _of_open_size(kernel: Run, t: TensorType) -> Run:
     if axis is None or t.shape[axis] is not None:
         return kernel
 
-    def checked(x: np.ndarray) -> Any:
+    def check_size(x: np.ndarray) -> Any:
         require(x.shape[axis] == count, f"{t} has {count} scales for dimension {axis} of size {x.shape[axis]}")
         return kernel(x)
 
-    return checked
+    return check_size
 
 
 def storer(element: QuantizedType, source: ElementType) -> Run:

@@ -1,4 +1,4 @@
-"""Every op on quantized types, made of the ops on what is stored or meant.
+"""Every op on quantized types, by means of ops on the stored integers or on the numbers they stand for.
 
 `Op.kernel` comes here for any use with a quantized operand or result, so no other op knows of these types:
 
@@ -73,7 +73,7 @@ def bind(record: Op, call: Call) -> Run:
     if record.name in _PRODUCTS and all(map(_is_quantized, (*call.operands[:2], *call.results))):
         return _product(record, call)
     kernel = _through_numbers(record, call)
-    return _tabulated(record, call) if call.tables and _is_small(record, call) else kernel
+    return _tabulate(record, call) if call.tables and _is_small(record, call) else kernel
 
 
 def _check_axis(t: Type) -> None:
@@ -111,9 +111,9 @@ def _is_small(record: Op, call: Call) -> bool:
     )
 
 
-def _stored(t: Type) -> Type:
+def _to_storage(t: Type) -> Type:
     if isinstance(t, TupleType | FutureType):
-        return type(t)(tuple(map(_stored, t.elements)))
+        return type(t)(tuple(map(_to_storage, t.elements)))
     return dataclasses.replace(t, element=t.element.storage) if isinstance(t, TensorType) else t
 
 
@@ -128,13 +128,13 @@ def _stored_call(call: Call) -> Call:
             attributes = {**attributes, "value": value.view(dtype)}
     return dataclasses.replace(
         call,
-        operands=tuple(map(_stored, call.operands)),
-        results=tuple(map(_stored, call.results)),
+        operands=tuple(map(_to_storage, call.operands)),
+        results=tuple(map(_to_storage, call.results)),
         attributes=attributes,
         bodies=tuple(map(_stored_body, call.bodies)),
         functions={
             name: dataclasses.replace(
-                f, arguments=tuple(map(_stored, f.arguments)), results=tuple(map(_stored, f.results))
+                f, arguments=tuple(map(_to_storage, f.arguments)), results=tuple(map(_to_storage, f.results))
             )
             for name, f in call.functions.items()
         },
@@ -149,8 +149,8 @@ def _stored_body(body: Body) -> Body:
     keeps = sole is not None and sole.traits.selects_operand and len(set(types)) == 1
     return dataclasses.replace(
         body,
-        arguments=tuple(map(_stored, body.arguments)),
-        results=tuple(map(_stored, body.results)),
+        arguments=tuple(map(_to_storage, body.arguments)),
+        results=tuple(map(_to_storage, body.results)),
         sole_op=body.sole_op if keeps else None,
         sole_attributes=body.sole_attributes if keeps else {},
     )
@@ -197,7 +197,7 @@ def _through_numbers(record: Op, call: Call) -> Run:
     """dequantize_op_quantize, and hybrid_dequantize_then_op where only some of the types are quantized."""
     kernel = record.bind(
         dataclasses.replace(
-            call, operands=tuple(map(_expressed, call.operands)), results=tuple(map(_expressed, call.results))
+            call, operands=tuple(map(_to_expressed, call.operands)), results=tuple(map(_to_expressed, call.results))
         )
     )
     before = [dequantizer(t, call) if isinstance(t, TensorType) else identity for t in call.operands]
@@ -217,11 +217,11 @@ def _each(functions: list[Run], values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([f(v) for f, v in zip(functions, values, strict=True)])
 
 
-def _expressed(t: Type) -> Type:
+def _to_expressed(t: Type) -> Type:
     return dataclasses.replace(t, element=t.element.expressed) if isinstance(t, TensorType) else t
 
 
-def _tabulated(record: Op, call: Call) -> Run:
+def _tabulate(record: Op, call: Call) -> Run:
     """The same of codes of 8 bits, wherever in a tensor they are, as a lookup table once that pays."""
 
     def of_open_size(types: tuple[Type, ...]) -> tuple[Type, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from minihlo.interp.probing.packing import Layout, Sparse, packed, sums
+from minihlo.interp.probing.packing import Layout, Sparse, pack, sums
 from minihlo.ops.accumulators.record import EXACT, Accumulator
 from minihlo.ops.accumulators.sums import dots
 from minihlo.ops.minifloat.formats import FORMATS
@@ -73,7 +73,7 @@ def test_packed_dots_take_little_room() -> None:
     x = np.zeros((2, 500), np.uint8)
     x[0, [0, 499]] = x[1, [7, 8]] = 1
     record = Accumulator(4, bits=9)
-    assert packed([Layout.of(record)], Sparse(x, x, "f8E5M2", "f8E5M2")).shape == (3, 1, 2)  # two steps, one of zeros
+    assert pack([Layout.of(record)], Sparse(x, x, "f8E5M2", "f8E5M2")).shape == (3, 1, 2)  # two steps, one of zeros
 
 
 def test_many_records_at_once_are_as_each_alone() -> None:
