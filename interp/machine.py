@@ -29,7 +29,7 @@ from . import code
 from .bind import Binder
 from .code import Code, Frame, Step
 from .dynamic import are_static
-from .errors import CheckFailure, Error, ExecutionError, InputError, LimitError, ProgramError, ResourceError, shown
+from .errors import CheckFailure, Error, ExecutionError, InputError, LimitError, ProgramError, ResourceError, escape
 from .passes.cse import eliminate_common_subexpressions
 from .passes.dce import eliminate_dead_code
 from .passes.fold_constants import fold_constants
@@ -96,7 +96,7 @@ def find_function(program: Program, name: str | None = None) -> Function:
     if name is not None:
         name = name.removeprefix("@")
         if name not in functions:
-            raise InputError(f"{_start(program)}: no function @{shown(name)} ({_listed(functions)})")
+            raise InputError(f"{_start(program)}: no function @{escape(name)} ({_listed(functions)})")
         return functions[name]
     if "main" in functions:
         return functions["main"]
@@ -107,7 +107,7 @@ def find_function(program: Program, name: str | None = None) -> Function:
 
 
 def _listed(functions: Iterable[str]) -> str:
-    return "there is " + (", ".join(f"@{shown(f)}" for f in functions) or "no function at all")
+    return "there is " + (", ".join(f"@{escape(f)}" for f in functions) or "no function at all")
 
 
 def _start(program: Program) -> str:
@@ -147,7 +147,7 @@ def plan(
         with depth.deep_calls():
             return _Planner(program, policy or Policy(), settings, listener, steps).plan(entry)
     except RecursionError:
-        raise ProgramError(f"{entry.location}: @{shown(entry.name)} has regions nested too deeply") from None
+        raise ProgramError(f"{entry.location}: @{escape(entry.name)} has regions nested too deeply") from None
 
 
 class _Planner:
@@ -195,7 +195,7 @@ class _Planner:
     def _expand(self, function: Function) -> Code:
         """Return the code of the function that an operation expands to."""
         assert function.body is not None
-        target = Code(shown(function.name))
+        target = Code(escape(function.name))
         self._assemble(function.body, target)
         return target
 
@@ -207,8 +207,8 @@ class _Planner:
             function = self._program.functions.get(name)
             if function is None or function.body is None:
                 reason = "there is no such function" if function is None else "it has no body"
-                raise ProgramError(f"{called_by.location}: cannot call @{shown(name)}: {reason}")
-            self._codes[name] = Code(f"@{shown(name)}")  # its steps come later, as recursion needs
+                raise ProgramError(f"{called_by.location}: cannot call @{escape(name)}: {reason}")
+            self._codes[name] = Code(f"@{escape(name)}")  # its steps come later, as recursion needs
             self._pending.append(function)
         return self._codes[name]
 
@@ -247,7 +247,7 @@ class _Assembler:
             if operation.name == CONSTANT and self._steps is None and self._listener is None:
                 (result,) = operation.results
                 self._constants.add(result)
-                self._template[self._slot(result)] = np.asarray(operation.attributes["value"])
+                self._template[self._slot(result)] = np.asarray(self._constant(operation))
                 continue
             used = used_values(operation)
             dying = [v for v in used if last_uses[v] is operation and v in ends and v not in self._constants]
@@ -261,6 +261,12 @@ class _Assembler:
                 target.steps.append(code.drop(large))
         target.returns = self._slots_of(region.returns)
         return target
+
+    def _constant(self, operation: Operation) -> Any:
+        """Return the value of a constant; that of a quantized type is written in another type of as many bits."""
+        bound = self._binder.find(operation)
+        assert not isinstance(bound, Function)
+        return bound.run()
 
     def _operation(self, operation: Operation, dying: Sequence[Value]) -> Iterator[Step]:
         """Yield the steps of an operation."""

@@ -1,23 +1,24 @@
-"""The host's BLAS on one thread, for as long as we multiply.
+"""Products of matrices by the host's BLAS, which has one thread while we use it.
 
 A BLAS wakes its threads for each product of more than some 2**18 terms, and they spin while they wait for each other.
-On a busy machine that costs a time slice for each product. So products run on one thread of it, and `gemm.py` cuts
-large ones into parts for our own threads, which do not wait for a part that has not begun. Factorizations, which LAPACK
-makes of many small products, run on one thread as a whole.
-
-Measured beside three busy processes, ms, by two threads of OpenBLAS and by one: eigenvalues and vectors of 100x100
-numbers 110 and 2.9, of 300x300 3,156 and 23; singular values and vectors of 300x300 3,036 and 51.
+On a busy machine that costs a time slice for each product: a training step of a small language model takes 956 ms
+beside eight busy processes with the two threads of OpenBLAS, and 93 ms by one. So a product runs on one thread of BLAS,
+and a large one is cut into parts for threads of our own, none of which waits for a part that has not begun.
+Factorizations, which LAPACK makes of many small products, run on one thread as a whole.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import ctypes
 import functools
 import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
+
+import numpy as np
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -97,6 +98,7 @@ def functions_named(name: str) -> list[tuple[int, int]]:
 
 
 _state = _OneThread()
+_pool: concurrent.futures.ThreadPoolExecutor | None = None
 
 
 def one_thread() -> _OneThread:
@@ -121,10 +123,95 @@ def look_again() -> None:
 
 
 def _begin_anew() -> None:
-    """After a fork no other thread of the child is inside."""
-    global _state
-    _state = _OneThread()
+    """After a fork no other thread is there, nor inside."""
+    global _state, _pool
+    _state, _pool = _OneThread(), None
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
+
+
+# -- products --------------------------------------------------------------------------------------------------------
+
+#: The terms of a part of a large product, and a divisor of its rows: BLAS packs the other operand for each part anew.
+#: They are part of the definition of a sum in f32, as other parts can have other last bits.
+_PART, _ROWS = 1 << 24, 256
+#: OpenBLAS keeps to one thread by itself for matrices of so many terms.
+_ALONE = 1 << 18
+_MOST_THREADS = 8
+
+
+def matmul(x: np.ndarray, y: np.ndarray, threads: int = 0) -> np.ndarray:
+    """The products of (batch, M, K) and (batch, K, N) in f32, f64 or a complex type.
+
+    The shape alone decides how a large product is cut, so the bits do not depend on the number of threads (0: one for
+    each processor, up to 8). No sum is -0: some BLAS have that where a single product is not added to +0.
+    """
+    (batch, rows, length), columns = x.shape, y.shape[-1]
+    x, y = _without_gaps(x), _without_gaps(y)
+    if 1 not in (rows, columns) and batch * rows * length * columns <= _ALONE:
+        result = np.matmul(x, y)
+        result += 0
+        return result
+    result = np.empty((batch, rows, columns), np.result_type(x, y))
+
+    def work(part: tuple[slice, slice]) -> None:
+        np.matmul(x[part], y[part[0]], out=result[part])
+        result[part] += 0
+
+    with one_thread():
+        _run(work, parts(batch, rows, length * columns, _PART, _ROWS), threads or _processors())
+    return result
+
+
+def parts(batch: int, rows: int, each: int, most: int, divisor: int = 1) -> list[tuple[slice, slice]]:
+    """Which matrices and rows make up the parts of (batch, rows), in order, where a row counts `each`, a part `most`.
+
+    A part has whole matrices, or some rows of one matrix, of which `divisor` divides the number.
+    """
+    if rows * each <= most:
+        step = most // max(rows * each, 1)
+        return [(slice(i, i + step), slice(None)) for i in range(0, batch, step)]
+    step = max(most // each // divisor, 1) * divisor
+    return [(slice(i, i + 1), slice(j, j + step)) for i in range(batch) for j in range(0, rows, step)]
+
+
+def _without_gaps(x: np.ndarray) -> np.ndarray:
+    """Matrices that BLAS takes as they are: others numpy multiplies by loops of its own."""
+    return x if x.flags.c_contiguous or x.swapaxes(-1, -2).flags.c_contiguous else np.ascontiguousarray(x)
+
+
+def _run(work: Callable[[tuple[slice, slice]], None], todo: Sequence[tuple[slice, slice]], threads: int) -> None:
+    """Do all parts by so many threads, of which the calling one never waits for a part that has not begun."""
+    global _pool
+    if min(threads, len(todo)) <= 1:
+        for part in todo:
+            work(part)
+        return
+    left = list(reversed(todo))
+
+    def take() -> None:
+        with np.errstate(all="ignore"):  # which threads do not inherit
+            while left:
+                try:
+                    part = left.pop()
+                except IndexError:
+                    return
+                work(part)
+
+    if _pool is None:
+        _pool = concurrent.futures.ThreadPoolExecutor(_MOST_THREADS, "minihlo-blas")
+    helpers = [_pool.submit(take) for _ in range(min(threads, len(todo)) - 1)]
+    take()
+    for helper in helpers:
+        if not helper.cancel():
+            helper.result()
+
+
+def _processors() -> int:
+    try:
+        count = len(os.sched_getaffinity(0))
+    except AttributeError:  # elsewhere than on Linux
+        count = os.cpu_count() or 1
+    return min(count, _MOST_THREADS)

@@ -173,7 +173,7 @@ def describe(types: frozenset[ElementType]) -> str:
 
 
 #: The packages beside this file in which no op is declared.
-_NO_FAMILIES = ("blocks", "engine", "minifloat")
+_NO_FAMILIES = ("engine", "minifloat")
 _OPS: dict[str, Op] = {}
 #: The function that binds any op to quantized types; see `for_quantized`.
 _QUANTIZED: list[Callable[[Op, Call], Run]] = []

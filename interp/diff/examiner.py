@@ -84,7 +84,7 @@ class Examiner:
             raise
 
     def _evaluated(self, text: str, operation: Operation, values: Arrays) -> list[np.ndarray]:
-        arrays = [a for x in values for a in transport.packed(x, type_of_dtype(x.dtype))]
+        arrays = [a for x in values for a in transport.pack(x, type_of_dtype(x.dtype))]
         return received(self.backend.evaluate(text, arrays), [v.type for v in operation.results], self.backend.name)
 
     def run(self, operation: Operation, values: Arrays) -> list[np.ndarray]:
@@ -254,7 +254,7 @@ def received(arrays: Iterable[np.ndarray], types: Iterable[object], backend: str
     """What has travelled from a backend, as values of these types. Raises BackendError where there are too few."""
     left = iter(arrays)
     try:
-        return [transport.unpacked(left, t.element) for t in types if isinstance(t, TensorType)]
+        return [transport.unpack(left, t.element) for t in types if isinstance(t, TensorType)]
     except (StopIteration, RuntimeError, TypeError, ValueError) as error:
         raise BackendError("died", f"{backend} gave results of other types or fewer than asked for: {error}") from None
 

@@ -26,7 +26,7 @@ def run(examiner: Examiner, arguments: Sequence[Any]) -> list[Any]:
     values: dict[Value, Any] = dict(zip(body.arguments, arguments, strict=True))
     asked = [o for o in body.operations if _is_asked(o)]
     wanted = [v for o in asked for v in o.results]
-    arrays = [a for x in arguments for a in transport.packed(x, type_of_dtype(x.dtype))]
+    arrays = [a for x in arguments for a in transport.pack(x, type_of_dtype(x.dtype))]
     outputs = examiner.backend.evaluate(source.instrumented(wanted), arrays)
     values.update(zip(wanted, received(outputs, [v.type for v in wanted], examiner.backend.name), strict=True))
     examiner.values, examiner.makers = values, {v: o for o in asked for v in o.results}

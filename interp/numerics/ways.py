@@ -161,7 +161,7 @@ class ByBackend:
             return operate(self._backend, operation, operands_of(operation, values))
         if operation not in self._texts:
             self._texts[operation] = self._source.text(operation, packed=True)
-        arrays = [a for x in values for a in transport.packed(x, type_of_dtype(x.dtype))]
+        arrays = [a for x in values for a in transport.pack(x, type_of_dtype(x.dtype))]
         answer = self._backend.evaluate(self._texts[operation], arrays)
         results = received(answer, [v.type for v in operation.results], self.name)
         for result, value in zip(results, operation.results, strict=True):

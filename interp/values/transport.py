@@ -37,29 +37,29 @@ def count(element: ElementType) -> int:
     return 2 if element.is_complex else 1
 
 
-def packed(array: np.ndarray, element: ElementType) -> list[np.ndarray]:
+def pack(array: np.ndarray, element: ElementType) -> list[np.ndarray]:
     """The arrays that an array travels as."""
     parts = [np.real(array), np.imag(array)] if element.is_complex else [array]
-    return [_packed(np.asarray(part, order="C"), element.part) for part in parts]
+    return [_pack(np.asarray(part, order="C"), element.part) for part in parts]
 
 
-def _packed(array: np.ndarray, element: ElementType) -> np.ndarray:
+def _pack(array: np.ndarray, element: ElementType) -> np.ndarray:
     if element.is_float and element.bits != 6:
         return array.view(element.format.code_dtype)
     return array.astype(carrier(element).dtype, copy=False)
 
 
-def unpacked(arrays: Iterator[np.ndarray], element: ElementType) -> np.ndarray:
-    """The array that the next ones of `arrays` stand for."""
-    first = _unpacked(np.asarray(next(arrays)), element.part)
+def unpack(arrays: Iterator[np.ndarray], element: ElementType) -> np.ndarray:
+    """The array that the next ones of `arrays` represent."""
+    first = _unpack(np.asarray(next(arrays)), element.part)
     if not element.is_complex:
         return first
     result = np.empty(first.shape, element.dtype)
-    result.real, result.imag = first, _unpacked(np.asarray(next(arrays)), element.part)
+    result.real, result.imag = first, _unpack(np.asarray(next(arrays)), element.part)
     return result
 
 
-def _unpacked(array: np.ndarray, element: ElementType) -> np.ndarray:
+def _unpack(array: np.ndarray, element: ElementType) -> np.ndarray:
     if element.is_float and element.bits != 6:
         return np.ascontiguousarray(array).view(element.dtype).reshape(array.shape)
     return array.astype(element.dtype)
@@ -73,13 +73,13 @@ def parameter_types(t: TensorType) -> list[ir.Type]:
     return [tensor(t, carrier(t.element))] * count(t.element)
 
 
-def received(values: Sequence[ir.Value], t: TensorType) -> ir.Value:
+def receive(values: Sequence[ir.Value], t: TensorType) -> ir.Value:
     """Return the value of type `t` that was sent as `values`; ops that make it are inserted."""
-    parts = [_received(v, t, t.element.part) for v in values]
+    parts = [_receive(v, t, t.element.part) for v in values]
     return _op("stablehlo.complex", parts, t, t.element) if t.element.is_complex else parts[0]
 
 
-def _received(value: ir.Value, t: TensorType, e: ElementType) -> ir.Value:
+def _receive(value: ir.Value, t: TensorType, e: ElementType) -> ir.Value:
     if e.is_float and e.bits == 4:
         value = _op("stablehlo.convert", [value], t, ELEMENT_TYPES["ui4"])
     if carrier(e) == e:
@@ -88,15 +88,15 @@ def _received(value: ir.Value, t: TensorType, e: ElementType) -> ir.Value:
     return _op(f"stablehlo.{how}", [value], t, e)
 
 
-def sent(value: ir.Value, t: TensorType) -> list[ir.Value]:
+def send(value: ir.Value, t: TensorType) -> list[ir.Value]:
     """Return the values that a value of type `t` is sent to a backend as; ops that make them are inserted."""
     if t.element.is_complex:
         parts = [_op(f"stablehlo.{part}", [value], t, t.element.part) for part in ("real", "imag")]
-        return [_sent(p, t, t.element.part) for p in parts]
-    return [_sent(value, t, t.element)]
+        return [_send(p, t, t.element.part) for p in parts]
+    return [_send(value, t, t.element)]
 
 
-def _sent(value: ir.Value, t: TensorType, e: ElementType) -> ir.Value:
+def _send(value: ir.Value, t: TensorType, e: ElementType) -> ir.Value:
     target = carrier(e)
     if e.is_float and e.bits == 4:
         value, e = _op("stablehlo.bitcast_convert", [value], t, ELEMENT_TYPES["ui4"]), ELEMENT_TYPES["ui4"]

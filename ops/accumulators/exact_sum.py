@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 import numpy as np
 
-from ..engine.speed import tuning
 from ..minifloat.codec import neighbours, round_number
 from ..minifloat.formats import FORMATS
 from ..minifloat.number import FINITE, WORK_BITS, Number
@@ -80,43 +78,38 @@ class ExactSums:
         self._additions += 1
         if self._additions % _MOST == 0:
             _carry(self._words)
-        flat = values.reshape(-1)
         word, bit = divmod(exponent - self._low, _WORD)
-        for block in self._blocks():
-            value = (flat[block] * scale).astype(np.int64)
-            words = self._words[word : word + 3, block]
-            if len(words) > 1:
-                words[0] += (value << bit) & _MASK
-                value >>= _WORD - bit
-            if len(words) > 2:
-                words[1] += value & _MASK
-                value >>= _WORD
-            words[-1] += value << bit if len(words) == 1 else value
+        value = (values.reshape(-1) * scale).astype(np.int64)
+        words = self._words[word : word + 3]
+        if len(words) > 1:
+            words[0] += (value << bit) & _MASK
+            value >>= _WORD - bit
+        if len(words) > 2:
+            words[1] += value & _MASK
+            value >>= _WORD
+        words[-1] += value << bit if len(words) == 1 else value
 
     def to_f64(self) -> np.ndarray:
         """The sums rounded to odd in f64: to be rounded again to any type of up to 51 bits of precision."""
         if len(self._words) > _WORDS or not -_LOWEST < self._low < _LOWEST:
             low, _, fraction = neighbours(self.to_number(), FORMATS["f64"], Policy(rounding="toward_zero"))
             return (low | (fraction != 0)).view(np.float64)
-        result = np.empty(self._words.shape[1])
-        for block in self._blocks():
-            words, negative = self._magnitudes(block)
-            total = words[-1].astype(np.float64)
-            for word in words[-2::-1]:
-                total *= 2.0**_WORD
-                rounded = total + word
-                error = word - (rounded - total)  # exact: `total` is zero or larger than `word`
-                bits = rounded.view(np.int64)
-                bits -= error < 0
-                bits |= error != 0
-                total = rounded
-            np.negative(total, out=total, where=negative)
-            np.multiply(total, 2.0**self._low, out=result[block])
-        return result.reshape(self._shape)
+        words, negative = self._magnitudes()
+        total = words[-1].astype(np.float64)
+        for word in words[-2::-1]:
+            total *= 2.0**_WORD
+            rounded = total + word
+            error = word - (rounded - total)  # exact: `total` is zero or larger than `word`
+            bits = rounded.view(np.int64)
+            bits -= error < 0
+            bits |= error != 0
+            total = rounded
+        np.negative(total, out=total, where=negative)
+        return (total * 2.0**self._low).reshape(self._shape)
 
     def to_number(self) -> Number:
         """The sums as numbers of WORK_BITS bits, rounded to odd."""
-        words, negative = self._magnitudes(slice(None))
+        words, negative = self._magnitudes()
         occupied = words != 0
         top = len(words) - 1 - np.argmax(occupied[::-1], axis=0)
         occupied = np.logical_or.accumulate(occupied, axis=0)
@@ -136,14 +129,9 @@ class ExactSums:
         kind = np.full(top.shape, FINITE, np.uint8)
         return Number(*(array.reshape(self._shape) for array in (kind, negative, significand, exponent)))
 
-    def _blocks(self) -> Iterator[slice]:
-        step = tuning().exact_sum_block
-        return (slice(i, i + step) for i in range(0, self._words.shape[1], step))
-
-    def _magnitudes(self, block: slice) -> tuple[np.ndarray, np.ndarray]:
+    def _magnitudes(self) -> tuple[np.ndarray, np.ndarray]:
         """The words of the sums' magnitudes, each of 48 bits, and where sums are negative."""
-        words = self._words[:, block]
-        words = words.copy()
+        words = self._words.copy()
         _carry(words)
         negative = words[-1] < 0
         if negative.any():

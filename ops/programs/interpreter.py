@@ -1,4 +1,4 @@
-"""The dialect of StableHLO's own test programs: processes that a program starts, and values it looks at on the way."""
+"""The dialect of StableHLO's own test programs: processes that a program starts, and probes of values."""
 
 from __future__ import annotations
 

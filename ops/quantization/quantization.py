@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -105,22 +104,7 @@ def dequantizer(t: TensorType, call: Call) -> Run:
         draws = call.random.draws(policy)
         return multiply(np.asarray(cast(numbers, kind, expressed, policy, draws)), scale)
 
-    if element.dtype.itemsize > 1 or element.axis is not None or policy.rounding == "stochastic":
-        return _of_open_size(kernel, t)
-    return _decoder(element, policy)
-
-
-@functools.lru_cache(256)
-def _decoder(element: QuantizedType, policy: Policy) -> Run:
-    """All 256 codes looked up."""
-    t = TensorType((None,), element)
-    constants = _Constants.of(t)
-    codes = np.arange(256, dtype=np.uint8).view(element.dtype)
-    with np.errstate(all="ignore"):
-        numbers = np.asarray(cast(codes.astype(np.int64) - constants.zero, _I64, element.expressed, policy))
-        arithmetic = _Arithmetic.of(TensorType((None,), element.expressed), Call("", (), (), {}, policy=policy))
-        table = np.ascontiguousarray(arithmetic.multiply(numbers, constants.scale))
-    return lambda x: np.asarray(table.take(x.view(np.uint8)))
+    return _of_open_size(kernel, t)
 
 
 def quantizer(t: TensorType, call: Call) -> Run:

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.amortised import Amortised
-from ..engine.speed import tuning
 from ..op import CORRECTLY_ROUNDED, Body, Call, Op, Run, for_quantized, lookup, op
 from ..require import identity, require, require_shape
+from ..tables import Tabulated
 from ..types import ELEMENT_TYPES, ElementType, FutureType, QuantizedType, TensorType, TupleType, Type
 from .quantization import along, beside, dequantizer, quantized_element, quantizer, storer
 
@@ -74,7 +73,7 @@ def bind(record: Op, call: Call) -> Run:
     if record.name in _PRODUCTS and all(map(_is_quantized, (*call.operands[:2], *call.results))):
         return _product(record, call)
     kernel = _through_numbers(record, call)
-    return _Table(kernel, record, call) if _is_small(record, call) else kernel
+    return _tabulated(record, call) if call.tables and _is_small(record, call) else kernel
 
 
 def _check_axis(t: Type) -> None:
@@ -100,7 +99,7 @@ def _is_quantized(t: Type) -> bool:
 
 
 def _is_small(record: Op, call: Call) -> bool:
-    """Whether the result is a function of one or two codes of 8 bits, wherever in the tensor they are."""
+    """Whether the result is a function of one or two codes of 8 bits."""
     elements = [t.element for t in (*call.operands, *call.results) if isinstance(t, TensorType)]
     return (
         record.is_elementwise
@@ -222,34 +221,16 @@ def _expressed(t: Type) -> Type:
     return dataclasses.replace(t, element=t.element.expressed) if isinstance(t, TensorType) else t
 
 
-class _Table:
-    """An elementwise op on one or two 8-bit operands: looked up as soon as a table of all codes is cheaper."""
+def _tabulated(record: Op, call: Call) -> Run:
+    """The same of codes of 8 bits, wherever in a tensor they are, as a lookup table once that pays."""
 
-    def __init__(self, compute: Run, record: Op, call: Call) -> None:
-        self._compute, self._record, self._call = compute, record, call
-        cases = 1 << (8 * len(call.operands))
-        self._table = Amortised(self._build, cases, lambda: tuning().call_cost, lambda table: table.nbytes)
+    def of_open_size(types: tuple[Type, ...]) -> tuple[Type, ...]:
+        return tuple(dataclasses.replace(t, shape=(None,)) if isinstance(t, TensorType) else t for t in types)
 
-    def __call__(self, x: np.ndarray, *others: np.ndarray) -> np.ndarray:
-        table = self._table.get(max(x.size, *(y.size for y in others), 0))
-        if table is None:
-            return self._compute(x, *others)
-        index = x.view(np.uint8)
-        for y in others:
-            index = (index.astype(np.uint16) << 8) | y.view(np.uint8)
-        return np.asarray(table.take(index))
-
-    def _build(self) -> np.ndarray:
-        call, codes = self._call, np.arange(256, dtype=np.uint8)
-        grid = np.meshgrid(*[codes] * len(call.operands), indexing="ij")
-        operands, results = (
-            tuple(TensorType((None,), t.element) for t in types if isinstance(t, TensorType))
-            for types in (call.operands, call.results)
-        )
-        kernel = _through_numbers(self._record, dataclasses.replace(call, operands=operands, results=results))
-        with np.errstate(all="ignore"):
-            table = kernel(*(g.ravel().view(t.element.dtype) for g, t in zip(grid, operands, strict=True)))
-        return np.ascontiguousarray(np.broadcast_to(table, 1 << (8 * len(operands))))
+    kernel = _through_numbers(
+        record, dataclasses.replace(call, operands=of_open_size(call.operands), results=of_open_size(call.results))
+    )
+    return Tabulated(kernel, [call.tensor(i).element for i in range(len(call.operands))], call.result().element.dtype)
 
 
 # -- products --------------------------------------------------------------------------------------------------------

@@ -1,17 +1,12 @@
-"""Which accumulator sums the products of two types under a policy, and the products it forms."""
+"""Which accumulator sums the products of two types under a policy."""
 
 from __future__ import annotations
 
-import numpy as np
-
-from ..accumulators import units
-from ..accumulators.product import is_exact, product
-from ..accumulators.record import Accumulator
-from ..cast import cast, codes_of
 from ..op import Call, UnsupportedOpError
 from ..policy import ACCUMULATIONS, Policy
-from ..random_stream import RandomStream
-from ..types import ELEMENT_TYPES, ElementType
+from ..types import ElementType
+from . import units
+from .record import Accumulator
 
 _WIDEST = 16  # bits of an operand that an accumulator sums by itself; wider ones are the host's
 
@@ -51,20 +46,3 @@ def _unit(name: str, lhs: str, rhs: str, result: ElementType) -> Accumulator:
         return (found or units.find(name, lhs, rhs, "f32")).record
     except ValueError as error:
         raise UnsupportedOpError(f"accumulate: {error}") from None
-
-
-def accumulated_matmul(
-    record: Accumulator,
-    lhs: np.ndarray,
-    rhs: np.ndarray,
-    lhs_type: ElementType,
-    rhs_type: ElementType,
-    result_type: ElementType,
-    policy: Policy,
-    random: RandomStream,
-) -> np.ndarray:
-    """The product of (batch, M, K) and (batch, K, N) as an accumulator sums it, rounded once to the result's type."""
-    to_odd = is_exact(record) and result_type.name != "f64"
-    x, y = codes_of(lhs, lhs_type.format), codes_of(rhs, rhs_type.format)
-    sums = product(record, x, y, lhs_type.name, rhs_type.name, to_odd=to_odd)
-    return cast(sums, ELEMENT_TYPES[record.storage.name], result_type, policy, random.draws(policy))

@@ -12,16 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks.formats import BLOCK_FORMATS, BlockFormat
-from ..blocks.scales import RULES
-from ..draws import Draws
 from ..op import Call, OpError, Run
 from ..policy import Policy
-from ..quantization import blockwise
-from ..random_stream import RandomStream
+from ..programs.control import known_composite
+from ..programs.custom_call import bound_target
+from ..random_stream import first_draws
 from ..types import ELEMENT_TYPES, TensorType
-from .control import known_composite
-from .custom_call import bound_target
+from . import blockwise
+from .formats import BLOCK_FORMATS, BlockFormat
+from .scales import RULES
 
 QUANTIZE, DEQUANTIZE = "minihlo.quantize", "minihlo.dequantize"
 
@@ -43,7 +42,7 @@ def quantize(call: Call) -> Run:
         raise OpError(f"expected {2 + (fmt.tensor_scale is not None)} results of {fmt.name}, got {len(types)}")
 
     def kernel(x: np.ndarray, given: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
-        draws = _draws(policy)
+        draws = first_draws(policy)
         found = blockwise.quantize(x, source, fmt, axes, rule, policy, given, draws, tensors)
         parts = (found.codes, found.scales, found.tensor_scale)[: len(types)]
         return tuple(_as(np.asarray(p), t) for p, t in zip(parts, types, strict=True))
@@ -60,7 +59,7 @@ def dequantize(call: Call) -> Run:
 
     def kernel(codes: np.ndarray, scales: np.ndarray, of_tensor: np.ndarray | None = None) -> np.ndarray:
         codes, scales = codes.view(fmt.element_dtype), scales.view(fmt.scale_format.dtype)
-        return blockwise.dequantize(codes, scales, fmt, axes, target, policy, of_tensor, _draws(policy), tensors)
+        return blockwise.dequantize(codes, scales, fmt, axes, target, policy, of_tensor, first_draws(policy), tensors)
 
     return kernel
 
@@ -84,12 +83,6 @@ def _config(call: Call) -> tuple[Mapping[str, Any], BlockFormat, tuple[int, ...]
     except ValueError as error:
         raise OpError(str(error)) from None
     return config, fmt, axes, policy, int(config.get("tensors", 0))
-
-
-def _draws(policy: Policy) -> Draws | None:
-    random = RandomStream()
-    random.restart(policy.seed)
-    return random.draws(policy)
 
 
 def _as(array: np.ndarray, t: TensorType) -> np.ndarray:

@@ -14,19 +14,21 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from ..engine.speed import tuning
-from ..minifloat.formats import FORMATS
-from .numbers import Numbers, kind
-from .operands import ABSENT, Operand, operand
-from .record import Accumulator
-from .steps import Chunk, Step, chunks_of
-from .sums import accumulate, finish
+from ...ops.accumulators.forms import MANTISSA
+from ...ops.accumulators.operands import ABSENT, Operand, operand
+from ...ops.accumulators.record import Accumulator
+from ...ops.accumulators.steps import Chunk, Step, chunks_of
+from ...ops.accumulators.sums import Numbers, accumulate, finish
+from ...ops.minifloat.formats import FORMATS
 
-#: Packed dots that are kept at a time, and the products of some of them.
-_KEPT, _PRODUCTS = 16, 1 << 16
+#: Packed dots that are kept at a time, and the products of some of them; sums that are formed at a time.
+_KEPT, _PRODUCTS, _SUMS = 16, 1 << 16, 1 << 13
+#: A distance that no exponents have, and a power of two that no product reaches.
+_FAR = 1 << 13
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,11 +86,11 @@ class Packed:
     _products: dict[bool, Operand] = dataclasses.field(default_factory=dict)
 
     def sums(self, records: Sequence[Accumulator], layouts: Sequence[int]) -> np.ndarray:
-        """The sums of records of one `kind` as `sums.dots` returns them, [records, dots].
+        """The sums of records of one `_kind` as `sums.dots` returns them, [records, dots].
 
         `layouts` has the number of each record's layout.
         """
-        first, size = records[0], max(tuning().accumulator_records // max(self.shape[2], 1), 1)
+        first, size = records[0], max(_SUMS // max(self.shape[2], 1), 1)
         products = self._operand(first)
         one = Operand(np.ones((self.shape[0], 1, 1)), np.zeros((self.shape[0], 1, 1), np.int16))
         results = []
@@ -99,7 +101,7 @@ class Packed:
             elif at != list(range(self.shape[1])):
                 part = Operand(*(np.take(v, at, axis=1) for v in (products.values, products.exponents)))
             total = accumulate(
-                first, part, one, None, (len(some), self.shape[2]), chunks=self.chunks, numbers=Numbers.stacked(some)
+                first, part, one, None, (len(some), self.shape[2]), chunks=self.chunks, numbers=_numbers(some)
             )
             results.append(finish(first, total))
         return results[0] if len(results) == 1 else np.concatenate(results)
@@ -249,7 +251,7 @@ def sums(
     for i, record in enumerate(records):
         layout = Layout.of(record)
         classes.setdefault(layout.packed_alike, {}).setdefault(layout, []).append(i)
-    size = min(tuning().accumulator_records // max(sparse.count, 1), _PRODUCTS // max(len(sparse.row), 1))
+    size = min(_SUMS // max(sparse.count, 1), _PRODUCTS // max(len(sparse.row), 1))
     size = max(size, 1)
     for by_layout in classes.values():
         # Those with as many steps in a group and a chunk need the least room together.
@@ -262,7 +264,7 @@ def sums(
             kinds: dict[object, list[tuple[int, int]]] = {}
             for n, layout in enumerate(layouts):
                 for i in by_layout[layout]:
-                    kinds.setdefault(kind(records[i]), []).append((i, n))
+                    kinds.setdefault(_kind(records[i]), []).append((i, n))
             for some in kinds.values():
                 yield [i for i, _ in some], kept[layouts].sums([records[i] for i, _ in some], [n for _, n in some])
 
@@ -279,3 +281,31 @@ def _is_not_zero(x: np.ndarray, y: np.ndarray, x_type: str, y_type: str) -> np.n
         zeros.append(is_zero)
         finite.append((magnitude <= fmt.max_code) & (is_zero | (magnitude != 0)))
     return ~((zeros[0] & finite[1]) | (finite[0] & zeros[1]))
+
+
+def _kind(record: Accumulator) -> Hashable:
+    """The fields in which records agree that are computed together: all but their numbers, and where products lie."""
+    return (
+        record.bits is None, record.normalise, record.drop, record.even_odd, record.tree and (record.step,),
+        record.inner, record.c, record.join, record.keep.partition(":")[0], record.form.mantissa_bits >= MANTISSA,
+        record.rounding, record.flush, record.overflow, record.nan, record.outer > 0,
+    )  # fmt: skip
+
+
+def _numbers(records: Sequence[Accumulator]) -> Numbers:
+    """The numbers of records of one `_kind`, [records, 1]."""
+    rows = [Numbers.of(r) for r in records]
+
+    def column(name: str, absent: int | None = None) -> Any:
+        found = [getattr(row, name) for row in rows]
+        if all(x == found[0] for x in found):
+            return found[0]
+        return np.array([absent if x is None else x for x in found], np.int16)[:, None]
+
+    form, fractions = rows[0].form, np.array([row.form.mantissa_bits for row in rows])
+    if (fractions != fractions[0]).any():
+        form = form._replace(mantissa_bits=fractions[:, None])
+    return Numbers(
+        column("bits"), column("sum_bits"), column("c_bits"), column("c_reach", _FAR), column("least"),
+        column("product_limit", _FAR), form,
+    )  # fmt: skip

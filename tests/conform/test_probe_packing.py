@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from minihlo.ops.accumulators.packing import Layout, Sparse, packed, sums
+from minihlo.interp.probing.packing import Layout, Sparse, packed, sums
 from minihlo.ops.accumulators.record import EXACT, Accumulator
 from minihlo.ops.accumulators.sums import dots
 from minihlo.ops.minifloat.formats import FORMATS

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..blocks.formats import BlockFormat
-from ..blocks.scales import block_scales, decode_f64, quotient, tensor_scale
 from ..cast import array_of, cast, codes_of
 from ..draws import FRACTION_BITS, Draws
-from ..engine.blocks import block, for_each
 from ..policy import Policy
 from ..types import ELEMENT_TYPES, ElementType
+from .formats import BlockFormat
+from .scales import block_scales, decode_f64, quotient, tensor_scale
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
 _EXACT = Policy()
@@ -57,35 +56,20 @@ def quantize(
     """
     layout = Layout.of(x.shape, fmt, axes)
     rows = layout.rows(_plain(x, source))
-    codes = np.empty(rows.shape, fmt.element_dtype)
-    scales = np.empty(len(rows), fmt.scale_format.code_dtype)
-    step = max(1, block(rows.size) // fmt.size) if draws is None else max(1, len(rows))
-    parts = [slice(i, i + step) for i in range(0, len(rows), step)]
-
+    amax = _largest(rows)
     of_tensor: np.ndarray | None = None
     of_block: np.ndarray | None = None  # the tensor scale of each block
     if fmt.tensor_scale is not None:
         outer = x.shape[:tensors]
         if given is None:
-            amax = np.empty(len(rows))
-
-            def measure(part: slice) -> None:
-                amax[part] = _largest(rows[part])
-
-            for_each(parts, measure, rows.size)
             per_tensor = layout.by_tensor(amax, outer)
             finite = np.where(np.isfinite(per_tensor), per_tensor, 0.0).max(axis=1, initial=0.0)
             of_tensor = np.array([tensor_scale(a, fmt) for a in finite.tolist()], np.float32).reshape(outer)
         else:
             of_tensor = np.broadcast_to(np.asarray(given, np.float32), outer).copy()
         of_block = layout.of_blocks(of_tensor.astype(np.float64), outer, len(rows))
-
-    def put(part: slice) -> None:
-        shared = None if of_block is None else of_block[part]
-        scales[part] = block_scales(_largest(rows[part]), fmt, rule, shared)
-        codes[part] = _elements(rows[part], fmt, scales[part], shared, policy, draws)
-
-    for_each(parts, put, rows.size)
+    scales = block_scales(amax, fmt, rule, of_block)
+    codes = _elements(rows, fmt, scales, of_block, policy, draws)
     return Quantized(layout.whole(codes), layout.scales(array_of(scales, fmt.scale_format)), of_tensor)
 
 
@@ -106,15 +90,8 @@ def dequantize(
     factors = decode_f64(codes_of(layout.scale_rows(scales), fmt.scale_format), fmt.scale_format)
     if of_tensor is not None:
         factors = factors * layout.of_blocks(np.asarray(of_tensor, np.float64), codes.shape[:tensors], len(rows))
-    result = np.empty(rows.shape, target.dtype)
-    step = max(1, block(rows.size) // fmt.size) if draws is None else max(1, len(rows))
-
-    def put(part: slice) -> None:
-        products = element_values(rows[part], fmt).astype(np.float64) * factors[part, None]
-        result[part] = cast(products, _F64, target, policy, draws)
-
-    for_each([slice(i, i + step) for i in range(0, len(rows), step)], put, rows.size)
-    return layout.whole(result)
+    products = element_values(rows, fmt).astype(np.float64) * factors[:, None]
+    return layout.whole(cast(products, _F64, target, policy, draws))
 
 
 def element_values(codes: np.ndarray, fmt: BlockFormat) -> np.ndarray:

@@ -11,24 +11,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..accumulators import units
-from ..accumulators.product import product as accumulated_product
+from ..accumulators.product import product
 from ..accumulators.record import Accumulator
-from ..cast import cast
-from ..engine import gemm
-from ..op import Call, OpError, Run, UnsupportedOpError, lookup
+from ..cast import cast, codes_of
+from ..op import Call, OpError, Run, UnsupportedOpError
 from ..policy import ACCUMULATIONS, Policy
+from ..products.contraction import Contraction
+from ..products.dot import Dimensions, free_dimensions, to_matrices
+from ..products.exact import Range, exact_product, range_of
 from ..programs.control import known_composite
 from ..programs.custom_call import bound_target
-from ..types import ELEMENT_TYPES, ElementType, TensorType
-from . import filtered
-from .exact_matmul import Operand
+from ..types import ELEMENT_TYPES, ElementType
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
 _EXACT = Policy()
@@ -65,11 +64,11 @@ def custom_call(call: Call) -> Run:
     return _scaled_dot(call, batching, [(ranks[0] - 1,), (ranks[1] - 1,)])
 
 
-def _dimensions(value: Any) -> tuple[int, ...]:
+def _dimensions(value: Any) -> Dimensions:
     return tuple(int(d) for d in np.ravel(value)) if np.size(value) else ()
 
 
-def _scaled_dot(call: Call, batching: list[tuple[int, ...]], contracting: list[tuple[int, ...]]) -> Run:
+def _scaled_dot(call: Call, batching: list[Dimensions], contracting: list[Dimensions]) -> Run:
     types = [call.tensor(i) for i in range(4)]
     for t in types:
         if not (t.element.is_float or t.element.is_integer) or t.element.bits > 32:
@@ -79,60 +78,29 @@ def _scaled_dot(call: Call, batching: list[tuple[int, ...]], contracting: list[t
         raise UnsupportedOpError(f"expected a result of floats, got {result}")
     for i, side in enumerate(_SIDES):
         _check_scales(side, call.operand_shape(i), call.operand_shape(i + 2), contracting[i])
+    (x_batch, y_batch), (x_sum, y_sum) = batching, contracting
+    x_free, y_free = free_dimensions(call, types[:2], batching, contracting)
+    to_x, to_y = to_matrices(x_batch, x_free, x_sum), to_matrices(y_batch, y_sum, y_free)
     if policy.accumulate not in ACCUMULATIONS:
-        return _by_unit(call, batching, contracting)
+        return _by_unit(call, to_x, to_y, contracting)
     as_written, in_f32 = policy.of_blocks == "element", policy.of_blocks == "f32"
     compute = result if as_written else _F32 if in_f32 else _F64
-    operands = [TensorType(t.shape, compute) for t in types[:2]]
-    numbers = {
-        f"{side}_{kind}_dimensions": dims[i]
-        for i, side in enumerate(_SIDES)
-        for kind, dims in (("batching", batching), ("contracting", contracting))
-    }
-    record = lookup("dot_general")
-    assert record is not None
-    inner = call.like("stablehlo.dot_general", operands, call.results, dot_dimension_numbers=numbers)
     accumulate = policy.accumulate if as_written else "auto" if in_f32 else "exact"
-    inner = dataclasses.replace(inner, policy=dataclasses.replace(policy.for_results(result), accumulate=accumulate))
-    product = record.function(inner)
+    policy = dataclasses.replace(policy.for_results(result), accumulate=accumulate)
+    contraction = dataclasses.replace(Contraction.of(call), lhs=compute, rhs=compute, policy=policy)
 
-    free = [
-        tuple(d for d in range(len(t.shape)) if d not in batching[i] and d not in contracting[i])
-        for i, t in enumerate(types[:2])
-    ]
-    orders = (*batching[0], *free[0], *contracting[0]), (*batching[1], *contracting[1], *free[1])
-    shapes = [call.operand_shape(i) for i in range(2)]
-    sizes = [
-        math.prod(shapes[i][d] for d in dims)
-        for i, dims in ((0, batching[0]), (0, free[0]), (0, contracting[0]), (1, free[1]))
-    ]
-
-    # Sums that are zero, and rounding of other kinds, are for the general product.
-    is_filtered = compute == _F64 and policy.for_results(result).rounding == "nearest_even" and result.bits <= 32
-
-    def kernel(lhs: np.ndarray, rhs: np.ndarray, lhs_scales: np.ndarray, rhs_scales: np.ndarray) -> np.ndarray:
-        sides = (
-            (lhs, types[0].element, lhs_scales, types[2].element),
-            (rhs, types[1].element, rhs_scales, types[3].element),
-        )
-        dtype = None if as_written or in_f32 else _exact_type(sides, sizes[2])
-        b, m, k, n = sizes
-        if dtype is None:
-            values = [scaled(*side, compute) for side in sides]
-            if is_filtered:
-                x, y = (v.transpose(order) for v, order in zip(values, orders, strict=True))
-                found = filtered.product(x.reshape(b, m, k), y.reshape(b, k, n), result, policy.for_results(result))
-                if found is not None:
-                    return found.reshape(call.shape())
-            return product(*values)
-        x, y = (scaled(*side, dtype).transpose(order) for side, order in zip(sides, orders, strict=True))
-        sums = gemm.product(x.reshape(b, m, k), y.reshape(b, k, n))
-        return cast(sums, dtype, result, policy.for_results(result), call.random.draws(policy)).reshape(call.shape())
+    def kernel(*values: np.ndarray) -> np.ndarray:
+        sides = [(values[i], types[i].element, values[i + 2], types[i + 2].element) for i in range(2)]
+        x, y = to_x(scaled(*sides[0], compute)), to_y(scaled(*sides[1], compute))
+        if compute != _F64:
+            return contraction.matmul(x, y).reshape(call.shape())
+        ranges = _range_of_scaled(*sides[0]), _range_of_scaled(*sides[1])
+        return exact_product(contraction, x, y, ranges).reshape(call.shape())
 
     return kernel
 
 
-def _by_unit(call: Call, batching: list[tuple[int, ...]], contracting: list[tuple[int, ...]]) -> Run:
+def _by_unit(call: Call, to_x: Run, to_y: Run, contracting: list[Dimensions]) -> Run:
     """The dot as a chip's instruction for scaled blocks, or a record, forms it; rounded once more to the result."""
     types, shapes = [call.tensor(i).element for i in range(4)], [call.operand_shape(i) for i in range(4)]
     if any(len(dims) != 1 for dims in contracting) or types[2] != types[3]:
@@ -147,51 +115,27 @@ def _by_unit(call: Call, batching: list[tuple[int, ...]], contracting: list[tupl
         record = chosen if isinstance(chosen, Accumulator) else units.find(chosen, *names).record
     except ValueError as error:
         raise OpError(f"accumulate: {error}") from None
-    orders = []
-    for i in range(2):
-        free = [d for d in range(len(shapes[i])) if d not in (*batching[i], *contracting[i])]
-        orders.append((*batching[i], *((*free, *contracting[i]) if i == 0 else (*contracting[i], *free))))
-    batch = len(batching[0])
-    policy, result = call.policy.for_results(call.result().element), call.result().element
+    stored, contraction = ELEMENT_TYPES[record.storage.name], Contraction.of(call)
+    contraction = dataclasses.replace(contraction, policy=call.policy.for_results(contraction.result))
 
-    def matrices(x: np.ndarray, i: int, element: ElementType) -> np.ndarray:
-        """The codes of an operand or of its scales: (batch, M, K) on the left, (batch, K, N) on the right."""
-        x = x.transpose(orders[i])
-        codes = np.ascontiguousarray(x).view(np.dtype(f"u{x.itemsize}")) if element.is_float else x
-        sizes = x.shape[batch:]
-        last = (math.prod(sizes[:-1]), sizes[-1]) if i == 0 else (sizes[0], math.prod(sizes[1:]))
-        return codes.reshape(math.prod(x.shape[:batch]), *last)
-
-    def kernel(lhs: np.ndarray, rhs: np.ndarray, lhs_scales: np.ndarray, rhs_scales: np.ndarray) -> np.ndarray:
-        x, y = matrices(lhs, 0, types[0]), matrices(rhs, 1, types[1])
-        s, t = matrices(lhs_scales, 0, types[2]), matrices(rhs_scales, 1, types[3])
-        sums = accumulated_product(
+    def kernel(*values: np.ndarray) -> np.ndarray:
+        codes = [codes_of(v, t.format) if t.is_float else v for v, t in zip(values, types, strict=True)]
+        x, y, s, t = to_x(codes[0]), to_y(codes[1]), to_x(codes[2]), to_y(codes[3])
+        sums = product(
             record, x, y, types[0].name, types[1].name, x_scales=s, y_scales=t, scale_type=types[2].name, block=block
         )
-        stored = ELEMENT_TYPES[record.storage.name]
-        return cast(sums, stored, result, policy, call.random.draws(policy)).reshape(call.shape())
+        return contraction.round(sums, stored).reshape(call.shape())
 
     return kernel
 
 
-def _exact_type(sides: Sequence[tuple[np.ndarray, ElementType, np.ndarray, ElementType]], length: int) -> Any:
-    """f32 or f64, if all sums of products of scaled minifloats are exact in it, in any order; None if in neither."""
-    bits, lows, tops = max(length - 1, 0).bit_length(), [], []
-    for x, element, scales, scale_element in sides:
-        if not element.is_minifloat or not scale_element.is_minifloat:
-            return None
-        a, b = Operand.of(x, element.format), Operand.of(scales, scale_element.format)
-        if a.has_special or b.has_special:
-            return None
-        lows.append(a.low + b.low)
-        bits += a.largest.bit_length() + b.largest.bit_length()
-        tops.append(lows[-1] + a.largest.bit_length() + b.largest.bit_length())
-    if bits <= 24 and min(*lows, sum(lows)) >= -126 and max(*tops, sum(tops)) + length.bit_length() <= 127:
-        return _F32
-    return _F64 if bits <= 53 else None
+def _range_of_scaled(x: np.ndarray, element: ElementType, scales: np.ndarray, scale_element: ElementType) -> Range:
+    """The range of the products of elements and scales."""
+    a, b = range_of(x, element), range_of(scales, scale_element)
+    return Range(a.low + b.low, a.bits + b.bits)
 
 
-def _check_scales(side: str, shape: tuple[int, ...], scales: tuple[int, ...], contracting: tuple[int, ...]) -> None:
+def _check_scales(side: str, shape: Dimensions, scales: Dimensions, contracting: Dimensions) -> None:
     """Each dimension of the scales is that of the operand, or divides it where it is contracted."""
     if len(scales) != len(shape):
         raise OpError(f"expected scales of {side} of rank {len(shape)}, got {list(scales)}")
