@@ -47,7 +47,7 @@ class Axis:
         return self.count * self.window, 1, self.window, False
 
     @functools.cached_property
-    def copied(self) -> tuple[slice | np.ndarray, slice | np.ndarray]:
+    def padded_places(self) -> tuple[slice | np.ndarray, slice | np.ndarray]:
         """The places in the layout that are not padding, and the elements of the dimension that go there."""
         length, _, _, is_dense = self.layout
         if is_dense:
@@ -65,25 +65,21 @@ class Axis:
 Axes = Sequence[Axis]
 
 
-def pad_windows(x: np.ndarray, fill: Any, axes: Sequence[Axis], keeps_order: bool = False) -> np.ndarray:
-    """The elements and padding that windows touch, along each dimension as `Axis.layout` says. May be a view of `x`.
-
-    A copy is in C order, or with `keeps_order` in the memory order of `x`.
-    """
-    target, source = [a.copied[0] for a in axes], [a.copied[1] for a in axes]
+def pad_windows(x: np.ndarray, fill: Any, axes: Sequence[Axis]) -> np.ndarray:
+    """The elements and padding that windows touch, along each dimension as `Axis.layout` says. May be a view of `x`."""
+    target, source = [a.padded_places[0] for a in axes], [a.padded_places[1] for a in axes]
     lengths = tuple([a.layout[0] for a in axes])
     if not all(a.layout[3] for a in axes):
         target, source = (_grid(v, n) for v, n in ((target, lengths), (source, x.shape)))
     elements = x[tuple(source)]
     if elements.shape == lengths:
         return elements
-    order = sorted(range(x.ndim), key=lambda d: -abs(x.strides[d])) if keeps_order else [*range(x.ndim)]
-    padded = np.full([lengths[d] for d in order], fill, x.dtype).transpose(np.argsort(order))
+    padded = np.full(lengths, fill, x.dtype)
     padded[tuple(target)] = elements
     return padded
 
 
-def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis], keeps_order: bool = False) -> np.ndarray:
+def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis]) -> np.ndarray:
     """All windows of an array as a read-only view: first the axes within a window, then those of the windows.
 
     It takes the memory of the padded array, or of the windows where that is less.
@@ -91,7 +87,7 @@ def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis], keeps_order: bool = 
     shape = tuple(a.window for a in axes) + tuple(a.count for a in axes)
     if 0 in shape:
         return np.empty(shape, x.dtype)
-    padded = pad_windows(x, fill, axes, keeps_order)
+    padded = pad_windows(x, fill, axes)
     inner = [step * a.layout[1] for step, a in zip(padded.strides, axes, strict=True)]
     outer = [step * a.layout[2] for step, a in zip(padded.strides, axes, strict=True)]
     # `as_strided` knows numpy's own types only.

@@ -59,7 +59,7 @@ def select_and_scatter(call: Call) -> Run:
     apply, step = scatter_update(call, scatters), selects.vectorised
 
     def kernel(regions: tuple[Select, ...], *values: np.ndarray) -> np.ndarray:
-        x, sources, init = values
+        x, sources, init = map(np.asarray, values)
         axes = axes_of(x.shape)
         if operand.element != element:
             sources, init = (cast(v, operand.element, element, call.policy) for v in (sources, init))
