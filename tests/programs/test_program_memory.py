@@ -54,8 +54,8 @@ def peak(text: str, arguments: list[np.ndarray]) -> int:
 
 def test_what_backward_passes_have_used_is_not_held() -> None:
     most = peak(*program())
-    # Seven values of each turn are needed backward, and five are made there. The products for the gradients of
-    # six weights take 0.5 MB if all turns' are held together.
+    # Seven values of each iteration are needed backward, and five are made there. The products for the gradients of
+    # six weights take 0.5 MB if those of all iterations are held together.
     assert most < 20 * TURNS * ROWS * WIDTH * 4
 
 
