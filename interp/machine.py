@@ -20,9 +20,9 @@ from ..ops.op import CheckError, OpError, call_attribute, lookup, traits_of
 from ..ops.policy import Policy
 from ..ops.processes import parallel
 from ..ops.processes.exchange import DeadlockError
+from ..ops.processes.interpreter import with_streams
 from ..ops.processes.parallel import here
 from ..ops.programs.control import is_known_composite
-from ..ops.programs.interpreter import with_streams
 from ..ops.random_stream import RandomStream
 from ..ops.traits import RegionSemantics, Run
 from ..ops.types import TensorType, Type

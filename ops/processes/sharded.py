@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from ..op import BY_BODY, Call, OpError, Run, op
-from ..programs.interpreter import with_streams
 from ..require import identity, require, unpack
 from ..traits import OpTraits, RegionSemantics, first_operand
 from ..types import TensorType, TokenType
 from .exchange import Contribution, type_text
+from .interpreter import with_streams
 from .parallel import Grid, Process, current
 
 #: The channel on which the devices of a nested manual_computation gather its results. No op of a program has it.

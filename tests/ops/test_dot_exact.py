@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from minihlo.ops import threads
 from minihlo.ops.blas import matmul as product
 from minihlo.ops.policy import OVERFLOWS, Policy
 from minihlo.ops.products import exact
@@ -264,8 +265,10 @@ def test_products_in_pieces_are_the_whole_product(shape: tuple[int, int, int, in
         np.ascontiguousarray(y.swapaxes(1, 2)).swapaxes(1, 2),
     )
     for a, b in ((x, y), transposed):
-        for threads in (0, 1, 3):
-            assert (product(a, b, threads) == wanted).all()
+        for count in (0, 1, 3):
+            token = threads.limit.set(count)
+            assert (product(a, b) == wanted).all()
+            threads.limit.reset(token)
 
 
 @pytest.mark.parametrize("overflow", ["ieee", "saturate"])

@@ -74,12 +74,6 @@ def test_sums_over_iterations_are_in_order(dtype: Any, width: int) -> None:
     assert start.tobytes() == rows[0].tobytes()
 
 
-def test_long_groups_hold_parts_of_what_lies_between() -> None:
-    key = np.array([3, 4], np.uint32)
-    text = jax.jit(lambda k: jax.random.normal(k, (256, 256))).lower(key).as_text()
-    assert peak(text, [key]) < 8 * 256 * 256 * 4  # 12 arrays if all elements are computed together
-
-
 def test_results_that_jax_copies_are_dropped_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     held, real = [], primitive.xla_client.batched_device_put
 

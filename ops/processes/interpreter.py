@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..op import BY_BODY, Call, CheckError, Run, op
-from ..processes.parallel import Grid, current
+from ..programs import checks
 from ..random_stream import RandomStream
 from ..require import require, unpack
 from ..traits import Effects, OpTraits
 from ..types import TensorType
-from . import checks
+from .parallel import Grid, current
 
 
 @op("interpreter.run_parallel", accuracy=BY_BODY, has_effects=True, calls=("programs", "infeed"))
