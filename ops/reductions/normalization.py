@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from ..cast import cast
@@ -11,6 +9,7 @@ from ..op import Accuracy, Body, Call, Run, lookup, op
 from ..policy import Policy
 from ..require import require, require_dimensions, require_element, require_shape
 from ..types import ELEMENT_TYPES, TensorType
+from .folds import fold_of
 
 _STEPS = Accuracy("each step of its composition is rounded")
 
@@ -25,13 +24,12 @@ class _Steps:
         self._type = t
         self._features = TensorType((t.shape[self._feature],), t.element)
         self._across = tuple(-1 if d == self._feature else 1 for d in range(rank))
-        self._others = tuple(d for d in range(rank) if d != self._feature)
-        self.add, self.subtract, self.multiply, self.divide = (
-            self._bound(name, 2) for name in ("add", "subtract", "multiply", "divide")
-        )
-        self.sqrt = self._bound("sqrt", 1)
+        self.add, self.subtract, self.multiply, self.divide = map(self._bind, ("add", "subtract", "multiply", "divide"))
+        self.sqrt = self._bind("sqrt", 1)
         self.epsilon = self._constant(float(call.attribute("epsilon")))
-        self._zero, self._reduce = self._constant(0.0), self._bound_sum()
+        self._zero, scalar = self._constant(0.0), TensorType((), t.element)
+        body = Body((scalar,) * 2, (scalar,), "stablehlo.add", vectorised=lambda x, y: (self.add(x, y),))
+        self._fold = fold_of(call, body)
 
     def check(self, first: int, *results: int) -> None:
         """Operands from `first` on and these results have one element for each feature; all have one element type."""
@@ -50,7 +48,11 @@ class _Steps:
 
     def sum(self, x: np.ndarray) -> np.ndarray:
         """The sum for each feature."""
-        return self._reduce((self._step,), x, self._zero)
+        count = x.shape[self._feature]
+        start = np.broadcast_to(self._zero, (count,))
+        if not x.size:
+            return start
+        return self._fold(lambda *_: (), [start], [np.moveaxis(x, self._feature, -1).reshape(-1, count)])[0]
 
     def mean(self, x: np.ndarray) -> np.ndarray:
         """The mean for each feature."""
@@ -66,21 +68,10 @@ class _Steps:
         # Constants of a program are rounded to nearest, whatever the policy.
         return cast(np.array(value), ELEMENT_TYPES["f64"], self._type.element, Policy())
 
-    def _bound(self, name: str, operands: int, t: TensorType | None = None) -> Run:
-        record, t = lookup(name), t or self._type
+    def _bind(self, name: str, operands: int = 2) -> Run:
+        record, t = lookup(name), self._type
         assert record is not None
         return record.function(self._call.like(name, (t,) * operands, (t,)))
-
-    def _bound_sum(self) -> Callable[..., np.ndarray]:
-        record, call = lookup("reduce"), self._call
-        assert record is not None
-        scalar = TensorType((), self._type.element)
-        add_scalars = self._bound("add", 2, scalar)
-        self._step = lambda x, y: (add_scalars(x, y),)
-        body = Body((scalar, scalar), (scalar,), "stablehlo.add", {}, lambda x, y: (self.add(x, y),))
-        attributes = {"dimensions": self._others}
-        types = (self._type, scalar), (self._features,)
-        return record.function(Call("stablehlo.reduce", *types, attributes, (body,), call.policy, call.random))
 
 
 @op("batch_norm_inference", "float", values="numbers", accuracy=_STEPS, operands=5)
