@@ -157,7 +157,6 @@ class Binder:
             self._callees(operation, record.calls),
             functools.partial(check_size, operation=operation),
             tables=self._settings.tables,
-            threads=self._settings.threads,
         )
 
     def _callees(self, operation: Operation, attributes: Iterable[str]) -> dict[str, Callee]:

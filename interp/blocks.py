@@ -10,7 +10,7 @@ import numpy as np
 from ..ops.types import type_of_dtype
 from .errors import InputError
 from .system import host_floats, memory
-from .values.blocks import Axis, block_axes, block_format, conversion, given, scale_of_tensor
+from .values.blocks import Axis, block_axes, block_format, check_blocks, conversion, scale_of_tensor
 from .values.numbers import element_of, real_array
 
 
@@ -115,7 +115,7 @@ def dequantize(
         axes = block_axes(np.ndim(codes), fmt, axis)
         return in_jax.dequantize(codes, scales, fmt, axes, options, target, tensor_scale)
     parts = (codes, scales) if fmt.tensor_scale is None and tensor_scale is None else (codes, scales, tensor_scale)
-    blocks = given(parts, fmt, axis)
+    blocks = check_blocks(parts, fmt, axis)
     memory.check(blocks.codes.size * target.dtype.itemsize, f"the result of dequantizing {fmt.name}")
     return options.dequantize(blocks, fmt, target)
 

@@ -49,10 +49,8 @@ class Code:
 
     def enter(self, *values: Any) -> tuple[Any, ...]:
         """Run the function on its arguments, in a new frame. Return its results."""
-        frame = self.template.copy()
-        for slot, value in zip(self.arguments, values, strict=True):
-            frame[slot] = value
-        values = value = ()  # so that the frame alone has them
+        frame = [*values, *self.template[len(values) :]]
+        values = ()  # so that the frame alone has them
         self.run(frame)
         return tuple([frame[i] for i in self.returns])
 
@@ -260,19 +258,17 @@ def detach(values: list[Any]) -> list[Any]:
     """Return results as arrays that share no memory with others: those that do are copied.
 
     Args:
-        values: Arrays, numbers, None for tokens, and tuples of these; the list is emptied.
+        values: Arrays, numbers, None for tokens, and tuples of these, in a list that is changed.
 
     Returns:
-        The values in order; numbers as arrays of rank 0. Arrays are contiguous in C's order and writeable.
+        The list; numbers are arrays of rank 0. Arrays are contiguous in C's order and writeable.
     """
-    results = []
-    while values:
-        value = values.pop()
+    for i in range(len(values)):
+        value = values[i]
         if isinstance(value, tuple):
-            value = tuple(detach(list(value)))
+            values[i] = tuple(detach(list(value)))
         elif value is not None and not (
-            sys.getrefcount(value) == _ALONE and is_own(value) and value.flags.c_contiguous
+            sys.getrefcount(value) == _ALONE + 1 and is_own(value) and value.flags.c_contiguous
         ):
-            value = np.array(value, order="C")
-        results.append(value)
-    return results[::-1]
+            values[i] = np.array(value, order="C")
+    return values

@@ -7,7 +7,7 @@ import re
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
-def shown(text: str) -> str:
+def escape(text: str) -> str:
     """Return text of a program, such as a name, on one line and without control characters."""
     return _CONTROL.sub(_escape, text).replace("\n", "\\n")
 

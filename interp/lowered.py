@@ -71,7 +71,7 @@ class JaxProgram(LoadedProgram):
             raise InputError(f"{self.program.file}: expected the arguments of the function: {message}") from None
         types = [t for t in find_function(self.program).argument_types if not isinstance(t, TokenType)]
         for i, t in zip(self._kept, types[len(self._first) :], strict=True):
-            leaves[i] = _converted(leaves[i], t)
+            leaves[i] = _convert(leaves[i], t)
         return leaves
 
     def arguments(self, arrays: Sequence[Any]) -> list[Any]:
@@ -113,7 +113,7 @@ def _without_key(value: Any) -> Any:
     return value
 
 
-def _converted(value: Any, t: Any) -> Any:
+def _convert(value: Any, t: Any) -> Any:
     if not isinstance(t, TensorType):
         return value
     wanted = t.element.dtype

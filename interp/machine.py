@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from ..ops import threads
 from ..ops.op import CheckError, OpError, call_attribute, lookup, traits_of
 from ..ops.policy import Policy
 from ..ops.processes import parallel
 from ..ops.processes.exchange import DeadlockError
+from ..ops.processes.interpreter import with_streams
 from ..ops.processes.parallel import here
 from ..ops.programs.control import is_known_composite
-from ..ops.programs.interpreter import with_streams
 from ..ops.random_stream import RandomStream
 from ..ops.traits import RegionSemantics, Run
 from ..ops.types import TensorType, Type
@@ -29,7 +30,7 @@ from . import code
 from .bind import Binder
 from .code import Code, Frame, Step
 from .dynamic import are_static
-from .errors import CheckFailure, Error, ExecutionError, InputError, LimitError, ProgramError, ResourceError, shown
+from .errors import CheckFailure, Error, ExecutionError, InputError, LimitError, ProgramError, ResourceError, escape
 from .passes.cse import eliminate_common_subexpressions
 from .passes.dce import eliminate_dead_code
 from .passes.fold_constants import fold_constants
@@ -96,7 +97,7 @@ def find_function(program: Program, name: str | None = None) -> Function:
     if name is not None:
         name = name.removeprefix("@")
         if name not in functions:
-            raise InputError(f"{_start(program)}: no function @{shown(name)} ({_listed(functions)})")
+            raise InputError(f"{_start(program)}: no function @{escape(name)} ({_listed(functions)})")
         return functions[name]
     if "main" in functions:
         return functions["main"]
@@ -107,7 +108,7 @@ def find_function(program: Program, name: str | None = None) -> Function:
 
 
 def _listed(functions: Iterable[str]) -> str:
-    return "there is " + (", ".join(f"@{shown(f)}" for f in functions) or "no function at all")
+    return "there is " + (", ".join(f"@{escape(f)}" for f in functions) or "no function at all")
 
 
 def _start(program: Program) -> str:
@@ -147,7 +148,7 @@ def plan(
         with depth.deep_calls():
             return _Planner(program, policy or Policy(), settings, listener, steps).plan(entry)
     except RecursionError:
-        raise ProgramError(f"{entry.location}: @{shown(entry.name)} has regions nested too deeply") from None
+        raise ProgramError(f"{entry.location}: @{escape(entry.name)} has regions nested too deeply") from None
 
 
 class _Planner:
@@ -173,9 +174,8 @@ class _Planner:
             region = body.body if self._is_watched else inline(self._program, body.body, once)
             self._assemble(region, self._codes[body.name])
         nests = self._binder.has_calls or any(o.regions for o in _inner_operations(function))
-        return Plan(
-            function, self._policy, self._settings, entry.enter, self._random, self._regions, self._steps, nests
-        )
+        run = _by_threads(entry.enter, self._settings.threads) if self._settings.threads else entry.enter
+        return Plan(function, self._policy, self._settings, run, self._random, self._regions, self._steps, nests)
 
     def _assemble(self, region: Region, target: Code) -> None:
         """Apply the passes to the region of a function, bind it, and put its steps into `target`."""
@@ -195,7 +195,7 @@ class _Planner:
     def _expand(self, function: Function) -> Code:
         """Return the code of the function that an operation expands to."""
         assert function.body is not None
-        target = Code(shown(function.name))
+        target = Code(escape(function.name))
         self._assemble(function.body, target)
         return target
 
@@ -207,10 +207,23 @@ class _Planner:
             function = self._program.functions.get(name)
             if function is None or function.body is None:
                 reason = "there is no such function" if function is None else "it has no body"
-                raise ProgramError(f"{called_by.location}: cannot call @{shown(name)}: {reason}")
-            self._codes[name] = Code(f"@{shown(name)}")  # its steps come later, as recursion needs
+                raise ProgramError(f"{called_by.location}: cannot call @{escape(name)}: {reason}")
+            self._codes[name] = Code(f"@{escape(name)}")  # its steps come later, as recursion needs
             self._pending.append(function)
         return self._codes[name]
+
+
+def _by_threads(entry: Callable[..., tuple[Any, ...]], count: int) -> Callable[..., tuple[Any, ...]]:
+    """Return a function that lets so many threads share an array."""
+
+    def run(*values: Any) -> tuple[Any, ...]:
+        token = threads.limit.set(count)
+        try:
+            return entry(*values)
+        finally:
+            threads.limit.reset(token)
+
+    return run
 
 
 class _Assembler:
@@ -247,7 +260,7 @@ class _Assembler:
             if operation.name == CONSTANT and self._steps is None and self._listener is None:
                 (result,) = operation.results
                 self._constants.add(result)
-                self._template[self._slot(result)] = np.asarray(operation.attributes["value"])
+                self._template[self._slot(result)] = np.asarray(self._constant(operation))
                 continue
             used = used_values(operation)
             dying = [v for v in used if last_uses[v] is operation and v in ends and v not in self._constants]
@@ -261,6 +274,12 @@ class _Assembler:
                 target.steps.append(code.drop(large))
         target.returns = self._slots_of(region.returns)
         return target
+
+    def _constant(self, operation: Operation) -> Any:
+        """Return the value of a constant; that of a quantized type is written in another type of as many bits."""
+        bound = self._binder.find(operation)
+        assert not isinstance(bound, Function)
+        return bound.run()
 
     def _operation(self, operation: Operation, dying: Sequence[Value]) -> Iterator[Step]:
         """Yield the steps of an operation."""
@@ -445,7 +464,9 @@ def _run(plan: Plan, action: Callable[[], Any], process: parallel.Process | None
     plan.random.restart(plan.policy.seed)
     if plan.steps is not None:
         plan.steps.restart()
-    before, here.process = here.process, process
+    before = here.process
+    if before is not process:
+        here.process = process
     try:
         if plan.nests:
             with depth.deep_calls():
@@ -457,7 +478,8 @@ def _run(plan: Plan, action: Callable[[], Any], process: parallel.Process | None
             raise
         raise ours from error
     finally:
-        here.process = before
+        if before is not process:
+            here.process = before
 
 
 def as_ours(error: Exception) -> Exception:

@@ -66,10 +66,6 @@ def follow(context: Callable[[Policy | _Fields], contextlib.AbstractContextManag
         stack.enter_context(context(chosen))
 
 
-#: The fields that the enclosing `policy` blocks have chosen; None outside of any.
-is_chosen: Callable[[], object] = _chosen.get
-
-
 def chosen(default: Policy) -> Policy:
     """Return the current policy. Fields that no enclosing `policy` block has chosen come from `default`."""
     current = _chosen.get()

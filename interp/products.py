@@ -13,7 +13,7 @@ from ..ops.accumulators.product import product
 from ..ops.accumulators.record import Accumulator
 from ..ops.cast import cast
 from ..ops.policy import ACCUMULATIONS, Policy
-from ..ops.products.matmul import matmul as host_product
+from ..ops.products.contraction import Contraction
 from ..ops.random_stream import RandomStream
 from ..ops.types import ELEMENT_TYPES, ElementType, type_of_dtype
 from .errors import InputError
@@ -95,13 +95,13 @@ def _product(
     record = _record(policy, names, result, c is not None)
     if record is None:
         x, y = (tf32(v) if name == _TF32 else v for v, name in zip((x, y), names, strict=True))
-        types = [type_of_dtype(v.dtype) for v in (x, y)]
+        types = type_of_dtype(x.dtype), type_of_dtype(y.dtype)
         if c is None:
-            return host_product(x, y, types[0], types[1], result, policy, random)
+            return Contraction(*types, result, policy, random).matmul(x, y)
         # f32 and element, and whatever the host sums.
         wide = ELEMENT_TYPES["f64" if any(v.dtype == np.float64 for v in (x, y, c)) else "f32"]
         kind = result if policy.accumulate == "element" else wide
-        sums = host_product(x, y, types[0], types[1], kind, policy, random)
+        sums = Contraction(*types, kind, policy, random).matmul(x, y)
         first, last = (cast(v, type_of_dtype(v.dtype), wide, Policy()) for v in (sums, c))
         return _narrow(first + last, wide, result, policy, random)
     start = None if c is None else cast(c, type_of_dtype(c.dtype), ELEMENT_TYPES["f64"], Policy())

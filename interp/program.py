@@ -49,7 +49,7 @@ class Operation:
     attributes: dict[str, Any]
     regions: tuple[Region, ...]
     location: Location
-    origin: Operation | None = None  #: the op of the source that a pass has put this one in the place of
+    origin: Operation | None = None  #: the op of the source that a pass replaced by this one
 
 
 @dataclasses.dataclass(eq=False, slots=True)

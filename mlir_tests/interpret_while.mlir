@@ -7,7 +7,7 @@
 // is one test; `minihlo test` runs them. Each expected code comes from two sources that share nothing: the package's
 // exact arithmetic, and the oracle of its tests (fractions, and mpmath to 200 bits or more).
 
-// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts turns, and moves codes.
+// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts iterations, and moves codes.
 func.func @while_f16() {
   %four_codes = stablehlo.constant dense<0x4400> : tensor<ui16>  // 4
   %four = stablehlo.bitcast_convert %four_codes : (tensor<ui16>) -> tensor<f16>
@@ -104,7 +104,7 @@ func.func @while_f16() {
 
 // -----
 
-// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts turns, and moves codes.
+// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts iterations, and moves codes.
 func.func @while_bf16() {
   %four_codes = stablehlo.constant dense<0x4080> : tensor<ui16>  // 4
   %four = stablehlo.bitcast_convert %four_codes : (tensor<ui16>) -> tensor<bf16>
@@ -201,7 +201,7 @@ func.func @while_bf16() {
 
 // -----
 
-// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts turns, and moves codes.
+// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts iterations, and moves codes.
 func.func @while_f4E2M1FN() {
   %four_codes = stablehlo.constant dense<0x6> : tensor<ui4>  // 4
   %four = stablehlo.bitcast_convert %four_codes : (tensor<ui4>) -> tensor<f4E2M1FN>
@@ -278,7 +278,7 @@ func.func @while_f4E2M1FN() {
 
 // -----
 
-// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts turns, and moves codes.
+// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts iterations, and moves codes.
 func.func @while_f6E2M3FN() {
   %four = stablehlo.constant dense<0x18> : tensor<f6E2M3FN>  // 4
   %x = stablehlo.constant dense<0x04> : tensor<f6E2M3FN>  // 0.5
@@ -356,7 +356,7 @@ func.func @while_f6E2M3FN() {
 
 // -----
 
-// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts turns, and moves codes.
+// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts iterations, and moves codes.
 func.func @while_f6E3M2FN() {
   %four = stablehlo.constant dense<0x14> : tensor<f6E3M2FN>  // 4
   %x = stablehlo.constant dense<0x08> : tensor<f6E3M2FN>  // 0.5
@@ -434,7 +434,7 @@ func.func @while_f6E3M2FN() {
 
 // -----
 
-// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts turns, and moves codes.
+// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts iterations, and moves codes.
 func.func @while_f8E3M4() {
   %four_codes = stablehlo.constant dense<0x50> : tensor<ui8>  // 4
   %four = stablehlo.bitcast_convert %four_codes : (tensor<ui8>) -> tensor<f8E3M4>
@@ -527,7 +527,7 @@ func.func @while_f8E3M4() {
 
 // -----
 
-// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts turns, and moves codes.
+// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts iterations, and moves codes.
 func.func @while_f8E4M3() {
   %four_codes = stablehlo.constant dense<0x48> : tensor<ui8>  // 4
   %four = stablehlo.bitcast_convert %four_codes : (tensor<ui8>) -> tensor<f8E4M3>
@@ -620,7 +620,7 @@ func.func @while_f8E4M3() {
 
 // -----
 
-// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts turns, and moves codes.
+// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts iterations, and moves codes.
 func.func @while_f8E4M3FN() {
   %four_codes = stablehlo.constant dense<0x48> : tensor<ui8>  // 4
   %four = stablehlo.bitcast_convert %four_codes : (tensor<ui8>) -> tensor<f8E4M3FN>
@@ -713,7 +713,7 @@ func.func @while_f8E4M3FN() {
 
 // -----
 
-// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts turns, and moves codes.
+// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts iterations, and moves codes.
 func.func @while_f8E4M3FNUZ() {
   %four_codes = stablehlo.constant dense<0x50> : tensor<ui8>  // 4
   %four = stablehlo.bitcast_convert %four_codes : (tensor<ui8>) -> tensor<f8E4M3FNUZ>
@@ -804,7 +804,7 @@ func.func @while_f8E4M3FNUZ() {
 
 // -----
 
-// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts turns, and moves codes.
+// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts iterations, and moves codes.
 func.func @while_f8E4M3B11FNUZ() {
   %four_codes = stablehlo.constant dense<0x68> : tensor<ui8>  // 4
   %four = stablehlo.bitcast_convert %four_codes : (tensor<ui8>) -> tensor<f8E4M3B11FNUZ>
@@ -895,7 +895,7 @@ func.func @while_f8E4M3B11FNUZ() {
 
 // -----
 
-// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts turns, and moves codes.
+// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts iterations, and moves codes.
 func.func @while_f8E5M2() {
   %four_codes = stablehlo.constant dense<0x44> : tensor<ui8>  // 4
   %four = stablehlo.bitcast_convert %four_codes : (tensor<ui8>) -> tensor<f8E5M2>
@@ -988,7 +988,7 @@ func.func @while_f8E5M2() {
 
 // -----
 
-// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts turns, and moves codes.
+// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts iterations, and moves codes.
 func.func @while_f8E5M2FNUZ() {
   %four_codes = stablehlo.constant dense<0x48> : tensor<ui8>  // 4
   %four = stablehlo.bitcast_convert %four_codes : (tensor<ui8>) -> tensor<f8E5M2FNUZ>
@@ -1079,7 +1079,7 @@ func.func @while_f8E5M2FNUZ() {
 
 // -----
 
-// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts turns, and moves codes.
+// Doubles a number for as long as it is below 4: one that is NaN is not. Then counts iterations, and moves codes.
 func.func @while_f8E8M0FNU() {
   %four_codes = stablehlo.constant dense<0x81> : tensor<ui8>  // 4
   %four = stablehlo.bitcast_convert %four_codes : (tensor<ui8>) -> tensor<f8E8M0FNU>

@@ -1,12 +1,10 @@
-"""The host's BLAS on one thread, for as long as we multiply.
+"""Products of matrices by the host's BLAS, which has one thread while we use it.
 
 A BLAS wakes its threads for each product of more than some 2**18 terms, and they spin while they wait for each other.
-On a busy machine that costs a time slice for each product. So products run on one thread of it, and `gemm.py` cuts
-large ones into parts for our own threads, which do not wait for a part that has not begun. Factorizations, which LAPACK
-makes of many small products, run on one thread as a whole.
-
-Measured beside three busy processes, ms, by two threads of OpenBLAS and by one: eigenvalues and vectors of 100x100
-numbers 110 and 2.9, of 300x300 3,156 and 23; singular values and vectors of 300x300 3,036 and 51.
+On a busy machine that costs a time slice for each product: a training step of a small language model takes 956 ms
+beside eight busy processes with the two threads of OpenBLAS, and 93 ms by one. A product therefore runs on one thread
+of BLAS, and a large one is cut into parts for threads of our own, none of which waits for a part that has not begun.
+Factorizations, which LAPACK makes of many small products, run on one thread as a whole.
 """
 
 from __future__ import annotations
@@ -19,10 +17,14 @@ import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+import numpy as np
+
+from . import threads
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-#: How builds of OpenBLAS name their functions: what stands before `openblas_set_num_threads`, and after it.
+#: The prefixes and suffixes of `openblas_set_num_threads` in builds of OpenBLAS.
 _BEFORE, _AFTER = ("", "scipy_"), ("", "64_", "_64", "64")
 
 #: Gives the number of threads of a library, and sets it.
@@ -41,7 +43,7 @@ class _OneThread:
         with self._lock:
             if not self._inside:
                 if self._libraries is None:
-                    self._libraries = _loaded()
+                    self._libraries = _find_libraries()
                 self._before = [(change, count) for get, change in self._libraries if (count := get()) > 1]
                 for change, _ in self._before:
                     change(1)
@@ -60,7 +62,7 @@ class _OneThread:
             self._libraries = None
 
 
-def _loaded() -> list[_Library]:
+def _find_libraries() -> list[_Library]:
     """Each OpenBLAS of this process; numpy has loaded its own. Other libraries keep their threads.
 
     What threadpoolctl itself sets belongs to the thread that set it first, and we are called by any thread.
@@ -77,23 +79,6 @@ def _loaded() -> list[_Library]:
                     libraries.append(tuple(getattr(library, name) for name in names))
                     break
     return libraries
-
-
-def functions_named(name: str) -> list[tuple[int, int]]:
-    """Where a function is in each OpenBLAS of this process, numpy's first, and how many bits its whole numbers have."""
-    from threadpoolctl import threadpool_info
-
-    files = [str(e["filepath"]) for e in threadpool_info() if e["internal_api"] == "openblas"]
-    found = []
-    for file in sorted(files, key=lambda file: "numpy" not in file):
-        library = ctypes.CDLL(file)
-        for before, after in itertools.product(_BEFORE, _AFTER):
-            function = getattr(library, f"{before}{name}{after}", None)
-            if function is not None:
-                address = ctypes.cast(function, ctypes.c_void_p).value
-                assert address is not None
-                found.append((address, 64 if after else 32))
-    return found
 
 
 _state = _OneThread()
@@ -121,10 +106,59 @@ def look_again() -> None:
 
 
 def _begin_anew() -> None:
-    """After a fork no other thread of the child is inside."""
+    """After a fork no other thread is there, nor inside."""
     global _state
     _state = _OneThread()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begin_anew)
+
+
+# -- products --------------------------------------------------------------------------------------------------------
+
+#: The terms of a part of a large product, and a divisor of its rows: BLAS packs the other operand for each part anew.
+#: They are part of the definition of a sum in f32, as other parts can have other last bits.
+_PART, _ROWS = 1 << 24, 256
+#: OpenBLAS keeps to one thread by itself for matrices of so many terms.
+_ALONE = 1 << 18
+
+
+def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The products of (batch, M, K) and (batch, K, N) in f32, f64 or a complex type.
+
+    The shape alone decides how a large product is cut: the bits do not depend on the number of threads. No sum is -0,
+    which some BLAS give where a single product is not added to +0.
+    """
+    (batch, rows, length), columns = x.shape, y.shape[-1]
+    x, y = _without_gaps(x), _without_gaps(y)
+    if 1 not in (rows, columns) and batch * rows * length * columns <= _ALONE:
+        result = np.matmul(x, y)
+        result += 0
+        return result
+    result = np.empty((batch, rows, columns), np.result_type(x, y))
+
+    def work(part: tuple[slice, slice]) -> None:
+        np.matmul(x[part], y[part[0]], out=result[part])
+        result[part] += 0
+
+    with one_thread():
+        threads.for_each(work, parts(batch, rows, length * columns, _PART, _ROWS))
+    return result
+
+
+def parts(batch: int, rows: int, each: int, most: int, divisor: int = 1) -> list[tuple[slice, slice]]:
+    """The matrices and rows of each part of (batch, rows), in order, where a row counts `each` and a part `most`.
+
+    A part has whole matrices, or some rows of one matrix, of which `divisor` divides the number.
+    """
+    if rows * each <= most:
+        step = most // max(rows * each, 1)
+        return [(slice(i, i + step), slice(None)) for i in range(0, batch, step)]
+    step = max(most // each // divisor, 1) * divisor
+    return [(slice(i, i + 1), slice(j, j + step)) for i in range(batch) for j in range(0, rows, step)]
+
+
+def _without_gaps(x: np.ndarray) -> np.ndarray:
+    """Matrices that BLAS takes as they are: others numpy multiplies by loops of its own."""
+    return x if x.flags.c_contiguous or x.swapaxes(-1, -2).flags.c_contiguous else np.ascontiguousarray(x)

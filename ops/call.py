@@ -83,7 +83,6 @@ class Call:
     #: The operands that the kernel may write over: arrays that are not needed afterwards and have no other references.
     spare: frozenset[int] = frozenset()
     tables: bool = True  #: whether functions of at most 16 bits become lookup tables
-    threads: int = 0  #: how many threads may work on one product; 0: as many as there are processors, at most 8
 
     def tensor(self, index: int = 0) -> TensorType:
         """The type of an operand that must be a tensor. Raises OpError where it is not."""
@@ -114,7 +113,7 @@ class Call:
     def like(self, name: str, operands: Sequence[Type], results: Sequence[Type], **attributes: Any) -> Call:
         """A use of another op under the same policy, for ops that are made of others."""
         call = Call(name, tuple(operands), tuple(results), attributes, (), self.policy, self.random)
-        return dataclasses.replace(call, reserve=self.reserve, tables=self.tables, threads=self.threads)
+        return dataclasses.replace(call, reserve=self.reserve, tables=self.tables)
 
     @staticmethod
     def _static(t: TensorType) -> tuple[int, ...]:

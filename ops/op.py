@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 
 from .call import Body, Call, Callee, CheckError, OpError, UnsupportedOpError
-from .traits import NOTHING, Kernel, OpTraits, Run
+from .traits import NOTHING, OpTraits, Run
 from .types import ELEMENT_TYPES, ElementType, Kind, QuantizedType, TensorType, TupleType, Type
 
 __all__ = [
@@ -122,25 +122,16 @@ class Op:
         """Of a quantized type: the op's kernel sees what is stored, or the numbers that are meant."""
         return (element.expressed if self.values == "numbers" else element.storage) in self.types
 
-    def kernel(self, call: Call) -> Kernel:
-        """The kernel of one use. Raises OpError where the use is not valid."""
+    def function(self, call: Call) -> Run:
+        """Return the kernel of one use, a function of arrays. Raises OpError where the use is not valid."""
         if self.operands is not None and len(call.operands) != self.operands:
             raise OpError(f"expected {self.operands} operand{'s' * (self.operands != 1)}, got {len(call.operands)}")
         for t in _tensors(call.operands or call.results):
             if not self._takes(t.element):
                 raise UnsupportedOpError(f"expected an element type of {describe(self.types)}, got {t.element}")
         if any(isinstance(t.element, QuantizedType) for t in _tensors((*call.operands, *call.results))):
-            return Kernel(_quantized()(self, call), traits=self.traits)
-        bound = self.bind(call)
-        return (
-            dataclasses.replace(bound, traits=self.traits)
-            if isinstance(bound, Kernel)
-            else Kernel(bound, traits=self.traits)
-        )
-
-    def function(self, call: Call) -> Run:
-        """What the kernel of one use calls, for ops that are made of others. Raises OpError as `kernel` does."""
-        return self.kernel(call).call
+            return _quantized()(self, call)
+        return self.bind(call)
 
 
 def _tensors(types: Iterable[Type]) -> list[TensorType]:
@@ -173,7 +164,7 @@ def describe(types: frozenset[ElementType]) -> str:
 
 
 #: The packages beside this file in which no op is declared.
-_NO_FAMILIES = ("blocks", "engine", "minifloat")
+_NO_FAMILIES = ("minifloat",)
 _OPS: dict[str, Op] = {}
 #: The function that binds any op to quantized types; see `for_quantized`.
 _QUANTIZED: list[Callable[[Op, Call], Run]] = []

@@ -17,22 +17,22 @@ def total_keys(x: np.ndarray, element: ElementType) -> np.ndarray:
     if not element.is_float:
         return _integers(x, element)
     if element.is_minifloat:
-        return key_table(element, True).take(codes_of(x, element.format))
+        return _ranks(element)[1].take(codes_of(x, element.format))
     codes = x.view(f"i{element.dtype.itemsize}")
     return codes ^ ((codes >> (element.bits - 1)) & _largest(codes))
 
 
 def of_total_keys(keys: np.ndarray, element: ElementType) -> np.ndarray:
-    """The floats that have these keys in the total order, none of which is NaN."""
+    """The floats that have these keys in the total order."""
     if element.is_minifloat:
-        return array_of(_codes_of_keys(element).take(keys + 128), element.format)
+        return array_of(_ranks(element)[0].take(keys), element.format)
     return (keys ^ ((keys >> (element.bits - 1)) & _largest(keys))).view(element.dtype)
 
 
 def is_nan(x: np.ndarray, element: ElementType) -> np.ndarray:
     """Which floats are NaN."""
     if element.is_minifloat:
-        return _nan_table(element).take(codes_of(x, element.format))
+        return decode(codes_of(x, element.format), element.format).is_nan
     codes = x.view(f"i{element.dtype.itemsize}")
     return (codes & _largest(codes)) > np.array(np.inf, element.dtype).view(codes.dtype)
 
@@ -45,7 +45,7 @@ def value_keys(x: np.ndarray, element: ElementType) -> np.ndarray:
     if not element.is_float:
         return _integers(x, element)
     if element.is_minifloat:
-        return key_table(element, False).take(codes_of(x, element.format))
+        return _key_table(element, False).take(codes_of(x, element.format))
     codes = x.view(f"i{element.dtype.itemsize}")
     magnitude = codes & _largest(codes)
     return np.where(x != x, _largest(codes), np.where(codes < 0, -magnitude, magnitude))
@@ -53,9 +53,6 @@ def value_keys(x: np.ndarray, element: ElementType) -> np.ndarray:
 
 def sort_total(x: np.ndarray, element: ElementType) -> np.ndarray:
     """The elements of each row (of no complex type) in their total order."""
-    if element.is_minifloat:
-        codes, ranks = _ranks(element)
-        return array_of(codes.take(np.sort(ranks.take(codes_of(x, element.format)), kind="stable")), element.format)
     keys = total_keys(x, element)
     keys = np.sort(keys, kind="stable" if keys.itemsize <= 2 else None)  # numpy counts integers of up to 16 bits
     return of_total_keys(keys, element) if element.is_float else keys.astype(element.dtype, copy=False)
@@ -84,35 +81,19 @@ def _integers(x: np.ndarray, element: ElementType) -> np.ndarray:
 
 
 @functools.cache
-def _nan_table(element: ElementType) -> np.ndarray:
-    """Of every byte whether it is NaN."""
-    table = decode(np.arange(256) & ((1 << element.format.bits) - 1), element.format).is_nan
-    table.setflags(write=False)
-    return table
-
-
-@functools.cache
-def _codes_of_keys(element: ElementType) -> np.ndarray:
-    """The code that has each key from -128 on in the total order, where it is no NaN."""
-    codes, table = np.arange(1 << element.format.bits), np.zeros(1 << 9, np.uint8)
-    codes = codes[~_nan_table(element)[codes]]
-    table[key_table(element, True)[codes] + 128] = codes
-    table.setflags(write=False)
-    return table
-
-
-@functools.cache
 def _ranks(element: ElementType) -> tuple[np.ndarray, np.ndarray]:
     """The codes of a minifloat in the total order, and the place of each byte among them."""
     codes = np.arange(1 << element.format.bits, dtype=np.uint8)
-    ordered = codes[np.argsort(key_table(element, True)[codes], kind="stable")]
+    ordered = codes[np.argsort(_key_table(element, True)[codes], kind="stable")]
     ranks = np.zeros(256, np.uint8)
     ranks[ordered] = codes
+    for table in (ordered, ranks):
+        table.setflags(write=False)
     return ordered, ranks
 
 
 @functools.cache
-def key_table(element: ElementType, total: bool) -> np.ndarray:
+def _key_table(element: ElementType, total: bool) -> np.ndarray:
     """The key of every byte, as int16."""
     fmt = element.format
     codes = np.arange(256) & ((1 << fmt.bits) - 1)

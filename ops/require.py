@@ -19,13 +19,13 @@ def require(condition: object, message: str) -> None:
 def require_shape(call: Call, expected: tuple[int | None, ...]) -> None:
     """The first result must have this shape; a dimension of unknown size, on either side, fits any."""
     t = call.result()
-    within = f" within {listed(t.bounds)}" if t.bounds else ""
-    require(t.admits(expected), f"expected a result of shape {listed(expected)}, got {listed(t.shape)}{within}")
+    within = f" within {shape_text(t.bounds)}" if t.bounds else ""
+    require(t.admits(expected), f"expected a result of shape {shape_text(expected)}, got {shape_text(t.shape)}{within}")
     if not t.is_static and None not in expected:
         call.reserve(TensorType(expected, t.element))
 
 
-def settled_shape(call: Call, expected: tuple[int | None, ...]) -> tuple[int, ...]:
+def result_shape(call: Call, expected: tuple[int | None, ...]) -> tuple[int, ...]:
     """The shape of the first result, as far as the operands determine it.
 
     A size that neither they nor the type determine is the bound that the type has for it, as in XLA.
@@ -39,7 +39,7 @@ def settled_shape(call: Call, expected: tuple[int | None, ...]) -> tuple[int, ..
     return shape  # pyright: ignore[reportReturnType]
 
 
-def listed(shape: tuple[int | None, ...]) -> str:
+def shape_text(shape: tuple[int | None, ...]) -> str:
     """A shape as messages write it."""
     return "[" + ", ".join("?" if d is None else str(d) for d in shape) + "]"
 

@@ -148,7 +148,7 @@ _BY_DTYPE_NAME = {t.dtype.name: t for t in ELEMENT_TYPES.values()}
 def element_type(name: str) -> ElementType:
     """The element type of an MLIR name (`si8` is `i8`). Raises ValueError that lists the names there are."""
     if name.startswith("!quant."):
-        return _parsed_quantized(name)
+        return _parse_quantized(name)
     element = ELEMENT_TYPES.get(re.sub(r"^si(?=\d)", "i", name))
     if element is None:
         meant = guess(name, ELEMENT_TYPES)
@@ -227,7 +227,7 @@ _PARAMETER = re.compile(rf"({_NUMBER})(?::(-?\d+))?", re.ASCII)
 
 
 @functools.lru_cache(1024)
-def _parsed_quantized(text: str) -> QuantizedType:
+def _parse_quantized(text: str) -> QuantizedType:
     match = _QUANTIZED.fullmatch(text)
     each = [_PARAMETER.fullmatch(p.strip()) for p in match["each"].split(",")] if match else []
     if re.match(r"!quant\.uniform<[^,]*\{", text):

@@ -28,7 +28,7 @@ def bind(name: str, operands: list[Type], result: Type | None, policy: Policy | 
     record = lookup(name)
     assert record is not None
     results = () if result is None else (result,)
-    return record.kernel(Call(record.name, tuple(operands), results, attributes, policy=policy or Policy()))
+    return record.function(Call(record.name, tuple(operands), results, attributes, policy=policy or Policy()))
 
 
 def run(

@@ -136,4 +136,4 @@ def bind(
 ) -> None:
     record = lookup(name)
     assert record is not None
-    record.kernel(Call(record.name, operands, results, attributes, bodies))
+    record.function(Call(record.name, operands, results, attributes, bodies))

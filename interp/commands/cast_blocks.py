@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.blocks.blockwise import Layout
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
 from ...ops.cast import codes_of
 from ...ops.minifloat.codec import decode, to_fraction
 from ...ops.minifloat.formats import FORMATS, Format
 from ...ops.minifloat.number import FINITE
-from ...ops.quantization.blockwise import Layout
 from ...ops.types import ElementType, named_type
 from ..blocks import quantize
 from ..errors import InputError

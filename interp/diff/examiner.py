@@ -13,7 +13,7 @@ from ...ops.op import lookup
 from ...ops.policy import Policy
 from ...ops.types import TensorType, Type, type_of_dtype
 from .. import machine
-from ..backends import OPERATIONS, Backend, BackendError
+from ..backends import OPERATIONS, Backend, BackendError, transport
 from ..comparison.grades import SAME, WRONG, GradedResult
 from ..comparison.ulp import distance
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, worst
@@ -21,7 +21,6 @@ from ..errors import Error
 from ..machine import Plan
 from ..program import Location, Operation, Value
 from ..testing.failures import format_element
-from ..values import transport
 from .diagnosis import explain_unrounded
 from .judge import VERDICTS, Kind, grade_policies, judge, kind_of
 from .operations import operate
@@ -86,7 +85,7 @@ class Examiner:
             raise
 
     def _evaluate(self, text: str, operation: Operation, values: Arrays) -> list[np.ndarray]:
-        arrays = [a for x in values for a in transport.packed(x, type_of_dtype(x.dtype))]
+        arrays = [a for x in values for a in transport.pack(x, type_of_dtype(x.dtype))]
         return receive(self.backend.evaluate(text, arrays), [v.type for v in operation.results], self.backend.name)
 
     def run(self, operation: Operation, values: Arrays) -> list[np.ndarray]:
@@ -256,7 +255,7 @@ def receive(arrays: Iterable[np.ndarray], types: Iterable[object], backend: str)
     """Decodes arrays from a backend to values of these types. Raises BackendError if there are too few."""
     left = iter(arrays)
     try:
-        return [transport.unpacked(left, t.element) for t in types if isinstance(t, TensorType)]
+        return [transport.unpack(left, t.element) for t in types if isinstance(t, TensorType)]
     except (StopIteration, RuntimeError, TypeError, ValueError) as error:
         raise BackendError("died", f"{backend} gave results of other types or fewer than asked for: {error}") from None
 

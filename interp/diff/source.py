@@ -14,6 +14,7 @@ from jaxlib.mlir.passmanager import PassManager
 
 from ...ops.policy import Policy
 from ...ops.types import QuantizedType, TensorType, Type
+from ..backends import transport
 from ..errors import ProgramError
 from ..machine import Plan, find_function, plan
 from ..parse import parser
@@ -21,7 +22,6 @@ from ..parse.reader import Locator, Reader
 from ..parse.syntax import NEWER
 from ..program import Function, Location, Operation, Region, Value
 from ..system.isolate import quiet_native_stderr
-from ..values import transport
 from .mlir import inline_calls, list_operations, name_of, replace_operands
 
 _MAIN, _ALONE = "main", "one op"
@@ -129,7 +129,7 @@ class Source:
                 replace_operands(clone, given)
                 results: list[ir.Value] = []
                 for value, of in zip(clone.results, operation.results, strict=True):
-                    results += transport.sent(value, _tensor(of.type)) if packed else [value]
+                    results += transport.send(value, _tensor(of.type)) if packed else [value]
                 ir.Operation.create("func.return", operands=results)
             attributes = _signature([a.type for a in block.arguments], [r.type for r in results])
             function.attributes["function_type"] = attributes["function_type"]
@@ -170,7 +170,7 @@ class Source:
                     else:
                         i, j = places[v]
                         value = operations[i].results[j]
-                    results += transport.sent(value, _tensor(v.type))
+                    results += transport.send(value, _tensor(v.type))
                 ir.Operation.create("func.return", operands=results)
             operations[-1].erase()
             for attribute in ("arg_attrs", "res_attrs"):
@@ -233,7 +233,7 @@ def _argument(block: ir.Block, t: Type, packed: bool) -> ir.Value:
     if not packed:
         return block.add_argument(transport.tensor(_tensor(t), _tensor(t).element), unknown)
     arguments = [block.add_argument(p, unknown) for p in transport.parameter_types(_tensor(t))]
-    return transport.received(arguments, _tensor(t))
+    return transport.receive(arguments, _tensor(t))
 
 
 def _signature(arguments: list[ir.Type], results: list[ir.Type]) -> dict[str, ir.Attribute]:

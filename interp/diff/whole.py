@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...ops.types import type_of_dtype
+from ..backends import transport
 from ..conform.result import UNSUPPORTED
 from ..errors import Error
 from ..program import Operation, Value
-from ..values import transport
 from .examiner import Examiner, receive
 from .source import inputs, is_movable
 
@@ -26,7 +26,7 @@ def run(examiner: Examiner, arguments: Sequence[Any]) -> list[Any]:
     values: dict[Value, Any] = dict(zip(body.arguments, arguments, strict=True))
     asked = [o for o in body.operations if _is_asked(o)]
     wanted = [v for o in asked for v in o.results]
-    arrays = [a for x in arguments for a in transport.packed(x, type_of_dtype(x.dtype))]
+    arrays = [a for x in arguments for a in transport.pack(x, type_of_dtype(x.dtype))]
     outputs = examiner.backend.evaluate(source.instrument(wanted), arrays)
     values.update(zip(wanted, receive(outputs, [v.type for v in wanted], examiner.backend.name), strict=True))
     examiner.values, examiner.makers = values, {v: o for o in asked for v in o.results}

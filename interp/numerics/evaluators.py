@@ -19,7 +19,7 @@ from ...ops.op import traits_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType, Type, type_of_dtype
 from .. import machine
-from ..backends import OPERATIONS, BackendError
+from ..backends import OPERATIONS, BackendError, transport
 from ..backends.own import Minihlo
 from ..backends.subjects import any_subject
 from ..diff.examiner import operands_of, receive
@@ -29,7 +29,6 @@ from ..diff.source import Source, inputs
 from ..errors import Error, InputError
 from ..machine import Plan
 from ..program import CONSTANT, Operation, Region, Value
-from ..values import transport
 
 Arrays = Sequence[Any]
 
@@ -161,7 +160,7 @@ class BackendEvaluator:
             return operate(self._backend, operation, operands_of(operation, values))
         if operation not in self._texts:
             self._texts[operation] = self._source.text(operation, packed=True)
-        arrays = [a for x in values for a in transport.packed(x, type_of_dtype(x.dtype))]
+        arrays = [a for x in values for a in transport.pack(x, type_of_dtype(x.dtype))]
         answer = self._backend.evaluate(self._texts[operation], arrays)
         results = receive(answer, [v.type for v in operation.results], self.name)
         for result, value in zip(results, operation.results, strict=True):

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.blocks.blockwise import Layout
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
+from ...ops.blocks.targets import DEQUANTIZE, QUANTIZE
 from ...ops.minifloat.formats import FORMATS
 from ...ops.op import call_attribute, traits_of
-from ...ops.programs.block_targets import DEQUANTIZE, QUANTIZE
-from ...ops.quantization.blockwise import Layout
 from ...ops.traits import RegionSemantics
 from ...ops.types import ELEMENT_TYPES, ElementType, TensorType
 from ..program import CONSTANT, Function, Location, Operation, Program, Region, Value

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.blocks.targets import QUANTIZE
 from ...ops.op import call_attribute, traits_of
 from ...ops.policy import Policy
-from ...ops.programs.block_targets import QUANTIZE
 from ...ops.traits import RegionSemantics
 from ...ops.types import type_of_dtype
 from ..diff.arguments import fit_arguments

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.blocks.targets import QUANTIZE
 from ...ops.cast import cast
 from ...ops.op import EXACT, lookup
 from ...ops.policy import Policy
-from ...ops.programs.block_targets import QUANTIZE
 from ...ops.traits import Effects
 from ...ops.types import ELEMENT_TYPES, TensorType
 from .. import machine

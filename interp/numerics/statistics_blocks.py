@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.blocks.blockwise import Layout, element_values
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
 from ...ops.blocks.scales import decode_f64
 from ...ops.cast import codes_of
-from ...ops.quantization.blockwise import Layout, element_values
 from ...ops.types import ELEMENT_TYPES
 from ..values.blocks import block_axes, conversion
 from .statistics import range_of

@@ -102,10 +102,10 @@ def _sine_and_cosine(x: Decimal) -> tuple[Decimal, Decimal]:
     more = max(0, x.adjusted()) + 10
     with decimal.localcontext(prec=context.prec + more):
         quarter = _pi(context.prec + more) / 2
-        turns = (x / quarter).to_integral_value()
-        rest = x - turns * quarter
+        quarters = (x / quarter).to_integral_value()
+        rest = x - quarters * quarter
     sine, cosine = _series(rest, rest), _series(rest, _ONE)
-    for _ in range(int(turns) % 4):
+    for _ in range(int(quarters) % 4):
         sine, cosine = cosine, -sine
     return sine, cosine
 

@@ -29,7 +29,7 @@ from ...ops.types import ElementType, FutureType, TensorType, TokenType, TupleTy
 from .dense import array_of_bytes, array_of_text, holds
 from .syntax import NEWER, split_list
 
-#: Types that computations of shapes use. All that is ever asked of them is in these tensors.
+#: Types that computations of shapes use, as the tensors that hold all that such computations need.
 _OF_SHAPES = {
     "index": TensorType((), element_type("i64")),
     "!shape.size": TensorType((), element_type("i64")),
@@ -215,7 +215,7 @@ class Converter:
 
 
 def element_name(tensor: str) -> str:
-    """What stands after the dimensions in the text of a tensor type: its element type, and its encoding if any."""
+    """The element type in the text of a tensor type, and the encoding if any: all that follows the dimensions."""
     return re.sub(r"^tensor<(?:(?:\d+|\?)x)*", "", tensor)[:-1]
 
 

@@ -121,7 +121,7 @@ def _floats(literals: list[str], element: ElementType) -> np.ndarray:
                 raise InputError(f"expected a code of {fmt.name} (0x0 to 0x{(1 << fmt.bits) - 1:X}), got {text[:40]}")
             codes[i] = code
         else:
-            numbers.append(_checked(text, fmt))
+            numbers.append(_number(text, fmt))
             places.append(i)
     if numbers:
         stacked = Number(*(np.stack([getattr(n, part) for n in numbers]) for part in Number.__slots__))
@@ -129,7 +129,7 @@ def _floats(literals: list[str], element: ElementType) -> np.ndarray:
     return array_of(codes, fmt)
 
 
-def _checked(text: str, fmt: Format) -> Number:
+def _number(text: str, fmt: Format) -> Number:
     """A literal as a number that has its like in the format. Raises InputError where it has none."""
     if special := _SPECIAL.fullmatch(text):
         if special[1] and fmt.nan is Nan.NONE:

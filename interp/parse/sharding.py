@@ -22,11 +22,16 @@ from ..program import Program
 from .attributes import Opaque
 
 _MESH = re.compile(r"(?:#sdy\.)?mesh<\[(.*?)\](?:, device_ids=\[(.*?)\])?>")
-_AXIS = re.compile(r'"([^"]*)"=(\d+)')
-_NAME = re.compile(r"@(?:[\w.$-]+|\"[^\"]*\")|mesh<\[.*?\](?:, device_ids=\[.*?\])?>")
-_REFERENCE = re.compile(r'"([^"]*)"(?::\((\d+)\)(\d+))?')
-_PRIORITY = re.compile(r"p\d+")
-_LIST = re.compile(r"\w+(?==)")
+_MESH_AXIS = re.compile(r'"([^"]*)"=(\d+)')
+_NAME = r'@(?:[\w.$-]+|"[^"]*")|mesh<\[(?:"[^"]*"|[^"\]])*\](?:, device_ids=\[[\d, ]*\])?>'
+#: An axis, or the question mark of a dimension that may be cut further.
+_AXIS = r'(?:"[^"]*"(?::\(\d+\)\d+)?|\?)'
+#: Axes, and the priority of a dimension.
+_AXES = rf"\{{\s*(?:{_AXIS}(?:\s*,\s*{_AXIS})*)?\s*\}}(?:\s*p\d+)?"
+_SHARDING = re.compile(
+    rf"<\s*(?P<mesh>{_NAME})\s*,\s*\[\s*(?P<dims>(?:{_AXES}(?:\s*,\s*{_AXES})*)?)\s*\]"
+    rf"(?P<lists>(?:\s*,\s*(?:replicated|unreduced)=\s*{_AXES})*)\s*>"
+)
 _REPLICATED = re.compile(r"\{(replicated|maximal device=\d+)\}")
 _TILES = re.compile(
     r"\{devices=\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?|([\d,]+))"
@@ -63,99 +68,37 @@ def with_meshes(attributes: dict[str, Any], program: Program) -> dict[str, Any]:
 
 def shardings(text: str, program: Program) -> list[Sharding]:
     """The shardings in a text of sdy, in order. Raises ProgramError where it is of no known form."""
-    reader = _Reader(text.removeprefix("#sdy."), program)
-    if reader.skip("sharding_per_value<["):
-        result = reader.listed(reader.sharding, "]")
-        reader.expect(">")
-    else:
-        reader.skip("sharding")
-        result = [reader.sharding()]
-    if reader.text[reader.at :].strip():
-        raise reader.error()
-    return result
+    text = text.removeprefix("#sdy.")
+    several = re.fullmatch(r"\s*sharding_per_value<\[(.*)\]\s*>\s*", text)
+    body = several[1] if several else text.lstrip().removeprefix("sharding")
+    matches, between = list(_SHARDING.finditer(body)), _SHARDING.sub("", body).split(",")
+    fits = several is not None or len(matches) == 1
+    if any(map(str.strip, between)) or len(between) != max(len(matches), 1) or not fits:
+        raise ProgramError(f'expected a sharding such as <@mesh, [{{"x"}}, {{}}]>, got {text}')
+    return [_sharding(match, text, program) for match in matches]
 
 
-class _Reader:
-    """Reads a text from left to right."""
+def _sharding(match: re.Match[str], text: str, program: Program) -> Sharding:
+    mesh = _mesh(match["mesh"], program)
+    dimensions = [_axes(dim) for dim in re.findall(_AXES, match["dims"])]
+    dims = tuple(tuple(a for a in dim if a is not None) for dim in dimensions)
+    unreduced = [
+        a for axes in re.findall(rf"unreduced=\s*({_AXES})", match["lists"]) for a in _axes(axes) if a is not None
+    ]
+    sizes = dict(mesh.axes)
+    if any(axis.name not in sizes for dim in (*dims, unreduced) for axis in dim):
+        raise ProgramError(f"expected axes of the mesh ({', '.join(sizes)}), got sharding {text}")
+    if any(axis.size is not None for axis in unreduced):
+        raise ProgramError(f"expected whole axes as unreduced ones, got sharding {text}")
+    names = {axis.name for axis in unreduced}
+    opened = frozenset(i for i, dim in enumerate(dimensions) if None in dim)
+    return Sharding(mesh, dims, tuple(name for name, _ in mesh.axes if name in names), opened)
 
-    def __init__(self, text: str, program: Program) -> None:
-        self.text, self.at, self._program = text, 0, program
 
-    def sharding(self) -> Sharding:
-        self.expect("<")
-        mesh = _mesh(self._match(_NAME)[0], self._program)
-        self.expect(",")
-        self.expect("[")
-        dimensions = self.listed(self._dimension, "]")
-        dims = tuple(tuple(a for a in dim if a is not None) for dim in dimensions)
-        unreduced: list[Axis] = []
-        while self.skip(","):
-            name = self._match(_LIST)[0]
-            self.expect("=")
-            axes = self._dimension()
-            if name == "unreduced":
-                unreduced += [a for a in axes if a is not None]
-            elif name != "replicated":
-                raise self.error()
-        self.expect(">")
-        used = [axis for dim in (*dims, unreduced) for axis in dim]
-        sizes = dict(mesh.axes)
-        if any(axis.name not in sizes for axis in used):
-            raise ProgramError(f"expected axes of the mesh ({', '.join(sizes)}), got sharding {self.text}")
-        if any(axis.size is not None for axis in unreduced):
-            raise ProgramError(f"expected whole axes as unreduced ones, got sharding {self.text}")
-        names = {axis.name for axis in unreduced}
-        opened = frozenset(i for i, dim in enumerate(dimensions) if None in dim)
-        return Sharding(mesh, dims, tuple(name for name, _ in mesh.axes if name in names), opened)
-
-    def _dimension(self) -> list[Axis | None]:
-        self.expect("{")
-        axes = self.listed(self._axis, "}")
-        self._match(_PRIORITY, optional=True)
-        return axes
-
-    def _axis(self) -> Axis | None:
-        """An axis; None for the question mark of a dimension that may be cut further."""
-        if self.skip("?"):
-            return None
-        name, before, size = self._match(_REFERENCE).groups()
-        return Axis(name, int(before or 1), int(size) if size else None)
-
-    def listed(self, item: Any, end: str) -> list[Any]:
-        """Items with commas between them, up to `end`."""
-        items: list[Any] = []
-        while not self.skip(end):
-            if items:
-                self.expect(",")
-            items.append(item())
-        return items
-
-    def skip(self, token: str) -> bool:
-        self._space()
-        if not self.text.startswith(token, self.at):
-            return False
-        self.at += len(token)
-        return True
-
-    def expect(self, token: str) -> None:
-        if not self.skip(token):
-            raise self.error()
-
-    def _match(self, pattern: re.Pattern[str], optional: bool = False) -> Any:
-        self._space()
-        match = pattern.match(self.text, self.at)
-        if match is not None:
-            self.at = match.end()
-        elif not optional:
-            raise self.error()
-        return match
-
-    def _space(self) -> None:
-        while self.text[self.at : self.at + 1].isspace():
-            self.at += 1
-
-    def error(self) -> ProgramError:
-        return ProgramError(f'expected a sharding such as <@mesh, [{{"x"}}, {{}}]>, got {self.text}')
+def _axes(text: str) -> list[Axis | None]:
+    """The axes in a text, None for a question mark."""
+    found = re.finditer(r'"([^"]*)"(?::\((\d+)\)(\d+))?|\?', text)
+    return [None if m[0] == "?" else Axis(m[1], int(m[2] or 1), int(m[3]) if m[3] else None) for m in found]
 
 
 def _mesh(text: str, program: Program) -> Mesh:
@@ -174,7 +117,7 @@ def _mesh_of_text(text: str) -> Mesh | None:
     match = _MESH.fullmatch(text)
     if not match:
         return None
-    axes = tuple((name, int(size)) for name, size in _AXIS.findall(match[1]))
+    axes = tuple((name, int(size)) for name, size in _MESH_AXIS.findall(match[1]))
     return Mesh(axes, tuple(int(n) for n in match[2].split(",")) if match[2] else None)
 
 

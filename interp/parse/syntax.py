@@ -13,7 +13,7 @@ import re
 
 from ..errors import ProgramError
 
-#: What is put before the name of an op or a type that this jaxlib's dialects are too old to know.
+#: The prefix for names of ops and types that this jaxlib's dialects are too old to know.
 NEWER = "newer."
 #: Levels of brackets. MLIR's parser takes up to 2 KiB of stack for each: 2,000 levels of regions in generic form are
 #: read on a stack of 8 MiB, and 6,000 overflow it.
@@ -37,7 +37,7 @@ _TYPE = re.compile(r"[!\w.$]+")
 
 
 class _NotUnderstoodError(Exception):
-    """The text is not of the form looked for; it is left as it is, for MLIR to say what is wrong."""
+    """The text does not have the expected form; it is left to MLIR, which reports what is wrong."""
 
 
 def check_nesting(text: str, file: str, first_line: int = 1) -> None:
@@ -59,7 +59,7 @@ def check_nesting(text: str, file: str, first_line: int = 1) -> None:
 
 
 def check_numbers(text: str, file: str, first_line: int = 1) -> None:
-    """Refuses numbers of so many digits that MLIR would take seconds to minutes to read them.
+    """Refuses numbers with more digits than MLIR reads within a second.
 
     Raises ProgramError with the place of the first.
     """

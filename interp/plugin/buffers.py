@@ -17,7 +17,7 @@ from .devices import Device, Memory
 from .pjrt import abi
 from .pjrt.errors import FAILED_PRECONDITION, ErrorObject, PluginError
 from .pjrt.handles import ALIVE
-from .pjrt.runtime import Sized, getter, objects, pool, properties, ready, too_deep, words
+from .pjrt.runtime import Sized, getter, lists, objects, pool, properties, ready, too_deep, words
 from .work import Deferred
 
 #: The numpy type of each buffer type, by its number, and the inverse.
@@ -39,17 +39,20 @@ class Spec:
         self.nbytes = math.prod(shape) * self.dtype.itemsize
         sizes, minor_to_major = Sized.items(shape), Sized.items(order or range(len(shape) - 1, -1, -1))
         self.properties = {
-            "Device": (memory.device.handle,),
-            "Memory": (memory.handle,),
-            "ElementType": (code,),
+            "Device": memory.device.handle,
+            "Memory": memory.handle,
+            "ElementType": code,
             "Dimensions": sizes,
             "UnpaddedDimensions": sizes,
             "DynamicDimensionIndices": (sizes.address, 0),
             # The sizes of the two structures with no extensions, the order, no tiles, and the kind of layout.
             "GetMemoryLayout": (80, 0, 56, 0, *minor_to_major, 0, 0, 0, abi.TILED),
-            "IsOnCpu": (1,),  # so that the framework reads arrays in place
+            "IsOnCpu": 1,  # so that the framework reads arrays in place
         }
         self._memory = minor_to_major
+
+    def __str__(self) -> str:
+        return f"an array of {self.dtype} {list(self.shape)}"
 
 
 #: The array of a token.
@@ -126,8 +129,8 @@ def delete(handle: int) -> None:
 
 # -- functions of PJRT -----------------------------------------------------------------------------------------------
 
-properties("Buffer", "Device", "Memory", "ElementType", "Dimensions", "UnpaddedDimensions", "DynamicDimensionIndices")
-properties("Buffer", "GetMemoryLayout", "IsOnCpu")
+properties("Buffer", "Device", "Memory", "ElementType", "IsOnCpu")
+lists("Buffer", "Dimensions", "UnpaddedDimensions", "DynamicDimensionIndices", "GetMemoryLayout")
 
 
 @getter("Buffer_OnDeviceSizeInBytes")

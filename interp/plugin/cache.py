@@ -1,4 +1,4 @@
-"""JAX's persistent compilation cache, which takes executables of the platforms alone whose names it knows."""
+"""JAX's persistent compilation cache, which takes only executables of platforms whose names it knows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def register() -> None:
     """Enable JAX's persistent compilation cache for this platform; it has a list of platform names."""
     from jax._src import compilation_cache
 
-    otherwise = getattr(compilation_cache, "is_cache_used", None)
-    if otherwise is not None:
-        compilation_cache.is_cache_used = functools.wraps(otherwise)(functools.partial(_is_cache_used, otherwise))
+    fallback = getattr(compilation_cache, "is_cache_used", None)
+    if fallback is not None:
+        compilation_cache.is_cache_used = functools.wraps(fallback)(functools.partial(_is_cache_used, fallback))
 
 
-def _is_cache_used(otherwise: Callable[[Any], bool], backend: Any) -> bool:
-    """In the place of JAX's function of this name, which asks a client for nothing else."""
+def _is_cache_used(fallback: Callable[[Any], bool], backend: Any) -> bool:
+    """Replaces JAX's function of this name, which asks a backend for nothing else."""
     if backend.platform == PLATFORM:
         backend = types.SimpleNamespace(platform="cpu", supports_executable_serialization=True)
-    return otherwise(backend)
+    return fallback(backend)

@@ -15,6 +15,7 @@ from .pjrt.runtime import (
     NamedValues,
     Sized,
     fallible,
+    lists,
     objects,
     pool,
     properties,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 #: `policy` and `memory_limit`.
 NUM_DEVICES, POLICY = "MINIHLO_NUM_DEVICES", "MINIHLO_POLICY"
 _MOST_DEVICES, _MOST_DIGITS = 1024, 8
-#: The characters of a value that an error shows.
+#: The most characters of a value that an error shows.
 _SHOWN = 60
 _NAME, _VERSION = Sized.text(PLATFORM), Sized.text(f"{PLATFORM}: StableHLO, interpreted")
 _NO_ATTRIBUTES = NamedValues({})
@@ -41,7 +42,7 @@ class Client:
         count = str(options.get("num_devices") or os.environ.get(NUM_DEVICES) or 1)
         # No number of more digits is read: Python refuses long ones.
         if not count.isdecimal() or len(count) > _MOST_DIGITS or not 1 <= int(count) <= _MOST_DEVICES:
-            raise InputError(f"{NUM_DEVICES}: expected a number from 1 to {_MOST_DEVICES}, got {shortened(count)}")
+            raise InputError(f"{NUM_DEVICES}: expected a number from 1 to {_MOST_DEVICES}, got {count[:_SHOWN]!r}")
         text = options.get("policy") or os.environ.get(POLICY) or ""
         #: As hardware computes, which is what users of JAX expect.
         self.policy = _policy(str(text))
@@ -55,11 +56,11 @@ class Client:
         self.properties = {
             "PlatformName": _NAME,
             "PlatformVersion": _VERSION,
-            "ProcessIndex": (0,),
+            "ProcessIndex": 0,
             "Devices": addresses,
             "AddressableDevices": addresses,
             "AddressableMemories": Sized.items([m.handle for d in self.devices for m in d.memories]),
-            "TopologyDescription": (topology,),
+            "TopologyDescription": topology,
             "GetDeviceDescriptions": addresses,
             "Attributes": (_NO_ATTRIBUTES.address, 0),
         }
@@ -75,11 +76,6 @@ def _policy(text: str) -> Policy:
         raise InputError(f"{POLICY}: {error}") from None
 
 
-def shortened(text: str) -> str:
-    """Return a value of the user, shortened for an error message."""
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
-
-
 @fallible("Client_Create")
 def _create(a: Any) -> None:
     a.client = Client(read_named_values(a.create_options, a.num_options)).handle
@@ -89,9 +85,9 @@ def _create(a: Any) -> None:
     cache.register()
 
 
-properties("Client", "PlatformName", "PlatformVersion", "ProcessIndex", "TopologyDescription")
-properties("Client", "Devices", "AddressableDevices", "AddressableMemories")
-properties("TopologyDescription", "PlatformName", "PlatformVersion", "GetDeviceDescriptions", "Attributes")
+properties("Client", "ProcessIndex", "TopologyDescription")
+lists("Client", "PlatformName", "PlatformVersion", "Devices", "AddressableDevices", "AddressableMemories")
+lists("TopologyDescription", "PlatformName", "PlatformVersion", "GetDeviceDescriptions", "Attributes")
 
 
 @fallible("Client_LookupDevice")

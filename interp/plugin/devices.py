@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .pjrt.runtime import PLATFORM, NamedValues, Sized, forever, permanent, properties
+from .pjrt.runtime import PLATFORM, NamedValues, Sized, forever, lists, permanent, properties
 
 #: The kinds of memory that a device has, as XLA's CPU has them; the first is where arrays are by default.
 MEMORY_KINDS = {name: Sized.text(name) for name in ("device", "pinned_host", "unpinned_host")}
@@ -23,9 +23,9 @@ class Memory:
         name, kind = list(MEMORY_KINDS.items())[number]
         text = Sized.text(f"MinihloMemory(id={id}, device={device.id}{f', kind={name}' if number else ''})")
         self.properties = {
-            "Id": (id,),
+            "Id": id,
             "Kind": kind,
-            "Kind_Id": (number,),
+            "Kind_Id": number,
             "DebugString": text,
             "ToString": text,
             "AddressableByDevices": Sized.items([device.handle]),
@@ -44,17 +44,17 @@ class Device:
         self.memories = [Memory(self, number) for number in range(len(MEMORY_KINDS))]
         text = Sized.text(f"MinihloDevice(id={id})")
         self.properties = {
-            "Id": (id,),
-            "LocalHardwareId": (id,),
-            "ProcessIndex": (0,),
+            "Id": id,
+            "LocalHardwareId": id,
+            "ProcessIndex": 0,
             "Kind": _KIND,
             "DebugString": text,
             "ToString": text,
             "Attributes": (0, _NO_ATTRIBUTES.address),
-            "GetDescription": (self.handle,),
-            "IsAddressable": (1,),
+            "GetDescription": self.handle,
+            "IsAddressable": 1,
             "AddressableMemories": Sized.items([m.handle for m in self.memories]),
-            "DefaultMemory": (self.memories[0].handle,),
+            "DefaultMemory": self.memories[0].handle,
         }
         forever(self)
 
@@ -69,6 +69,9 @@ def devices(count: int) -> Sequence[Device]:
     return _devices[:count]
 
 
-properties("Device", "GetDescription", "IsAddressable", "LocalHardwareId", "AddressableMemories", "DefaultMemory")
-properties("DeviceDescription", "Id", "ProcessIndex", "Attributes", "Kind", "DebugString", "ToString")
-properties("Memory", "Id", "Kind", "Kind_Id", "DebugString", "ToString", "AddressableByDevices")
+properties("Device", "GetDescription", "IsAddressable", "LocalHardwareId", "DefaultMemory")
+lists("Device", "AddressableMemories")
+properties("DeviceDescription", "Id", "ProcessIndex")
+lists("DeviceDescription", "Attributes", "Kind", "DebugString", "ToString")
+properties("Memory", "Id", "Kind_Id")
+lists("Memory", "Kind", "DebugString", "ToString", "AddressableByDevices")

@@ -1,7 +1,7 @@
-"""DLPack: other libraries read arrays of this platform in place, as memory of the host, which it is.
+"""DLPack: other libraries read arrays of this platform in place, since they are in the memory of the host.
 
-JAX hands out arrays of the platforms alone whose names it knows. So in its place we hand out numpy's view of an array,
-with the element type put right where numpy has none.
+JAX exports only arrays of platforms whose names it knows. For others we export numpy's view of the array, and set the
+element type if numpy has none for it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from jax._src import dlpack as jax_dlpack
 from .pjrt.runtime import PLATFORM
 
 _CPU: Any = getattr(jax_dlpack, "DLDeviceType")(1)  # noqa: B009
-#: DLPack's number of the kind of element, for types that numpy does not hand out.
+#: DLPack's number of the kind of element, for types that numpy does not export.
 _KINDS = {
     "bfloat16": 4, "float8_e3m4": 7, "float8_e4m3": 8, "float8_e4m3b11fnuz": 9, "float8_e4m3fn": 10,
     "float8_e4m3fnuz": 11, "float8_e5m2": 12, "float8_e5m2fnuz": 13, "float8_e8m0fnu": 14,
 }  # fmt: skip
-#: Where the kind is in what a capsule points to: after the address, the device and the rank.
+#: The position of the kind in the structure of a capsule: after the address, the device and the rank.
 _KIND_AT = 20
 _UNSIGNED = {1: np.uint8, 2: np.uint16}
 
 
 @functools.cache
 def register() -> None:
-    """Tell JAX, if it has the functions that we know."""
+    """Replace the two functions of JAX, if it has them."""
     give, device = getattr(jax_dlpack, "to_dlpack", None), getattr(jax_array.ArrayImpl, "__dlpack_device__", None)
     if give is not None and device is not None:
         jax_dlpack.to_dlpack = functools.wraps(give)(functools.partial(_to_dlpack, give))
@@ -41,17 +41,17 @@ def _is_ours(x: Any) -> bool:
     return isinstance(x, jax_array.ArrayImpl) and all(d.platform == PLATFORM for d in x.sharding.device_set)
 
 
-def _device(otherwise: Callable[[Any], Any], x: Any) -> Any:
-    """In the place of `__dlpack_device__`."""
+def _device(fallback: Callable[[Any], Any], x: Any) -> Any:
+    """Replaces `__dlpack_device__`."""
     if _is_ours(x) and len(x.sharding.device_set) == 1:
         return _CPU, 0
-    return otherwise(x)
+    return fallback(x)
 
 
-def _to_dlpack(otherwise: Callable[..., Any], x: Any, *arguments: Any, **options: Any) -> Any:
-    """In the place of `to_dlpack`."""
+def _to_dlpack(fallback: Callable[..., Any], x: Any, *arguments: Any, **options: Any) -> Any:
+    """Replaces `to_dlpack`."""
     if not _is_ours(x):
-        return otherwise(x, *arguments, **options)
+        return fallback(x, *arguments, **options)
     wanted = options.get("dl_device")
     if wanted is not None and (int(wanted[0]), wanted[1]) != (int(_CPU), 0):
         raise BufferError(f"an array of platform {PLATFORM} is in the memory of the host, not on device {wanted}")
@@ -60,7 +60,7 @@ def _to_dlpack(otherwise: Callable[..., Any], x: Any, *arguments: Any, **options
 
 
 class _Memory:
-    """The memory of an array, with its owner. No capsule of DLPack 0 can say that it is not to be written to."""
+    """The memory of an array, with its owner. A capsule of DLPack 0 cannot say that it is read-only."""
 
     def __init__(self, view: np.ndarray) -> None:
         self.owner = view

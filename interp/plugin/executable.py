@@ -7,6 +7,7 @@ import contextvars
 import ctypes
 import functools
 import hashlib
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,7 +24,6 @@ from . import layouts, xla_options
 from .analysis import Analysis
 from .buffers import CODES, TOKEN_ARRAY, spec_of
 from .client import NUM_DEVICES, Client
-from .devices import MEMORY_KINDS
 from .options import CompileOptions, read_compile_options, write_assignment
 from .pjrt import abi
 from .pjrt.errors import INTERNAL, INVALID_ARGUMENT, UNIMPLEMENTED, PluginError
@@ -34,14 +34,13 @@ from .sharding import partition
 
 #: The number of policies for which an executable keeps plans: a limit of memory.
 _PLANS = 8
-#: A program that is expected to take more nanoseconds, or that took more when it ran last, runs beside its caller.
-#: Python switches threads every five milliseconds, so a shorter one would not let its caller run anyway.
-_SHORT = 5_000_000
-#: The nanoseconds to expect for each evaluation of an op; each operation and each byte counts as one.
-_EVALUATION = 2_000
+#: A program that takes more seconds runs beside its caller. Python switches threads every five milliseconds, so a
+#: shorter one would not let its caller run anyway.
+_SHORT = 5e-3
+#: The seconds to expect, before a program has run, for each evaluation of an op, and for each operation and each byte.
+_EVALUATION, _OPERATION = 2e-6, 1e-9
+_clock = time.perf_counter
 _DONOR, _ALIAS = "jax.buffer_donor", "tf.aliasing_output"
-
-
 #: Contexts in which numpy does not warn and that no thread is in.
 _contexts: list[contextvars.Context] = []
 
@@ -61,6 +60,7 @@ class Executable:
         num_outputs: The number of results of a device.
         donated: The arguments that are gone after a run.
         tokens: The arguments that are tokens.
+        has_known_length: Whether the number of iterations of each loop is known.
         runs_here: Whether it runs in the thread of its caller, since it does more than compute results.
         is_short: Whether it takes so little time that its caller waits for it.
     """
@@ -74,9 +74,10 @@ class Executable:
         self.policy = client.policy
         self._plans: dict[Policy, Plan] = {}
         self.partition = partition.Partition(self.function, program, options.partitions)
-        self.plan(policies.chosen(self.policy))
+        self.current_plan()
 
-        rows = options.devices or _default_devices(client, options)
+        each = options.partitions
+        rows = options.devices or tuple(tuple(range(r * each, (r + 1) * each)) for r in range(options.replicas))
         missing = [i for row in rows for i in row if i not in client.by_id]
         if missing:
             raise PluginError(
@@ -102,45 +103,49 @@ class Executable:
         self.result_bytes = sum(t.nbytes for t in types if t) * options.replicas
         self.largest = analysis.largest * options.replicas
         self.runs_here = not types or bool(self.tokens) or analysis.calls_python
-        self.set_time(sum(analysis.costs[:3]) + analysis.costs.evaluations * _EVALUATION)
+        expected = sum(analysis.costs[:3]) * _OPERATION + analysis.costs.evaluations * _EVALUATION
+        self.has_known_length = analysis.has_known_length
+        self.is_short = expected <= _SHORT and self.has_known_length
 
-        self.optimized: bytes | None = None
         self.serialized: Sized | None = None
-        self.cost_analysis: NamedValues | None = None
-        self.properties = self._properties(rows, codes, shapes, [list(MEMORY_KINDS.values())[p.memory] for p in places])
+        self.properties = self._properties(rows)
 
-    def _properties(
-        self,
-        devices: tuple[tuple[int, ...], ...],
-        codes: list[int],
-        shapes: list[tuple[int, ...]],
-        memory_kinds: list[Sized],
-    ) -> dict[str, tuple[int, ...]]:
-        count, fingerprint = len(codes), Sized.text(hashlib.sha256(self.code).hexdigest())
-        lists = {
-            "sizes": Sized.items([n for shape in shapes for n in shape]),
-            "ranks": Sized.items([len(shape) for shape in shapes]),
-            "kinds": Sized.items([kind.address for kind in memory_kinds]),
-            "lengths": Sized.items([kind[1] for kind in memory_kinds]),
-            "assignment": Sized.text(self.options.assignment or write_assignment(devices)),
-        }
-        self._lists = lists
+    def _properties(self, devices: tuple[tuple[int, ...], ...]) -> dict[str, int | tuple[int, ...]]:
+        outputs = self.specs[: self.num_outputs]
+        kinds = [spec.memory.properties["Kind"] for spec in outputs]
+        sizes = Sized.items([n for spec in outputs for n in spec.shape])
+        ranks = Sized.items([len(spec.shape) for spec in outputs])
+        texts, lengths = (Sized.items([kind[i] for kind in kinds]) for i in range(2))
+        assignment = Sized.text(self.options.assignment or write_assignment(devices))
+        self._memory = sizes, ranks, texts, lengths, assignment
         return {
             "Name": Sized.text(self.name),
-            "NumReplicas": (self.options.replicas,),
-            "NumPartitions": (self.options.partitions,),
-            "NumOutputs": (count,),
-            "SizeOfGeneratedCodeInBytes": (0,),
-            "Fingerprint": fingerprint,
+            "NumReplicas": self.options.replicas,
+            "NumPartitions": self.options.partitions,
+            "NumOutputs": self.num_outputs,
+            "SizeOfGeneratedCodeInBytes": 0,
+            "Fingerprint": Sized.text(hashlib.sha256(self.code).hexdigest()),
             "AddressableDevices": Sized.items([d.handle for d in self.devices]),
-            "OutputElementTypes": Sized.items(codes, ctypes.c_int),
-            "OutputDimensions": (count, lists["sizes"].address, lists["ranks"].address),
-            "OutputMemoryKinds": (count, lists["kinds"].address, lists["lengths"].address),
-            "GetDeviceAssignment": (*lists["assignment"], *NOTHING_TO_DELETE),
+            "OutputElementTypes": Sized.items([spec.code for spec in outputs], ctypes.c_int),
+            "OutputDimensions": (self.num_outputs, sizes.address, ranks.address),
+            "OutputMemoryKinds": (self.num_outputs, texts.address, lengths.address),
+            "GetDeviceAssignment": (*assignment, *NOTHING_TO_DELETE),
         }
 
-    def plan(self, policy: Policy) -> Plan:
-        """Return the plan under a policy."""
+    @functools.cached_property
+    def cost_analysis(self) -> NamedValues:
+        """The costs of a run by XLA's names."""
+        flops, transcendentals, accessed, _ = map(float, self.analysis.costs)
+        return NamedValues({"flops": flops, "transcendentals": transcendentals, "bytes accessed": accessed})
+
+    @functools.cached_property
+    def optimized(self) -> bytes:
+        """The "optimized program"; see `Partition.optimized_program`."""
+        return self.partition.optimized_program(self.options.replicas)
+
+    def current_plan(self) -> Plan:
+        """Return the plan under the current policy."""
+        policy = policies.chosen(self.policy)
         plan = self._plans.get(policy)
         if plan is None:
             plan = machine.plan(self.partition.program, self.partition.function.name, policy)
@@ -157,6 +162,7 @@ class Executable:
         Raises what `machine.run` does, and PluginError if a result has another type than the program declares.
         """
         context = _contexts.pop() if _contexts else _make_context()
+        start = _clock()
         try:
             if len(self.devices) == 1:
                 results = context.run(machine.run_without_warnings, plan, arguments[0], process)
@@ -164,6 +170,7 @@ class Executable:
                 results = context.run(self.partition.run, plan, self.options.replicas, arguments, process)
         finally:
             _contexts.append(context)
+        self.is_short = _clock() - start <= _SHORT and self.has_known_length
         for i, spec in enumerate(self.specs):
             result = results[i]
             if result is None:
@@ -172,13 +179,8 @@ class Executable:
                 raise PluginError(INTERNAL, f"result {i} has type {result.dtype}{list(result.shape)}")
         return results
 
-    def describe_results(self) -> str:
-        """Return what takes memory when it runs."""
-        return f"the result of {self.name}"
-
-    def set_time(self, nanoseconds: float) -> None:
-        """Take note of how long a run takes or is expected to take."""
-        self.is_short = nanoseconds <= _SHORT and self.analysis.has_known_length
+    def __str__(self) -> str:
+        return f"the result of {self.name}"  # for errors about memory
 
 
 #: The owner and the deleter of memory that lives as long as the executable, which the framework copies at once: the
@@ -193,12 +195,6 @@ def _tensor(t: Type) -> TensorType | None:
     if not isinstance(t, TensorType) or not t.is_static:
         raise PluginError(UNIMPLEMENTED, f"a program with a result of type {t} is not supported")
     return t
-
-
-def _default_devices(client: Client, options: CompileOptions) -> tuple[tuple[int, ...], ...]:
-    if options.replicas * options.partitions == 1:
-        return ((client.devices[0].id,),)
-    return tuple(tuple(range(r * options.partitions, (r + 1) * options.partitions)) for r in range(options.replicas))
 
 
 def _donated(
@@ -256,5 +252,5 @@ def compile_program(client: Client, code: bytes, options: bytes) -> Executable:
     Raises PluginError, ValueError and what planning does.
     """
     read = read_compile_options(options)
-    xla_options.check(dict(read.overrides))
+    xla_options.check(read.overrides)
     return interruptible(Executable, client, code, read)

@@ -11,12 +11,12 @@ from ...ops.types import TensorType, Type
 from .executable import Executable
 from .pjrt import abi
 from .pjrt.errors import INVALID_ARGUMENT, PluginError
-from .pjrt.runtime import NamedValues, Sized, fallible, getter, objects, pool, properties, words
+from .pjrt.runtime import Sized, fallible, getter, lists, objects, pool, properties, words
 from .sharding import partition
 
-properties("Executable", "Name", "NumReplicas", "NumPartitions", "NumOutputs", "SizeOfGeneratedCodeInBytes")
-properties("Executable", "Fingerprint", "OutputElementTypes", "OutputDimensions", "OutputMemoryKinds")
-properties("LoadedExecutable", "AddressableDevices", "Fingerprint", "GetDeviceAssignment")
+properties("Executable", "NumReplicas", "NumPartitions", "NumOutputs", "SizeOfGeneratedCodeInBytes")
+lists("Executable", "Name", "Fingerprint", "OutputElementTypes", "OutputDimensions", "OutputMemoryKinds")
+lists("LoadedExecutable", "AddressableDevices", "Fingerprint", "GetDeviceAssignment")
 
 
 @fallible("LoadedExecutable_GetExecutable")
@@ -58,32 +58,20 @@ def _bytes_of_parts(types: Sequence[Type], tilings: Sequence[partition.Tiling]) 
 
 @fallible("Executable_GetCostAnalysis")
 def _cost(a: Any) -> None:
-    executable: Executable = objects[a.executable]
-    if executable.cost_analysis is None:
-        flops, transcendentals, accessed, _ = executable.analysis.costs
-        names = {"flops": flops, "transcendentals": transcendentals, "bytes accessed": accessed}
-        executable.cost_analysis = NamedValues({name: float(cost) for name, cost in names.items()})
-    a.num_properties, a.properties = executable.cost_analysis.size, executable.cost_analysis.address
+    costs = objects[a.executable].cost_analysis
+    a.num_properties, a.properties = costs.size, costs.address
 
 
 @fallible("Executable_OptimizedProgram")
 def _optimized_program(a: Any) -> None:
-    executable: Executable = objects[a.executable]
-    if executable.optimized is None:
-        executable.optimized = partition.optimized_program(
-            executable.function,
-            executable.partition,
-            executable.function.name,
-            executable.options.replicas,
-            executable.options.partitions,
-        )
+    optimized: bytes = objects[a.executable].optimized
     program = abi.Program.from_address(a.program)
     program.format, program.format_size = _FORMAT
     if program.code:
-        if program.code_size < len(executable.optimized):
+        if program.code_size < len(optimized):
             raise PluginError(INVALID_ARGUMENT, "the program does not fit")
-        ctypes.memmove(program.code, executable.optimized, len(executable.optimized))
-    program.code_size = len(executable.optimized)
+        ctypes.memmove(program.code, optimized, len(optimized))
+    program.code_size = len(optimized)
 
 
 _FORMAT = Sized.text("hlo_with_config")

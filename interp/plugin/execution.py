@@ -7,14 +7,13 @@ yet, becomes a task for the thread of `work`; its results are Deferred until the
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from ...ops.processes import parallel
-from .. import policies
 from . import budget, work
 from .buffers import Buffer, delete
 from .executable import Executable
@@ -26,9 +25,7 @@ from .work import Deferred
 
 #: Values of each device.
 Rows = list[list[Any]]
-Handles = Sequence[Sequence[int]]
 
-_clock = time.perf_counter_ns
 _read_fields = reader(8)
 
 
@@ -38,14 +35,35 @@ def _execute(p: int) -> int | None:
         shutdown.park()
     try:
         address, options, lists, num_devices, num_args, outputs, events, device = _read_fields(words, p + 16)
-        executable = objects[address]
-        read_list, read_handles = reader(num_devices), reader(num_args)
-        handles = [read_handles(words, row) for row in read_list(words, lists)]
-        if executable.client is None:
-            raise PluginError(FAILED_PRECONDITION, "the executable has been deleted")
-        if len(handles) != len(executable.devices) or (device and device != executable.devices[0].handle):
-            raise PluginError(UNIMPLEMENTED, "a program cannot run on other devices than it was compiled for")
-        _run(executable, handles, options, read_list(words, outputs), events >> 3)
+        executable, read_list = objects[address], reader(num_devices)
+        if executable.client is None or num_devices != len(executable.devices) or device:
+            _refuse(executable, num_devices, device)
+        rows, read_row = read_list(words, lists), reader(num_args)
+        donated = _donated(executable, [read_row(words, row) for row in rows], options) if executable.donated else ()
+        if not interrupts.installed:
+            interrupts.install()
+        event, results = _run(executable, rows, read_row)
+        new: list[int] = []
+        try:
+            for output in read_list(words, outputs):
+                for at in range(output >> 3, (output >> 3) + executable.num_outputs):
+                    value = results[len(new)]
+                    buffer = Buffer(value, executable.specs[len(new)])
+                    words[at] = handle = pool.add(buffer)
+                    new.append(handle)
+                    if type(value) is Deferred:
+                        value.deliver_to(buffer)
+            if events:
+                for at in range(events >> 3, (events >> 3) + num_devices):
+                    words[at] = pool.add(event) if event else ready
+            for handle in donated:
+                delete(handle)
+            if type(event) is work.Task:
+                work.start(event)
+        except BaseException:
+            for handle in new:
+                pool.discard(handle)
+            raise
     except BaseException as error:
         try:
             return failed(error)
@@ -56,34 +74,38 @@ def _execute(p: int) -> int | None:
     return None
 
 
-def _run(executable: Executable, handles: Handles, options: int, outputs: Sequence[int], events: int) -> None:
-    """Run a program, or start it, and write the handles of its results and of an event for each device.
+def _run(executable: Executable, rows: Sequence[int], read_row: Any) -> tuple[Any, Sequence[Any]]:
+    """Run a program, or prepare a task that runs it.
 
     Args:
         executable: The program.
-        handles: Of each device, the handles of the arguments.
-        options: The address of the options.
-        outputs: Of each device, the address of the list of results.
-        events: The position of the list of events in `words`; 0 if no events are wanted.
+        rows: Of each device, the address of the list of the arguments' handles.
+        read_row: Reads such a list.
+
+    Returns:
+        The task, the error if the program has failed, or None if it has run. The results of all devices: arrays, the
+        Deferred of the task, or the error.
     """
-    if not interrupts.installed:
-        interrupts.install()
-    if executable.donated:
-        _refuse_donated_twice(executable, handles, options)
-    task, error = None, None
     try:
-        budget.take(executable.result_bytes, executable.describe_results)
+        budget.take(executable.result_bytes, executable)
         if executable.largest > executable.result_bytes:
-            budget.check(executable.largest, executable.describe_results)
-        arguments, is_pending = _arguments(executable, handles)
-        has_to_wait = executable.runs_here or shutdown.closing
-        if is_pending and has_to_wait:
-            arguments = _wait_for(executable, arguments)
-        if has_to_wait or (executable.is_short and not is_pending):
-            results = _compute(executable, arguments)
-        else:
-            task = _make_task(executable, arguments)
-            results = task.outputs
+            budget.check(executable.largest, executable)
+        arguments, is_ready = [], True
+        for row in rows:
+            values = [objects[handle].array for handle in read_row(words, row)]
+            for value in values:
+                if type(value) is not ndarray:
+                    is_ready = False
+            arguments.append(values)
+        if not is_ready:
+            is_ready = _resolve(arguments)
+        if executable.runs_here or shutdown.closing:
+            _wait_for(executable, arguments)
+            return None, work.run_here(functools.partial(_compute, executable, arguments))
+        if is_ready and executable.is_short:
+            return None, interruptible(executable.compute, executable.current_plan(), arguments)
+        task = _make_task(executable, arguments)
+        return task, task.outputs
     except RecursionError:
         raise
     except BaseException as caught:
@@ -92,47 +114,46 @@ def _run(executable: Executable, handles: Handles, options: int, outputs: Sequen
         if executable.runs_here:
             raise
         error = caught.error if isinstance(caught, FailedError) else failure(caught)
-        results = [error] * len(executable.specs)
-    new: list[int] = []
-    try:
-        for output in outputs:
-            for at in range(output >> 3, (output >> 3) + executable.num_outputs):
-                value = results[len(new)]
-                buffer = Buffer(value, executable.specs[len(new)])
-                words[at] = handle = pool.add(buffer)
-                new.append(handle)
-                if type(value) is Deferred:
-                    value.deliver_to(buffer)
-        if events:
-            for at in range(events, events + len(outputs)):
-                words[at] = ready if task is error else pool.add(task or error)
-        if executable.donated:
-            _donate(executable, handles, options)
-        if task is not None:
-            work.start(task)
-    except BaseException:
-        for handle in new:
-            pool.discard(handle)
-        raise
+        return error, [error] * len(executable.specs)
 
 
-def _arguments(executable: Executable, handles: Handles) -> tuple[Rows, bool]:
-    """Return the values of the arguments, and whether some of them are Deferred.
+def _refuse(executable: Executable, num_devices: int, device: int) -> None:
+    """Raise PluginError if an executable cannot run, or not on these devices."""
+    if executable.client is None:
+        raise PluginError(FAILED_PRECONDITION, "the executable has been deleted")
+    if num_devices != len(executable.devices) or device != executable.devices[0].handle:
+        raise PluginError(UNIMPLEMENTED, "a program cannot run on other devices than it was compiled for")
+
+
+def _compute(executable: Executable, arguments: Rows, process: parallel.Process) -> list[np.ndarray]:
+    return interruptible(executable.compute, executable.current_plan(), arguments, process)
+
+
+def _make_task(executable: Executable, arguments: Rows) -> work.Task:
+    """Return a task that computes the results of all devices."""
+    work.wait_for_slot()
+    plan = executable.current_plan()
+
+    def compute(process: parallel.Process) -> list[np.ndarray]:
+        _wait_for(executable, arguments)
+        results = executable.compute(plan, arguments, process)
+        budget.grow(executable.result_bytes)
+        return results
+
+    return work.Task(compute, len(executable.specs))
+
+
+def _resolve(arguments: Rows) -> bool:
+    """Replace the Deferred of programs that have ended by their values. Return whether no other Deferred is left.
 
     Raises PluginError if a buffer has been deleted, and FailedError if the program of one has failed.
     """
-    is_pending = False
-    rows = []
-    for row in handles:
-        values = [objects[handle].array for handle in row]
-        for i, array in enumerate(values):
-            if type(array) is not np.ndarray:
-                values[i] = _array_of(array)
-                is_pending = is_pending or type(values[i]) is Deferred
-        rows.append(values)
-    if executable.tokens and not is_pending:
-        _remove_tokens(executable, rows)
-    return rows, is_pending
+    is_ready = True
+    for values in arguments:
+        for i, value in enumerate(values):
+            values[i] = _array_of(value)
+            is_ready = is_ready and type(values[i]) is not Deferred
+    return is_ready
 
 
 def _array_of(array: Any) -> Any:
@@ -146,76 +167,33 @@ def _array_of(array: Any) -> Any:
     return array
 
 
-def _remove_tokens(executable: Executable, rows: Rows) -> None:
-    for row in rows:
-        for i in executable.tokens:
-            row[i] = None
-
-
-def _wait_for(executable: Executable, arguments: Rows) -> Rows:
-    """Wait for all arguments and return them. Raises FailedError if one of their programs has failed."""
-    for row in arguments:
-        for value in row:
+def _wait_for(executable: Executable, arguments: Rows) -> None:
+    """Wait until all arguments are arrays; the program takes None for tokens. Raises what `_resolve` does."""
+    for values in arguments:
+        for value in values:
             if type(value) is Deferred:
                 value.task.wait()
-    rows = [[_array_of(value) for value in row] for row in arguments]
-    _remove_tokens(executable, rows)
-    return rows
+    _resolve(arguments)
+    for values in arguments:
+        for i in executable.tokens:
+            values[i] = None
 
 
-def _compute(executable: Executable, arguments: Rows) -> list[np.ndarray]:
-    """Compute in this thread and return the results of all devices."""
-    plan = executable.plan(policies.chosen(executable.policy))
-    start = _clock()
-    if executable.runs_here:
-        results = work.run_here(functools.partial(interruptible, executable.compute, plan, arguments))
-    else:
-        results = interruptible(executable.compute, plan, arguments)
-    executable.set_time(_clock() - start)
-    return results
+def _donated(executable: Executable, handles: Sequence[Sequence[int]], options: int) -> list[int]:
+    """Return the handles of the buffers that a call donates: all that may be, but for those that `options` excludes.
 
-
-def _make_task(executable: Executable, arguments: Rows) -> work.Task:
-    """Return a task that computes the results of all devices."""
-    work.wait_for_slot()
-    plan = executable.plan(policies.chosen(executable.policy))
-
-    def compute(process: parallel.Process) -> list[np.ndarray]:
-        values = _wait_for(executable, arguments)
-        start = _clock()
-        results = executable.compute(plan, values, process)
-        executable.set_time(_clock() - start)
-        budget.grow(executable.result_bytes)
-        return results
-
-    return work.Task(compute, len(executable.specs))
-
-
-def _not_donated(options: int) -> set[int]:
-    """Return the arguments that the caller excludes from donation in this call."""
+    Raises PluginError if a buffer is donated and passed a second time, as another or as the same argument.
+    """
     start, count = words[(options >> 3) + 7] >> 3, words[(options >> 3) + 8]
-    return set(words[start : start + count].tolist()) if count else set()
-
-
-def _refuse_donated_twice(executable: Executable, handles: Handles, options: int) -> None:
-    """Raise PluginError if a buffer is donated and passed a second time, as another or as the same argument."""
-    not_donated = _not_donated(options)
+    excluded = set(words[start : start + count].tolist()) if count else set()
+    donated = [i for i in executable.donated if i not in excluded]
     for row in handles:
-        if len(set(row)) == len(row):
-            continue
-        for i in executable.donated:
-            if i not in not_donated and row.count(row[i]) > 1:
+        for i in donated:
+            if row.count(row[i]) > 1:
                 other = next(j for j, handle in enumerate(row) if j != i and handle == row[i])
                 raise PluginError(
                     INVALID_ARGUMENT,
                     f"expected a donated buffer to be passed once, got the same one as arguments {i} and {other} of "
                     f"{executable.name}",
                 )
-
-
-def _donate(executable: Executable, handles: Handles, options: int) -> None:
-    not_donated = _not_donated(options)
-    for i in executable.donated:
-        if i not in not_donated:
-            for row in handles:
-                delete(row[i])
+    return [row[i] for row in handles for i in donated]

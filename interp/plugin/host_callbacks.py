@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import Callable as Function
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,22 +15,13 @@ from ...ops.op import Call, OpError, Run
 from ...ops.programs.custom_call import bound_target
 from ...ops.types import TensorType
 
+if TYPE_CHECKING:
+    from .sharding.partition import Tiling
+
 TARGET, INSPECT = "minihlo.python_callback", "minihlo.inspect_sharding"
 
 #: The numbers start at random, so that a cached program never calls a function of another process.
 _numbers = itertools.count(int.from_bytes(os.urandom(5)))
-
-
-class Divided(Protocol):
-    """The division of a tensor over devices."""
-
-    def divide(self, wholes: Sequence[Any]) -> list[Any]:
-        """Return the part of each device."""
-        ...
-
-    def message(self) -> bytes:
-        """Return a serialized OpSharding."""
-        ...
 
 
 class Callback:
@@ -49,24 +40,24 @@ class Callback:
         """
         self.number = next(_numbers)
         self._function, self._results, self._canonicalize = function, results, canonicalize
-        self._is_partitioned, self._divided = is_partitioned, ()
+        self._is_partitioned, self._tilings = is_partitioned, ()
         _callbacks[self.number] = self
 
-    def placed(self, operands: Sequence[Divided]) -> None:
+    def observe(self, operands: Sequence[Tiling]) -> None:
         """Record the division of the operands over several devices."""
         if self._is_partitioned:
-            self._divided = tuple(operands)
+            self._tilings = tuple(operands)
 
     def __call__(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         """Call the function. Raises OpError if its results do not fit, and CallbackError if it raises an exception."""
-        if not self._divided:
-            return self._called(*arrays)
+        if not self._tilings:
+            return self._call(*arrays)
         results: tuple[np.ndarray, ...] = ()
-        for parts in zip(*[d.divide([x]) for d, x in zip(self._divided, arrays, strict=True)], strict=True):
-            results = self._called(*parts)
+        for parts in zip(*[d.divide([x]) for d, x in zip(self._tilings, arrays, strict=True)], strict=True):
+            results = self._call(*parts)
         return results
 
-    def _called(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _call(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         try:
             results = tuple(np.asarray(self._canonicalize(np.asarray(r))) for r in self._function(*arrays))
         except Exception as error:
@@ -76,12 +67,11 @@ class Callback:
                 f"Mismatched number of outputs from callback. Expected: {len(self._results)}, Actual: {len(results)}"
             )
         for i, (value, expected) in enumerate(zip(results, self._results, strict=True)):
-            for what, has, would in (
-                ("shape", value.shape, expected.shape),
-                ("dtype", value.dtype, np.dtype(expected.dtype)),
-            ):
-                if has != would:
-                    raise OpError(f"Incorrect output {what} for return value #{i}: Expected: {would}, Actual: {has}")
+            pairs = {"shape": (value.shape, expected.shape), "dtype": (value.dtype, np.dtype(expected.dtype))}
+            for name, (actual, declared) in pairs.items():
+                if actual != declared:
+                    message = f"Incorrect output {name} for return value #{i}: Expected: {declared}, Actual: {actual}"
+                    raise OpError(message)
         return results
 
 
@@ -94,7 +84,7 @@ class Inspector:
         self._function = function
         _callbacks[self.number] = self
 
-    def placed(self, operands: Sequence[Divided]) -> None:
+    def observe(self, operands: Sequence[Tiling]) -> None:
         """Pass the sharding of the operand to the function."""
         self._function(operands[0].message())
 
@@ -106,15 +96,15 @@ class CallbackError(RuntimeError):
 _callbacks: weakref.WeakValueDictionary[int, Callback | Inspector] = weakref.WeakValueDictionary()
 
 
-def placed(attributes: Mapping[str, Any], operands: Function[[], Sequence[Divided]]) -> None:
+def observe(attributes: Mapping[str, Any], operands: Function[[], Sequence[Tiling]]) -> None:
     """Pass the division of the operands to the function of a custom call with these attributes, if it has one."""
     if attributes.get("call_target_name") in (TARGET, INSPECT):
-        callback = _called_by(attributes)
+        callback = _find(attributes)
         if callback is not None:
-            callback.placed(operands())
+            callback.observe(operands())
 
 
-def _called_by(attributes: Mapping[str, Any]) -> Callback | Inspector | None:
+def _find(attributes: Mapping[str, Any]) -> Callback | Inspector | None:
     config = attributes.get("backend_config") or attributes.get("mhlo.backend_config") or {}
     return _callbacks.get(int(config.get("number", 0)))
 
@@ -127,7 +117,7 @@ def _inspect(_: Call) -> Run:
 
 @bound_target(TARGET)
 def _bind(call: Call) -> Run:
-    callback = _called_by(call.attributes)
+    callback = _find(call.attributes)
     if not isinstance(callback, Callback):
         raise OpError("the Python function that it calls no longer exists")
     count = len(call.results)

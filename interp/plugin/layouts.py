@@ -34,32 +34,32 @@ def places(function: Function) -> tuple[list[Place], list[Place]]:
     for name, types in (("arg_attrs", function.argument_types), ("res_attrs", function.result_types)):
         attributes = function.attributes.get(name) or ({},) * len(types)
         result.append([place_of(a, t) for a, t in zip(attributes, types, strict=True)])
-    takes, gives = result
+    arguments, results = result
     for i, attributes in enumerate(function.attributes.get("res_attrs") or ()):
         if (attributes or {}).get(_LAYOUT) == _CHOSEN:
-            gives[i] = dataclasses.replace(gives[i], order=_unmoved(function, i, takes))
-    return takes, gives
+            results[i] = dataclasses.replace(results[i], order=_order_without_move(function, i, arguments))
+    return arguments, results
 
 
-def _unmoved(function: Function, number: int, takes: Sequence[Place]) -> tuple[int, ...] | None:
-    """The order of dimensions of a result with which the argument that it is a transposition of need not be moved.
+def _order_without_move(function: Function, number: int, arguments: Sequence[Place]) -> tuple[int, ...] | None:
+    """The order of dimensions of a result that is the transpose of an argument, with which no element is moved.
 
     None, the usual order, for other results.
     """
     body = function.body
     if body is None:
         return None
-    made = {v: o for o in body.operations for v in o.results}
+    sources = {v: o for o in body.operations for v in o.results}
     value, permutations = body.returns[number], []
-    while value in made and made[value].name in ("stablehlo.transpose", *CONSTRAINTS):
-        operation = made[value]
+    while value in sources and sources[value].name in ("stablehlo.transpose", *CONSTRAINTS):
+        operation = sources[value]
         if operation.name == "stablehlo.transpose":
             permutations.append([int(d) for d in operation.attributes["permutation"]])
         value = operation.operands[0]
     if value not in body.arguments or not permutations:
         return None
     usual = tuple(range(len(permutations[0])))[::-1]
-    order = takes[body.arguments.index(value)].order or usual
+    order = arguments[body.arguments.index(value)].order or usual
     for permutation in reversed(permutations):
         order = tuple(permutation.index(d) for d in order)
     return None if order == usual else order

@@ -1,7 +1,7 @@
-"""How JAX lowers, for this platform, what has no general form: factorizations and calls of Python functions.
+"""Lowerings of JAX primitives without a general lowering: factorizations and calls of Python functions.
 
-Everything here is registered for platform `minihlo` alone. It leans on modules of JAX that are not public, so what a
-version of JAX does not have is left out.
+They are registered for platform `minihlo` only. They use private modules of JAX, so that a function is left out if the
+installed version of JAX does not have it.
 """
 
 from __future__ import annotations
@@ -25,32 +25,25 @@ from .pjrt.runtime import PLATFORM
 
 try:
     from jax._src.cudnn import scaled_matmul_stablehlo as scaled_matmul
-except ImportError:  # of a version of JAX without it
+except ImportError:  # in some versions of JAX
     scaled_matmul = None
 
 
 def register() -> None:
-    """Tell JAX."""
+    """Register the lowerings with JAX."""
     for name, target, options in _LINEAR_ALGEBRA:
         primitive = getattr(linalg, name, None)
         if primitive is not None:
             mlir.register_lowering(primitive, functools.partial(_call_target, target, options), platform=PLATFORM)
-    # What is exported may be kept for long, so JAX lets custom calls in whose targets stay what they are, as ours do.
+    for module, name, rule_name, replace, cacheable in _RULES:
+        primitive, rule = getattr(module, name, None), getattr(module, rule_name, None)
+        if primitive is not None and rule is not None:
+            rule = rule if replace is None else functools.partial(replace, rule)
+            mlir.register_lowering(primitive, rule, platform=PLATFORM, cacheable=cacheable)
+    # Exported programs may be kept for long, so JAX accepts only custom calls whose targets stay what they are.
     stable = getattr(jax_export, "_CUSTOM_CALL_TARGETS_GUARANTEED_STABLE", None)
     if isinstance(stable, set):
         stable.update(target for _, target, _ in _LINEAR_ALGEBRA)
-    for module, name, rule in (
-        (debugging, "debug_callback_p", "debug_callback_lowering"),
-        (debugging, "debug_print_p", "debug_print_lowering_rule"),
-    ):
-        if hasattr(module, name) and hasattr(module, rule):
-            mlir.register_lowering(getattr(module, name), getattr(module, rule), platform=PLATFORM, cacheable=False)
-    inspect_p, rule = (getattr(debugging, n, None) for n in ("inspect_sharding_p", "_inspect_sharding_lowering_rule"))
-    if inspect_p is not None and rule is not None:
-        mlir.register_lowering(inspect_p, functools.partial(_inspect_sharding, rule), platform=PLATFORM)
-    scaled_p, rule = (getattr(scaled_matmul, n, None) for n in ("_scaled_matmul_p", "_scaled_matmul_gpu_lowering"))
-    if scaled_p is not None and rule is not None:
-        mlir.register_lowering(scaled_p, rule, platform=PLATFORM)
     donating = getattr(mlir, "_platforms_with_donation", None)
     if isinstance(donating, list) and PLATFORM not in donating:
         donating.append(PLATFORM)
@@ -89,17 +82,21 @@ def _call_target(target: str, options: dict[str, str], ctx: Any, *operands: Any,
 
 
 def ir_types(ctx: Any, avals: Sequence[Any]) -> list[Any]:
-    """The types of MLIR, by a function that lately takes the module's context too."""
-    of: Any = mlir.aval_to_ir_type
-    takes_context = len(inspect.signature(of).parameters) > 1
-    return [of(ctx.module_context, aval) if takes_context else of(aval) for aval in avals]
+    """Return the types of MLIR."""
+    return [_with_context(ctx, mlir.aval_to_ir_type, aval) for aval in avals]
+
+
+def _with_context(ctx: Any, function: Any, *arguments: Any) -> Any:
+    """Call a function of JAX that takes the module's context first in newer versions."""
+    takes_context = len(inspect.signature(function).parameters) > len(arguments)
+    return function(*([ctx.module_context] if takes_context else []), *arguments)
 
 
 # -- Python functions that a program calls -----------------------------------------------------------------------------
 
 
 def _emit_callback(
-    otherwise: Callable[..., Any],
+    fallback: Callable[..., Any],
     ctx: Any,
     callback: Callable[..., Sequence[Any]],
     token: Any,
@@ -109,43 +106,52 @@ def _emit_callback(
     *arguments: Any,
     **options: Any,
 ) -> Any:
-    """In the place of JAX's function of this name: emits the call of a Python function.
+    """Replaces JAX's function of this name: emits the call of a Python function.
 
-    Where it is to run is written down as on JAX's CPU. It changes nothing: outside of manual computations a program
-    runs once, whatever its devices.
+    The program states its device as on JAX's CPU, without effect: outside of manual computations a program runs once,
+    whatever its devices.
     """
     if tuple(ctx.module_context.platforms) != (PLATFORM,):
-        return otherwise(ctx, callback, token, operands, operand_avals, result_avals, *arguments, **options)
+        return fallback(ctx, callback, token, operands, operand_avals, result_avals, *arguments, **options)
 
     from . import host_callbacks
 
     canonicalize = getattr(dtypes, "canonicalize_value", lambda x: x)
     holder = host_callbacks.Callback(callback, tuple(result_avals), canonicalize, bool(options.get("partitioned")))
-    ctx.module_context.add_keepalive(holder)
     types = ir_types(ctx, result_avals)
     tokens = [token] if token else []
-    result = mlir.custom_call(
-        host_callbacks.TARGET,
-        result_types=[t.type for t in tokens] + types,
-        operands=[*tokens, *operands],
-        backend_config=_numbered(holder.number),
-        has_side_effect=bool(options.get("has_side_effect", True)),
-        api_version=4,
+    has_effect = bool(options.get("has_side_effect", True))
+    result = _call_holder(
+        ctx, host_callbacks.TARGET, holder, [t.type for t in tokens] + types, [*tokens, *operands], has_effect
     )
     sharding = options.get("sharding")
     if sharding is not None:
-        put: Any = mlir.set_sharding  # which takes the module's context too from jax 0.10 on
-        takes_context = len(inspect.signature(put).parameters) > 2
-        where = _with_token(sharding) if tokens and types else sharding
-        put(*([ctx.module_context] if takes_context else []), result, where)
+        _with_context(ctx, mlir.set_sharding, result, _with_token(sharding) if tokens and types else sharding)
     results = list(result.results)
     return results[len(tokens) :], (results[0] if tokens else None), holder
 
 
-def _with_token(sharding: Any) -> Any:
-    """The sharding of the results of a call whose first result is a token, which lies as the next one does.
+def _call_holder(
+    ctx: Any, target: str, holder: Any, types: Sequence[Any], operands: Sequence[Any], has_effect: bool = True
+) -> Any:
+    """Emit a custom call that names a holder of a Python function by its number."""
+    from jaxlib.mlir import ir
 
-    A call without other results has one sharding all the same, so that its token needs none of its own.
+    ctx.module_context.add_keepalive(holder)
+    return mlir.custom_call(
+        target,
+        result_types=types,
+        operands=operands,
+        backend_config={"number": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), holder.number)},
+        has_side_effect=has_effect,
+        api_version=4,
+    )
+
+
+def _with_token(sharding: Any) -> Any:
+    """The sharding of the results of a call whose first result is a token, with the sharding of the next one.
+
+    A call without other results has one sharding as well, so that its token needs none of its own.
     """
     values = getattr(sharding, "shardings", None)
     if not values:
@@ -153,13 +159,7 @@ def _with_token(sharding: Any) -> Any:
     return type(sharding)((dataclasses.replace(values[0], mesh_shape=(), dim_shardings=()), *values))
 
 
-def _numbered(number: int) -> dict[str, Any]:
-    from jaxlib.mlir import ir
-
-    return {"number": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)}
-
-
-def _inspect_sharding(otherwise: Callable[..., Any], ctx: Any, value: Any, *, callback: Callable[..., Any]) -> Any:
+def _inspect_sharding(fallback: Callable[..., Any], ctx: Any, value: Any, *, callback: Callable[..., Any]) -> Any:
     """`jax.debug.inspect_array_sharding` where there are several devices: the callback is called at compilation."""
     context = ctx.module_context.axis_context
     devices: Any = None
@@ -172,7 +172,7 @@ def _inspect_sharding(otherwise: Callable[..., Any], ctx: Any, value: Any, *, ca
         mesh = context.mesh
         devices = tuple(mesh.devices.flat)
     if devices is None or len(devices) == 1:
-        return otherwise(ctx, value, callback=callback)
+        return fallback(ctx, value, callback=callback)
     from jaxlib import xla_client
 
     from . import host_callbacks
@@ -180,21 +180,20 @@ def _inspect_sharding(otherwise: Callable[..., Any], ctx: Any, value: Any, *, ca
     def record(message: bytes) -> None:
         proto = xla_client.OpSharding()
         proto.ParseFromString(message)
-        lies = xla_client.HloSharding.from_proto(proto)
+        sharding = xla_client.HloSharding.from_proto(proto)
         if mesh.empty:
-            return callback(sharding_impls.GSPMDSharding(devices, lies))
-        spec = PartitionSpec() if lies.is_manual() else sharding_impls.parse_flatten_op_sharding(lies, mesh)[0]
+            return callback(sharding_impls.GSPMDSharding(devices, sharding))
+        spec = PartitionSpec() if sharding.is_manual() else sharding_impls.parse_flatten_op_sharding(sharding, mesh)[0]
         return callback(NamedSharding(mesh, spec))
 
-    holder = host_callbacks.Inspector(record)
-    ctx.module_context.add_keepalive(holder)
-    config = _numbered(holder.number)
-    mlir.custom_call(
-        host_callbacks.INSPECT,
-        result_types=[],
-        operands=[value],
-        backend_config=config,
-        has_side_effect=True,
-        api_version=4,
-    )
+    _call_holder(ctx, host_callbacks.INSPECT, host_callbacks.Inspector(record), [], [value])
     return []
+
+
+#: Rules of JAX: its module, the primitive, the rule, what replaces the rule, and whether the lowering may be cached.
+_RULES: tuple[tuple[Any, str, str, Any, bool], ...] = (
+    (debugging, "debug_callback_p", "debug_callback_lowering", None, False),
+    (debugging, "debug_print_p", "debug_print_lowering_rule", None, False),
+    (debugging, "inspect_sharding_p", "_inspect_sharding_lowering_rule", _inspect_sharding, True),
+    (scaled_matmul, "_scaled_matmul_p", "_scaled_matmul_gpu_lowering", None, True),
+)

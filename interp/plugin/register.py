@@ -11,18 +11,18 @@ from typing import Any
 import jax
 from jax._src import xla_bridge
 
-from .pjrt import runtime
+from .pjrt import runtime, shutdown
 
 
 @functools.cache
 def register(priority: int) -> None:
     """Register the platform with JAX in this process, once."""
-    from . import client, devices, loading  # importing these declares functions
+    from . import client, devices  # importing these declares functions
 
     _ = client, devices
-    runtime.fill_api()
-    if f"{__package__}.executable" in sys.modules:  # already registered
-        loading.load()
+    runtime.fill_api(load)
+    if f"{__package__}.executable" in sys.modules:  # its functions are in the table
+        load()
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
     name = runtime.forever(ctypes.create_string_buffer(b"pjrt_c_api"))
@@ -41,6 +41,20 @@ def register(priority: int) -> None:
     from . import lowerings
 
     lowerings.register()
+
+
+@functools.cache
+def load() -> None:
+    """Load the modules that compute, and add their functions to the table.
+
+    The first function that needs one of them calls this, so that an unused platform costs next to nothing.
+    """
+    from . import client, devices, executable_facts, execution, host_callbacks, serialization, transfers, work
+
+    _ = client, devices, executable_facts, execution, host_callbacks, serialization, transfers
+    shutdown.install()
+    work.start_worker()
+    runtime.fill_api()
 
 
 def _client_and_cpu(make: Callable[[], Any]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -32,18 +31,16 @@ def from_host(a: Any) -> None:
         raise PluginError(UNIMPLEMENTED, f"buffer type {a.type} is not supported")
     at = (a.dims or 0) >> 3
     shape = tuple(words[at : at + a.num_dims].tolist()) if a.num_dims else ()
-    count = math.prod(shape)
-    nbytes = count * dtype.itemsize
-    budget.take(nbytes, lambda: f"an array of {dtype} {list(shape)}")
-    memory = objects[a.memory] if a.memory else objects[a.device].memories[0]
-    if not count:
+    spec = spec_of(objects[a.memory] if a.memory else objects[a.device].memories[0], a.type, shape)
+    budget.take(spec.nbytes, spec)
+    if not spec.nbytes:
         array = np.empty(shape, dtype)
     elif a.num_byte_strides and a.byte_strides:
         strides = np.array(words[a.byte_strides >> 3 : (a.byte_strides >> 3) + len(shape)], np.uint64).view(np.int64)
         array = interruptible(_strided, a.data, shape, strides.tolist(), dtype)
     else:
-        array = interruptible(_dense, a.data, shape, nbytes, dtype)
-    a.buffer = pool.add(Buffer(array, spec_of(memory, a.type, shape)))
+        array = interruptible(_dense, a.data, shape, spec.nbytes, dtype)
+    a.buffer = pool.add(Buffer(array, spec))
     a.done_with_host_buffer = ready
 
 
@@ -77,27 +74,12 @@ def _copy_out(array: np.ndarray, dst: int, host_layout: int | None) -> None:
     nbytes, dtype = array.nbytes, array.dtype
     if host_layout and array.ndim > 1:
         layout = abi.Layout.from_address(host_layout)
-        at = (layout.numbers or 0) >> 3
-        numbers = np.array(words[at : at + layout.count], np.uint64).view(np.int64).tolist()
-        if layout.type == abi.STRIDES:
-            if min(numbers) < 0:
-                raise PluginError(UNIMPLEMENTED, "a host layout with negative strides is not supported")
-            span = sum((n - 1) * s for n, s in zip(array.shape, numbers, strict=True)) + dtype.itemsize
-            if array.size:
-                np.ndarray(array.shape, dtype, _memory[dst : dst + span], 0, tuple(numbers))[...] = array
-            return
-        array = array.transpose(numbers[::-1])
+        if layout.type != abi.TILED:
+            raise PluginError(UNIMPLEMENTED, "a host layout by strides is not supported")
+        at = layout.numbers >> 3
+        array = array.transpose(words[at : at + layout.count].tolist()[::-1])
     if nbytes:
         np.ndarray(array.shape, dtype, _memory[dst : dst + nbytes])[...] = array
-
-
-@fallible("Buffer_CopyRawToHost")
-def _copy_raw(a: Any) -> None:
-    array = live(objects[a.buffer])
-    if a.offset < 0 or a.size < 0 or a.offset + a.size > array.nbytes:
-        raise PluginError(INVALID_ARGUMENT, f"bytes {a.offset} to {a.offset + a.size} of a buffer of {array.nbytes}")
-    _memory[a.dst : a.dst + a.size] = array.reshape(-1).view(np.uint8).data[a.offset : a.offset + a.size]
-    a.event = ready
 
 
 # -- from device to device -------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ...ops.processes import parallel
 from ...ops.processes.exchange import StoppedError
@@ -39,14 +39,8 @@ _worker: threading.Thread | None = None
 _start_once = _thread.allocate_lock()
 
 
-class Holder(Protocol):
-    """An object that receives a value. Until then its `array` is the Deferred."""
-
-    array: Any
-
-
 class Deferred:
-    """A value that a task will compute."""
+    """A value that a task will compute. Its `holders` receive it; until then their `array` is the Deferred."""
 
     __slots__ = ("holders", "task", "value")
 
@@ -54,9 +48,9 @@ class Deferred:
         self.task = task
         #: The array; an ErrorObject if the program failed; None while it runs.
         self.value: Any = None
-        self.holders: collections.deque[Holder] = collections.deque()
+        self.holders: collections.deque[Any] = collections.deque()
 
-    def deliver_to(self, holder: Holder) -> None:
+    def deliver_to(self, holder: Any) -> None:
         """Store the value in a holder when it is computed, if the `array` of the holder is still this Deferred."""
         self.holders.append(holder)
         if self.value is not None:
@@ -213,20 +207,12 @@ def run_here(compute: Callable[[parallel.Process], Any]) -> Any:
 
 def _interrupted() -> None:
     """Handle Ctrl-C in the main thread: programs that it has started continue, until Ctrl-C is pressed again."""
-    stopped = []
     for task in _unfinished.copy():
         if task.is_of_main:
             task.presses += 1
             if task.presses >= _PRESSES:
-                stopped.append(task)
-    if stopped:
-        # The interrupted code may have been called by the framework, where no task may end.
-        _thread.start_new_thread(_stop, (stopped,))
-
-
-def _stop(tasks: list[Task]) -> None:
-    for task in tasks:
-        task.stop()
+                # The interrupted code may have been called by the framework, where no task may end.
+                _thread.start_new_thread(task.stop, ())
 
 
 def _error_object(error: BaseException) -> ErrorObject:

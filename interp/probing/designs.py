@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from ...ops.accumulators.packing import Layout, Packed, Sparse
 from ...ops.cast import cast, codes_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES
 from .dots import Signature
 from .operands import Operands, Range, codes
+from .packing import Layout, Packed, Sparse
 
 _PLAIN = Policy()
 #: A product: its position, its exponent, and its significand with sign.

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ops.accumulators.packing import sums
 from ...ops.accumulators.record import Accumulator
 from ...ops.accumulators.sums import dots as summed
 from ...ops.cast import cast, codes_of
@@ -14,6 +13,7 @@ from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES
 from .designs import Dots
 from .dots import Signature
+from .packing import sums
 
 _PLAIN = Policy()
 #: If more than one in this many products are not zero, dots are summed without compression.

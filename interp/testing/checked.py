@@ -18,14 +18,13 @@ from jaxlib.mlir.passmanager import PassManager
 from ...ops.op import Call, CheckError, lookup
 from ...ops.types import Kind, TensorType
 from .. import machine
-from ..backends import Backend, BackendError, Minihlo
+from ..backends import Backend, BackendError, Minihlo, transport
 from ..errors import CheckFailure, InputError
 from ..machine import plan
 from ..parse import parser
 from ..parse.chunks import Chunk
 from ..parse.reader import one_line
 from ..program import Function, Operation, Program
-from ..values import transport
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +106,7 @@ def _judge(program: Program, check: Operation, operands: list[np.ndarray]) -> Mi
     record = lookup(check.name)
     if record is None:
         raise BackendError("refused", f"{check.location}: {check.name} is not supported")
-    kernel = record.kernel(Call(check.name, tuple(v.type for v in check.operands), (), check.attributes))
+    kernel = record.function(Call(check.name, tuple(v.type for v in check.operands), (), check.attributes))
     try:
         with np.errstate(all="ignore"):
             kernel(*operands)
@@ -219,22 +218,22 @@ def _as_input(op: ir.Operation, constant: Operation) -> np.ndarray | None:
     converted = any(name in ("stablehlo.convert", "stablehlo.bitcast_convert") for name in uses)
     if not uses or e.is_complex or e.kind is Kind.BOOL or not (e.is_float or converted):
         return None
-    (array,) = transport.packed(np.asarray(constant.attributes["value"]), e)
+    (array,) = transport.pack(np.asarray(constant.attributes["value"]), e)
     (parameter,) = transport.parameter_types(t)
     block = op.block
     argument: ir.Value = block.add_argument(parameter, op.location)
     with ir.InsertionPoint(op):
-        value.replace_all_uses_with(transport.received([argument], t))
+        value.replace_all_uses_with(transport.receive([argument], t))
     return array
 
 
 def _decode(results: Iterator[np.ndarray], check: Operation) -> list[np.ndarray]:
     """Return the operands of a check."""
     types = [v.type for v in check.operands]
-    return [transport.unpacked(results, t.element) for t in types if isinstance(t, TensorType)]
+    return [transport.unpack(results, t.element) for t in types if isinstance(t, TensorType)]
 
 
 def _transport(value: ir.Value, t: Any) -> list[ir.Value]:
     if not isinstance(t, TensorType):
         raise BackendError("refused", f"expected a check of tensors, got {t}")
-    return transport.sent(value, t)
+    return transport.send(value, t)

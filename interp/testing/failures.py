@@ -62,7 +62,7 @@ def _holds(check: Operation, actual: Any, expected: Any) -> bool:
     assert record is not None
     try:
         with np.errstate(all="ignore"):
-            record.kernel(Call(check.name, types, (), attributes))(*map(np.asarray, (actual, expected)[: len(types)]))
+            record.function(Call(check.name, types, (), attributes))(*map(np.asarray, (actual, expected)[: len(types)]))
     except CheckError:
         return False
     return True

@@ -18,10 +18,10 @@ from jax._src.ad_util import Zero, instantiate
 from jax._src.interpreters import ad, batching, mlir
 from jax.extend.core import Primitive
 
+from ...ops.blocks.blockwise import Layout
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
+from ...ops.blocks.targets import DEQUANTIZE, QUANTIZE
 from ...ops.policy import Policy
-from ...ops.programs.block_targets import DEQUANTIZE, QUANTIZE
-from ...ops.quantization.blockwise import Layout
 from ...ops.types import ElementType
 from .. import plugin
 from ..errors import InputError

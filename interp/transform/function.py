@@ -19,7 +19,6 @@ except ImportError:
 from jax._src import config, core
 from jax._src.array import ArrayImpl
 
-from ...ops.engine.amortised import Recent
 from ...ops.policy import Policy
 from .. import policies
 from ..errors import InputError
@@ -96,7 +95,7 @@ class Jitted:
         self._statics = _Statics(function, static_argnums, static_argnames)
         self._computation = functools.lru_cache(_KEPT)(Computation)
         #: For signatures of calls outside of any trace: the computation, and the tree of its results.
-        self._known: Recent[Hashable, tuple[Computation, Any]] = Recent()
+        self._known: dict[Hashable, tuple[Computation, Any]] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with contextlib.nullcontext() if self._policy is None else policies.policy(self._policy):
@@ -108,7 +107,9 @@ class Jitted:
             computation = self._computation(traced.jaxpr, policies.chosen(Policy()))
         closed_over = getattr(traced, "_consts", ())  # values of an outer trace
         if signature is not None and not closed_over:
-            self._known.keep(signature, (computation, traced.out_tree))
+            while len(self._known) >= _KEPT:
+                self._known.pop(next(iter(self._known)), None)  # which another thread may have done
+            self._known[signature] = computation, traced.out_tree
         leaves = jax.tree.leaves(self._statics.dynamic(args, kwargs))
         return jax.tree.unflatten(traced.out_tree, bind(computation, *closed_over, *leaves))
 

@@ -1,4 +1,4 @@
-"""What callers say of blocks that share a scale, checked: formats, axes, options and blocks themselves."""
+"""Checks of what callers pass about blocks that share a scale: formats, axes, options and the blocks themselves."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.blocks import blockwise
+from ...ops.blocks.blockwise import Layout, Quantized
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
 from ...ops.blocks.scales import RULES
 from ...ops.policy import Policy
-from ...ops.quantization import blockwise
-from ...ops.quantization.blockwise import Layout, Quantized
 from ...ops.random_stream import first_draws
 from ...ops.types import ElementType, guess
 from ..errors import InputError
@@ -96,18 +96,18 @@ class Blocks:
     layout: Layout
 
 
-def given(quantized: Any, fmt: BlockFormat, axis: Axis) -> Blocks:
+def check_blocks(quantized: Any, fmt: BlockFormat, axis: Axis) -> Blocks:
     """What a caller passes as the result of `quantize`. Raises InputError where it does not belong to the format."""
     count = 2 + (fmt.tensor_scale is not None)
     if not isinstance(quantized, tuple | list) or len(quantized) != count:
         parts = "codes, scales and tensor_scale" if count == 3 else "codes and scales"
         got = f"{len(quantized)} parts" if isinstance(quantized, tuple | list) else type(quantized).__name__
         raise InputError(f"expected the {parts} of {fmt.name}, got {got}")
-    codes = _stored(quantized[0], fmt.element_dtype, f"codes of {fmt.element}")
+    codes = _as_stored(quantized[0], fmt.element_dtype, f"codes of {fmt.element}")
     if fmt.element_bits < 8 and codes.size and int(codes.view(np.uint8).max()) >> fmt.element_bits:
         last = (1 << fmt.element_bits) - 1
         raise InputError(f"codes: expected from 0 to {last}, got {int(codes.view(np.uint8).max())}")
-    scales = _stored(quantized[1], fmt.scale_format.dtype, f"scales of {fmt.scale}")
+    scales = _as_stored(quantized[1], fmt.scale_format.dtype, f"scales of {fmt.scale}")
     axes = block_axes(codes.ndim, fmt, axis)
     layout = Layout.of(codes.shape, fmt, axes)
     if scales.shape != layout.scale_shape:
@@ -141,7 +141,7 @@ def scale_of_tensor(value: Any, fmt: BlockFormat, *, required: bool) -> np.ndarr
     return number
 
 
-def _stored(x: Any, dtype: np.dtype, what: str) -> np.ndarray:
+def _as_stored(x: Any, dtype: np.dtype, what: str) -> np.ndarray:
     array = to_numpy(x)
     if array.dtype == dtype:
         return array

@@ -1,4 +1,4 @@
-"""Tensors as .npy files, in such a way that the types numpy has no name for survive.
+"""Tensors as .npy files that keep the element types numpy has no name for.
 
 numpy writes an array of an ml_dtypes type as raw bytes (`V1`): which of nine FP8 formats it was is lost. Here it is
 written as unsigned codes in a structured type of one field that has the MLIR name:
@@ -23,7 +23,7 @@ import numpy as np
 
 from ...ops.cast import array_of, wrap
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType, type_of_dtype
-from ..errors import InputError, OutputError, ResourceError, shown
+from ..errors import InputError, OutputError, ResourceError, escape
 from ..system import memory
 
 _MAGIC = b"\x93NUMPY"
@@ -187,7 +187,7 @@ def _read(path: str) -> np.ndarray:
             reason = "a truncated file"
         elif "Python object" in reason or "dtype('O')" in reason:
             reason = "an array of Python objects"
-        raise InputError(f"{path}: expected a readable .npy file, got: {shown(reason[:200])}") from None
+        raise InputError(f"{path}: expected a readable .npy file, got: {escape(reason[:200])}") from None
 
 
 def _content(array: np.ndarray) -> str:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.blocks.blockwise import Layout
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
-from ...ops.quantization.blockwise import Layout
 from ...ops.types import ELEMENT_TYPES, ElementType, TensorType
 from ..errors import InputError
 from ..system import memory
 from . import npy
-from .blocks import block_axes, given
+from .blocks import block_axes, check_blocks
 from .numbers import element_of
 from .values import refuse_mask
 
@@ -106,7 +106,7 @@ def _sparse(rows: np.ndarray, bits: int, count: int) -> np.ndarray:
 
 
 def _pack_blocks(quantized: Any, fmt: BlockFormat, axis: int | tuple[int, ...]) -> bytes:
-    blocks = given(quantized, fmt, axis)
+    blocks = check_blocks(quantized, fmt, axis)
     layout = blocks.layout
     scales = layout.scale_rows(blocks.scales)
     scale_bytes = scales.view(np.uint8).reshape(len(scales), scales.dtype.itemsize)

@@ -45,7 +45,7 @@ def format_value(value: Any, t: Type, form: str = "dense", full: bool = False) -
         return json.dumps(json_value(value, t))
     if isinstance(t, TensorType):
         array = np.asarray(value)
-        t = TensorType(array.shape, t.element)  # what is dynamic in the type is known now
+        t = TensorType(array.shape, t.element)  # all sizes are known now
         return _codes(array, t) if form == "codes" else _dense(array, t, full)
     if isinstance(t, TupleType):
         parts = [format_value(v, e, form, full) for v, e in zip(value, t.elements, strict=True)]
@@ -69,13 +69,13 @@ def json_value(value: Any, t: Type) -> dict[str, Any]:
     }
     if element.is_complex:
         parts = array.copy()[..., None].view(element.part.dtype)
-        return result | {"values": _mapped(parts, _json_float), "codes": codes_of(parts, element.part.format).tolist()}
+        return result | {"values": _map(parts, _json_float), "codes": codes_of(parts, element.part.format).tolist()}
     if element.is_float:
-        return result | {"values": _mapped(array, _json_float), "codes": codes_of(array, element.format).tolist()}
+        return result | {"values": _map(array, _json_float), "codes": codes_of(array, element.format).tolist()}
     return result | {"values": array.tolist()}
 
 
-def _mapped(array: np.ndarray, function: Callable[[Any], Any]) -> Any:
+def _map(array: np.ndarray, function: Callable[[Any], Any]) -> Any:
     """Nested lists of `function` of each element."""
     flat = np.empty(array.size, object)
     flat[:] = [function(x) for x in array.ravel()]

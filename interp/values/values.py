@@ -172,7 +172,7 @@ def check_input(value: Any, t: Type, what: str = "input") -> Any:
     else:
         array = npy.as_element(_array(value, what), t.element, what)
     if not t.admits(array.shape):
-        raise InputError(f"{what}: expected shape {_listed(t)} for {t}, got {list(array.shape)}")
+        raise InputError(f"{what}: expected shape {_sizes_text(t)} for {t}, got {list(array.shape)}")
     return array
 
 
@@ -213,7 +213,7 @@ def refuse_mask(value: Any, what: str) -> None:
 
 
 def _of_python(value: Any, t: TensorType, what: str) -> np.ndarray:
-    """Python numbers in nested lists; numpy scalars may stand among them."""
+    """Python numbers in nested lists; numpy scalars may be among them."""
     shape, leaves = _flatten(value, what)
     if t.element.is_complex:
         try:
@@ -271,7 +271,7 @@ def _flatten(value: Any, what: str) -> tuple[tuple[int, ...], list[Any]]:
     return tuple(shape), level
 
 
-def _listed(t: TensorType) -> str:
+def _sizes_text(t: TensorType) -> str:
     """The shape of a type, with what its open sizes may be."""
     most = t.bounds or (None,) * len(t.shape)
     sizes = [

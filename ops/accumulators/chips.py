@@ -1,10 +1,10 @@
-"""The chips whose arithmetic is known: their names, and how they convert. How they sum is in `units.py`."""
+"""The chips whose arithmetic is known: their names and their conversions. Their sums are in `units.py`."""
 
 from __future__ import annotations
 
 import dataclasses
 
-#: What rows of `CHIPS` and of `units.UNITS` name as sources.
+#: The sources of rows of `CHIPS` and of `units.UNITS`.
 SOURCES: dict[str, str] = {
     "MTC": "Khattak and Mikaitis, Accurate Models of NVIDIA Tensor Cores, ACM TACO 2026, doi 10.1145/3830409; "
     "data and models: github.com/north-numerical-computing/MATLAB-tensor-core",
@@ -18,7 +18,7 @@ SOURCES: dict[str, str] = {
 
 @dataclasses.dataclass(frozen=True)
 class Casts:
-    """How a chip converts to narrower floats: to nearest even, with subnormals, unless `facts` says otherwise."""
+    """The conversions of a chip to narrower floats: to nearest even, with subnormals, unless `facts` says otherwise."""
 
     overflow: str  #: `Policy.overflow`
     facts: tuple[str, ...]
@@ -36,7 +36,7 @@ class Chip:
 
     @property
     def overflow(self) -> str:
-        """What a conversion beyond the range gives, as of `Policy.overflow`."""
+        """The result of a conversion beyond the range, as `Policy.overflow` names it."""
         return self.casts.overflow
 
 

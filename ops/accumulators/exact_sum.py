@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 import numpy as np
 
-from ..engine.speed import tuning
 from ..minifloat.codec import neighbours, round_number
 from ..minifloat.formats import FORMATS
 from ..minifloat.number import FINITE, WORK_BITS, Number
 from ..policy import Policy
-from .forms import exponent, power
+from .forms import MANTISSA, exponent, power
 
 _WORD = 48  # an int64 then has room for 2**15 additions before its carries must be passed on
 _MOST = 1 << 14
@@ -36,28 +34,19 @@ def exact_total(terms: np.ndarray, rounding: str | None) -> np.ndarray:
     return result
 
 
-def _wide_sum(finite: np.ndarray, rounding: str | None) -> np.ndarray:
-    """The same, of finite numbers [terms, sums] of any range."""
-    magnitude = np.abs(finite)
-    top = int(exponent(magnitude.max(keepdims=True)).item())
-    # Each number is a multiple of 2**-mantissa of its own power of two. Numbers of `width` neighbouring exponents are
-    # added in f64, so many at a time that their sum is exact.
-    used = np.bitwise_or.reduce(finite.view(np.int64), axis=None)
-    mantissa, width, together = (24, 20, 256) if not used & 0xFFFFFFF else (48, 1, 16) if not used & 15 else (52, 1, 1)
-    low = int(exponent(magnitude.min(initial=2.0**top, where=magnitude > 0, keepdims=True)).item()) - mantissa - width
-    exact = ExactSums(finite.shape[1:], low, top - low + 2 + len(finite).bit_length())
-    exponents = exponent(finite)
-    for first in range(top, low + mantissa + width - 1, -width):
-        here = (exponents <= first) & (exponents > first - width) & (finite != 0)
-        for i in range(0, len(finite), together) if here.any() else ():
-            part = np.where(here[i : i + together], finite[i : i + together], 0.0).sum(0)
-            exact.add(part, first - width + 1 - mantissa)
+def _wide_sum(terms: np.ndarray, rounding: str | None) -> np.ndarray:
+    """The same, of finite numbers [terms, sums] of any range: cut into integers of few bits, whose sums are exact."""
+    magnitude, count = np.abs(terms), len(terms).bit_length()
+    top, least = (int(exponent(v)) for v in (magnitude.max(), magnitude.min(initial=np.inf, where=magnitude > 0)))
+    low, step = least - MANTISSA, _EXACT_BITS - 1 - count
+    exact = ExactSums(terms.shape[1:], low, top - low + 2 + count)
+    for first in reversed(range(low, top + 1, step)):
+        part = np.trunc(terms * 2.0**-first)
+        exact.add(part.sum(0), first)
+        terms = terms - part * 2.0**first
     if rounding is None:
-        total = exact.to_f64()
-    else:
-        f64 = FORMATS["f64"]
-        total = round_number(exact.to_number(), f64, Policy(rounding=rounding)).view(np.float64)
-    return total + 0.0
+        return exact.to_f64() + 0.0
+    return round_number(exact.to_number(), FORMATS["f64"], Policy(rounding=rounding)).view(np.float64) + 0.0
 
 
 class ExactSums:
@@ -69,54 +58,42 @@ class ExactSums:
         self._words = np.zeros((bits // _WORD + 1, int(np.prod(shape))), np.int64)
 
     def add(self, values: np.ndarray, exponent: int) -> None:
-        """Adds f64 numbers that are multiples of 2**exponent, of at most 53 bits each."""
-        self._add(values, 2.0**-exponent, exponent)
-
-    def add_integers(self, values: np.ndarray, exponent: int) -> None:
         """Adds integers of at most 53 bits, held in f64, times 2**exponent."""
-        self._add(values, 1.0, exponent)
-
-    def _add(self, values: np.ndarray, scale: float, exponent: int) -> None:
         self._additions += 1
         if self._additions % _MOST == 0:
             _carry(self._words)
-        flat = values.reshape(-1)
         word, bit = divmod(exponent - self._low, _WORD)
-        for block in self._blocks():
-            value = (flat[block] * scale).astype(np.int64)
-            words = self._words[word : word + 3, block]
-            if len(words) > 1:
-                words[0] += (value << bit) & _MASK
-                value >>= _WORD - bit
-            if len(words) > 2:
-                words[1] += value & _MASK
-                value >>= _WORD
-            words[-1] += value << bit if len(words) == 1 else value
+        value = values.reshape(-1).astype(np.int64)
+        words = self._words[word : word + 3]
+        if len(words) > 1:
+            words[0] += (value << bit) & _MASK
+            value >>= _WORD - bit
+        if len(words) > 2:
+            words[1] += value & _MASK
+            value >>= _WORD
+        words[-1] += value << bit if len(words) == 1 else value
 
     def to_f64(self) -> np.ndarray:
         """The sums rounded to odd in f64: to be rounded again to any type of up to 51 bits of precision."""
         if len(self._words) > _WORDS or not -_LOWEST < self._low < _LOWEST:
             low, _, fraction = neighbours(self.to_number(), FORMATS["f64"], Policy(rounding="toward_zero"))
             return (low | (fraction != 0)).view(np.float64)
-        result = np.empty(self._words.shape[1])
-        for block in self._blocks():
-            words, negative = self._magnitudes(block)
-            total = words[-1].astype(np.float64)
-            for word in words[-2::-1]:
-                total *= 2.0**_WORD
-                rounded = total + word
-                error = word - (rounded - total)  # exact: `total` is zero or larger than `word`
-                bits = rounded.view(np.int64)
-                bits -= error < 0
-                bits |= error != 0
-                total = rounded
-            np.negative(total, out=total, where=negative)
-            np.multiply(total, 2.0**self._low, out=result[block])
-        return result.reshape(self._shape)
+        words, negative = self._magnitudes()
+        total = words[-1].astype(np.float64)
+        for word in words[-2::-1]:
+            total *= 2.0**_WORD
+            rounded = total + word
+            error = word - (rounded - total)  # exact: `total` is zero or larger than `word`
+            bits = rounded.view(np.int64)
+            bits -= error < 0
+            bits |= error != 0
+            total = rounded
+        np.negative(total, out=total, where=negative)
+        return (total * 2.0**self._low).reshape(self._shape)
 
     def to_number(self) -> Number:
         """The sums as numbers of WORK_BITS bits, rounded to odd."""
-        words, negative = self._magnitudes(slice(None))
+        words, negative = self._magnitudes()
         occupied = words != 0
         top = len(words) - 1 - np.argmax(occupied[::-1], axis=0)
         occupied = np.logical_or.accumulate(occupied, axis=0)
@@ -136,14 +113,9 @@ class ExactSums:
         kind = np.full(top.shape, FINITE, np.uint8)
         return Number(*(array.reshape(self._shape) for array in (kind, negative, significand, exponent)))
 
-    def _blocks(self) -> Iterator[slice]:
-        step = tuning().exact_sum_block
-        return (slice(i, i + step) for i in range(0, self._words.shape[1], step))
-
-    def _magnitudes(self, block: slice) -> tuple[np.ndarray, np.ndarray]:
+    def _magnitudes(self) -> tuple[np.ndarray, np.ndarray]:
         """The words of the sums' magnitudes, each of 48 bits, and where sums are negative."""
-        words = self._words[:, block]
-        words = words.copy()
+        words = self._words.copy()
         _carry(words)
         negative = words[-1] < 0
         if negative.any():

@@ -61,7 +61,7 @@ def add_to_odd(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return total
 
 
-def rounded(x: np.ndarray, form: Form, rounding: str, overflow: str = "infinity") -> np.ndarray:
+def round_to_form(x: np.ndarray, form: Form, rounding: str, overflow: str = "infinity") -> np.ndarray:
     """f64 numbers rounded to a form of at most 52 fraction bits, as f64. A result that rounds to zero keeps its sign.
 
     Infinities and NaN stay. `overflow` is what a finite number beyond the largest becomes, however it is rounded.

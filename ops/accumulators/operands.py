@@ -15,7 +15,7 @@ from .record import Accumulator
 
 #: The exponent of what no term is aligned to: zeros, infinities and NaN.
 ABSENT = -4000
-#: What a matrix instruction reads of f32 as tf32: all but the last 13 bits.
+#: The last bits of f32, which a matrix instruction does not read as tf32.
 _TF32_CUT = 13
 
 
@@ -36,11 +36,35 @@ def operand(x: np.ndarray, name: str, record: Accumulator) -> Operand:
     Raises:
         ValueError: The type is not one.
     """
+    return _read(x, name, "operands" in record.flush)
+
+
+def scale(x: Operand, scales: np.ndarray, name: str, block: int, record: Accumulator) -> Operand:
+    """The operand with the scale of each `block` of its first axis, codes or numbers of a format, the axis first too.
+
+    The sign of a scale counts for nothing.
+
+    Raises:
+        ValueError: There are not as many scales as blocks.
+    """
+    length = x.values.shape[0]
+    count = -(-length // block)
+    if scales.shape[0] != count:
+        raise ValueError(f"expected {count} scales for {length} elements in blocks of {block}, got {scales.shape[0]}")
+    each = _read(scales, name, False)
+    value, shift = (v.repeat(block, 0)[:length] for v in (np.abs(each.values), each.exponents))
+    if record.inner > 1:  # the products of a block are added before they are scaled
+        found = np.broadcast_to(shift, np.broadcast_shapes(shift.shape, x.values.shape))
+    else:
+        found = np.maximum(x.exponents, -20000) + shift
+    return Operand(x.values * value, found)
+
+
+def _read(x: np.ndarray, name: str, is_flushed: bool) -> Operand:
     fmt = FORMATS.get("f32" if name == "tf32" else name)
     if fmt is None or fmt.bits > 32:
         raise ValueError(f"expected operands of a float type of up to 32 bits, or tf32, got {name}")
     codes = x if x.dtype == fmt.code_dtype else x.view(fmt.code_dtype)
-    is_flushed = "operands" in record.flush
     if fmt.bits <= 16:
         values, exponents = _table(fmt, is_flushed)
         if fmt.bits < 8:
@@ -56,36 +80,12 @@ def operand(x: np.ndarray, name: str, record: Accumulator) -> Operand:
     return Operand(values, found.astype(np.int16))
 
 
-def scaled(x: Operand, scales: np.ndarray, name: str, block: int, record: Accumulator) -> Operand:
-    """The operand with the scale of each `block` of its first axis, codes or numbers of a format, the axis first too.
-
-    The sign of a scale counts for nothing.
-
-    Raises:
-        ValueError: There are not as many scales as blocks.
-    """
-    fmt = FORMATS[name]
-    length = x.values.shape[0]
-    count = -(-length // block)
-    if scales.shape[0] != count:
-        raise ValueError(f"expected {count} scales for {length} elements in blocks of {block}, got {scales.shape[0]}")
-    codes = scales if scales.dtype == fmt.code_dtype else scales.view(fmt.code_dtype)
-    values, exponents = _table(fmt, False)
-    value = np.abs(values[codes]).repeat(block, 0)[:length]
-    shift = exponents[codes].repeat(block, 0)[:length]
-    if record.inner > 1:  # the products of a block are added before they are scaled
-        found = np.broadcast_to(shift, np.broadcast_shapes(shift.shape, x.values.shape))
-    else:
-        found = np.maximum(x.exponents, -20000) + shift
-    return Operand(x.values * value, found)
-
-
 def tf32(x: np.ndarray) -> np.ndarray:
     """f32 as instructions of tf32 read it."""
     return (x.view(np.uint32) & np.uint32(0xFFFFFFFF << _TF32_CUT & 0xFFFFFFFF)).view(np.float32)
 
 
-def unscaled(x: Operand) -> Operand:
+def with_unit_scales(x: Operand) -> Operand:
     """The operand with scales of 1, for a record that adds products before they are scaled."""
     return Operand(x.values, np.zeros_like(x.exponents))
 

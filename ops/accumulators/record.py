@@ -63,13 +63,13 @@ EXACT = "exact"
 _CONSECUTIVE = "consecutive"
 #: An aligned sum has to fit 53 bits: two above the point of a product, those of the number of terms, one for `sticky`.
 _MOST_BITS, _SUM_BITS = 45, 53
-#: What is kept of f64, unless it is all: sums are rounded to odd in f64 first, which takes two bits more.
+#: The most bits of f64 that are kept, unless all are: sums are rounded to odd in f64 first, which takes two bits more.
 _MOST_KEPT = 50
 
 
 @dataclasses.dataclass(frozen=True)
 class Accumulator:
-    """How a sum of products is formed. Immutable and hashable; `ops/accumulators/record.py` is the definition.
+    """The rules of a sum of products. Immutable and hashable; `ops/accumulators/record.py` is the definition.
 
     Args:
         step: Products in a step, at least 0; 0: all of them.
@@ -183,7 +183,7 @@ class Accumulator:
 
     @property
     def pattern(self) -> tuple[int, int]:
-        """How many of how many consecutive k a step takes: (2, 4) for `2of4`, (1, 1) for all."""
+        """The number of k that a step takes of so many consecutive ones: (2, 4) for `2of4`, (1, 1) for all."""
         return _pattern(self.take)
 
     @property
@@ -220,7 +220,7 @@ class Accumulator:
                 raise ValueError(f"accumulator: expected name=value with a name of {', '.join(_FIELDS)}, got {part!r}")
             if name in fields:
                 raise ValueError(f"{name}: expected one value, got a second, {value!r}")
-            fields[name] = _parsed(name, value)
+            fields[name] = _parse_value(name, value)
         if not fields:
             raise ValueError(f"accumulator: expected name=value,…, got {text!r}")
         return Accumulator(**fields)
@@ -305,7 +305,7 @@ def _value_text(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _parsed(name: str, value: str) -> Any:
+def _parse_value(name: str, value: str) -> Any:
     """The value of a field from text; what it cannot be is left for the record to refuse."""
     default = _FIELDS[name]
     if name == "flush":

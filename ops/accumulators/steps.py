@@ -1,13 +1,9 @@
-"""Which products each step of a sum takes, and which steps change nothing."""
+"""The products that each step of a sum takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-import numpy as np
-
-from .operands import Operand
 from .record import Accumulator
 
 #: The k of a step. A group is steps whose sum joins the running one, a chunk is groups whose sums join the outer one.
@@ -25,41 +21,8 @@ def chunks_of(record: Accumulator, length: int) -> list[Chunk]:
     return chunks
 
 
-def zeros(a: Operand, b: Operand) -> np.ndarray:
-    """Which products are zero in all sums."""
-    absent, finite = [], []
-    for side in (a, b):
-        others = tuple(range(1, side.values.ndim))
-        absent.append(~side.values.any(others))
-        finite.append(np.isfinite(side.values.sum(others)))
-    return (absent[0] & finite[1]) | (absent[1] & finite[0])
-
-
-def thinned(record: Accumulator, chunks: list[Chunk], is_zero: np.ndarray, from_zero: bool) -> list[Chunk]:
-    """The chunks without steps of zeros that change nothing: of a run of them only the first changes a sum.
-
-    Nor does that one where the sum is still zero.
-    """
-    if record.inner > 1 or not is_zero.any():  # there the exponent of a scale counts
-        return chunks
-    begins, result = from_zero or record.outer > 0, []
-    for chunk in chunks:
-        groups = []
-        for group in chunk:
-            absent = [bool(is_zero[index(step)].all()) for step in group]
-            leads = begins or record.c == "after"
-            groups.append((_first_of_runs(group, absent, leads) or group[:1], all(absent)))
-        left = _first_of_runs([g for g, _ in groups], [zero for _, zero in groups], begins)
-        result.append((left or chunk[:1], all(zero for _, zero in groups)))
-    return _first_of_runs([c for c, _ in result], [zero for _, zero in result], from_zero)
-
-
-def _first_of_runs(parts: list[Any], zeros: list[bool], before: bool) -> list[Any]:
-    return [p for p, zero, last in zip(parts, zeros, [before, *zeros[:-1]], strict=True) if not (zero and last)]
-
-
 def _steps(record: Accumulator, first: int, last: int) -> Iterator[Step]:
-    """Which k each step takes."""
+    """The k of each step."""
     run, period = record.pattern
     if run == period:
         size = record.step or max(last - first, 1)
@@ -72,5 +35,5 @@ def _steps(record: Accumulator, first: int, last: int) -> Iterator[Step]:
 
 
 def index(part: Step) -> slice | list[int]:
-    """What picks the products of a step, or of a part of it, from an array."""
+    """The index that picks the products of a step, or of a part of it, from an array."""
     return slice(part.start, part.stop, part.step) if isinstance(part, range) else part

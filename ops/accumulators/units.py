@@ -22,7 +22,7 @@ MEASURED, TWO, ONE = "measured data", "two sources agree", "one source"
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """How an instruction of some chips sums products of some types."""
+    """The sums of products of some types by an instruction of some chips."""
 
     chips: tuple[str, ...]
     instruction: str
@@ -53,7 +53,7 @@ def _cdna3(step: int, **fields: int | str | bool) -> Accumulator:
     )  # fmt: skip
 
 
-def _measured(
+def _measured_unit(
     chips: tuple[str, ...],
     operands: tuple[str, ...],
     result: str,
@@ -77,25 +77,25 @@ _NV = (("f8E8M0FNU", 32), ("f8E8M0FNU", 16), ("f8E4M3FN", 16))
 #: The table. Of rows that a chip's name and types fit, the first is taken.
 UNITS: tuple[Unit, ...] = (
     # NVIDIA, 16 bits and tf32
-    _measured(("v100",), ("f16",), "f32", _nvidia(4, 23, -133)),
-    _measured(("v100",), ("f16",), "f16", _nvidia(4, 23, -19, "f16")),
+    _measured_unit(("v100",), ("f16",), "f32", _nvidia(4, 23, -133)),
+    _measured_unit(("v100",), ("f16",), "f16", _nvidia(4, 23, -19, "f16")),
     Unit(("t4",), "mma", ("f16",), "f32", _nvidia(8, 24, -132), ONE, ("MMA-Sim",)),
     Unit(("t4",), "mma", ("f16",), "f16", _nvidia(8, 24, -20, "f16"), ONE, ("MMA-Sim",)),
-    _measured(_AMPERE, ("f16", "bf16"), "f32", _nvidia(8, 24, -132)),
-    _measured(_AMPERE, ("tf32",), "f32", _nvidia(4, 24, -132)),
-    _measured(_AMPERE, ("f16",), "f16", _nvidia(8, 24, -20, "f16")),
-    _measured((*_HOPPER, "b200"), ("f16", "bf16"), "f32", _nvidia(16, 25, -133)),
-    _measured(
+    _measured_unit(_AMPERE, ("f16", "bf16"), "f32", _nvidia(8, 24, -132)),
+    _measured_unit(_AMPERE, ("tf32",), "f32", _nvidia(4, 24, -132)),
+    _measured_unit(_AMPERE, ("f16",), "f16", _nvidia(8, 24, -20, "f16")),
+    _measured_unit((*_HOPPER, "b200"), ("f16", "bf16"), "f32", _nvidia(16, 25, -133)),
+    _measured_unit(
         (*_HOPPER, "b200"), ("tf32",), "f32", _nvidia(8, 25, -133), note="The data have 4 products; 8 has two sources."
     ),
-    _measured((*_HOPPER, "b200"), ("f16",), "f16", _nvidia(16, 25, -21, "f16")),
+    _measured_unit((*_HOPPER, "b200"), ("f16",), "f16", _nvidia(16, 25, -21, "f16")),
     # NVIDIA, FP8
-    _measured(_ADA, _FP8, "f32", _nvidia(16, 13, -132, "f32:13")),
-    _measured(("ada",), _FP8, "f16", _nvidia(16, 13, -132, "f16")),
+    _measured_unit(_ADA, _FP8, "f32", _nvidia(16, 13, -132, "f32:13")),
+    _measured_unit(("ada",), _FP8, "f16", _nvidia(16, 13, -132, "f16")),
     Unit(("l40s",), "mma", _FP8, "f16", _nvidia(16, 13, -132, "f16"), TWO, ("MTC", "MMA-Sim"), True),
-    _measured(_HOPPER, _FP8, "f32", _nvidia(32, 13, -133, "f32:13"), "wgmma", _NO_C),
-    _measured(("b200",), _FP8, "f32", _nvidia(32, 25, -133, c="after")),
-    _measured((*_HOPPER, "b200"), _FP8, "f16", _nvidia(16, 25, -21, "f16", take="2of4", c="after", group=32)),
+    _measured_unit(_HOPPER, _FP8, "f32", _nvidia(32, 13, -133, "f32:13"), "wgmma", _NO_C),
+    _measured_unit(("b200",), _FP8, "f32", _nvidia(32, 25, -133, c="after")),
+    _measured_unit((*_HOPPER, "b200"), _FP8, "f16", _nvidia(16, 25, -21, "f16", take="2of4", c="after", group=32)),
     # NVIDIA, the instructions of warp groups and of tensor memory
     Unit(_HOPPER, "wgmma", ("f16", "bf16"), "f32", _nvidia(16, 25, -133), ONE, ("MMA-Sim",)),
     Unit(_HOPPER, "wgmma", ("tf32",), "f32", _nvidia(8, 25, -133), ONE, ("MMA-Sim",)),

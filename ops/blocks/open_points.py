@@ -1,8 +1,8 @@
-"""What the MX specification leaves open, or implementations do otherwise: one case of each, and what each gives for it.
+"""Points that the MX specification leaves open, or implementations do otherwise: a case of each, and their results.
 
-A case is a block of 32 numbers: the first, and the one that all others are. What an implementation gives is the code of
-the scale and the code of the first element. Tests compute ours, and torchao's where it is installed. microxcaling and
-PTX are read from the source and the manual.
+A case is a block of 32 numbers: the first, and the one that all others are. The result of an implementation is the code
+of the scale and the code of the first element. Tests compute ours, and torchao's where it is installed. Those of
+microxcaling and PTX are read from the source and the manual.
 """
 
 from __future__ import annotations

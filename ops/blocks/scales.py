@@ -45,7 +45,7 @@ def quotient(x: np.ndarray, divisor: np.ndarray | float) -> np.ndarray:
     divisor_mantissa, divisor_exponent = np.frexp(divisor)
     dividend = (mantissa * 2.0**53).astype(np.int64) << 9
     whole, rest = np.divmod(dividend, (divisor_mantissa * 2.0**_DIVISOR_BITS).astype(np.int64))
-    # What f64 cannot hold becomes a number that is as far beyond every format.
+    # A quotient beyond f64 becomes a number that is as far beyond every format.
     scale = np.clip(exponent - divisor_exponent + (_DIVISOR_BITS - 62), -_FAR, _FAR)
     result = np.ldexp((whole | (rest != 0)).astype(np.float64), scale)
     return np.where(finite, np.copysign(result, x), x)
@@ -98,7 +98,7 @@ def decode_f64(codes: np.ndarray | int, fmt: Format) -> np.ndarray:
 
 
 def thresholds(fmt: BlockFormat, rule: str) -> tuple[int, list[float]]:
-    """How the exponent of a power-of-two scale follows from amax = mantissa * 2**exponent, the mantissa from 1/2 to 1.
+    """The rule for the exponent of a power-of-two scale from amax = mantissa * 2**exponent, the mantissa from 1/2 to 1.
 
     It is exponent plus the first value, and one more for each of the others that the mantissa reaches.
     """

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..engine.fast import opcodes
-from ..engine.speed import tuning
 from ..minifloat import arithmetic
 from ..op import CORRECTLY_ROUNDED, EXACT
-from ..traits import Combining, OpTraits, Packed, Scalar, first_operand
+from ..traits import Combining, OpTraits, first_operand
 from . import whole_division
 from .elementwise import elementwise
-from .float_remainder import float_remainder
-from .half_words import negated
 
 
 def _forward(x: np.ndarray) -> np.ndarray:
@@ -26,21 +22,13 @@ def _forward(x: np.ndarray) -> np.ndarray:
     accuracy=CORRECTLY_ROUNDED,
     operands=2,
     direct=arithmetic.add,
+    integer=np.add,
     boolean=np.logical_or,
-    has_out=True,
-    traits=OpTraits(
-        combining=Combining(np.add, np.logical_or, on_floats=True),
-        linear=range,
-        scalar=Scalar("{0} + {1}", True, "{0} or {1}", "{0} + {1}"),
-        packed=Packed("{0} + {1}", needs_room=True),
-        compiled=opcodes.ADD,
-        compiled_words=(opcodes.ADD_WORDS, opcodes.ADD_WORDS),
-        compiled_fold=opcodes.FOLD_ADD,
-    ),
+    traits=OpTraits(combining=Combining(np.add, np.logical_or, on_floats=True), linear=range),
 )
-def add(x, y, out=None):
+def add(x, y):
     """Sum; of booleans, or."""
-    return np.add(x, y, out)
+    return np.add(x, y)
 
 
 @elementwise(
@@ -49,19 +37,12 @@ def add(x, y, out=None):
     accuracy=CORRECTLY_ROUNDED,
     operands=2,
     direct=arithmetic.subtract,
-    has_out=True,
-    traits=OpTraits(
-        combining=Combining(np.subtract, any_order=False, on_floats=True),
-        linear=range,
-        scalar=Scalar("{0} - {1}", True, floating="{0} - {1}"),
-        packed=Packed("{0} + {R} - {1}", needs_room=True),
-        compiled=opcodes.SUBTRACT,
-        compiled_words=(opcodes.SUBTRACT_WORDS, opcodes.SUBTRACT_WORDS),
-    ),
+    integer=np.subtract,
+    traits=OpTraits(combining=Combining(np.subtract, any_order=False, on_floats=True), linear=range),
 )
-def subtract(x, y, out=None):
+def subtract(x, y):
     """Difference."""
-    return np.subtract(x, y, out)
+    return np.subtract(x, y)
 
 
 @elementwise(
@@ -70,22 +51,13 @@ def subtract(x, y, out=None):
     accuracy=CORRECTLY_ROUNDED,
     operands=2,
     direct=arithmetic.multiply,
+    integer=np.multiply,
     boolean=np.logical_and,
-    has_out=True,
-    traits=OpTraits(
-        combining=Combining(np.multiply, np.logical_and, on_floats=True),
-        is_bilinear=True,
-        scalar=Scalar("{0} * {1}", True, "{0} and {1}", "{0} * {1}"),
-        packed=Packed("{0} * {1}", needs_room=True, most=(1 << 32) - 1),
-        compiled=opcodes.MULTIPLY,
-        compiled_words=(opcodes.MULTIPLY_WORDS, opcodes.MULTIPLY_WORDS),
-    ),
+    traits=OpTraits(combining=Combining(np.multiply, np.logical_and, on_floats=True), is_bilinear=True),
 )
-def multiply(x, y, out=None):
+def multiply(x, y):
     """Product; of booleans, and."""
-    if x.dtype.kind == "c":
-        return np.multiply(_forward(x), _forward(y), out)
-    return np.multiply(x, y, out)
+    return np.multiply(_forward(x), _forward(y)) if x.dtype.kind == "c" else np.multiply(x, y)
 
 
 @elementwise(
@@ -94,24 +66,12 @@ def multiply(x, y, out=None):
     accuracy=CORRECTLY_ROUNDED,
     operands=2,
     direct=arithmetic.divide,
-    has_out=True,
     integer=whole_division.divide,
-    floored=whole_division.floor_divide,
-    traits=OpTraits(
-        scalar=Scalar(
-            "(({0} // {1} if ({0} < 0) == ({1} < 0) else -(-{0} // {1})) if {1} else -1)",
-            True,
-            floating="{0} / {1}",
-            by_positive="({0} // {1} if {0} >= 0 else -(-{0} // {1}))",
-            floored="{0} // {1}",
-        ),
-        compiled=opcodes.DIVIDE,
-        linear=first_operand,
-    ),
+    traits=OpTraits(linear=first_operand),
 )
-def divide(x, y, out=None):
+def divide(x, y):
     """Quotient; of integers truncated, by zero all bits set (as XLA), and the smallest by -1 itself."""
-    return np.divide(x, y, out)
+    return np.divide(x, y)
 
 
 @elementwise(
@@ -121,21 +81,10 @@ def divide(x, y, out=None):
     operands=2,
     direct=arithmetic.remainder,
     integer=whole_division.remainder,
-    floored=whole_division.floor_remainder,
-    traits=OpTraits(
-        scalar=Scalar(
-            "(({0} % {1} if ({0} < 0) == ({1} < 0) else {0} % -{1}) if {1} else {0})",
-            by_positive="({0} % {1} if {0} >= 0 else -(-{0} % {1}))",
-            floored="({0} % {1} if {1} else {0})",
-        ),
-        compiled=opcodes.REMAINDER,
-        many_passes=True,
-    ),
 )
 def remainder(x, y):
     """Remainder of truncated division, with the sign of the dividend; of integers by zero, the dividend (as XLA)."""
-    found = float_remainder(x, y) if x.size >= tuning().remainder_many and x.dtype.kind == "f" else None
-    return np.fmod(x, y) if found is None else found
+    return np.fmod(x, y)
 
 
 @elementwise(
@@ -143,68 +92,44 @@ def remainder(x, y):
     "integer float complex",
     accuracy=EXACT,
     direct=arithmetic.negate,
-    words=negated,
-    traits=OpTraits(
-        scalar=Scalar("-{0}", True, floating="-{0}"), compiled=opcodes.NEGATE, order_based=True, linear=first_operand
-    ),
+    integer=np.negative,
+    is_native=True,
+    traits=OpTraits(linear=first_operand),
 )
 def negate(x):
     """The operand with its sign flipped, of NaN and zero too; of integers, the two's complement."""
     return np.negative(x)
 
 
-@elementwise(
-    "sign",
-    "signed float complex",
-    accuracy=EXACT,
-    direct=arithmetic.sign,
-    traits=OpTraits(scalar=Scalar("({0} > 0) - ({0} < 0)"), compiled=opcodes.SIGN, many_passes=True),
-)
+@elementwise("sign", "signed float complex", accuracy=EXACT, direct=arithmetic.sign, integer=np.sign)
 def sign(x):
     """-1, 0 (with its sign) or 1, NaN of NaN; of a complex number, the number over its absolute value."""
     if np.iscomplexobj(x):
         x = _forward(x)
         size = np.abs(x)
         return np.where(np.isnan(x), complex(np.nan, np.nan), np.where(size == 0, 0, x / np.where(size == 0, 1, size)))
-    result = np.sign(x)
-    if x.dtype.kind == "f":  # numpy gives NaN as it is, and of either zero +0
-        bits = np.asarray(result).view(f"u{x.itemsize}")
-        bits |= x.view(bits.dtype) & bits.dtype.type(1 << (8 * x.itemsize - 1))
-        return bits.view(x.dtype)
-    return result
+    return np.where(np.isnan(x), x, np.copysign(np.sign(x), x))  # numpy gives +0 of either zero
 
 
-@elementwise("floor", "float", accuracy=EXACT, direct=arithmetic.floor, traits=OpTraits(compiled=opcodes.FLOOR))
+@elementwise("floor", "float", accuracy=EXACT, direct=arithmetic.floor)
 def floor(x):
     """The largest integer not above the operand."""
     return np.floor(x)
 
 
-@elementwise("ceil", "float", accuracy=EXACT, direct=arithmetic.ceil, traits=OpTraits(compiled=opcodes.CEIL))
+@elementwise("ceil", "float", accuracy=EXACT, direct=arithmetic.ceil)
 def ceil(x):
     """The smallest integer not below the operand."""
     return np.ceil(x)
 
 
-@elementwise(
-    "round_nearest_even",
-    "float",
-    accuracy=EXACT,
-    direct=arithmetic.round_nearest_even,
-    traits=OpTraits(compiled=opcodes.ROUND),
-)
+@elementwise("round_nearest_even", "float", accuracy=EXACT, direct=arithmetic.round_nearest_even)
 def round_nearest_even(x):
     """The nearest integer, ties to even."""
     return np.rint(x)
 
 
-@elementwise(
-    "round_nearest_afz",
-    "float",
-    accuracy=EXACT,
-    direct=arithmetic.round_nearest_afz,
-    traits=OpTraits(compiled=opcodes.ROUND_AWAY, many_passes=True),
-)
+@elementwise("round_nearest_afz", "float", accuracy=EXACT, direct=arithmetic.round_nearest_afz)
 def round_nearest_afz(x):
     """The nearest integer, ties away from zero."""
     size = np.abs(x)

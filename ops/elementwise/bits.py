@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 
-from ..batch import as_it_is
 from ..cast import cast, wrap
-from ..engine.fast import opcodes
 from ..minifloat import arithmetic
 from ..minifloat.number import FINITE
 from ..op import EXACT_BUT_COMPLEX, Call, Run, op
 from ..policy import Policy
 from ..require import identity, require, require_shape
-from ..traits import Kernel, OnF32, OpTraits, Packed, Scalar, first_operand
+from ..traits import OpTraits, first_operand
 from ..types import ELEMENT_TYPES, ElementType, Kind
 from .float_kernels import Function, float_kernel
 
@@ -53,30 +50,10 @@ def _shift(call: Call, read: Callable, shift: np.ufunc) -> Run:
     if element.bits < 8:
         return lambda x, y: _integers(shift(read(x, element), read(y, element)), element)
     view, dtype = read(np.zeros(0, element.dtype), element).dtype, element.dtype
-    if view == dtype:
-        return Kernel(shift, has_out=True)
-
-    def kernel(x: np.ndarray, y: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        if out is None:
-            return shift(x.view(view), y.view(view)).view(dtype)
-        shift(x.view(view), y.view(view), out.view(view))
-        return out
-
-    return Kernel(kernel, has_out=True)
+    return shift if view == dtype else lambda x, y: shift(x.view(view), y.view(view)).view(dtype)
 
 
-@op(
-    "shift_left",
-    "integer",
-    values="numbers",
-    operands=2,
-    is_elementwise=True,
-    traits=OpTraits(
-        scalar=Scalar("({0} << {1} if 0 <= {1} < {bits} else 0)", True),
-        packed=Packed("{0} << {1}", needs_room=True, most=31),
-        compiled_words=(opcodes.SHIFT_LEFT, opcodes.SHIFT_LEFT),
-    ),
-)
+@op("shift_left", "integer", values="numbers", operands=2, is_elementwise=True)
 def shift_left(call: Call) -> Run:
     """Bits moved up by an unsigned amount, zeros moved in; by the width or more, 0.
 
@@ -86,18 +63,7 @@ def shift_left(call: Call) -> Run:
     return _shift(call, _signed if call.tensor().element.kind is Kind.SIGNED else _unsigned, np.left_shift)
 
 
-@op(
-    "shift_right_logical",
-    "integer",
-    values="numbers",
-    operands=2,
-    is_elementwise=True,
-    traits=OpTraits(
-        scalar=Scalar("(({0} & {mask}) >> {1} if 0 <= {1} < {bits} else 0)", True),
-        packed=Packed("{0} >> {1}", needs_room=True, most=31),
-        compiled_words=(opcodes.SHIFT_LOGICAL, opcodes.SHIFT_LOGICAL),
-    ),
-)
+@op("shift_right_logical", "integer", values="numbers", operands=2, is_elementwise=True)
 def shift_right_logical(call: Call) -> Run:
     """Bits moved down by an unsigned amount, zeros moved in; by the width or more, 0.
 
@@ -106,21 +72,7 @@ def shift_right_logical(call: Call) -> Run:
     return _shift(call, _unsigned, np.right_shift)
 
 
-@op(
-    "shift_right_arithmetic",
-    "integer",
-    values="numbers",
-    operands=2,
-    is_elementwise=True,
-    traits=OpTraits(
-        scalar=Scalar(
-            "({0} >> {1} if 0 <= {1} < {bits} else {0} >> {bits} - 1)",
-            True,
-            unsigned="(({0} ^ {half}) - {half} >> ({1} if {1} < {bits} else {bits} - 1))",
-        ),
-        compiled_words=(opcodes.SHIFT_ARITHMETIC, opcodes.SHIFT_ARITHMETIC),
-    ),
-)
+@op("shift_right_arithmetic", "integer", values="numbers", operands=2, is_elementwise=True)
 def shift_right_arithmetic(call: Call) -> Run:
     """Bits moved down by an unsigned amount, copies of the top bit moved in, in unsigned types too.
 
@@ -129,14 +81,7 @@ def shift_right_arithmetic(call: Call) -> Run:
     return _shift(call, _signed, np.right_shift)
 
 
-@op(
-    "popcnt",
-    "integer",
-    values="numbers",
-    operands=1,
-    is_elementwise=True,
-    traits=OpTraits(compiled_words=(opcodes.BITS_SET, opcodes.BITS_SET), many_passes=True),
-)
+@op("popcnt", "integer", values="numbers", operands=1, is_elementwise=True)
 def popcnt(call: Call) -> Run:
     """How many bits are set; where the type cannot hold that many, modulo its range.
 
@@ -147,14 +92,7 @@ def popcnt(call: Call) -> Run:
     return lambda x: _integers(np.bitwise_count(_unsigned(x, element)), element)
 
 
-@op(
-    "count_leading_zeros",
-    "integer",
-    values="numbers",
-    operands=1,
-    is_elementwise=True,
-    traits=OpTraits(compiled_words=(opcodes.LEADING_ZEROS, opcodes.LEADING_ZEROS), many_passes=True),
-)
+@op("count_leading_zeros", "integer", values="numbers", operands=1, is_elementwise=True)
 def count_leading_zeros(call: Call) -> Run:
     """How many bits are zero above the highest one set; where the type cannot hold that many, modulo its range.
 
@@ -162,8 +100,6 @@ def count_leading_zeros(call: Call) -> Run:
     """
     _require_same_types(call)
     element = call.tensor().element
-    if element.bits == 32:
-        return lambda x: _leading_zeros(x.view(np.uint32)).view(element.dtype)
     steps = [1 << i for i in range(element.bits.bit_length() - 1)]
 
     def kernel(x: np.ndarray) -> np.ndarray:
@@ -175,25 +111,10 @@ def count_leading_zeros(call: Call) -> Run:
     return kernel
 
 
-def _leading_zeros(x: np.ndarray) -> np.ndarray:
-    """How many of 32 bits are zero above the highest one set, from the exponent of a number as f32.
-
-    The bits below one that is set are cleared, so that rounding does not change the exponent. The sign is that of the
-    highest bit, and makes the difference negative.
-    """
-    top = np.asarray(x >> 1)
-    np.invert(top, out=top)
-    top &= x
-    places = np.asarray(top.view(np.int32).astype(np.float32)).view(np.int32)
-    places = np.right_shift(places.view(np.uint32), 23, out=places.view(np.uint32)).view(np.int32)
-    np.subtract(158, places, out=places)
-    return np.clip(places, 0, 32, out=places)
-
-
 # -- bit casts ---------------------------------------------------------------------------------------------------------
 
 
-@op("bitcast_convert", operands=1, traits=OpTraits(is_pure=True, keeps_bits=True, batch=as_it_is))
+@op("bitcast_convert", operands=1, traits=OpTraits(is_pure=True, keeps_bits=True))
 def bitcast_convert(call: Call) -> Run:
     """The same bits read as another type; the last dimension splits or joins elements, the lowest bits first.
 
@@ -305,17 +226,7 @@ _ABSOLUTE = Function(arithmetic.absolute, np.abs, 1, is_basic=True)
 _IS_FINITE = Function(lambda x: x.kind == FINITE, np.isfinite, 1, is_basic=True, is_predicate=True)
 
 
-@op(
-    "abs",
-    "signed float complex",
-    values="numbers",
-    accuracy=EXACT_BUT_COMPLEX,
-    operands=1,
-    is_elementwise=True,
-    traits=OpTraits(
-        scalar=Scalar(integer="abs({0})", wraps=True, floating="abs({0})"), compiled=opcodes.ABS, order_based=True
-    ),
-)
+@op("abs", "signed float complex", values="numbers", accuracy=EXACT_BUT_COMPLEX, operands=1, is_elementwise=True)
 def abs_(call: Call) -> Run:
     """The absolute value; of the smallest integer itself, of NaN with its sign cleared, of a complex number its length.
 
@@ -324,10 +235,7 @@ def abs_(call: Call) -> Run:
     element = call.tensor().element
     _require_part(call)
     if element.is_float:
-        kernel = float_kernel(_ABSOLUTE, element, call.policy, call.random, call.result())
-        if not isinstance(kernel, Kernel) or kernel.of_half is None:
-            return kernel
-        return dataclasses.replace(kernel, on_f32=OnF32(np.abs, False))
+        return float_kernel(_ABSOLUTE, element, call)
     if element.is_complex:
         dtype = element.part.dtype
         return lambda x: np.abs(x.astype(np.complex128)).astype(dtype)
@@ -343,4 +251,4 @@ def is_finite(call: Call) -> Run:
     t, result = call.tensor(), call.result()
     fits = result.element == ELEMENT_TYPES["i1"] and result.admits(t.shape)
     require(fits, f"expected a result of {list(t.shape)} of i1, got {result}")
-    return float_kernel(_IS_FINITE, t.element, call.policy, call.random, t)
+    return float_kernel(_IS_FINITE, t.element, call)

@@ -13,8 +13,6 @@ from collections.abc import Callable
 import numpy as np
 
 from ..cast import array_of, cast, codes_of, wrap
-from ..engine.speed import tuning
-from ..engine.transitions import of_all_pairs
 from ..minifloat import arithmetic, functions, hyperbolic
 from ..minifloat.codec import round_number
 from ..minifloat.formats import Format
@@ -24,9 +22,8 @@ from ..op import CORRECTLY_ROUNDED, ROUNDED_TO_32, Accuracy, Call, Run, op
 from ..ordering import value_keys
 from ..policy import Policy
 from ..require import identity, require, require_element, require_shape
-from ..traits import OpTraits
+from ..tables import Tabulated
 from ..types import ELEMENT_TYPES, ElementType, Kind
-from . import half_words
 from .elementwise import elementwise
 from .float_kernels import Function, float_kernel
 
@@ -118,7 +115,7 @@ def _declare_test(name: str, meaning: str, direct: Callable[[Number], np.ndarray
         t, result = call.tensor(), call.result()
         require(result.element.kind is Kind.BOOL, f"the result is {result} (expected of element type i1)")
         require_shape(call, t.shape)
-        return float_kernel(function, t.element, call.policy, call.random, t)
+        return float_kernel(function, t.element, call)
 
     bind.__doc__ = meaning
     op(f"chlo.{name}", "float", values="numbers", operands=1, is_elementwise=True)(bind)
@@ -132,14 +129,7 @@ _declare_test("is_neg_inf", "Whether the number is -infinity.", lambda x: x.is_i
 # -- neighbours --------------------------------------------------------------------------------------------------------
 
 
-@op(
-    "chlo.next_after",
-    "float",
-    values="numbers",
-    operands=2,
-    is_elementwise=True,
-    traits=OpTraits(many_passes=True),
-)
+@op("chlo.next_after", "float", values="numbers", operands=2, is_elementwise=True)
 def next_after(call: Call) -> Run:
     """The neighbour of the first operand on the way to the second, as C's nextafter.
 
@@ -151,58 +141,13 @@ def next_after(call: Call) -> Run:
     require_shape(call, x.shape)
     element = x.element
     if element.bits >= 32:
-        return lambda x, y: _neighbours_of_floats(x, y, element.bits // 8)
-    if not element.is_minifloat:
-        return lambda x, y: _neighbours_of_halves(x, y, element)
-    if call.result().shape:
-        table = _neighbour_table(element)
-        return lambda x, y: table.take((x.view(np.uint8).astype(np.uint16) << 8) | y.view(np.uint8))
-    cells, codes = _neighbour_cells(element)
-    return lambda x, y: cells[codes[x.tobytes()[0] << 8 | y.tobytes()[0]]]
+        return np.nextafter
+    if element.is_minifloat and call.tables:
+        return _neighbour_table(element)
+    return functools.partial(_neighbours, element)
 
 
-def _neighbours_of_floats(x: np.ndarray, y: np.ndarray, size: int) -> np.ndarray:
-    """Of f32 and f64, by a step on the bits: up, away from zero, where both or neither are true of y > x and x < 0."""
-    if x.size < tuning().neighbours_many:
-        return np.nextafter(x, y)
-    step = np.asarray(x < y)
-    moved = np.count_nonzero(step) + np.count_nonzero(x > y)
-    equal = np.asarray(x == y) if moved < step.size else None
-    if equal is not None and moved + np.count_nonzero(equal) < step.size:
-        return np.nextafter(x, y)  # there is NaN
-    bits = x.view(f"i{size}")
-    step ^= bits < 0
-    steps = step.view(np.int8)
-    steps <<= 1
-    steps -= 1
-    codes = bits + steps
-    is_zero = x == 0
-    if is_zero.any():
-        np.copyto(codes, (y.view(bits.dtype) & np.iinfo(bits.dtype).min) | 1, where=is_zero)
-    if equal is not None:
-        np.copyto(codes, y.view(bits.dtype), where=equal)
-    return codes.view(x.dtype)
-
-
-def _neighbours_of_halves(x: np.ndarray, y: np.ndarray, element: ElementType) -> np.ndarray:
-    """Of f16 and bf16, as integers of 16 bits, of which processors take many at a time."""
-    if np.isnan(x).any() or np.isnan(y).any():
-        return _neighbours(x, y, element)
-    start, end = (np.asarray(v).view(np.int16) for v in (x, y))
-    key, goal = half_words.signed(start), half_words.signed(end)
-    is_equal = np.asarray(key == goal)
-    step = np.asarray(key < goal).astype(np.int16)
-    step -= key > goal
-    key += step
-    minus = np.int16(-0x8000)
-    codes = np.asarray(np.abs(key) | (key & minus))
-    if (is_zero := key == 0).any():
-        np.copyto(codes, start & minus, where=is_zero)
-        np.copyto(codes, end & minus, where=is_zero & is_equal)
-    return codes.view(element.dtype)
-
-
-def _neighbours(x: np.ndarray, y: np.ndarray, element: ElementType) -> np.ndarray:
+def _neighbours(element: ElementType, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     fmt = element.format
     codes = np.dtype(fmt.code_dtype).type
     (x_key, x_sign), (y_key, y_sign) = (
@@ -226,17 +171,8 @@ def _nan_codes(fmt: Format) -> np.ndarray:
 
 
 @functools.cache
-def _neighbour_table(element: ElementType) -> np.ndarray:
-    table = of_all_pairs(lambda first, second: _neighbours(first, second, element), element, element)
-    table.setflags(write=False)
-    return table
-
-
-@functools.cache
-def _neighbour_cells(element: ElementType) -> tuple[list[np.ndarray], bytes]:
-    """The scalar of each code, and the table of codes."""
-    codes = np.arange(256).astype(np.uint8)
-    return [codes[i, ...].view(element.dtype) for i in range(256)], _neighbour_table(element).tobytes()
+def _neighbour_table(element: ElementType) -> Tabulated:
+    return Tabulated(functools.partial(_neighbours, element), [element, element], element.dtype)
 
 
 # -- integers ----------------------------------------------------------------------------------------------------------

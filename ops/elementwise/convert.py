@@ -6,21 +6,16 @@ import functools
 
 import numpy as np
 
-from ..cast import cast, code_table, codes_of, through_bf16
-from ..engine import half
-from ..engine.lookup import Table
-from ..engine.speed import tuning
+from ..cast import cast, codes_of
 from ..minifloat.codec import round_number
 from ..minifloat.formats import Format, Nan
 from ..minifloat.number import FINITE, INFINITE, Number
-from ..op import CORRECTLY_ROUNDED, Call, Run, op
+from ..op import CORRECTLY_ROUNDED, Call, op
 from ..policy import Policy
 from ..require import identity, require, require_shape
-from ..traits import Kernel, OnF32, OpTraits, first_operand
-from ..types import ELEMENT_TYPES, ElementType
-
-_F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
-_TO_32 = (ELEMENT_TYPES["f16"], ELEMENT_TYPES["bf16"], _F32)
+from ..tables import Tabulated, index_bits
+from ..traits import OpTraits, Run, first_operand
+from ..types import ElementType
 
 
 @op(
@@ -35,71 +30,30 @@ def convert(call: Call) -> Run:
     """The numbers in another element type: integers wrap, floats are rounded once, or truncated to integers.
 
     Complex to real takes the real part, to i1 whether it is not zero. What the specification leaves open (NaN and what
-    an integer type cannot hold) is as `engine.cast.cast` says. (C1) The shape stays.
+    an integer type cannot hold) is as `ops.cast.cast` says. (C1) The shape stays.
     """
     old, new = call.tensor(), call.result()
     require_shape(call, old.shape)
     source, target, policy, random = old.element, new.element, call.policy, call.random
     if source == target:
         return identity
-    on_f32 = _on_f32(source, target, policy) if new.shape else None
-    if on_f32 is not None:
-        dtype = target.dtype
-        if target == _F32:
-            return Kernel(half.widen, on_f32=on_f32)
-        if source == _F32:
-            return Kernel(lambda x: half.narrow(x, dtype), on_f32=on_f32)
-        return Kernel(lambda x: half.narrow(half.widen(x), dtype), on_f32=on_f32)
-    if _astype_is_right(source, target, policy):
-        dtype = target.dtype
-        return lambda x: x.astype(dtype)
+    if _is_plain(source, target, policy):
+        return lambda x: x.astype(target.dtype)
     if policy.rounding == "stochastic":
         return lambda x: np.asarray(cast(x, source, target, policy, random.draws(policy)))
-    if source.dtype.itemsize == 1:
-        table = _table(source, target, policy.for_elements())
-        if not new.shape:
-            cells = [table.entries[i : i + 1].reshape(()) for i in range(256)]
-            return lambda x: cells[x.tobytes()[0]]
-        return lambda x: table.at(x.view(np.uint8))
-    if (
-        source == _F32
-        and target.is_minifloat
-        and target.format.precision <= 6
-        and new.is_static
-        and new.size <= tuning().convert_few
-    ):
-        return _of_few(target, policy)
+    if call.tables and index_bits(source) <= 8:
+        return _table(source, target, policy.for_elements())
     return lambda x: np.asarray(cast(x, source, target, policy))
 
 
-def _of_few(target: ElementType, policy: Policy) -> Run:
-    """A conversion of a few f32 to a minifloat, as `cast` makes it: 512 elements take 5 µs so, and 9 there."""
-    tables: list[np.ndarray] = []  # made when it is called first
-
-    def kernel(x: np.ndarray) -> np.ndarray:
-        if not tables:
-            tables.append(code_table(_TO_32[1], target, policy))
-        return np.asarray(through_bf16(x, tables[0]))
-
-    return kernel
-
-
-def _on_f32(source: ElementType, target: ElementType, policy: Policy) -> OnF32 | None:
-    """A conversion between f16, bf16 and f32 on what f32 holds."""
-    if source not in _TO_32 or target not in _TO_32:
-        return None
-    is_nearest = policy.rounding == "nearest_even" and policy.overflow == "ieee"
-    return OnF32(None, target != _F32) if target == _F32 or is_nearest else None
-
-
-def _astype_is_right(source: ElementType, target: ElementType, policy: Policy) -> bool:
-    """Whether numpy's own conversion is the one that `cast` makes, and quicker called at once."""
+def _is_plain(source: ElementType, target: ElementType, policy: Policy) -> bool:
+    """Whether `cast` leaves a conversion to numpy, in one step: then it is not counted as a rounding."""
     sub_byte = 1 < source.bits < 8 or target.bits < 8
     if source.is_complex or target.is_complex or sub_byte:
         return False
     if not target.is_float:
         return not source.is_float
-    if target.bits < 32 or (source.is_float and source.is_minifloat):
+    if target.bits < 32 or source.is_minifloat:
         return False
     significant = source.format.precision if source.is_float else source.bits
     loses_nothing = target.format.precision >= significant
@@ -108,12 +62,12 @@ def _astype_is_right(source: ElementType, target: ElementType, policy: Policy) -
 
 
 @functools.cache
-def _table(source: ElementType, target: ElementType, policy: Policy) -> Table:
-    """The conversion of each byte that can store an element."""
-    codes = np.arange(256, dtype=np.uint8)
-    stored = codes != 0 if source.bits == 1 else (codes & ((1 << source.bits) - 1)).astype(np.uint8).view(source.dtype)
-    with np.errstate(all="ignore"):
-        return Table(np.array(cast(stored, source, target, policy)))
+def _table(source: ElementType, target: ElementType, policy: Policy) -> Tabulated:
+    def compute(x: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.asarray(cast(x, source, target, policy))
+
+    return Tabulated(compute, [source], target.dtype)
 
 
 @op(
@@ -138,7 +92,9 @@ def reduce_precision(call: Call) -> Run:
     exponent_bits, mantissa_bits = int(call.attribute("exponent_bits")), int(call.attribute("mantissa_bits"))
     require(exponent_bits >= 1, f"exponent_bits is {exponent_bits} (expected at least 1)")
     require(mantissa_bits >= 0, f"mantissa_bits is {mantissa_bits} (expected at least 0)")
-    return _reduction(t.element.format, exponent_bits, mantissa_bits, call.policy.overflow)
+    kernel = _reduction(t.element.format, exponent_bits, mantissa_bits, call.policy.overflow)
+    few = call.tables and index_bits(t.element) <= 8
+    return Tabulated(kernel, [t.element], t.element.dtype) if few else kernel
 
 
 def _reduction(fmt: Format, exponent_bits: int, mantissa_bits: int, overflow: str) -> Run:
@@ -159,7 +115,7 @@ def _reduction(fmt: Format, exponent_bits: int, mantissa_bits: int, overflow: st
     lost = mantissa_bits == 0 and fmt.has_infinity  # nothing distinguishes NaN from infinity
     nan_from = fmt.max_code + int(fmt.has_infinity) + 1
 
-    def of_any(x: np.ndarray) -> np.ndarray:
+    def kernel(x: np.ndarray) -> np.ndarray:
         code = codes_of(x, fmt)
         negative, size = code & sign_bit != 0, code & ~sign_bit
         is_nan = code == sign_bit if fmt.nan is Nan.NEGATIVE_ZERO else size >= nan_from
@@ -172,29 +128,4 @@ def _reduction(fmt: Format, exponent_bits: int, mantissa_bits: int, overflow: st
         result = np.where(is_nan, infinity if lost else code, result)
         return result.view(fmt.dtype)
 
-    def of_many(x: np.ndarray) -> np.ndarray:
-        """The same of a type with zeros and infinities of both signs."""
-        code = codes_of(x, fmt)
-        sign = code & sign_bit
-        size = code ^ sign
-        kept = np.asarray(size >> drop)
-        if drop:
-            kept &= bits(1)
-            kept += bits((1 << (drop - 1)) - 1)
-            kept += size
-            kept >>= drop
-            kept <<= drop
-        if least > 1:
-            kept *= kept >= least
-        if kept.max(initial=0) > most:
-            kept[kept > most] = infinity
-            kept |= sign
-            np.copyto(kept, infinity if lost else code, where=size >= nan_from)
-        else:
-            kept |= sign
-        return kept.view(fmt.dtype)
-
-    if fmt.bits > 8:
-        return of_many
-    table = of_any(np.arange(1 << fmt.bits, dtype=np.uint8).view(fmt.dtype))
-    return lambda x: table.take(codes_of(x, fmt))
+    return kernel

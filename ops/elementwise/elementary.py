@@ -2,49 +2,23 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from ..engine.fast import opcodes
 from ..minifloat import functions
 from ..op import CORRECTLY_ROUNDED, ROUNDED_TO_32
-from ..traits import OpTraits, Scalar
 from .elementwise import elementwise
 
 #: Where e to that power and the same less one are one number of f64.
 _LARGE = 40
 
 
-@elementwise(
-    "sqrt",
-    "float complex",
-    accuracy=CORRECTLY_ROUNDED,
-    direct=functions.sqrt,
-    traits=OpTraits(scalar=Scalar(wide=math.sqrt), compiled=opcodes.SQRT),
-)
+@elementwise("sqrt", "float complex", accuracy=CORRECTLY_ROUNDED, direct=functions.sqrt)
 def sqrt(x):
     """Square root."""
     return np.sqrt(x)
 
 
-def _rsqrt(x: float) -> float:
-    return 1.0 / math.sqrt(x)
-
-
-def _wide_rsqrt(x, out):
-    np.sqrt(x, out)
-    np.divide(1.0, out, out)
-
-
-@elementwise(
-    "rsqrt",
-    "float complex",
-    accuracy=ROUNDED_TO_32,
-    direct=functions.rsqrt,
-    wide=_wide_rsqrt,
-    traits=OpTraits(scalar=Scalar(wide=_rsqrt), compiled=opcodes.RSQRT),
-)
+@elementwise("rsqrt", "float complex", accuracy=ROUNDED_TO_32, direct=functions.rsqrt)
 def rsqrt(x):
     """Reciprocal of the square root; of a zero, infinity with its sign."""
     return np.divide(x.dtype.type(1), np.sqrt(x))
@@ -55,20 +29,13 @@ def _complex_cbrt(x):
     return np.where(x == 0, x, size * np.exp(1j * np.angle(x) / 3))
 
 
-@elementwise("cbrt", "float complex", accuracy=ROUNDED_TO_32, direct=functions.cbrt, wide=np.cbrt)
+@elementwise("cbrt", "float complex", accuracy=ROUNDED_TO_32, direct=functions.cbrt)
 def cbrt(x):
     """Cube root; of a complex number the principal one."""
     return _complex_cbrt(x) if np.iscomplexobj(x) else np.cbrt(x)
 
 
-@elementwise(
-    "exponential",
-    "float complex",
-    accuracy=ROUNDED_TO_32,
-    direct=functions.exponential,
-    wide=np.exp,
-    traits=OpTraits(scalar=Scalar(wide=math.exp), compiled=opcodes.EXP),
-)
+@elementwise("exponential", "float complex", accuracy=ROUNDED_TO_32, direct=functions.exponential)
 def exponential(x):
     """e to the power of the operand."""
     result = np.exp(x)
@@ -77,14 +44,7 @@ def exponential(x):
     return result
 
 
-@elementwise(
-    "exponential_minus_one",
-    "float complex",
-    accuracy=ROUNDED_TO_32,
-    direct=functions.exponential_minus_one,
-    wide=np.expm1,
-    traits=OpTraits(compiled=opcodes.EXPM1, scalar=Scalar(wide=math.expm1)),
-)
+@elementwise("exponential_minus_one", "float complex", accuracy=ROUNDED_TO_32, direct=functions.exponential_minus_one)
 def exponential_minus_one(x):
     """e to the power of the operand, less one, accurate near zero."""
     result = np.expm1(x)
@@ -94,56 +54,19 @@ def exponential_minus_one(x):
     return result
 
 
-@elementwise(
-    "log",
-    "float complex",
-    accuracy=ROUNDED_TO_32,
-    direct=functions.log,
-    wide=np.log,
-    traits=OpTraits(compiled=opcodes.LOG, scalar=Scalar(wide=math.log)),
-)
+@elementwise("log", "float complex", accuracy=ROUNDED_TO_32, direct=functions.log)
 def log(x):
     """Natural logarithm."""
     return np.log(x)
 
 
-@elementwise(
-    "log_plus_one",
-    "float complex",
-    accuracy=ROUNDED_TO_32,
-    direct=functions.log_plus_one,
-    wide=np.log1p,
-    expanded="complex",
-    traits=OpTraits(compiled=opcodes.LOG1P, scalar=Scalar(wide=math.log1p)),
-)
+@elementwise("log_plus_one", "float complex", accuracy=ROUNDED_TO_32, direct=functions.log_plus_one, expanded="complex")
 def log_plus_one(x):
     """Natural logarithm of one more than the operand, accurate near zero."""
     return np.log1p(x)
 
 
-def _logistic(x: float) -> float:
-    return 1.0 / (1.0 + math.exp(-x))
-
-
-def _wide_logistic(x, out):
-    # Of what f32 can be, exp(-x) is infinite only where the result is zero.
-    np.negative(x, out)
-    np.exp(out, out)
-    np.add(out, 1.0, out)
-    np.divide(1.0, out, out)
-    if not np.add.reduce(out) <= out.size:  # NaN has the sign that `logistic` gives it
-        nan = np.isnan(out)
-        out[nan] = np.copysign(out[nan], -1.0)
-
-
-@elementwise(
-    "logistic",
-    "float complex",
-    accuracy=ROUNDED_TO_32,
-    direct=functions.logistic,
-    wide=_wide_logistic,
-    traits=OpTraits(compiled=opcodes.LOGISTIC, scalar=Scalar(wide=_logistic)),
-)
+@elementwise("logistic", "float complex", accuracy=ROUNDED_TO_32, direct=functions.logistic)
 def logistic(x):
     """1 / (1 + exp(-x))."""
     one = x.dtype.type(1)
@@ -153,71 +76,34 @@ def logistic(x):
         overflows = ~np.isfinite(result) & np.isfinite(x) & (x.real < -_LARGE)
         return np.where(overflows, np.exp(x), result) if overflows.any() else result
     # exp of what is negative only, so that nothing overflows and small results keep their bits
-    small = np.exp(-np.abs(x))
-    return np.where(x < 0, small, one) / (one + small)
+    return np.exp(np.fmin(x, 0)) / (one + np.exp(-np.abs(x)))
 
 
-@elementwise(
-    "tanh",
-    "float complex",
-    accuracy=ROUNDED_TO_32,
-    direct=functions.tanh,
-    wide=np.tanh,
-    traits=OpTraits(compiled=opcodes.TANH, scalar=Scalar(wide=math.tanh)),
-)
+@elementwise("tanh", "float complex", accuracy=ROUNDED_TO_32, direct=functions.tanh)
 def tanh(x):
     """Hyperbolic tangent."""
     return np.tanh(x)
 
 
-@elementwise(
-    "tan",
-    "float complex",
-    accuracy=ROUNDED_TO_32,
-    direct=functions.tan,
-    wide=np.tan,
-    traits=OpTraits(scalar=Scalar(wide=math.tan)),
-)
+@elementwise("tan", "float complex", accuracy=ROUNDED_TO_32, direct=functions.tan)
 def tan(x):
     """Tangent of an angle in radians."""
     return np.tan(x)
 
 
-@elementwise(
-    "sine",
-    "float complex",
-    accuracy=ROUNDED_TO_32,
-    direct=functions.sine,
-    wide=np.sin,
-    traits=OpTraits(compiled=opcodes.SIN, scalar=Scalar(wide=math.sin)),
-)
+@elementwise("sine", "float complex", accuracy=ROUNDED_TO_32, direct=functions.sine)
 def sine(x):
     """Sine of an angle in radians."""
     return np.sin(x)
 
 
-@elementwise(
-    "cosine",
-    "float complex",
-    accuracy=ROUNDED_TO_32,
-    direct=functions.cosine,
-    wide=np.cos,
-    traits=OpTraits(compiled=opcodes.COS, scalar=Scalar(wide=math.cos)),
-)
+@elementwise("cosine", "float complex", accuracy=ROUNDED_TO_32, direct=functions.cosine)
 def cosine(x):
     """Cosine of an angle in radians."""
     return np.cos(x)
 
 
-@elementwise(
-    "atan2",
-    "float complex",
-    accuracy=ROUNDED_TO_32,
-    operands=2,
-    direct=functions.atan2,
-    wide=np.arctan2,
-    traits=OpTraits(scalar=Scalar(wide=math.atan2)),
-)
+@elementwise("atan2", "float complex", accuracy=ROUNDED_TO_32, operands=2, direct=functions.atan2)
 def atan2(y, x):
     """The angle of the point (x, y), in radians, from -pi to pi."""
     return _complex_atan2(y, x) if np.iscomplexobj(y) else np.arctan2(y, x)
@@ -257,9 +143,7 @@ def _power_integers(x, y):
     accuracy=ROUNDED_TO_32,
     operands=2,
     direct=functions.power,
-    wide=np.power,
     integer=_power_integers,
-    traits=OpTraits(scalar=Scalar(wide=math.pow)),
 )
 def power(x, y):
     """The first operand to the power of the second; integers wrap, and negative powers are truncated."""

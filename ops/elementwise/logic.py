@@ -2,87 +2,32 @@
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 
-from ..engine.fast import opcodes
 from ..op import EXACT
-from ..traits import Combining, OpTraits, Packed, Scalar
+from ..traits import Combining, OpTraits
 from .elementwise import elementwise
 
 
-@elementwise(
-    "and",
-    "bool integer",
-    accuracy=EXACT,
-    operands=2,
-    has_out=True,
-    traits=OpTraits(
-        combining=Combining(np.bitwise_and),
-        of_bits=operator.and_,
-        scalar=Scalar("{0} & {1}", boolean="{0} and {1}"),
-        packed=Packed("{0} & {1}", clears=True),
-        compiled=opcodes.AND,
-        compiled_words=(opcodes.AND, opcodes.AND),
-    ),
-)
-def and_(x, y, out=None):
+@elementwise("and", "bool integer", accuracy=EXACT, operands=2, traits=OpTraits(combining=Combining(np.bitwise_and)))
+def and_(x, y):
     """Bitwise and."""
-    return np.bitwise_and(x, y, out)
+    return np.bitwise_and(x, y)
 
 
-@elementwise(
-    "or",
-    "bool integer",
-    accuracy=EXACT,
-    operands=2,
-    has_out=True,
-    traits=OpTraits(
-        combining=Combining(np.bitwise_or),
-        of_bits=operator.or_,
-        scalar=Scalar("{0} | {1}", boolean="{0} or {1}"),
-        packed=Packed("{0} | {1}"),
-        compiled=opcodes.OR,
-        compiled_words=(opcodes.OR, opcodes.OR),
-    ),
-)
-def or_(x, y, out=None):
+@elementwise("or", "bool integer", accuracy=EXACT, operands=2, traits=OpTraits(combining=Combining(np.bitwise_or)))
+def or_(x, y):
     """Bitwise or."""
-    return np.bitwise_or(x, y, out)
+    return np.bitwise_or(x, y)
 
 
-@elementwise(
-    "xor",
-    "bool integer",
-    accuracy=EXACT,
-    operands=2,
-    has_out=True,
-    traits=OpTraits(
-        combining=Combining(np.bitwise_xor),
-        of_bits=operator.xor,
-        scalar=Scalar("{0} ^ {1}", boolean="{0} != {1}"),
-        packed=Packed("{0} ^ {1}"),
-        compiled=opcodes.XOR,
-        compiled_words=(opcodes.XOR, opcodes.XOR),
-    ),
-)
-def xor(x, y, out=None):
+@elementwise("xor", "bool integer", accuracy=EXACT, operands=2, traits=OpTraits(combining=Combining(np.bitwise_xor)))
+def xor(x, y):
     """Bitwise exclusive or."""
-    return np.bitwise_xor(x, y, out)
+    return np.bitwise_xor(x, y)
 
 
-@elementwise(
-    "not",
-    "bool integer",
-    accuracy=EXACT,
-    traits=OpTraits(
-        scalar=Scalar("~{0}", True, "not {0}"),
-        packed=Packed("{0} ^ {M}"),
-        compiled=opcodes.NOT,
-        compiled_words=(opcodes.NOT, opcodes.NOT),
-    ),
-)
+@elementwise("not", "bool integer", accuracy=EXACT)
 def not_(x):
     """Bitwise complement."""
     return np.invert(x)

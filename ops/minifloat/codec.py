@@ -79,11 +79,6 @@ def neighbours(x: Number, fmt: Format, policy: Policy) -> tuple[np.ndarray, np.n
     return low, high, np.where(low == high, 0, _fraction(cut, rest))
 
 
-def cut_bits(x: Number, fmt: Format) -> np.ndarray:
-    """How many bits of the significands are cut off in `fmt`; at most 125, which leaves nothing of a fraction."""
-    return _cut(x, fmt)[1]
-
-
 def _fraction(cut: np.ndarray, rest: np.ndarray) -> np.ndarray:
     return np.where(
         cut <= FRACTION_BITS,

@@ -108,7 +108,7 @@ def atan(numerator: int, denominator: int, shift: int, p: int) -> int:
     t = scaled(numerator, w + shift) // denominator
     for _ in range(3):  # atan(t) = 2 atan(t / (1 + sqrt(1 + t*t))); t ends below 0.14
         t = (t << w) // (one + math.isqrt(one * one + t * t))
-    # t is off by at most 4 units of 2**-w (each turn halves what was lost and cuts below 2); the eightfold of
+    # t is off by at most 4 units of 2**-w (each iteration halves what was lost and cuts below 2); the eightfold of
     # that and of the series is less than 8 (w + 5), below 32 p of them; and the cut.
     return _odd_series(t, w, -1) >> (w - p - 3)
 

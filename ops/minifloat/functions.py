@@ -56,10 +56,10 @@ class Result:
         self.significand = np.zeros(size, np.int64)
         self.exponent = np.zeros(size, np.int64)
         for x in reversed(operands):
-            self.put(x.is_nan, INVALID)
+            self.set_where(x.is_nan, INVALID)
             self.sign = np.where(x.is_nan, x.sign, self.sign)
 
-    def put(self, where: np.ndarray, value: Value) -> None:
+    def set_where(self, where: np.ndarray, value: Value) -> None:
         """Set the elements of a mask to one value."""
         self.kind[where], self.sign[where], self.significand[where], self.exponent[where] = value
 
@@ -97,12 +97,12 @@ def lift(
     shape, x = x.kind.shape, flat(x)
     result = Result(x)
     for of_kind, (positive, negative) in ((x.is_zero, zeros), (x.is_infinite, infinities)):
-        result.put(of_kind & ~x.sign, positive)
-        result.put(of_kind & x.sign, negative)
+        result.set_where(of_kind & ~x.sign, positive)
+        result.set_where(of_kind & x.sign, negative)
     rest = (x.kind == FINITE) & ~x.is_zero
     for test, value in others:
         where = rest & test(x)
-        result.put(where, value)
+        result.set_where(where, value)
         rest &= ~where
     result.compute(scalar, rest, x)
     return result.number(shape)
@@ -212,15 +212,15 @@ def power(x: Number, y: Number) -> Number:
     negative = x.sign & y_finite & (y.exponent == 0)  # y is odd, its significand being so
     limit = is_number & (x.is_zero | x.is_infinite | y.is_infinite)
     grows = exceeds_one(x) != y.sign
-    result.put(limit & grows, INFINITY)
-    result.put(limit & ~grows, ZERO)
+    result.set_where(limit & grows, INFINITY)
+    result.set_where(limit & ~grows, ZERO)
     rest = is_number & ~limit & y_finite
     invalid = rest & x.sign & (y.exponent < 0)
-    result.put(invalid, INVALID)
+    result.set_where(invalid, INVALID)
     rest &= ~invalid
     result.compute(elementary.power, rest, x.replace(sign=np.zeros_like(x.sign)), y)
     result.sign |= negative & (limit | rest)
-    result.put(y.is_zero | (is_one(x) & (~x.sign | y.is_infinite)), ONE)
+    result.set_where(y.is_zero | (is_one(x) & (~x.sign | y.is_infinite)), ONE)
     return result.number(shape)
 
 
@@ -232,10 +232,10 @@ def atan2(y: Number, x: Number) -> Number:
     both = y.is_infinite & x.is_infinite
     along_x = is_number & ~both & (y.is_zero | x.is_infinite)
     along_y = is_number & ~both & ~along_x & (y.is_infinite | x.is_zero)
-    result.put(along_x & x.sign, PI)  # else +0
-    result.put(along_y, HALF_PI)
-    result.put(both & x.sign, THREE_QUARTERS_PI)
-    result.put(both & ~x.sign, QUARTER_PI)
+    result.set_where(along_x & x.sign, PI)  # else +0
+    result.set_where(along_y, HALF_PI)
+    result.set_where(both & x.sign, THREE_QUARTERS_PI)
+    result.set_where(both & ~x.sign, QUARTER_PI)
     result.compute(elementary.atan2, is_number & ~both & ~along_x & ~along_y, y, x)
     result.sign = np.where(is_number, y.sign, result.sign)
     return result.number(shape)

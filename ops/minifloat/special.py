@@ -225,8 +225,8 @@ def bessel_i1e(x: Number) -> Number:
 
 def _poles(result: Result, where: np.ndarray, is_even: np.ndarray) -> None:
     """At poles of even order +inf; at others, where the sides differ, NaN: so does XLA."""
-    result.put(where & is_even, INFINITY)
-    result.put(where & ~is_even, INVALID)
+    result.set_where(where & is_even, INFINITY)
+    result.set_where(where & ~is_even, INVALID)
 
 
 def zeta(s: Number, q: Number) -> Number:
@@ -239,20 +239,20 @@ def zeta(s: Number, q: Number) -> Number:
     result = Result(s, q)
     is_number = ~s.is_nan & ~q.is_nan
     above_one, at_one = exceeds_one(s) & ~s.sign, is_one(s) & ~s.sign
-    result.put(is_number & ~above_one, INVALID)
-    result.put(is_number & at_one, INFINITY)
+    result.set_where(is_number & ~above_one, INVALID)
+    result.set_where(is_number & at_one, INFINITY)
     rest = is_number & above_one
     limit = rest & (s.is_infinite | q.is_infinite)
     positive = limit & ~q.sign & ~q.is_zero
-    result.put(limit, INVALID)
-    result.put(positive, INFINITY)
-    result.put(positive & exceeds_one(q), ZERO)
-    result.put(positive & is_one(q), ONE)
+    result.set_where(limit, INVALID)
+    result.set_where(positive, INFINITY)
+    result.set_where(positive & exceeds_one(q), ZERO)
+    result.set_where(positive & is_one(q), ONE)
     rest &= ~limit
     _poles(result, rest & _is_pole(q), s.exponent > 0)
     rest &= ~_is_pole(q)
     undefined = rest & q.sign & ~_is_integer(s)
-    result.put(undefined, INVALID)
+    result.set_where(undefined, INVALID)
     result.compute(_zeta, rest & ~undefined, s, q)
     return result.number(shape)
 
@@ -267,12 +267,12 @@ def polygamma(n: Number, x: Number) -> Number:
     result = Result(n, x)
     is_number = ~n.is_nan & ~x.is_nan
     rest = is_number & _is_integer(n) & ~n.sign & ~n.is_zero
-    result.put(is_number & ~rest, INVALID)
+    result.set_where(is_number & ~rest, INVALID)
     is_odd = n.exponent == 0
     limit = rest & x.is_infinite
-    result.put(limit & is_odd, ZERO)
-    result.put(limit & ~is_odd, MINUS_ZERO)
-    result.put(limit & x.sign, INVALID)
+    result.set_where(limit & is_odd, ZERO)
+    result.set_where(limit & ~is_odd, MINUS_ZERO)
+    result.set_where(limit & x.sign, INVALID)
     rest &= ~limit
     _poles(result, rest & _is_pole(x), is_odd)
     result.compute(_polygamma, rest & ~_is_pole(x), n, x)

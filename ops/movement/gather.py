@@ -1,4 +1,4 @@
-"""Gathers: windows taken out of a tensor at computed places. Also where such windows stand, which scatter shares."""
+"""Gathers: windows of a tensor at computed places. `Places` describes these for scatters too."""
 
 from __future__ import annotations
 
@@ -129,15 +129,17 @@ def _bound(
     fixed = dict(zip(places.batching, places.along(indices), strict=True))
 
     def kernel(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-        starts = dict(fixed)
-        for d, coordinate in zip(places.mapped, places.coordinates(indices), strict=True):
-            starts[d] = np.minimum(np.maximum(coordinate, 0), shape[d] - sizes[d])
+        starts = dict(fixed) | dict(zip(places.mapped, places.coordinates(indices), strict=True))
         windows = np.asarray(x).view(storage(element))
         windows = sliding_window_view(windows, tuple(sizes[d] for d in cut), cut) if cut else windows
         windows = windows.transpose([*placed, *(axes.get(d, d) for d in window)])
-        at = tuple(starts.get(d, 0) for d in placed)
-        taken = windows.take(at[0], axis=0) if len(at) == 1 else windows[at]
-        return np.broadcast_to(taken, inner).transpose(order).view(element.dtype)
+        at = [starts.get(d, 0) for d in placed]
+        if len(at) == 1 and windows.flags.c_contiguous:
+            taken = windows.take(at[0], axis=0, mode="clip")
+        else:
+            taken = windows[tuple(np.clip(i, 0, n - 1) for i, n in zip(at, windows.shape, strict=False))]
+        taken = taken if taken.shape == inner else np.broadcast_to(taken, inner)
+        return taken.transpose(order).view(element.dtype)
 
     return result, kernel
 

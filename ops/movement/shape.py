@@ -9,10 +9,12 @@ import numpy as np
 
 from ..cast import cast
 from ..op import CORRECTLY_ROUNDED, Call, OpError, Run, op
-from ..require import identity, require, require_dimensions, require_element, require_shape, settled_shape, storage
+from ..require import identity, require, require_dimensions, require_element, require_shape, result_shape, storage
 from ..traits import MOVES, PURE, OpTraits
 from ..types import ELEMENT_TYPES, TokenType, TupleType
 
+#: Up to so many elements are copied where they are repeated.
+_FEW = 1 << 10
 #: Of ops that move the elements of all their operands.
 _MOVES_ALL = OpTraits(is_pure=True, linear=range, moves=True)
 
@@ -37,7 +39,7 @@ def iota(call: Call) -> Run:
     (C1) iota_dimension is a dimension of the result.
     """
     dimension, element = int(call.attribute("iota_dimension")), call.result().element
-    shape = settled_shape(call, (None,) * len(call.result().shape))
+    shape = result_shape(call, (None,) * len(call.result().shape))
     require_dimensions("iota_dimension", (dimension,), len(shape))
     if 0 in shape:
         return lambda: np.empty(shape, element.dtype)
@@ -68,7 +70,7 @@ def reshape(call: Call) -> Run:
         rest = math.prod(n for n in expected if n is not None)
         require(rest > 0 and old.size % rest == 0, f"{old} does not fill {new}")
         expected = tuple(old.size // rest if n is None else n for n in expected)
-    shape = settled_shape(call, expected)
+    shape = result_shape(call, expected)
     require(not old.is_static or old.size == math.prod(shape), f"{old} does not have the size of {new}")
     return lambda x: x.reshape(shape)
 
@@ -117,13 +119,23 @@ def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Run:
     require_dimensions(name, dimensions, len(known))
     for n, d in zip(old, dimensions, strict=True):
         known[d] = n if known[d] is None else known[d]
-    shape = settled_shape(call, tuple(known))
+    shape = result_shape(call, tuple(known))
     spread = [1] * len(shape)
     for n, d in zip(old, dimensions, strict=True):
         require(n in (1, shape[d]), f"dimension of size {n} cannot become size {shape[d]} (expected 1 or {shape[d]})")
         spread[d] = n
     order = tuple(int(d) for d in np.argsort(dimensions, kind="stable"))
-    return lambda x: np.broadcast_to(x.transpose(order).reshape(spread), shape)
+    repeat = _copy if math.prod(shape) <= _FEW else np.broadcast_to
+    if order == tuple(range(len(order))):
+        return lambda x: repeat(x.reshape(spread), shape)
+    return lambda x: repeat(x.transpose(order).reshape(spread), shape)
+
+
+def _copy(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The elements repeated as a copy, which for a few takes a quarter of the time of numpy's view."""
+    result = np.empty(shape, x.dtype)
+    result[...] = x
+    return result
 
 
 @op("concatenate", traits=_MOVES_ALL)

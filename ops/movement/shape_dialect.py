@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..op import BY_BODY, Call, Run, op
-from ..require import listed, require
+from ..require import require, shape_text
 from ..types import ELEMENT_TYPES, TensorType
 
 _WITNESS = np.array(True)
@@ -142,8 +142,8 @@ def _broadcast(shapes: Sequence[np.ndarray]) -> tuple[int, ...] | None:
     return tuple(common[::-1])
 
 
-def _listed(shapes: Sequence[np.ndarray]) -> str:
-    return " and ".join(listed(tuple(shape.tolist())) for shape in shapes)
+def _shapes_text(shapes: Sequence[np.ndarray]) -> str:
+    return " and ".join(shape_text(tuple(shape.tolist())) for shape in shapes)
 
 
 def _are_same(shapes: Sequence[np.ndarray]) -> bool:
@@ -152,7 +152,7 @@ def _are_same(shapes: Sequence[np.ndarray]) -> bool:
 
 def _broadcastable(*shapes: np.ndarray) -> tuple[int, ...]:
     result = _broadcast(shapes)
-    require(result is not None, f"shapes {_listed(shapes)} do not broadcast together")
+    require(result is not None, f"shapes {_shapes_text(shapes)} do not broadcast together")
     return result or ()
 
 
@@ -208,7 +208,9 @@ def cstr_broadcastable(call: Call) -> Run:
 def cstr_eq(call: Call) -> Run:
     """Fails unless all shapes are the same."""
     _require_shapes(call)
-    return _witness(lambda *shapes: require(_are_same(shapes), f"shapes {_listed(shapes)} differ (expected the same)"))
+    return _witness(
+        lambda *shapes: require(_are_same(shapes), f"shapes {_shapes_text(shapes)} differ (expected the same)")
+    )
 
 
 @op("shape.cstr_require", "bool", operands=1, has_effects=True)

@@ -1,9 +1,10 @@
 """sort: several arrays along one dimension, by any comparator, always stably.
 
-The comparator is called on arrays of pairs, as few times as possible. First come hypotheses: the orders of the values,
-or of the total order, of the first operand, and lexicographic orders of more operands, each ascending or descending. A
-hypothesis is sorted by integer keys, and holds if the comparator confirms it for all pairs of neighbours. Otherwise the
-comparator decides each comparison of a merge sort, which takes all rows and runs of one width at a time.
+The comparator is called on arrays of pairs, as few times as possible. Many elements of 8 bits are sorted by the ranks
+of their codes. Of others, first come hypotheses: the orders of the values, or of the total order, of the first operand,
+and lexicographic orders of more operands, each ascending or descending. A hypothesis is sorted by integer keys, and
+holds if the comparator confirms it for all pairs of neighbours. Otherwise the comparator decides each comparison of a
+merge sort, which takes all rows and runs of one width at a time.
 
 A comparator that is a strict weak order, as the specification requires, has one stable result, so all ways agree. With
 any other one (such as `<` on NaN) the result is still a permutation: elements that compare with nothing come last, in
@@ -26,6 +27,8 @@ from ..types import ElementType, Kind, TensorType
 
 #: Whether the elements at the first positions come before those at the second: positions in the flattened rows.
 Before = Callable[[np.ndarray, np.ndarray], NDArray[np.bool_]]
+
+_PAIRS_OF_CODES = 256 * 256
 
 
 def _comparisons(operands: Shapes, _: Shapes, attributes: Mapping[str, Any]) -> float:
@@ -64,10 +67,14 @@ def sort(call: Call) -> Run:
             return arrays[0] if len(arrays) == 1 else arrays
         moved = [np.moveaxis(x, dimension, -1) for x in arrays]
         rows = [np.ascontiguousarray(x).reshape(-1, length) for x in moved]
-        alone = _sort_alone(vectorised, rows[0], elements[0]) if len(rows) == 1 else None
+        ranks = _ranks_of_codes(call, elements) if rows[0].size >= _PAIRS_OF_CODES // 2 else None
+        alone = _sort_alone(vectorised, rows[0], elements[0]) if ranks is None and len(rows) == 1 else None
         if alone is not None:
             return np.moveaxis(alone.reshape(moved[0].shape), -1, dimension)
-        order = _permutation(_before(vectorised, regions[0], rows), rows, elements)
+        if ranks is not None:
+            order = _lexicographic([ranks.take(rows[0].view(np.uint8))])
+        else:
+            order = _permutation(_before(vectorised, regions[0], rows), rows, elements)
         results = [np.moveaxis(x.take(order).reshape(m.shape), -1, dimension) for x, m in zip(rows, moved, strict=True)]
         return results[0] if len(arrays) == 1 else tuple(results)
 
@@ -109,10 +116,28 @@ def _sort_alone(vectorised: Callable[..., Any] | None, rows: np.ndarray, element
     codes = ordered.view(f"u{ordered.itemsize}")
     differ = codes[:, :-1] != codes[:, 1:]
     left, right = ordered[:, :-1][differ], ordered[:, 1:][differ]
-    ascends = np.all(vectorised(left[:1], right[:1])[0])
-    if not np.all(vectorised(*((left, right) if ascends else (right, left)))[0]):
+    ascends, descends = (np.all(vectorised(x[:1], y[:1])[0]) for x, y in ((left, right), (right, left)))
+    if ascends == descends or not np.all(vectorised(*((left, right) if ascends else (right, left)))[0]):
         return None
     return ordered if ascends else ordered[:, ::-1]
+
+
+def _ranks_of_codes(call: Call, elements: list[ElementType]) -> np.ndarray | None:
+    """The rank of each byte of the first operand, where the comparator orders its codes; None where it does not.
+
+    A comparator of elements of up to 8 bits alone is called on all pairs of codes, instead of on pairs of elements.
+    """
+    body, first = call.bodies[0], elements[0]
+    has_codes = first.is_minifloat or (first.is_integer and first.bits == 8)
+    if not has_codes or body.vectorised is None or body.reads is None or not body.reads <= {0, 1}:
+        return None
+    codes = np.arange(256, dtype=np.uint8) & np.uint8((1 << first.bits) - 1)
+    pairs = (x.view(first.dtype) for x in (np.repeat(codes, 256), np.tile(codes, 256)))
+    others = (np.zeros(1, e.dtype) for e in elements[1:] for _ in range(2))
+    before = np.broadcast_to(body.vectorised(*pairs, *others)[0], _PAIRS_OF_CODES).reshape(256, 256)
+    ranks = before.sum(0)
+    is_order = call.policy.rounding != "stochastic" and np.array_equal(before, ranks[:, None] < ranks)
+    return ranks.astype(np.uint8) if is_order else None
 
 
 def _permutation(before: Before, rows: list[np.ndarray], elements: list[ElementType]) -> np.ndarray:

@@ -307,7 +307,7 @@ def _start(threads: list[threading.Thread]) -> None:
 
 
 def _take(items: queue.SimpleQueue[Any], count: int, limit: float = float("inf")) -> None:
-    """Take so many items out of a queue, within a time in seconds. Ctrl-C works meanwhile.
+    """Take `count` items out of a queue, within a time in seconds. Ctrl-C works meanwhile.
 
     `Thread.join` would not do: in some versions of Python a thread counts as ended once joining it was interrupted.
     """

@@ -121,7 +121,7 @@ def expand(strategy: str, rows: Rows, replicas: int, partitions: int) -> list[Me
 
 
 def _size(strategy: str, shape: tuple[int, int]) -> tuple[int, str]:
-    """How many numbers the groups are made of, and what they number."""
+    """The number of ids in all groups together, and the kind of things that they number."""
     if strategy == "cross_partition":
         return shape[1], "partition"
     return (math.prod(shape), "process") if strategy == "flattened_ids" else (shape[0], "replica")

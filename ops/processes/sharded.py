@@ -1,4 +1,4 @@
-"""The dialect of shardings (sdy): how tensors lie on a mesh of devices, and computations on each device's part.
+"""The dialect of shardings (sdy): tensors distributed over a mesh of devices, and computations on each device's part.
 
 A program of this kind speaks of whole tensors. A sharding does not change what is computed, so most of these ops give
 their operand. In manual_computation each device has its own part, and meets the others as processes of a grid do.
@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from ..op import BY_BODY, Call, OpError, Run, op
-from ..programs.interpreter import with_streams
 from ..require import identity, require, unpack
 from ..traits import OpTraits, RegionSemantics, first_operand
 from ..types import TensorType, TokenType
 from .exchange import Contribution, type_text
+from .interpreter import with_streams
 from .parallel import Grid, Process, current
 
 #: The channel on which the devices of a nested manual_computation gather its results. No op of a program has it.
@@ -297,11 +297,11 @@ def _check_parts(
     for sharding, part, is_part, first in zip(shardings, parts, are_parts, firsts, strict=True):
         axes = f"{sorted(names)}, got {list(sharding.unreduced)}"
         require(names.issuperset(sharding.unreduced), f"expected manual axes as unreduced ones, {axes}")
-        shapes.append(_checked_shape(sharding, frozenset() if is_part else names, wholes[first], part))
+        shapes.append(_check_shape(sharding, frozenset() if is_part else names, wholes[first], part))
     return firsts, shapes
 
 
-def _checked_shape(sharding: Sharding, names: frozenset[str], whole: Any, local: Any) -> tuple[int | None, ...]:
+def _check_shape(sharding: Sharding, names: frozenset[str], whole: Any, local: Any) -> tuple[int | None, ...]:
     """The shape of an operand or result, () for a token."""
     if isinstance(whole, TokenType) and isinstance(local, TokenType):
         return ()

@@ -1,4 +1,4 @@
-"""Values that come and go one at a time: send and recv between processes, infeed and outfeed."""
+"""Transfers of values: send and recv between processes, infeed and outfeed."""
 
 from __future__ import annotations
 

@@ -17,15 +17,14 @@ from typing import Any
 import numpy as np
 
 from ..accumulators.product import product as accumulated_product
+from ..accumulators.selection import precision_accumulator
 from ..cast import cast, codes_of, integer_number
 from ..minifloat.codec import decode, round_number
 from ..minifloat.formats import Format, Nan
 from ..op import OpError, UnsupportedOpError
 from ..policy import Policy
-from ..random_stream import RandomStream
 from ..types import ELEMENT_TYPES, ElementType, Kind, element_type
-from .accumulated import precision_accumulator
-from .matmul import host_matmul, narrow, product_policy, steps, stepwise_matmul
+from .contraction import Contraction
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
 _PLAIN = Policy()
@@ -41,7 +40,7 @@ _FIELDS = (*_TYPES, *_COUNTS, "allow_imprecise_accumulation")
 
 @dataclasses.dataclass(frozen=True)
 class Algorithm:
-    """What the attribute asks for. `allow_imprecise_accumulation` is a permission, which is not made use of."""
+    """The fields of the attribute. `allow_imprecise_accumulation` is a permission that is not used."""
 
     lhs_precision: ElementType | None  #: None for tf32
     rhs_precision: ElementType | None
@@ -62,57 +61,46 @@ class Algorithm:
             raise UnsupportedOpError("algorithm accumulation_type tf32 is not supported (a float type of values is)")
         return Algorithm(lhs, rhs, accumulation, _products(lhs_count, rhs_count, products))
 
-    def matmul(
-        self,
-        lhs: np.ndarray,
-        rhs: np.ndarray,
-        lhs_type: ElementType,
-        rhs_type: ElementType,
-        result_type: ElementType,
-        policy: Policy,
-        random: RandomStream,
-    ) -> np.ndarray:
-        """As `matmul.matmul`; sums in f32 and f64 are the host's, sums in another type are rounded at every step.
+    def matmul(self, c: Contraction, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        """As `Contraction.matmul`; sums in f32 and f64 are the host's, sums in another type are rounded at every step.
 
         Sums in f32 are as the policy's unit or record forms them, where there is one for the precision types. An f32
         operand that is one component of tf32 is then read as the instruction does, which leaves out its last 13 bits.
         """
-        x_name, y_name = (_TF32.name if t is None else t.name for t in (self.lhs_precision, self.rhs_precision))
-        record = precision_accumulator(policy, x_name, y_name) if self.accumulation == _F32 else None
+        lhs_name, rhs_name = (_TF32.name if t is None else t.name for t in (self.lhs_precision, self.rhs_precision))
+        record = precision_accumulator(c.policy, lhs_name, rhs_name) if self.accumulation == _F32 else None
         is_read = record is not None and len(self.products) == 1
+        accumulation = self.accumulation
+        inner = dataclasses.replace(
+            c, lhs=self.lhs_precision or _F32, rhs=self.rhs_precision or _F32, result=accumulation
+        )
 
         def components(
             x: np.ndarray, source: ElementType, precision: ElementType | None, count: int
         ) -> list[np.ndarray]:
             if is_read and precision is None and source == _F32:
                 return [x]
-            return _components(x, source, precision, count, policy, random)
+            return _components(x, source, precision, count, c)
 
-        xs = components(lhs, lhs_type, self.lhs_precision, 1 + max(i for i, _ in self.products))
-        ys = components(rhs, rhs_type, self.rhs_precision, 1 + max(j for _, j in self.products))
-        x_type, y_type = self.lhs_precision or _F32, self.rhs_precision or _F32
-        accumulation = self.accumulation
+        xs = components(lhs, c.lhs, self.lhs_precision, 1 + max(i for i, _ in self.products))
+        ys = components(rhs, c.rhs, self.rhs_precision, 1 + max(j for _, j in self.products))
 
         def product(i: int, j: int) -> np.ndarray:
             if record is not None:
-                return accumulated_product(record, xs[i], ys[j], x_name, y_name)
-            if accumulation in (_F32, _F64):
-                return host_matmul(xs[i], ys[j], x_type, y_type, accumulation, accumulation, policy, random)
-            return stepwise_matmul(xs[i], ys[j], x_type, y_type, accumulation, policy, random)
+                return accumulated_product(record, xs[i], ys[j], lhs_name, rhs_name)
+            is_host = accumulation in (_F32, _F64)
+            return inner.host(xs[i], ys[j], accumulation) if is_host else inner.stepwise(xs[i], ys[j])
 
         *small, largest = self.products
         sums = [product(i, j) for i, j in small]
         total = product(*largest)
         if sums:
-            rest = functools.reduce(lambda x, y: _add(x, y, accumulation, policy, random), sums)
+            add = np.add if accumulation in (_F32, _F64) else inner.kernel("add")
+            rest = functools.reduce(add, sums)
             # The components of an infinity are infinities and NaN: the largest product alone says what is not finite.
             rest = np.where(np.isfinite(rest), rest, accumulation.dtype.type(0))
-            total = _add(rest, total, accumulation, policy, random)
-        return narrow(total, accumulation, result_type, product_policy(policy, lhs_type, rhs_type, result_type), random)
-
-
-def _add(x: np.ndarray, y: np.ndarray, element: ElementType, policy: Policy, random: RandomStream) -> np.ndarray:
-    return x + y if element in (_F32, _F64) else steps(element, policy, random)[1](x, y)
+            total = add(rest, total)
+        return c.round(total, accumulation)
 
 
 def _products(lhs_count: int, rhs_count: int, products: int) -> tuple[tuple[int, int], ...]:
@@ -122,8 +110,8 @@ def _products(lhs_count: int, rhs_count: int, products: int) -> tuple[tuple[int,
     two for 3 and three for 6 and 9.
     """
     if lhs_count == rhs_count == 1 < products:
-        lhs_count = rhs_count = next((n for n in range(2, _MOST) if products in _allowed(n, n)), 1)
-    if products not in (allowed := _allowed(lhs_count, rhs_count)):
+        lhs_count = rhs_count = next((n for n in range(2, _MOST) if products in _product_counts(n, n)), 1)
+    if products not in (allowed := _product_counts(lhs_count, rhs_count)):
         raise UnsupportedOpError(
             f"algorithm of {lhs_count} by {rhs_count} components with {products} products is not supported"
             f" (num_primitive_operations may be {', '.join(map(str, allowed))})"
@@ -132,12 +120,12 @@ def _products(lhs_count: int, rhs_count: int, products: int) -> tuple[tuple[int,
 
 
 def _pairs(lhs_count: int, rhs_count: int) -> list[tuple[int, int]]:
-    """Which components there are to multiply, the largest products first."""
+    """The pairs of components, the largest products first."""
     return sorted(itertools.product(range(lhs_count), range(rhs_count)), key=sum)
 
 
-def _allowed(lhs_count: int, rhs_count: int) -> list[int]:
-    """How many products leave out only smaller ones than are computed."""
+def _product_counts(lhs_count: int, rhs_count: int) -> list[int]:
+    """The numbers of products that leave out only smaller ones than are computed."""
     sizes = [sum(pair) for pair in _pairs(lhs_count, rhs_count)]
     return [sum(size <= limit for size in sizes) for limit in range(lhs_count + rhs_count - 1)]
 
@@ -162,31 +150,25 @@ def _precision(name: str, value: Any) -> ElementType | None:
 
 
 def _components(
-    x: np.ndarray,
-    source: ElementType,
-    precision: ElementType | None,
-    count: int,
-    policy: Policy,
-    random: RandomStream,
+    x: np.ndarray, source: ElementType, precision: ElementType | None, count: int, c: Contraction
 ) -> list[np.ndarray]:
     """`x` as so many numbers in the precision type; those of tf32 are stored as f32."""
-    components = [_rounded(x, source, precision, policy, random)]
+    components = [_round(x, source, precision, c)]
     rest = cast(x, source, _F64, _PLAIN)
     while len(components) < count:
         rest = rest - components[-1].astype(np.float64)
-        components.append(_rounded(rest, _F64, precision, policy, random))
+        components.append(_round(rest, _F64, precision, c))
     return components
 
 
-def _rounded(
-    x: np.ndarray, source: ElementType, precision: ElementType | None, policy: Policy, random: RandomStream
-) -> np.ndarray:
+def _round(x: np.ndarray, source: ElementType, precision: ElementType | None, c: Contraction) -> np.ndarray:
+    draws = c.random.draws(c.policy)
     if precision is not None:
-        return narrow(x, source, precision, policy, random)
+        return cast(x, source, precision, c.policy, draws)
     number = (
         decode(codes_of(x, source.format), source.format)
         if source.is_float
         else integer_number(cast(x, source, ELEMENT_TYPES["ui64" if source.kind is Kind.UNSIGNED else "i64"], _PLAIN))
     )
-    codes = round_number(number, _TF32, policy, random.draws(policy))
+    codes = round_number(number, _TF32, c.policy, draws)
     return (codes << (_F32.bits - _TF32.bits)).view(np.float32)

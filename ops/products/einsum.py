@@ -24,7 +24,7 @@ def einsum(call: Call) -> Run:
 
     A label that one operand repeats takes its diagonal; `...` stands for all dimensions that have no label.
     """
-    (lhs, rhs), output = _parsed(call, [call.tensor(0), call.tensor(1)])
+    (lhs, rhs), output = _parse(call, [call.tensor(0), call.tensor(1)])
     return _contraction(call, [call.tensor(0), call.tensor(1)], (lhs, rhs), output)
 
 
@@ -32,46 +32,46 @@ def einsum(call: Call) -> Run:
 def unary_einsum(call: Call) -> Run:
     """The elements summed over the labels that the output lacks, the others in its order: `abc->ca`."""
     t = call.tensor()
-    (labels,), output = _parsed(call, [t])
+    (labels,), output = _parse(call, [t])
     scalar = TensorType((), t.element)
     kernel, one = _contraction(call, [scalar, t], ((), labels), output), np.ones((), t.element.dtype)
     return lambda x: kernel(one, x)
 
 
-def _parsed(call: Call, tensors: list[TensorType]) -> tuple[list[Labels], Labels]:
+def _parse(call: Call, tensors: list[TensorType]) -> tuple[list[Labels], Labels]:
     """The labels of the operands and of the output. Raises OpError where they do not fit the tensors."""
     config = str(call.attribute("einsum_config"))
     inputs, arrow, output = config.replace(" ", "").partition("->")
     terms = inputs.split(",")
-    shown = f"einsum_config {config!r}"
+    quoted = f"einsum_config {config!r}"
     fits = arrow and len(terms) == len(tensors)
-    require(fits, f"{shown} is not of the form {'ab,bc->ac' if len(tensors) == 2 else 'ab->a'}")
-    labels = [labels_of(shown, term, len(t.shape)) for term, t in zip(terms, tensors, strict=True)]
+    require(fits, f"{quoted} is not of the form {'ab,bc->ac' if len(tensors) == 2 else 'ab->a'}")
+    labels = [labels_of(quoted, term, len(t.shape)) for term, t in zip(terms, tensors, strict=True)]
     unnamed = max((sum(not n.isalpha() for n in term) for term in labels), default=0)
-    out = labels_of(shown, output, len(output.replace("...", "")) + unnamed * ("..." in output))
+    out = labels_of(quoted, output, len(output.replace("...", "")) + unnamed * ("..." in output))
     sizes: dict[str, int | None] = {}
     for names, t in zip(labels, tensors, strict=True):
         for name, n in zip(names, t.shape, strict=True):
             known = sizes.setdefault(name, n)
-            require(known == n or None in (known, n), f"{shown} gives dimensions of sizes {known} and {n} one label")
+            require(known == n or None in (known, n), f"{quoted} gives dimensions of sizes {known} and {n} one label")
             sizes[name] = known if n is None else n
     is_valid = len(set(out)) == len(out) and set(out) <= set(sizes)
-    require(is_valid, f"{shown} has an output that repeats a label, or has one that no operand has")
+    require(is_valid, f"{quoted} has an output that repeats a label, or has one that no operand has")
     require_shape(call, tuple(sizes[name] for name in out))
     return labels, out
 
 
-def labels_of(shown: str, term: str, rank: int) -> Labels:
+def labels_of(quoted: str, term: str, rank: int) -> Labels:
     """The label of each dimension; those that `...` stands for are numbered from the last.
 
     Raises OpError where it is not of letters and one `...`.
     """
     match = _TERM.fullmatch(term)
     if match is None:
-        raise OpError(f"{shown} has a term {term!r} (expected letters, and '...' once)")
+        raise OpError(f"{quoted} has a term {term!r} (expected letters, and '...' once)")
     before, dots, after = match.groups()
     unnamed = rank - len(before) - len(after)
-    require(unnamed == 0 or (unnamed > 0 and dots), f"{shown} has a term {term!r} for a tensor of rank {rank}")
+    require(unnamed == 0 or (unnamed > 0 and dots), f"{quoted} has a term {term!r} for a tensor of rank {rank}")
     return (*before, *(str(i) for i in reversed(range(unnamed))), *after)
 
 
@@ -83,7 +83,7 @@ def _contraction(call: Call, tensors: list[TensorType], labels: tuple[Labels, La
     lhs, rhs = (*once[0], *lone[1]), (*once[1], *lone[0])
     batch = [n for n in lhs if n in rhs and n in output]
     summed = [n for n in lhs if n in rhs and n not in output]
-    made = (*batch, *(n for n in lhs if n not in rhs), *(n for n in rhs if n not in lhs))
+    dimensions = (*batch, *(n for n in lhs if n not in rhs), *(n for n in rhs if n not in lhs))
     sizes = shapes[1] | shapes[0]
     types = [
         TensorType(tuple(sizes[n] for n in names), t.element) for names, t in zip((lhs, rhs), tensors, strict=True)
@@ -97,15 +97,15 @@ def _contraction(call: Call, tensors: list[TensorType], labels: tuple[Labels, La
     attributes = {k: v for k, v in call.attributes.items() if k == "precision_config"}
     record = lookup("dot_general")
     assert record is not None
-    result = TensorType(tuple(sizes[n] for n in made), call.result().element)
+    result = TensorType(tuple(sizes[n] for n in dimensions), call.result().element)
     dot = record.function(call.like("dot_general", types, (result,), dot_dimension_numbers=numbers, **attributes))
     diagonals = [_diagonal(t, names) for t, names in zip(tensors, labels, strict=True)]
-    order = _places(output, made)
+    order = _places(output, dimensions)
 
     def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         x, y = diagonals[0](x), diagonals[1](y)
-        repeated_x = _repeated(x, [y.shape[once[1].index(n)] for n in lone[1]])
-        repeated_y = _repeated(y, [x.shape[once[0].index(n)] for n in lone[0]])
+        repeated_x = _repeat(x, [y.shape[once[1].index(n)] for n in lone[1]])
+        repeated_y = _repeat(y, [x.shape[once[0].index(n)] for n in lone[0]])
         return dot(repeated_x, repeated_y).transpose(order)
 
     return kernel
@@ -115,7 +115,7 @@ def _places(names: Sequence[str], among: Labels) -> tuple[int, ...]:
     return tuple(among.index(n) for n in names)
 
 
-def _repeated(x: np.ndarray, sizes: list[int]) -> np.ndarray:
+def _repeat(x: np.ndarray, sizes: list[int]) -> np.ndarray:
     """The same for each index of further dimensions at the end."""
     if not sizes:
         return x
@@ -123,7 +123,7 @@ def _repeated(x: np.ndarray, sizes: list[int]) -> np.ndarray:
 
 
 def _diagonal(t: TensorType, names: Labels) -> Run:
-    """What takes the elements whose indices agree where labels do."""
+    """A function that takes the elements whose indices agree where labels do."""
     once = list(dict.fromkeys(names))
     if len(once) == len(names):
         return identity

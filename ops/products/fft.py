@@ -22,7 +22,7 @@ def fft(call: Call) -> Run:
     """The discrete Fourier transform over the last one to three dimensions, or its inverse.
 
     `RFFT` is that of real numbers, with the half of the last dimension left out that mirrors the other; `IRFFT` undoes
-    it, and `IFFT` undoes `FFT`: both inverses divide by the number of elements transformed. Between complex tensors
+    it, and `IFFT` undoes `FFT`: both inverses divide by the number of elements transform. Between complex tensors
     only the number of lengths counts.
 
     (C1) no more lengths than dimensions. (C2) the element types fit the kind. (C3) one to three lengths. (C4) they are
@@ -53,7 +53,7 @@ def _kernel(kind: str, lengths: tuple[int, ...], element: ElementType) -> Run:
     axes = tuple(range(-len(lengths), 0))
     wide = np.dtype(np.float64 if kind == "RFFT" else np.complex128)
 
-    def transformed(x: np.ndarray) -> np.ndarray:
+    def transform(x: np.ndarray) -> np.ndarray:
         match kind:
             case "FFT":
                 return np.fft.fftn(x, axes=axes)
@@ -67,7 +67,7 @@ def _kernel(kind: str, lengths: tuple[int, ...], element: ElementType) -> Run:
     def kernel(x: np.ndarray) -> np.ndarray:
         if not x.size:
             return np.zeros(_empty(kind, x.shape, lengths), element.dtype)
-        return transformed(x.astype(wide)).astype(element.dtype)
+        return transform(x.astype(wide)).astype(element.dtype)
 
     return kernel
 
@@ -80,7 +80,7 @@ def _empty(kind: str, shape: tuple[int, ...], lengths: tuple[int, ...]) -> tuple
 
 
 def _half(n: int | None) -> int | None:
-    """How many elements of a transform of `n` real ones do not mirror others."""
+    """The number of elements of a transform of `n` real ones that do not mirror others."""
     return n // 2 + 1 if n else n
 
 

@@ -19,7 +19,7 @@ from ..types import TensorType
 
 Arrays = tuple[np.ndarray, ...]
 
-#: Makes results of a use and its operands. What is shorter than the results, `info` and others end.
+#: Computes the first results of a use from its operands; `info` and others follow.
 Routine = Callable[..., Arrays]
 
 
@@ -88,7 +88,7 @@ def _flag(attributes: dict[str, Any], name: str, letter: str) -> bool:
     return int(attributes.get(name, 0)) == ord(letter)
 
 
-def _transposed(a: np.ndarray) -> np.ndarray:
+def _transpose(a: np.ndarray) -> np.ndarray:
     return np.swapaxes(a, -1, -2)
 
 
@@ -129,7 +129,7 @@ def _ormqr(use: _Use, a: np.ndarray, taus: np.ndarray, c: np.ndarray) -> Arrays:
     m, k = a.shape[-2:]
     square = np.concatenate([a, np.zeros((*a.shape[:-1], m - k), a.dtype)], -1)
     q = xla_targets.wide(xla_targets.householder_product(xla_targets.wide(square), xla_targets.wide(taus)))
-    q = _transposed(q).conj() if use.attributes.get("transpose") else q
+    q = _transpose(q).conj() if use.attributes.get("transpose") else q
     wide = xla_targets.wide(c)
     return (np.matmul(q, wide) if use.attributes.get("left", True) else np.matmul(wide, q),)
 
@@ -154,7 +154,7 @@ def _trsm(use: _Use, a: np.ndarray, b: np.ndarray) -> Arrays:
 def _gtsv(_: _Use, below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np.ndarray) -> Arrays:
     """Tridiagonal systems. The first element of `below` and the last of `above` are not read."""
     x = xla_targets.tridiagonal_solve(below, diagonal, above, b)
-    return below, diagonal, above, x, _failed(x.max(-1, initial=0))
+    return below, diagonal, above, x, _nan_flags(x.max(-1, initial=0))
 
 
 # -- eigenvalues and singular values -----------------------------------------------------------------------------------
@@ -178,12 +178,12 @@ def _singular(use: _Use, a: np.ndarray) -> Arrays:
     mode = chr(int(use.attributes.get("mode", ord("A"))))
     if mode == "N":
         (s,) = xla_targets.svd(a, compute_uv=False)
-        return a, s, *(_rest(use.call.result(i), (a,)) for i in (2, 3)), _failed(s)
+        return a, s, *(_rest(use.call.result(i), (a,)) for i in (2, 3)), _nan_flags(s)
     s, u, vt = xla_targets.svd(a, full_matrices=mode == "A")
-    return a, s, u, vt, _failed(s)
+    return a, s, u, vt, _nan_flags(s)
 
 
-def _failed(x: np.ndarray) -> np.ndarray:
+def _nan_flags(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.isnan(x).any(-1), np.int32)
 
 
@@ -204,14 +204,14 @@ def _gees(_: _Use, a: np.ndarray) -> Arrays:
     diagonal = xla_targets.wide(np.diagonal(t, axis1=-2, axis2=-1))
     counted = np.zeros(a.shape[:-2], np.int32)
     if a.dtype.kind == "c":
-        return t, z, diagonal, counted, _failed(diagonal)
+        return t, z, diagonal, counted, _nan_flags(diagonal)
     # Of a real matrix two neighbours may be a pair of conjugates, which stand in a block of two rows.
     below, above = (np.diagonal(t, offset, -2, -1).astype(np.float64) for offset in (-1, 1))
     pairs = np.where(below != 0, np.sqrt(np.abs(below)) * np.sqrt(np.abs(above)), 0)
     imaginary = np.zeros(diagonal.shape)
     imaginary[..., :-1] += pairs
     imaginary[..., 1:] -= pairs
-    return t, z, diagonal, imaginary, counted, _failed(diagonal)
+    return t, z, diagonal, imaginary, counted, _nan_flags(diagonal)
 
 
 @_routine("sytrd", "hetrd")

@@ -31,7 +31,7 @@ def _wide(element: ElementType) -> ElementType:
 
 
 def _widening(call: Call, element: ElementType) -> Run:
-    """What converts numbers to f64 or complex<f64>."""
+    """A function that converts numbers to f64 or complex<f64>."""
     wide = _wide(element)
     if element in _HOST_TYPES:
         return lambda x: x.astype(wide.dtype)
@@ -39,7 +39,7 @@ def _widening(call: Call, element: ElementType) -> Run:
 
 
 def _rounding(call: Call) -> Run:
-    """What rounds results to their type."""
+    """A function that rounds results to their type."""
     element = call.result().element
     wide, policy = _wide(element), call.policy.for_results(element)
     if element in _HOST_TYPES and policy.rounding == "nearest_even" and policy.overflow == "ieee":

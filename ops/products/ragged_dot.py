@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from ..accumulators.selection import check_accumulator
 from ..cast import cast
 from ..op import BY_POLICY, Call, OpError, Run, op
 from ..policy import Policy
 from ..require import require, require_dimensions, require_shape
 from ..traits import OpTraits, Shapes
 from ..types import ELEMENT_TYPES
-from .accumulated import check_accumulator
-from .matmul import matmul
+from .contraction import Contraction
 
 Dimensions = tuple[int, ...]
 
@@ -69,13 +69,10 @@ def ragged_dot(call: Call) -> Run:
     is_sum = ragged[0] in x_sum
     shape = (*((count,) if is_sum else ()), *batch, *rows, *columns)
     require_shape(call, shape)
-    types = call.tensor(0).element, call.tensor(1).element, call.result().element
     check_accumulator(call)
-    zero = np.asarray(cast(np.zeros(()), ELEMENT_TYPES["f64"], types[2], Policy()))
+    product = Contraction.of(call).matmul
+    zero = np.asarray(cast(np.zeros(()), ELEMENT_TYPES["f64"], call.result().element, Policy()))
     b, m, k, n = (math.prod(size) for size in (batch, rows, terms, columns))
-
-    def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return matmul(x, y, *types, call.policy, call.random)
 
     def canonical(lhs: np.ndarray, rhs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """As (batch, M, K) and (groups or nothing, batch, K, N)."""

@@ -98,17 +98,17 @@ def check(actual: np.ndarray, expected: np.ndarray, condition: Condition) -> tup
     got, wanted = actual[at], expected[at]
     where = f"element {list(at)}: " if at else ""
     count = f"; {len(places)} of {differs.size} elements" if at else ""
-    pair = f"got {_shown(got)}, expected {_shown(wanted)}"
-    # What is no step apart and yet not equal is NaN.
+    pair = f"got {_element_text(got)}, expected {_element_text(wanted)}"
+    # A pair that is 0 apart and not equal is NaN.
     apart = _distance(got, wanted) or ("NaN equals nothing" if condition is EQUAL else "0 ULP apart")
     raise CheckError(f"{where}{pair}, {apart} (must be {condition.requirement}){count}")
 
 
-def _shown(x: Any) -> str:
+def _element_text(x: Any) -> str:
     """An element: its number and, of a float, its code."""
     element = type_of_dtype(x.dtype)
     if element.is_complex:
-        return f"({_shown(x.real)}, {_shown(x.imag)})"
+        return f"({_element_text(x.real)}, {_element_text(x.imag)})"
     if not element.is_float:
         return str(x)
     code = int(x.view(element.format.code_dtype))

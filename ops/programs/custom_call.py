@@ -78,7 +78,7 @@ def custom_call(call: Call) -> Run:
         results = () if results is None else results if isinstance(results, tuple) else (results,)
         fit = len(results) == len(types)
         require(fit, f"target {name!r} gave {len(results)} results (expected {len(types)})")
-        return unpack(tuple(_checked(name, r, t) for r, t in zip(results, types, strict=True)))
+        return unpack(tuple(_check_result(name, r, t) for r, t in zip(results, types, strict=True)))
 
     return kernel
 
@@ -93,8 +93,8 @@ def _without_shapes(call: Call) -> Run:
     return lambda *values: kernel(*(values[i] for i in kept))
 
 
-def _checked(name: str, result: Any, t: Any) -> Any:
-    """A result of a target. Raises OpError where it is not of the type that the program says."""
+def _check_result(name: str, result: Any, t: Any) -> Any:
+    """The result of a target as an array. Raises OpError where it does not have the type that the program declares."""
     if not isinstance(t, TensorType):
         return result
     array = np.asarray(result)

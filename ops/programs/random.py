@@ -118,7 +118,7 @@ def rng_bit_generator(call: Call) -> Run:
 
 def _threefry(shape: tuple[int, ...], element: ElementType) -> Run:
     # The two words of a counter are one element, or two that lie side by side.
-    half, arrange = (shape, _joined(shape)) if element.bits == 64 else _side_by_side(shape)
+    half, arrange = (shape, _join_words(shape)) if element.bits == 64 else _side_by_side(shape)
     count = math.prod(half)
 
     def kernel(state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -129,7 +129,7 @@ def _threefry(shape: tuple[int, ...], element: ElementType) -> Run:
     return kernel
 
 
-def _joined(shape: tuple[int, ...]) -> Arrange:
+def _join_words(shape: tuple[int, ...]) -> Arrange:
     return lambda low, high: _join(low, high).reshape(shape)
 
 

@@ -1,4 +1,4 @@
-"""What XLA's and JAX's programs call by name: linear algebra, and marks that change no value.
+"""The custom calls of XLA's and JAX's programs: linear algebra, and marks that change no value.
 
 The factorizations are the host's (LAPACK by numpy, by scipy where numpy has none), computed in f64 or complex<f64> and
 rounded once. One that does not converge gives NaN throughout.
@@ -90,9 +90,8 @@ def householder_product(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
     if m >= n == taus.shape[-1] and _are_few(a):
         name = "ungqr" if a.dtype.kind == "c" else "orgqr"
         pairs = zip(reflectors.reshape(-1, m, n), scales.reshape(-1, n), strict=True)
-        return (
-            np.stack([_lapack(name, x, tau, lwork=_WORK * n)[0] for x, tau in pairs]).reshape(a.shape).astype(a.dtype)
-        )
+        columns = np.stack([_lapack(name, x, tau, lwork=_WORK * n)[0] for x, tau in pairs])
+        return columns.reshape(a.shape).astype(a.dtype)
     q = np.zeros((*a.shape[:-2], m, n), reflectors.dtype)
     q[..., range(min(m, n)), range(min(m, n))] = 1
     for i in range(taus.shape[-1] - 1, -1, -1):
@@ -108,11 +107,8 @@ def householder_product(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
 def pivoted_qr(a: np.ndarray, pivots: np.ndarray) -> Arrays:
     """As `Qr`, of a matrix whose columns are put in order on the way."""
     if not a.size:
-        return (
-            a,
-            np.broadcast_to(np.arange(1, a.shape[-1] + 1, dtype=pivots.dtype), pivots.shape).copy(),
-            np.zeros((*a.shape[:-2], min(a.shape[-2:])), a.dtype),
-        )
+        order = np.broadcast_to(np.arange(1, a.shape[-1] + 1, dtype=pivots.dtype), pivots.shape)
+        return a, order.copy(), np.zeros((*a.shape[:-2], min(a.shape[-2:])), a.dtype)
     r, order, tau = each(wide(a), lambda m: _lapack("geqp3", m)[:3])
     return r.astype(a.dtype), order.astype(pivots.dtype), tau.astype(a.dtype)
 
@@ -164,11 +160,7 @@ def _lu_by_lapack(a: np.ndarray) -> Arrays:
 def eigh(a: np.ndarray, lower: bool = True) -> Arrays:
     """The eigenvectors and eigenvalues of a Hermitian matrix, of which one triangle is read."""
 
-    def decompose() -> Arrays:
-        w, v = np.linalg.eigh(wide(a), "L" if lower else "U")
-        return v, w
-
-    v, w = _or_nan(decompose, [a.shape, a.shape[:-1]])
+    w, v = _or_nan(np.linalg.eigh, [a.shape[:-1], a.shape], wide(a), "L" if lower else "U")
     return v.astype(a.dtype), w.astype(real_type(a.dtype))
 
 
@@ -195,15 +187,11 @@ def svd(a: np.ndarray, full_matrices: bool = False, compute_uv: bool = True) -> 
     """The singular values, and the matrices of both sides where they are asked for."""
     m, n = a.shape[-2:]
     k, batch = min(m, n), a.shape[:-2]
-    shapes = [(*batch, k), (*batch, m, m if full_matrices else k), (*batch, n if full_matrices else k, n)]
     if not compute_uv:
-        return (_or_nan(lambda: (np.linalg.svd(wide(a), compute_uv=False),), shapes)[0].astype(real_type(a.dtype)),)
-
-    def decompose() -> Arrays:
-        u, s, vt = np.linalg.svd(wide(a), full_matrices)
-        return s, u, vt
-
-    s, u, vt = _or_nan(decompose, shapes)
+        (s,) = _or_nan(lambda: (np.linalg.svd(wide(a), compute_uv=False),), [(*batch, k)])
+        return (s.astype(real_type(a.dtype)),)
+    shapes = [(*batch, m, m if full_matrices else k), (*batch, k), (*batch, n if full_matrices else k, n)]
+    u, s, vt = _or_nan(np.linalg.svd, shapes, wide(a), full_matrices)
     return s.astype(real_type(a.dtype)), u.astype(a.dtype), vt.astype(a.dtype)
 
 

@@ -1,9 +1,8 @@
-"""What the integers of a quantized type mean: kernels from them to numbers of the expressed type, and back."""
+"""The integers of a quantized type, and kernels from them to numbers of the expressed type and back."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -105,22 +104,7 @@ def dequantizer(t: TensorType, call: Call) -> Run:
         draws = call.random.draws(policy)
         return multiply(np.asarray(cast(numbers, kind, expressed, policy, draws)), scale)
 
-    if element.dtype.itemsize > 1 or element.axis is not None or policy.rounding == "stochastic":
-        return _of_open_size(kernel, t)
-    return _decoder(element, policy)
-
-
-@functools.lru_cache(256)
-def _decoder(element: QuantizedType, policy: Policy) -> Run:
-    """All 256 codes looked up."""
-    t = TensorType((None,), element)
-    constants = _Constants.of(t)
-    codes = np.arange(256, dtype=np.uint8).view(element.dtype)
-    with np.errstate(all="ignore"):
-        numbers = np.asarray(cast(codes.astype(np.int64) - constants.zero, _I64, element.expressed, policy))
-        arithmetic = _Arithmetic.of(TensorType((None,), element.expressed), Call("", (), (), {}, policy=policy))
-        table = np.ascontiguousarray(arithmetic.multiply(numbers, constants.scale))
-    return lambda x: np.asarray(table.take(x.view(np.uint8)))
+    return _of_open_size(kernel, t)
 
 
 def quantizer(t: TensorType, call: Call) -> Run:
@@ -148,11 +132,11 @@ def _of_open_size(kernel: Run, t: TensorType) -> Run:
     if axis is None or t.shape[axis] is not None:
         return kernel
 
-    def checked(x: np.ndarray) -> Any:
+    def check_size(x: np.ndarray) -> Any:
         require(x.shape[axis] == count, f"{t} has {count} scales for dimension {axis} of size {x.shape[axis]}")
         return kernel(x)
 
-    return checked
+    return check_size
 
 
 def storer(element: QuantizedType, source: ElementType) -> Run:

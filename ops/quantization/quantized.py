@@ -1,4 +1,4 @@
-"""Every op on quantized types, made of the ops on what is stored or meant.
+"""Every op on quantized types, by means of ops on the stored integers or on the numbers they stand for.
 
 `Op.kernel` comes here for any use with a quantized operand or result, so no other op knows of these types:
 
@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.amortised import Amortised
-from ..engine.speed import tuning
 from ..op import CORRECTLY_ROUNDED, Body, Call, Op, Run, for_quantized, lookup, op
 from ..require import identity, require, require_shape
+from ..tables import Tabulated
 from ..types import ELEMENT_TYPES, ElementType, FutureType, QuantizedType, TensorType, TupleType, Type
 from .quantization import along, beside, dequantizer, quantized_element, quantizer, storer
 
@@ -74,7 +73,7 @@ def bind(record: Op, call: Call) -> Run:
     if record.name in _PRODUCTS and all(map(_is_quantized, (*call.operands[:2], *call.results))):
         return _product(record, call)
     kernel = _through_numbers(record, call)
-    return _Table(kernel, record, call) if _is_small(record, call) else kernel
+    return _tabulate(record, call) if call.tables and _is_small(record, call) else kernel
 
 
 def _check_axis(t: Type) -> None:
@@ -100,7 +99,7 @@ def _is_quantized(t: Type) -> bool:
 
 
 def _is_small(record: Op, call: Call) -> bool:
-    """Whether the result is a function of one or two codes of 8 bits, wherever in the tensor they are."""
+    """Whether the result is a function of one or two codes of 8 bits."""
     elements = [t.element for t in (*call.operands, *call.results) if isinstance(t, TensorType)]
     return (
         record.is_elementwise
@@ -112,9 +111,9 @@ def _is_small(record: Op, call: Call) -> bool:
     )
 
 
-def _stored(t: Type) -> Type:
+def _to_storage(t: Type) -> Type:
     if isinstance(t, TupleType | FutureType):
-        return type(t)(tuple(map(_stored, t.elements)))
+        return type(t)(tuple(map(_to_storage, t.elements)))
     return dataclasses.replace(t, element=t.element.storage) if isinstance(t, TensorType) else t
 
 
@@ -129,13 +128,13 @@ def _stored_call(call: Call) -> Call:
             attributes = {**attributes, "value": value.view(dtype)}
     return dataclasses.replace(
         call,
-        operands=tuple(map(_stored, call.operands)),
-        results=tuple(map(_stored, call.results)),
+        operands=tuple(map(_to_storage, call.operands)),
+        results=tuple(map(_to_storage, call.results)),
         attributes=attributes,
         bodies=tuple(map(_stored_body, call.bodies)),
         functions={
             name: dataclasses.replace(
-                f, arguments=tuple(map(_stored, f.arguments)), results=tuple(map(_stored, f.results))
+                f, arguments=tuple(map(_to_storage, f.arguments)), results=tuple(map(_to_storage, f.results))
             )
             for name, f in call.functions.items()
         },
@@ -150,8 +149,8 @@ def _stored_body(body: Body) -> Body:
     keeps = sole is not None and sole.traits.selects_operand and len(set(types)) == 1
     return dataclasses.replace(
         body,
-        arguments=tuple(map(_stored, body.arguments)),
-        results=tuple(map(_stored, body.results)),
+        arguments=tuple(map(_to_storage, body.arguments)),
+        results=tuple(map(_to_storage, body.results)),
         sole_op=body.sole_op if keeps else None,
         sole_attributes=body.sole_attributes if keeps else {},
     )
@@ -198,7 +197,7 @@ def _through_numbers(record: Op, call: Call) -> Run:
     """dequantize_op_quantize, and hybrid_dequantize_then_op where only some of the types are quantized."""
     kernel = record.bind(
         dataclasses.replace(
-            call, operands=tuple(map(_expressed, call.operands)), results=tuple(map(_expressed, call.results))
+            call, operands=tuple(map(_to_expressed, call.operands)), results=tuple(map(_to_expressed, call.results))
         )
     )
     before = [dequantizer(t, call) if isinstance(t, TensorType) else identity for t in call.operands]
@@ -218,38 +217,20 @@ def _each(functions: list[Run], values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([f(v) for f, v in zip(functions, values, strict=True)])
 
 
-def _expressed(t: Type) -> Type:
+def _to_expressed(t: Type) -> Type:
     return dataclasses.replace(t, element=t.element.expressed) if isinstance(t, TensorType) else t
 
 
-class _Table:
-    """An elementwise op on one or two 8-bit operands: looked up as soon as a table of all codes is cheaper."""
+def _tabulate(record: Op, call: Call) -> Run:
+    """The same of codes of 8 bits, wherever in a tensor they are, as a lookup table once that pays."""
 
-    def __init__(self, compute: Run, record: Op, call: Call) -> None:
-        self._compute, self._record, self._call = compute, record, call
-        cases = 1 << (8 * len(call.operands))
-        self._table = Amortised(self._build, cases, lambda: tuning().call_cost, lambda table: table.nbytes)
+    def of_open_size(types: tuple[Type, ...]) -> tuple[Type, ...]:
+        return tuple(dataclasses.replace(t, shape=(None,)) if isinstance(t, TensorType) else t for t in types)
 
-    def __call__(self, x: np.ndarray, *others: np.ndarray) -> np.ndarray:
-        table = self._table.get(max(x.size, *(y.size for y in others), 0))
-        if table is None:
-            return self._compute(x, *others)
-        index = x.view(np.uint8)
-        for y in others:
-            index = (index.astype(np.uint16) << 8) | y.view(np.uint8)
-        return np.asarray(table.take(index))
-
-    def _build(self) -> np.ndarray:
-        call, codes = self._call, np.arange(256, dtype=np.uint8)
-        grid = np.meshgrid(*[codes] * len(call.operands), indexing="ij")
-        operands, results = (
-            tuple(TensorType((None,), t.element) for t in types if isinstance(t, TensorType))
-            for types in (call.operands, call.results)
-        )
-        kernel = _through_numbers(self._record, dataclasses.replace(call, operands=operands, results=results))
-        with np.errstate(all="ignore"):
-            table = kernel(*(g.ravel().view(t.element.dtype) for g, t in zip(grid, operands, strict=True)))
-        return np.ascontiguousarray(np.broadcast_to(table, 1 << (8 * len(operands))))
+    kernel = _through_numbers(
+        record, dataclasses.replace(call, operands=of_open_size(call.operands), results=of_open_size(call.results))
+    )
+    return Tabulated(kernel, [call.tensor(i).element for i in range(len(call.operands))], call.result().element.dtype)
 
 
 # -- products --------------------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ class Axis:
         return self.count * self.window, 1, self.window, False
 
     @functools.cached_property
-    def copied(self) -> tuple[slice | np.ndarray, slice | np.ndarray]:
+    def padded_places(self) -> tuple[slice | np.ndarray, slice | np.ndarray]:
         """The places in the layout that are not padding, and the elements of the dimension that go there."""
         length, _, _, is_dense = self.layout
         if is_dense:
@@ -65,32 +65,21 @@ class Axis:
 Axes = Sequence[Axis]
 
 
-def laid_out(x: np.ndarray, fill: Any, axes: Sequence[Axis], keeps_order: bool = False) -> np.ndarray:
-    """The elements and padding that windows touch, along each dimension as `Axis.layout` says. May be a view of `x`.
-
-    A copy is in C order, or with `keeps_order` in the memory order of `x`.
-    """
-    laid, source = [a.copied[0] for a in axes], [a.copied[1] for a in axes]
-    lengths = tuple(a.layout[0] for a in axes)
+def pad_windows(x: np.ndarray, fill: Any, axes: Sequence[Axis]) -> np.ndarray:
+    """The elements and padding that windows touch, along each dimension as `Axis.layout` says. May be a view of `x`."""
+    target, source = [a.padded_places[0] for a in axes], [a.padded_places[1] for a in axes]
+    lengths = tuple([a.layout[0] for a in axes])
     if not all(a.layout[3] for a in axes):
-        laid, source = (_grid(v, n) for v, n in ((laid, lengths), (source, x.shape)))
-    padded = x[tuple(source)]
-    if padded.shape != lengths:
-        order = sorted(range(x.ndim), key=lambda d: -abs(x.strides[d])) if keeps_order else [*range(x.ndim)]
-        padded = np.empty([lengths[d] for d in order], x.dtype).transpose(np.argsort(order))
-        if any(a.base_dilation > 1 or not a.layout[3] for a in axes):
-            padded[...] = fill
-        else:  # the padding alone
-            for d, place in enumerate(laid):
-                if isinstance(place, slice):
-                    before = (slice(None),) * d
-                    padded[*before, : place.start] = fill
-                    padded[*before, place.stop :] = fill
-        padded[tuple(laid)] = x[tuple(source)]
+        target, source = (_grid(v, n) for v, n in ((target, lengths), (source, x.shape)))
+    elements = x[tuple(source)]
+    if elements.shape == lengths:
+        return elements
+    padded = np.full(lengths, fill, x.dtype)
+    padded[tuple(target)] = elements
     return padded
 
 
-def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis], keeps_order: bool = False) -> np.ndarray:
+def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis]) -> np.ndarray:
     """All windows of an array as a read-only view: first the axes within a window, then those of the windows.
 
     It takes the memory of the padded array, or of the windows where that is less.
@@ -98,12 +87,11 @@ def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis], keeps_order: bool = 
     shape = tuple(a.window for a in axes) + tuple(a.count for a in axes)
     if 0 in shape:
         return np.empty(shape, x.dtype)
-    padded = laid_out(x, fill, axes, keeps_order)
+    padded = pad_windows(x, fill, axes)
     inner = [step * a.layout[1] for step, a in zip(padded.strides, axes, strict=True)]
     outer = [step * a.layout[2] for step, a in zip(padded.strides, axes, strict=True)]
-    bits = (
-        padded if x.dtype.isbuiltin == 1 else padded.view(f"u{x.dtype.itemsize}")
-    )  # as_strided knows numpy's own only
+    # `as_strided` knows numpy's own types only.
+    bits = padded if x.dtype.isbuiltin == 1 else padded.view(f"u{x.dtype.itemsize}")
     return np.lib.stride_tricks.as_strided(bits, shape, inner + outer, writeable=False).view(x.dtype)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..cast import wrap
 from ..op import Body, Call, OpError, lookup
+from ..ordering import is_nan, of_total_keys, total_keys
 from ..tables import Tabulated
 from ..traits import Combining, Run
 from ..types import ElementType, Kind, TensorType
@@ -50,16 +51,16 @@ def fold_of(call: Call, body: Body) -> Fold:
         if fold is not None:
             return fold
     if step is None:
-        return one_by_one
+        return _fold_elements
     if body.selects and is_associative(step, elements):
-        return by_halves(step)
+        return fold_by_halves(step)
     if call.policy.rounding == "stochastic":
         return _fold_with_draws(call, body, step)
     if body.parts:
-        return _separately(call, body, fold_of)
+        return _fold_separately(call, body, fold_of)
     if len(elements) == 1 and elements[0].is_minifloat and call.tables:
-        return _by_table(call, body, elements[0])
-    return _by_steps(step)
+        return _fold_by_table(call, body, elements[0])
+    return _fold_by_steps(step)
 
 
 def long_fold_of(call: Call, body: Body) -> Fold:
@@ -68,8 +69,8 @@ def long_fold_of(call: Call, body: Body) -> Fold:
     if body.vectorised is None or not body.pairs or (len(elements) == 1 and elements[0].is_minifloat and not is_drawn):
         return fold_of(call, body)
     if body.parts and not is_drawn:
-        return _separately(call, body, long_fold_of)
-    return by_halves(body.vectorised)
+        return _fold_separately(call, body, long_fold_of)
+    return fold_by_halves(body.vectorised)
 
 
 def _elements(body: Body) -> list[ElementType]:
@@ -111,17 +112,39 @@ def _fold_of_op(call: Call, body: Body, element: ElementType) -> Fold | None:
     combining, ufunc = combining_of(body), ufunc_of(call, body, element)
     if combining is not None and combining.largest is not None and _is_inexact(element):
         exact = _function_of_op(call, body, element)
-        return by_halves(lambda x, y: (exact(x, y),))
+        by_halves = fold_by_halves(lambda x, y: (exact(x, y),))
+        return by_halves if element.is_complex else _fold_extreme(element, combining.largest, exact, by_halves)
     if combining is None or ufunc is None:
         return None
     if _is_inexact(element):
-        return lambda _, starts, rows: (_in_order(ufunc, starts[0], rows[0]),)
+        return lambda _, starts, rows: (_fold_in_order(ufunc, starts[0], rows[0]),)
     wide = working_type(element)
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         start, x = (v.astype(wide, copy=False) for v in (starts[0], rows[0]))
-        total = ufunc(start, ufunc.reduce(x, axis=0, dtype=wide)) if combining.any_order else _in_order(ufunc, start, x)
+        total = (
+            ufunc(start, ufunc.reduce(x, axis=0, dtype=wide))
+            if combining.any_order
+            else _fold_in_order(ufunc, start, x)
+        )
         return (wrap(total, element) if wide != element.dtype else total,)
+
+    return fold
+
+
+def _fold_extreme(element: ElementType, largest: bool, exact: Run, by_halves: Fold) -> Fold:
+    """Find the largest or smallest float of each column by integers in the total order; columns with NaN by halves."""
+
+    def fold(region: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        keys = total_keys(rows[0], element)
+        # NaN is above all numbers of its sign.
+        low, high = (of_total_keys(f.reduce(keys, axis=0), element) for f in (np.minimum, np.maximum))
+        result = np.array(exact(starts[0], high if largest else low))
+        with_nan = np.flatnonzero(is_nan(low, element) | is_nan(high, element))
+        if with_nan.size:
+            some = [np.ascontiguousarray(x[..., with_nan]) for x in (starts[0], rows[0])]
+            result[with_nan] = by_halves(region, some[:1], some[1:])[0]
+        return (result,)
 
     return fold
 
@@ -139,7 +162,7 @@ def working_type(element: ElementType) -> np.dtype:
     return np.dtype(narrow) if 1 < element.bits < 8 else element.dtype
 
 
-def _in_order(ufunc: np.ufunc, start: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _fold_in_order(ufunc: np.ufunc, start: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Step by step. numpy's running products of complex numbers are rounded in other ways than those of arrays."""
     (steps, width), is_complex = rows.shape, rows.dtype.kind == "c"
     use = np.empty((steps + 1, max(width, 1 + is_complex)), rows.dtype)
@@ -149,12 +172,12 @@ def _in_order(ufunc: np.ufunc, start: np.ndarray, rows: np.ndarray) -> np.ndarra
     return ufunc.reduce(use, axis=0)[:width]
 
 
-def _by_table(call: Call, body: Body, element: ElementType) -> Fold:
+def _fold_by_table(call: Call, body: Body, element: ElementType) -> Fold:
     """Fold a body of one minifloat by the table of its results for all pairs of codes."""
     table = pair_table(call, body, element)
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-        return like([table.fold(starts[0], np.ascontiguousarray(rows[0]))], starts)
+        return broadcast_like([table.fold(starts[0], np.ascontiguousarray(rows[0]))], starts)
 
     return fold
 
@@ -171,21 +194,21 @@ def pair_table(call: Call, body: Body, element: ElementType, swaps: bool = False
     return function if is_table else Tabulated(lambda total, x: step(total, x)[0], (element, element), element.dtype)
 
 
-def _by_steps(step: Step) -> Fold:
+def _fold_by_steps(step: Step) -> Fold:
     """Fold any elementwise body, one row at a time."""
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         totals = tuple(starts)
         for row in zip(*map(np.ascontiguousarray, rows), strict=True):
             totals = step(*totals, *row)
-        return like(totals, starts)
+        return broadcast_like(totals, starts)
 
     return fold
 
 
 def _fold_with_draws(call: Call, body: Body, step: Step) -> Fold:
     """Fold an elementwise body under stochastic rounding; see `rounds_once`."""
-    fold, is_one = _by_steps(step), rounds_once(call, body)
+    fold, is_one = _fold_by_steps(step), rounds_once(call, body)
 
     def run(region: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         if not is_one:
@@ -196,26 +219,26 @@ def _fold_with_draws(call: Call, body: Body, step: Step) -> Fold:
     return run
 
 
-def by_halves(step: Step) -> Fold:
+def fold_by_halves(step: Step) -> Fold:
     """Combine neighbours in pairs, and the pairs in pairs. For an associative body this equals the steps in order."""
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         values = tuple(rows)
         while (length := len(values[0])) > 1:
             first, second = ([v[i : length // 2 * 2 : 2] for v in values] for i in (0, 1))
-            pairs = like(step(*first, *second), first)
+            pairs = broadcast_like(step(*first, *second), first)
             values = tuple(np.concatenate((p, v[-1:])) if length % 2 else p for p, v in zip(pairs, values, strict=True))
-        return like(step(*starts, *(v[0] for v in values)), starts)
+        return broadcast_like(step(*starts, *(v[0] for v in values)), starts)
 
     return fold
 
 
-def like(results: Sequence[Any], operands: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+def broadcast_like(results: Sequence[Any], operands: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     """The results of a step in the shape of its operands: a constant has no dimensions."""
     return tuple([np.broadcast_to(r, x.shape) for r, x in zip(results, operands, strict=True)])
 
 
-def _separately(call: Call, body: Body, fold_of_part: Callable[[Call, Body], Fold]) -> Fold:
+def _fold_separately(call: Call, body: Body, fold_of_part: Callable[[Call, Body], Fold]) -> Fold:
     """Fold accumulators that do not depend on each other, each by a fold of its own."""
     folds = [(fold_of_part(call, part), part.vectorised) for part in body.parts]
 
@@ -226,7 +249,7 @@ def _separately(call: Call, body: Body, fold_of_part: Callable[[Call, Body], Fol
     return fold
 
 
-def one_by_one(region: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+def _fold_elements(region: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     """Fold any body, called with scalars."""
     results = [np.empty(s.shape, s.dtype) for s in starts]
     for i in range(len(starts[0])):

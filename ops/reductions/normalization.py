@@ -93,10 +93,10 @@ def batch_norm_inference(call: Call) -> Run:
     steps = _Steps(call)
     steps.check(1)
     require_shape(call, call.tensor().shape)
-    return lambda x, scale, offset, mean, variance: _normalized(steps, x, scale, offset, mean, variance)
+    return lambda x, scale, offset, mean, variance: _normalize(steps, x, scale, offset, mean, variance)
 
 
-def _normalized(steps: _Steps, x: np.ndarray, *features: np.ndarray) -> np.ndarray:
+def _normalize(steps: _Steps, x: np.ndarray, *features: np.ndarray) -> np.ndarray:
     scale, offset, mean, variance = map(steps.spread, features)
     deviation = steps.sqrt(steps.add(variance, steps.epsilon))
     normalized = steps.divide(steps.subtract(x, mean), deviation)
@@ -118,7 +118,7 @@ def batch_norm_training(call: Call) -> Run:
         mean = steps.mean(x)
         centered = steps.subtract(x, steps.spread(mean))
         variance = steps.mean(steps.multiply(centered, centered))
-        return _normalized(steps, x, scale, offset, mean, variance), mean, variance
+        return _normalize(steps, x, scale, offset, mean, variance), mean, variance
 
     return kernel
 

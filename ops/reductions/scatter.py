@@ -58,11 +58,11 @@ class _Windows:
         moving = sorted({*self.places.mapped, *self.places.batching, *self.places.dropped})
         leading = len(moving)
         if math.prod(self.grid) == 1:
-            update = self._slice
+            update = self._update_slice
         elif moving == [*range(leading)] and self.sizes == (1,) * leading + self.shape[leading:]:
-            update = functools.partial(self._rows, leading)
+            update = functools.partial(self._update_rows, leading)
         else:
-            update = self._elements
+            update = self._update_elements
 
         def kernel(region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> Arrays:
             results = tuple([np.array(x, order="C", copy=None if in_place else True) for x in tensors])
@@ -71,7 +71,9 @@ class _Windows:
 
         return kernel
 
-    def _slice(self, apply: ScatterUpdate, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> None:
+    def _update_slice(
+        self, apply: ScatterUpdate, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
+    ) -> None:
         """A single window."""
         starts = dict(zip(self.places.mapped, indices.reshape(-1).tolist(), strict=True))
         inside, covered = [], []
@@ -88,7 +90,7 @@ class _Windows:
         for window, row in zip(windows, rows, strict=True):
             window[...] = row.reshape(window.shape)
 
-    def _rows(
+    def _update_rows(
         self, leading: int, apply: ScatterUpdate, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
     ) -> None:
         """Windows that are whole rows of a matrix, whose rows are the places in so many leading dimensions."""
@@ -100,10 +102,10 @@ class _Windows:
         width = math.prod(self.shape[leading:])
         row, inner = (width,) if width != 1 else (), np.argsort(self.order)  # elements are not rows, but a vector
         parts = tuple([u.transpose(inner).reshape(targets.size, *row) for u in updates])
-        targets, parts = _inside(targets, inside, parts)
+        targets, parts = _select_inside(targets, inside, parts)
         apply(region, tuple([x.reshape(math.prod(self.shape[:leading]), *row) for x in tensors]), targets, parts)
 
-    def _elements(
+    def _update_elements(
         self, apply: ScatterUpdate, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
     ) -> None:
         """Every element of the updates by itself, in row-major order."""
@@ -119,7 +121,7 @@ class _Windows:
             if d in starts:
                 inside = inside & self._is_inside(at, d)
         targets, inside = (v.transpose(self.order) for v in (targets, np.broadcast_to(inside, targets.shape)))
-        targets, parts = _inside(targets, inside, tuple([u.reshape(-1) for u in updates]))
+        targets, parts = _select_inside(targets, inside, tuple([u.reshape(-1) for u in updates]))
         apply(region, tuple([x.reshape(-1) for x in tensors]), targets, parts)
 
     def _starts(self, indices: np.ndarray) -> dict[int, np.ndarray]:
@@ -133,7 +135,7 @@ class _Windows:
         return not at.size or (at.min() >= 0 and at.max() < n) or ((at >= 0) & (at < n))
 
 
-def _inside(targets: np.ndarray, inside: np.ndarray, updates: Arrays) -> tuple[np.ndarray, Arrays]:
+def _select_inside(targets: np.ndarray, inside: np.ndarray, updates: Arrays) -> tuple[np.ndarray, Arrays]:
     """The targets that are in bounds, one after the other, and their updates."""
     if inside.all():
         return targets.reshape(-1), updates

@@ -35,12 +35,13 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
         if ufunc is not None and rows[0].ndim == 1:
             ufunc.at(rows[0], targets, updates[0])
             return
-        groups, counts, order, firsts = _grouped(targets, len(rows[0]))
+        groups, counts, order, firsts = _group(targets, len(rows[0]))
         if step is not None and len(groups) == len(targets):
             results = step(*(r.take(targets, axis=0) for r in rows), *updates)
             for r, result in zip(rows, results, strict=True):
                 r[targets] = result
             return
+        updates = tuple([np.ascontiguousarray(u) for u in updates])  # else each `take` would copy them all
         done, active = 0, len(groups)
         states = [r.take(groups, axis=0) for r in rows]
         # The next update of every row that has one.
@@ -79,7 +80,7 @@ def _ufunc_at(call: Call, body: Body, elements: Sequence[ElementType]) -> np.ufu
     return None if elements[0].is_complex and ufunc is np.multiply else ufunc
 
 
-def _grouped(targets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _group(targets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The distinct targets, those with the most updates first.
 
     Returns:

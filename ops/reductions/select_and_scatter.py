@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,12 @@ from ..op import BY_BODY, Call, Run, op
 from ..require import require, require_shape
 from ..traits import OpTraits
 from ..types import Kind, TensorType
-from .axes import Axis, windows
+from .axes import Axis
 from .folds import body_elements
 from .scatter_update import scatter_update
 from .window import Axes, axes_of_call, body_of, window_runs
 
-Shape = tuple[int, ...]
 Select = Callable[..., tuple[Any, ...]]
-#: An element of each window, and its flat index in the operand: -1 for padding.
-Step = tuple[np.ndarray, np.ndarray]
 
 
 @op(
@@ -61,7 +59,7 @@ def select_and_scatter(call: Call) -> Run:
     apply, step = scatter_update(call, scatters), selects.vectorised
 
     def kernel(regions: tuple[Select, ...], *values: np.ndarray) -> np.ndarray:
-        x, sources, init = values
+        x, sources, init = map(np.asarray, values)
         axes = axes_of(x.shape)
         if operand.element != element:
             sources, init = (cast(v, operand.element, element, call.policy) for v in (sources, init))
@@ -79,52 +77,47 @@ def chosen_places(select: Select, x: np.ndarray, axes: Axes, is_vectorised: bool
 
     `select` takes the best elements so far and the next ones: arrays, or scalars where it is not vectorised.
     """
-    keeps = select if is_vectorised else _one_by_one(select)
-    if all(a.window <= a.size for a in axes):
-        places = windows(np.arange(x.size).reshape(x.shape), -1, axes)
-        window, shape = places.shape[: len(axes)], places.shape[len(axes) :]
-        elements = windows(x, 0, axes)
-        steps = ((elements[index], places[index]) for index in np.ndindex(window))
-        return _chosen(keeps, steps, shape, x.dtype)
-    shape = tuple(a.count for a in axes)
-    if 0 in shape or not x.size:
-        return np.full(shape, -1)
-    # A larger window has padding: step through the elements that it holds, once for windows that hold the same.
-    distinct = [np.unique(_held(a), axis=1, return_inverse=True) for a in axes]
-    held = [pairs for pairs, _ in distinct]
-    chosen = _chosen(keeps, _by_element(x, held), tuple(pairs.shape[1] for pairs in held), x.dtype)
-    return chosen[np.ix_(*(which.reshape(-1) for _, which in distinct))]
+    keeps = select if is_vectorised else _apply_to_arrays(select)
+    counts = tuple([a.count for a in axes])
+    if 0 in counts or not x.size:
+        return np.full(counts, -1)
+    firsts, held, kinds = zip(*map(_held_elements, axes), strict=True) if axes else ((), (), ())
+    shape, most = tuple(map(len, firsts)), tuple([int(h.max()) for h in held])
+    best, chosen = np.zeros(shape, x.dtype), np.zeros(shape, np.min_scalar_type(math.prod(most)))
+    # The first element that each window holds, then the second, and so on; `chosen` counts them from 1.
+    for number, index in enumerate(np.ndindex(most), 1):
+        places = [np.minimum(f + i, n - 1) for f, i, n in zip(firsts, index, x.shape, strict=True)]
+        candidates = x[(*np.ix_(*places), ...)]
+        wins = ~np.asarray(keeps(best, candidates)[0]) | (chosen == 0)
+        is_held = [i < h for i, h in zip(index, held, strict=True)]
+        for part in np.meshgrid(*is_held, indexing="ij", sparse=True):
+            wins = wins & part
+        best = np.where(wins, candidates, best)
+        chosen = np.maximum(chosen, wins * chosen.dtype.type(number))
+    if 0 in most:
+        return np.full(counts, -1)
+    # From the number of an element in its window to its place in the operand.
+    places, has_none = np.zeros((), np.intp), chosen == 0
+    for i, first, size in zip(np.unravel_index(chosen - ~has_none, most), np.ix_(*firsts), x.shape, strict=True):
+        places = places * size + first + i
+    return np.where(has_none, -1, places)[np.ix_(*kinds)]
 
 
-def _chosen(select: Select, steps: Iterator[Step], shape: Shape, dtype: np.dtype[Any]) -> np.ndarray:
-    best, at = np.zeros(shape, dtype), np.full(shape, -1)
-    for candidates, there in steps:
-        wins = (there >= 0) & ((at < 0) | ~np.asarray(select(best, candidates)[0]))
-        best, at = np.where(wins, candidates, best), np.where(wins, there, at)
-    return at
+def _held_elements(axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The elements in windows along a dimension, without padding.
 
-
-def _by_element(x: np.ndarray, held: Sequence[np.ndarray]) -> Iterator[Step]:
-    """A step for each element that a window may hold. `held` is as `_held` gives it, for each dimension."""
-    flat = x.reshape(-1)
-    grids = [np.ix_(*rows) for rows in zip(*held, strict=True)]  # of the first elements, and of how many there are
-    for index in np.ndindex(*(int(counts.max()) for _, counts in held)):
-        place, is_held = np.zeros((), np.intp), np.ones((), np.bool_)
-        for i, size, first, count in zip(index, x.shape, *grids, strict=True):
-            place, is_held = place * size + first + i, is_held & (i < count)
-        place = np.where(is_held, place, -1)
-        yield flat[place], place
-
-
-def _held(axis: Axis) -> np.ndarray:
-    """For each window along a dimension the first element that it holds, and how many it holds."""
+    Returns:
+        The first element and the number of elements of each kind of windows that hold the same, and for each window the
+        number of its kind.
+    """
     is_small = axis.count * axis.stride + axis.window + abs(axis.low) < 1 << 62
     start = np.arange(axis.count, dtype=np.int64 if is_small else object) * axis.stride - axis.low
     first, end = (np.clip(v, 0, axis.size).astype(np.int64) for v in (start, start + axis.window))
-    return np.stack([first, end - first])
+    is_new = np.concatenate(([True], (first[1:] != first[:-1]) | (end[1:] != end[:-1])))
+    return first[is_new], (end - first)[is_new], np.cumsum(is_new) - 1
 
 
-def _one_by_one(select: Select) -> Select:
+def _apply_to_arrays(select: Select) -> Select:
     """The same select for arrays, from one that takes scalars."""
 
     def each(best: np.ndarray, candidates: np.ndarray) -> tuple[np.ndarray]:

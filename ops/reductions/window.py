@@ -25,14 +25,14 @@ from ..op import BY_BODY, Body, Call, Run, op
 from ..require import require, require_shape
 from ..traits import OpTraits, Shapes
 from ..types import ElementType, TensorType
-from .axes import Axis, Shape, laid_out, windows
+from .axes import Axis, Shape, pad_windows, windows
 from .folds import (
     Fold,
     Step,
     body_elements,
+    broadcast_like,
     combining_of,
     fold_of,
-    like,
     pair_table,
     rounds_once,
     ufunc_of,
@@ -126,15 +126,15 @@ def reduce_window(call: Call) -> Run:
         if folded is None and together is not None:
             folded = fold_padded(lambda totals, rows: fold(regions[0], totals, rows), arrays, inits, axes)
             if folded is None and _are_large(axes):
-                folded = _by_tree(together, arrays, inits, axes)
+                folded = _fold_as_tree(together, arrays, inits, axes)
         if folded is None:
-            folded = _in_order(fold, regions[0], together, arrays, inits, axes)
+            folded = _fold_in_order(fold, regions[0], together, arrays, inits, axes)
         return folded[0] if count == 1 else folded
 
     return kernel
 
 
-def _in_order(
+def _fold_in_order(
     fold: Fold, region: Step, step: Step | None, arrays: Values, inits: Values, axes: Axes
 ) -> tuple[np.ndarray, ...]:
     """Fold windows from the left; with a step all at the same time, if they are many."""
@@ -223,15 +223,15 @@ def _are_large(axes: Axes) -> bool:
     return math.prod(counts) * math.prod(a.window for a in axes) >= _OVERLAP * length
 
 
-def _by_tree(step: Step, arrays: Values, inits: Values, axes: Axes) -> tuple[np.ndarray, ...]:
+def _fold_as_tree(step: Step, arrays: Values, inits: Values, axes: Axes) -> tuple[np.ndarray, ...]:
     """The result of each window, by folds of 1, 2, 4, ... neighbours, the last dimension first."""
-    parts = tuple([laid_out(x, init, axes) for x, init in zip(arrays, inits, strict=True)])
+    parts = tuple([pad_windows(x, init, axes) for x, init in zip(arrays, inits, strict=True)])
     for d in reversed(range(len(axes))):
-        parts = _tree_along(step, parts, d, axes[d])
-    return like(step(*inits, *parts), parts)
+        parts = _fold_along(step, parts, d, axes[d])
+    return broadcast_like(step(*inits, *parts), parts)
 
 
-def _tree_along(step: Step, parts: tuple[np.ndarray, ...], d: int, axis: Axis) -> tuple[np.ndarray, ...]:
+def _fold_along(step: Step, parts: tuple[np.ndarray, ...], d: int, axis: Axis) -> tuple[np.ndarray, ...]:
     """The windows along one dimension of arrays that hold elements and padding."""
     _, inner, outer, _ = axis.layout
     span = (axis.count - 1) * outer + 1
@@ -244,7 +244,7 @@ def _tree_along(step: Step, parts: tuple[np.ndarray, ...], d: int, axis: Axis) -
     while True:
         if axis.window & length:
             pieces = cut(done * inner, span, outer)
-            totals = tuple(pieces) if totals is None else like(step(*totals, *pieces), pieces)
+            totals = tuple(pieces) if totals is None else broadcast_like(step(*totals, *pieces), pieces)
             done += length
         if done == axis.window:
             assert totals is not None
@@ -252,7 +252,7 @@ def _tree_along(step: Step, parts: tuple[np.ndarray, ...], d: int, axis: Axis) -
         shift = length * inner
         count = parts[0].shape[d] - shift
         left, right = cut(0, count, 1), cut(shift, count, 1)
-        parts = like(step(*left, *right), left)
+        parts = broadcast_like(step(*left, *right), left)
         length *= 2
 
 

@@ -159,9 +159,8 @@ const void *GetPjrtApi(void) {
   PyGILState_STATE state = PyGILState_Ensure();
   PyRun_SimpleString(
       "import ctypes\n"
-      "from minihlo.interp.plugin import client, devices, loading; from minihlo.interp.plugin.pjrt import runtime\n"
-      "runtime.fill_api()\n"
-      "loading.load()\n"
+      "from minihlo.interp.plugin import register; from minihlo.interp.plugin.pjrt import runtime\n"
+      "register.load()\n"
       "_minihlo_api = ctypes.addressof(runtime.api)\n");
   PyObject *main = PyImport_AddModule("__main__");
   PyObject *address = PyObject_GetAttrString(main, "_minihlo_api");

@@ -327,7 +327,7 @@ def test_other_json_and_compressed_results(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "in" / "two.json.gz").write_bytes(gzip.compress(dumps(TWO).encode()))
     assert cli.main(["conform", "site", str(tmp_path / "in"), str(tmp_path / "out")]) == 0
     printed = capsys.readouterr()
-    assert "package.json: left out" in printed.err
+    assert "package.json: skipped" in printed.err
     assert "of 1 run\n" in printed.out
     assert (tmp_path / "out" / "runs" / "two.html").is_file()
 

@@ -145,12 +145,12 @@ def test_errors() -> None:
         ((jnp.sin, x), {"backend": 3}, r"^expected a backend \(an object with a method evaluate\), got int$"),
         ((jnp.sin, x), {"backend": "ml_dtypes", "how": "program"}, "^ml_dtypes takes single operations, no programs"),
         ((jnp.sin, x), {"how": "well"}, r"^how: expected one of op, program, got 'well'$"),
-        ((jnp.sin, x), {"turns": 0}, "^turns: expected at least 1, got 0$"),
+        ((jnp.sin, x), {"iterations": 0}, "^iterations: expected at least 1, got 0$"),
         ((3, x), {}, "^expected a function or a program, got int$"),
         ((PROGRAM, x), {}, r"@main: expected 2 inputs \(tensor<\?xf32>, tensor<i32>\), got 1$"),
         ((interp.load(PROGRAM), x, 1), {}, "^a loaded program cannot be compared"),
         ((PROGRAM, x, 1), {"static_argnums": 1}, "^a program takes arrays only"),
-        ((jax.jit(jnp.sin), x), {"static_argnums": 1}, "^the function is jitted already"),
+        ((jax.jit(jnp.sin), x), {"static_argnums": 1}, "^the function is already jitted"),
     ):
         with pytest.raises(interp.InputError, match=message):
             interp.compare(*arguments, **options)

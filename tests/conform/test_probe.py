@@ -265,7 +265,7 @@ def _changing() -> Change:
 
 
 FAULTS: dict[str, tuple[dict[str, Any], str]] = {
-    "forgets the last product": ({"reads": _without_last}, "position 31 of k = 32 does not count as position 0 does"),
+    "forgets the last product": ({"reads": _without_last}, "position 31 of k = 32 does not behave like position 0"),
     "positions of one operand are shifted": ({"reads": _shifted}, "every single product is wrong"),
     "reads another format": ({"reads": _other_format}, "single products are wrong"),
     "NaN above 100, but for one column": (

@@ -29,10 +29,10 @@ def make() -> Any:
     return step
 
 
-def loop(step: Any, key: Any, turns: int = 7) -> list[np.ndarray]:
+def loop(step: Any, key: Any, iterations: int = 7) -> list[np.ndarray]:
     noise = jax.jit(lambda key: jax.random.normal(key, (8,)))
     w, out = jnp.ones(8), []
-    for i in range(turns):
+    for i in range(iterations):
         w, g = step(w, jnp.full(8, 2.0 ** -(i + 5)), n=3)
         out += [np.asarray(g), np.asarray(noise(jax.random.fold_in(key, i))), np.asarray(jnp.where(w > 0, w, 0))]
     return out

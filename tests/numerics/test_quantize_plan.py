@@ -116,7 +116,7 @@ def test_a_plan_of_a_program_and_its_reports(tmp_path: Any) -> None:
     np.testing.assert_array_equal(result, np.full((2, 3), 4, np.float32))
     assert json.loads(plan.to_json(tmp_path / "p.json")) == json.loads((tmp_path / "p.json").read_text())
     lines = str(plan).splitlines()
-    assert lines[0] == "2 of 2 operands of matmuls in other formats: 8 bits an element in the place of 16"
+    assert lines[0] == "2 of 2 operands of matmuls in other formats: 8 bits an element instead of 16"
     assert "f8E5M2FNUZ" in plan.table()
 
 

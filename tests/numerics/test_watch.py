@@ -48,9 +48,9 @@ def make() -> Any:
     return step
 
 
-def loop(step: Any, backend: Faulty, turns: int = 8) -> bytes:
+def loop(step: Any, backend: Faulty, iterations: int = 8) -> bytes:
     w, out = jnp.linspace(-1, 1, 16), []
-    for i in range(turns):
+    for i in range(iterations):
         backend.step = i
         w = step(w, jnp.full(16, 2.0 ** -(i + 1)))
         out.append(np.asarray(w).tobytes())

@@ -7,10 +7,11 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController
 
-from minihlo.ops.blas import one_thread
+from minihlo.ops.blas import matmul, one_thread
 
 _BLAS = ThreadpoolController().select(internal_api="openblas")
 
@@ -88,3 +89,9 @@ def test_bits_do_not_hang_on_threads() -> None:
 
 def _environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if not k.startswith(("OPENBLAS", "OMP", "MINIHLO"))}
+
+
+def test_large_products_of_floats_are_right() -> None:
+    rng = np.random.default_rng(4)
+    x, y = rng.standard_normal((3, 130, 200)), rng.standard_normal((3, 200, 170))
+    np.testing.assert_allclose(matmul(x, y), np.einsum("bij,bjk->bik", x, y), rtol=1e-12, atol=1e-12)

@@ -28,7 +28,7 @@ def top_k(x: np.ndarray, k: int, index: str = "i32") -> tuple[np.ndarray, np.nda
     results = TensorType(shape, type_of(x).element), tensor(index, *shape)
     record = lookup("chlo.top_k")
     assert record is not None
-    values, indices = record.kernel(Call("chlo.top_k", (type_of(x),), results, {"k": k}))(x)
+    values, indices = record.function(Call("chlo.top_k", (type_of(x),), results, {"k": k}))(x)
     for result, t in zip((values, indices), results, strict=True):
         assert (result.shape, result.dtype) == (t.shape, t.element.dtype)
     return values, indices
@@ -242,10 +242,10 @@ def test_scan_without_inputs() -> None:
     call = Call("chlo.scan", (t,), (tensor("i32", 3), t), {"dimension": 0, "scan_dim_size": 3}, (step,))
     record = lookup("chlo.scan")
     assert record is not None
-    powers, last = record.kernel(call)((lambda c: (c, 2 * c),), np.array(1, np.int32))
+    powers, last = record.function(call)((lambda c: (c, 2 * c),), np.array(1, np.int32))
     assert (powers.tolist(), int(last)) == ([1, 2, 4], 8)
     with pytest.raises(OpError, match="expected scan_dim_size where"):
-        record.kernel(Call("chlo.scan", (t,), (tensor("i32", 3), t), {"dimension": 0}, (step,)))
+        record.function(Call("chlo.scan", (t,), (tensor("i32", 3), t), {"dimension": 0}, (step,)))
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_scan_refuses(dimension: int, result: tuple[int, ...], message: str) -> 
     assert record is not None
     operands, results = (tensor("f32", 4), t), (tensor("f32", *result), t)
     with pytest.raises(OpError, match=message):
-        record.kernel(Call("chlo.scan", operands, results, {"dimension": dimension}, (Body((t, t), (t, t)),)))
+        record.function(Call("chlo.scan", operands, results, {"dimension": dimension}, (Body((t, t), (t, t)),)))
 
 
 # -- integers and constants --------------------------------------------------------------------------------------------

@@ -249,7 +249,7 @@ def test_refused_when_bound(name, result, attributes, message):
     assert record is not None
     bodies = (BODY,) if "reduce" in name else ()
     with pytest.raises(OpError, match=message):
-        record.kernel(Call(record.name, (X,), (result,), {**GROUPS, **attributes}, bodies))
+        record.function(Call(record.name, (X,), (result,), {**GROUPS, **attributes}, bodies))
 
 
 @pytest.mark.parametrize(

@@ -112,11 +112,11 @@ def test_stochastic_rounding_in_groups():
 def test_stochastic_rounding_does_not_depend_on_who_is_late(late):
     body = f"""%me = stablehlo.replica_id : tensor<ui32>
       %late = stablehlo.constant dense<{late}> : tensor<ui32>
-      %turns = stablehlo.constant dense<30000> : tensor<ui32>
+      %iterations = stablehlo.constant dense<30000> : tensor<ui32>
       %zero = stablehlo.constant dense<0> : tensor<ui32>
       %one = stablehlo.constant dense<1> : tensor<ui32>
       %is = stablehlo.compare EQ, %me, %late : (tensor<ui32>, tensor<ui32>) -> tensor<i1>
-      %n = stablehlo.select %is, %turns, %zero : tensor<i1>, tensor<ui32>
+      %n = stablehlo.select %is, %iterations, %zero : tensor<i1>, tensor<ui32>
       %w = stablehlo.while(%i = %zero) : tensor<ui32>
       cond {{
         %c = stablehlo.compare LT, %i, %n : (tensor<ui32>, tensor<ui32>) -> tensor<i1>

@@ -8,7 +8,6 @@ import operator
 import numpy as np
 import pytest
 
-from minihlo import interp
 from minihlo.ops.op import OpError
 from minihlo.ops.ordering import total_keys, value_keys
 from minihlo.ops.types import ELEMENT_TYPES
@@ -188,29 +187,6 @@ def test_select_moves_bits(element, size):
     rows = [r.reshape(size, width) for r in raw]
     expected = b"".join((rows[0] if p else rows[1])[i].tobytes() for i, p in enumerate(pred))
     assert result.tobytes() == expected
-
-
-@pytest.mark.parametrize("size", [100, 5000])
-def test_select_of_repeated_numbers_and_over_an_operand(size):
-    """In groups constants are single numbers, and a result may be written over what nothing needs any more."""
-    t, p = f"tensor<{size}xf32>", f"tensor<{size}xi1>"
-    text = f"""func.func @main(%p: {p}, %x: {t}) -> ({t}, {t}, {t}, {t}) {{
-      %a = stablehlo.constant dense<-1.0e9> : {t}
-      %b = stablehlo.constant dense<2.5> : {t}
-      %y = stablehlo.multiply %x, %b : {t}
-      %z = stablehlo.add %y, %x : {t}
-      %0 = stablehlo.select %p, %a, %b : {p}, {t}
-      %1 = stablehlo.select %p, %z, %a : {p}, {t}
-      %2 = stablehlo.select %p, %b, %y : {p}, {t}
-      %3 = stablehlo.multiply %0, %x : {t}
-      return %0, %1, %2, %3 : {t}, {t}, {t}, {t}
-    }}"""
-    rng = np.random.default_rng(5)
-    p, x = rng.random(size) < 0.5, rng.standard_normal(size).astype(np.float32)
-    a, b = np.float32(-1e9), np.float32(2.5)
-    expected = [np.where(p, a, b), np.where(p, x * b + x, a), np.where(p, b, x * b), np.where(p, a, b) * x]
-    for got, wanted in zip(interp.load(text, without="compiled")(p, x), expected, strict=True):
-        assert np.asarray(got).tolist() == wanted.tolist()
 
 
 def test_select_by_a_scalar_and_of_scalars():

@@ -98,10 +98,10 @@ func.func @main(%n: tensor<i32>, %step: tensor<i32>) -> (tensor<i32>, tensor<i32
 }"""
 
 
-@pytest.mark.parametrize("turns", [-1, 0, 1, 2, 10, 1000])
-def test_while(turns):
-    actual = load(LOOP)(number(turns), number(3))
-    assert [int(f) for f in actual] == [max(turns, 0), sum(3 * i for i in range(turns))]
+@pytest.mark.parametrize("iterations", [-1, 0, 1, 2, 10, 1000])
+def test_while(iterations):
+    actual = load(LOOP)(number(iterations), number(3))
+    assert [int(f) for f in actual] == [max(iterations, 0), sum(3 * i for i in range(iterations))]
 
 
 def test_while_in_while_with_one_value():
@@ -166,7 +166,7 @@ def test_a_loop_without_end_can_be_interrupted():
 def bind(name: str, operands: tuple[Type, ...], results: tuple[Type, ...], *bodies: Body):
     record = lookup(name)
     assert record is not None
-    return record.kernel(Call(record.name, operands, results, {}, bodies))
+    return record.function(Call(record.name, operands, results, {}, bodies))
 
 
 def test_a_state_may_hold_tokens():

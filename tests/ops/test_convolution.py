@@ -19,6 +19,7 @@ from minihlo.interp.errors import ExecutionError
 from minihlo.ops.blas import one_thread
 from minihlo.ops.op import OpError
 from minihlo.ops.policy import Policy
+from minihlo.ops.products import convolution
 from minihlo.ops.types import ELEMENT_TYPES
 
 from .. import oracle
@@ -41,6 +42,16 @@ def test_any_convolution(empty: bool) -> None:
         padding = np.array(c.padding, np.int32).reshape(-1, 2)
         dynamic = run("dynamic_conv", *arrays, padding, result=tensor("i32", *order(c.result, c.result_order)), **rest)
         assert dynamic.transpose(c.result_order).tolist() == expected.tolist(), c
+
+
+def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(SEED)
+    for block in (1, 30, 200):
+        monkeypatch.setattr(convolution, "_BLOCK", block)
+        for _ in range(20):
+            c = random_convolution(rng)
+            x, y = integers(rng, c)
+            assert convolve(c, x, y, "i32").tolist() == by_formula(c, x.astype(object), y.astype(object)).tolist(), c
 
 
 def test_one_output_feature() -> None:

@@ -345,3 +345,28 @@ def test_a_matrix_that_repeats_is_multiplied_as_a_whole_one(
         attributes = {"dot_dimension_numbers": numbers((), (), *dims)}
         product = bind("dot_general", types, tensor("f32", *shape), **attributes)
         assert product(*pair).tobytes() == product(*map(np.ascontiguousarray, pair)).tobytes()
+
+
+def bits_of_product(x: np.ndarray, y: np.ndarray, *contracting: int) -> bytes:
+    free = [n for a, d in zip((x, y), contracting, strict=True) for i, n in enumerate(a.shape) if i != d]
+    dims = numbers((), (), *((d,) for d in contracting))
+    result = tensor(f"f{x.itemsize * 8}", *free)
+    return run("dot_general", x, y, result=result, dot_dimension_numbers=dims).tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("m", "k"), [(2, 5), (5, 2), (8, 8), (7, 33), (64, 65), (9, 300), (600, 500)])
+def test_a_matrix_and_a_vector_have_the_bits_of_a_product_of_matrices(m: int, k: int, dtype: type) -> None:
+    rng = np.random.default_rng(14)
+    a, x, y = (rng.standard_normal(s).astype(dtype) for s in ((m, k), k, m))
+    a[0], x[:] = -0.0, np.abs(x)
+    turned, spread = np.ascontiguousarray(a.T), np.repeat(a, 2, 1)[:, ::2]
+    if k > 4:  # in order otherwise
+        wanted = (np.matmul(a[None], x.reshape(1, k, 1)) + 0).tobytes()
+        assert not np.signbit(np.frombuffer(wanted, dtype)[0])
+        assert bits_of_product(a, x, 1, 0) == wanted
+        assert bits_of_product(spread, x, 1, 0) == wanted
+        assert bits_of_product(turned, x, 0, 0) == (np.matmul(turned.T[None], x.reshape(1, k, 1)) + 0).tobytes()
+    if m > 4:
+        assert bits_of_product(y, a, 0, 0) == (np.matmul(y[None, None], a[None]) + 0).tobytes()
+        assert bits_of_product(y, turned, 0, 1) == (np.matmul(y[None, None], turned.T[None]) + 0).tobytes()

@@ -10,11 +10,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from minihlo.ops import threads
+from minihlo.ops.blas import matmul as product
 from minihlo.ops.policy import OVERFLOWS, Policy
+from minihlo.ops.products import exact
 
 from .. import oracle
-from ..run_op import codes, from_codes
-from .test_dot import EVERY, finite_codes, matmul
+from ..run_op import codes, from_codes, run, tensor
+from .test_dot import EVERY, finite_codes, matmul, numbers
 
 PLACES = 127  # every number of every minifloat is a multiple of 2**-127
 
@@ -219,6 +222,53 @@ def test_stochastic_sums() -> None:
     assert set(actual.ravel().tolist()) == {1.0, 1.5}
     assert 400 < (actual == 1).sum() < 600
     assert (actual == matmul(x, y, "f4E2M1FN", Policy(rounding="stochastic")).astype(np.float32)).all()
+
+
+def test_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few rows at a time, the result is the same."""
+    rng = np.random.default_rng(5)
+    x, y = (
+        from_codes(rng.integers(0, 256, (5, 9, 30)), "f8E5M2"),
+        from_codes(rng.integers(0, 256, (5, 30, 11)), "f8E5M2"),
+    )
+    whole = {}
+    for size in (1 << 26, 99, 60, 1):
+        monkeypatch.setattr(exact, "_MOST_WORDS", size)
+        for a, b, result in ((x, y, "f8E5M2"), (x, y, "f64"), (codes(x), codes(y), "i32")):
+            actual = run("dot_general", a, b, result=tensor(result, 5, 9, 11),
+                        dot_dimension_numbers=numbers((0,), (0,), (2,), (1,)))  # fmt: skip
+            whole.setdefault(result, codes(actual))
+            nan = np.isnan(actual.astype(np.float64))
+            assert ((codes(actual) == whole[result]) | nan).all()
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (1, 200, 64, 64),
+        (3, 70, 33, 300),
+        (2, 600, 9, 129),
+        (1, 400, 128, 128),
+        (70, 50, 40, 90),
+        (2, 130, 300, 257),
+        (1, 5, 2000, 999),
+    ],
+)
+def test_products_in_pieces_are_the_whole_product(shape: tuple[int, int, int, int]) -> None:
+    batch, rows, length, columns = shape
+    rng = np.random.default_rng(2)
+    x = rng.integers(-99, 100, (batch, rows, length)).astype(np.float64)
+    y = rng.integers(-99, 100, (batch, length, columns)).astype(np.float64)
+    wanted = np.einsum("bij,bjk->bik", x.astype(np.int64), y.astype(np.int64))
+    transposed = (
+        np.ascontiguousarray(x.swapaxes(1, 2)).swapaxes(1, 2),
+        np.ascontiguousarray(y.swapaxes(1, 2)).swapaxes(1, 2),
+    )
+    for a, b in ((x, y), transposed):
+        for count in (0, 1, 3):
+            token = threads.limit.set(count)
+            assert (product(a, b) == wanted).all()
+            threads.limit.reset(token)
 
 
 @pytest.mark.parametrize("overflow", ["ieee", "saturate"])

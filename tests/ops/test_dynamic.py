@@ -9,7 +9,7 @@ import pytest
 
 from minihlo import interp
 from minihlo.interp.errors import ExecutionError
-from minihlo.ops.op import Call, Kernel, OpError, lookup
+from minihlo.ops.op import Call, OpError, Run, lookup
 from minihlo.ops.types import TensorType, element_type
 
 from ..run_op import TYPES, codes, from_codes
@@ -17,12 +17,12 @@ from ..run_op import TYPES, codes, from_codes
 F8 = np.dtype(ml_dtypes.float8_e4m3fn)
 
 
-def bind(name: str, operands: list[str], result: str, **attributes: Any) -> Kernel:
+def bind(name: str, operands: list[str], result: str, **attributes: Any) -> Run:
     """The kernel of an op on types such as `?x3xf32`."""
     record = lookup(name)
     assert record is not None
     types = [typed(t) for t in operands]
-    return record.kernel(Call(record.name, tuple(types), (typed(result),), attributes))
+    return record.function(Call(record.name, tuple(types), (typed(result),), attributes))
 
 
 def typed(text: str) -> TensorType:

@@ -200,7 +200,7 @@ def test_solutions_give_b_again(element: str, left: bool, lower: bool, unit: boo
         x = wide(solve(a, b, left, lower, unit, transpose))
         m = coefficients(a, lower, unit, transpose)
         again = m @ x if left else x @ m
-        scale = np.abs(m).max() * np.abs(x).max() * n
+        scale = np.abs(m).max() * np.abs(x).max() * 2 * n
         assert np.abs(again - b).max() <= np.finfo(b.dtype).eps * scale
 
 

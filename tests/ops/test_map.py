@@ -140,4 +140,4 @@ def test_errors_of_uses_that_nothing_verified(
     record, body = lookup("map"), Body(tuple(arguments), (returned,))
     assert record is not None
     with pytest.raises(OpError, match=message):
-        record.kernel(Call(record.name, tuple(operands), (result,), {"dimensions": dimensions}, (body,)))
+        record.function(Call(record.name, tuple(operands), (result,), {"dimensions": dimensions}, (body,)))

@@ -29,7 +29,7 @@ def run(
     assert record is not None
     attributes = {"epsilon": epsilon, "feature_index": feature}
     types = tuple(type_of(x) for x in operands)
-    kernel = record.kernel(Call(record.name, types, tuple(results), attributes, policy=policy))
+    kernel = record.function(Call(record.name, types, tuple(results), attributes, policy=policy))
     with np.errstate(all="ignore"):
         result = kernel(*operands)
     result = result if len(results) > 1 else (result,)
@@ -162,4 +162,4 @@ def test_errors(name: str, types: list[TensorType], results: list[TensorType], f
     assert record is not None
     attributes = {"epsilon": 0.0, "feature_index": feature}
     with pytest.raises(OpError, match=message):
-        record.kernel(Call(record.name, tuple(types), tuple(results), attributes))
+        record.function(Call(record.name, tuple(types), tuple(results), attributes))

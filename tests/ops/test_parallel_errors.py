@@ -138,7 +138,7 @@ def test_refused(attributes, message):
     record = lookup("interpreter.run_parallel")
     assert record is not None
     with pytest.raises(OpError, match=message):
-        record.kernel(Call(record.name, ONE.arguments, (), attributes, functions={"f": ONE}))
+        record.function(Call(record.name, ONE.arguments, (), attributes, functions={"f": ONE}))
 
 
 def test_grids_in_grids():

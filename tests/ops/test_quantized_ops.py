@@ -74,7 +74,7 @@ def test_a_table_and_no_table_give_the_same() -> None:
     t = TensorType((4,), PER_TENSOR[0])
     record = lookup("multiply")
     assert record is not None
-    kernel = record.kernel(Call("stablehlo.multiply", (t, t), (t,), {}))
+    kernel = record.function(Call("stablehlo.multiply", (t, t), (t,), {}))
     x, y = np.array([5, -30, 127, -128], np.int8), np.array([-5, 3, 100, 90], np.int8)
     before = kernel(x, y).tolist()
     wide = np.resize(x, 100_000), np.resize(y, 100_000)
@@ -259,4 +259,4 @@ def test_checks_compare_codes_or_numbers() -> None:
     a, b = (TensorType((1,), element_type(f"!quant.uniform<i8:f32, {p}>")) for p in ("0.5", "0.25"))
     near = lookup("check.expect_almost_eq")
     assert near is not None
-    near.kernel(Call(near.name, (a, b), (), {}))(np.array([3], np.int8), np.array([6], np.int8))
+    near.function(Call(near.name, (a, b), (), {}))(np.array([3], np.int8), np.array([6], np.int8))

@@ -302,7 +302,7 @@ def bind(operands: int, results: int, body: Body, dimensions: tuple[int, ...]):
     t = tensor("f32", 2, 3)
     given = (t,) * (operands // 2) + (tensor("f32"),) * (operands - operands // 2)
     call = Call("stablehlo.reduce", given, (tensor("f32", 2),) * results, {"dimensions": dimensions}, (body,))
-    return lookup("reduce").kernel(call)  # type: ignore[union-attr]
+    return lookup("reduce").function(call)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

@@ -365,6 +365,14 @@ def test_policies() -> None:
     assert sums.std() > 1
 
 
+def test_a_constant_body_of_minifloats() -> None:
+    """Many updates of one element, which none of them matters to."""
+    dtype = ml_dtypes.float8_e5m2
+    text = program(elements(3, 200), "%z = stablehlo.constant dense<7.0> : T", "f8E5M2")
+    arrays = np.zeros(3, dtype), np.full((200, 1), 1), np.ones(200, dtype)
+    assert load(text)(*arrays)[0].astype(float).tolist() == [0, 7, 0]
+
+
 def test_jax_at_updates() -> None:
     """What jax.numpy makes of .at[...], run from its own lowering."""
 

@@ -24,7 +24,7 @@ def bind(n: Numbers, operands: list[Any], results: list[Any], body: Body, **chan
     }
     record = lookup("scatter")
     assert record is not None
-    record.kernel(
+    record.function(
         Call(
             "stablehlo.scatter",
             tuple(operands),

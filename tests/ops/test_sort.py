@@ -261,7 +261,7 @@ def test_refused(operands, arguments, dimension, message):
     body = Body((tensor("f32"),) * arguments, (tensor("i1"),))
     call = Call("stablehlo.sort", t, t, {"dimension": dimension}, (body,))
     with pytest.raises(OpError) as caught:
-        lookup("sort").kernel(call)  # type: ignore[union-attr]
+        lookup("sort").function(call)  # type: ignore[union-attr]
     assert message in str(caught.value)
 
 
@@ -284,7 +284,7 @@ def test_an_order_of_numpy_s_is_found_with_few_questions(name, compared_as):
     x[np.isnan(x.astype(float))] = 1
     body = Body((tensor(name),) * 2, (tensor("i1"),), vectorised=comparator)
     call = Call("stablehlo.sort", (tensor(name, 500),), (tensor(name, 500),), {"dimension": 0}, (body,))
-    actual = lookup("sort").kernel(call)((None,), x)  # type: ignore[union-attr]
+    actual = lookup("sort").function(call)((None,), x)  # type: ignore[union-attr]
     assert actual.astype(object).tolist() == sorted(x.astype(object).tolist(), reverse=compared_as is np.greater)
     assert sum(questions) <= 1 + 2 * 500
 

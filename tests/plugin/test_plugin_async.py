@@ -9,7 +9,7 @@ from ..jax_child import run_jax
 _START = """
         import gc, signal, threading, time, logging, warnings
         logging.disable(logging.CRITICAL)
-        # n turns of a loop, microseconds each. As n is not known before, it runs beside its caller.
+        # n iterations of a loop, microseconds each. As n is not known before, it runs beside its caller.
         slow = jax.jit(lambda x, n: jax.lax.while_loop(lambda s: s[1] < n, lambda s: (s[0] + 1, s[1] + 1), (x, 0))[0])
         endless = lambda x: jax.lax.while_loop(lambda s: s[0] > -1, lambda s: ((s[0] + 1) % 9, s[1] + 1), (0, x))[1]
         forever = jax.jit(endless)

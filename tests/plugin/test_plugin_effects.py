@@ -201,10 +201,10 @@ def test_compiler_options_are_those_of_xla() -> None:
     )
 
 
-def test_compiler_options_are_read_of_their_message() -> None:
+def test_compiler_options_are_read_from_their_message() -> None:
     values: list[tuple[int, str | int]] = [(1, "blue"), (2, 1), (3, 7)]
     entries = [(7, protobuf.message((1, f"o{n}"), (2, protobuf.message((n, value))))) for n, value in values]
     # A double is eight bytes after its key, whose kind is 1.
     entries.append((7, protobuf.message((1, "o4"), (2, bytes([4 << 3 | 1]) + np.float64(2.5).tobytes()))))
     read = read_compile_options(protobuf.message(*entries))
-    assert read.overrides == (("o1", "blue"), ("o2", True), ("o3", 7), ("o4", 2.5))
+    assert read.overrides == {"o1": "blue", "o2": True, "o3": 7, "o4": 2.5}

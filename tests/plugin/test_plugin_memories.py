@@ -6,9 +6,9 @@ from ..jax_child import run_jax
 
 
 def test_memories_have_numbers_of_their_own() -> None:
-    ids = [memory.properties["Id"][0] for device in devices(5) for memory in device.memories]
+    ids = [memory.properties["Id"] for device in devices(5) for memory in device.memories]
     assert len(set(ids)) == len(ids) == 15
-    assert [d.memories[0].properties["Id"] for d in devices(5)] == [(d.id,) for d in devices(5)]
+    assert [d.memories[0].properties["Id"] for d in devices(5)] == [d.id for d in devices(5)]
 
 
 def test_arrays_lie_in_the_memory_they_are_put_into() -> None:

@@ -15,7 +15,7 @@ def test_programs_keep_the_settings_of_their_compilation() -> None:
         g(np.ones(2))
         del os.environ["MINIHLO_WITHOUT"]
         f(np.ones(2)), g(np.ones(2))
-        plans = {o.name: o.plan(o.policy) for o in objects.values() if type(o) is Executable}
+        plans = {o.name: o.current_plan() for o in objects.values() if type(o) is Executable}
         settings = {name: (plan.settings.tables, plan.settings.threads) for name, plan in plans.items()}
         assert settings["jit_first"] == (True, 0), settings
         assert settings["jit_second"] == (False, 1), settings

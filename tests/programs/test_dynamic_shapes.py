@@ -15,7 +15,7 @@ from minihlo import interp
 from minihlo.interp import dynamic as specialize
 from minihlo.interp.errors import ExecutionError, InputError, ResourceError
 from minihlo.interp.system import memory
-from minihlo.ops.op import EXACT, Call, Kernel, Op
+from minihlo.ops.op import EXACT, Call, Op, Run
 from minihlo.ops.types import ELEMENT_TYPES, TensorType
 
 from .dynamic_programs import CASES, main, numbers
@@ -215,7 +215,7 @@ def test_every_result_needs_room(body: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_kernels_are_kept_but_not_for_ever() -> None:
     bound: list[Any] = []
 
-    def bind(call: Call) -> Kernel:
+    def bind(call: Call) -> Run:
         bound.append(call.tensor().shape)
         return lambda x: x
 

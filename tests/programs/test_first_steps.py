@@ -12,7 +12,7 @@ import pytest
 
 from minihlo import interp
 from minihlo.interp import load
-from minihlo.interp.errors import InputError, ProgramError, shown
+from minihlo.interp.errors import InputError, ProgramError, escape
 
 from ..processes import commands_of
 
@@ -144,7 +144,7 @@ def test_names_cannot_leave_their_line(run: Run, tmp_path: Path, name: str) -> N
 
 
 def test_what_is_shown_of_a_name() -> None:
-    assert shown("a\nb\x1b[31m\x00\u202e\x7fé") == "a\\nb\\x1b[31m\\x00\\u202e\\x7fé"
+    assert escape("a\nb\x1b[31m\x00\u202e\x7fé") == "a\\nb\\x1b[31m\\x00\\u202e\\x7fé"
 
 
 @pytest.mark.parametrize(

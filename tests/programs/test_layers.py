@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import functools
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +16,10 @@ ROOT = Path(__file__).parents[2]
 LAYERS = [
     "ops", "interp", "interp.oracle", "ops.minifloat.formats", "ops.types", "ops.accumulators.record",
     "ops.accumulators.chips", "ops.accumulators.units", "ops.policy", "ops.random_stream", "ops.minifloat",
-    "ops.blocks", "ops.blas", "ops.traits", "ops.tables", "ops.cast", "ops.ordering", "ops.accumulators", "ops.call",
-    "ops.op", "ops.require", "ops.processes.exchange", "ops.processes.parallel", "ops.quantization", "ops.movement",
-    "ops.elementwise", "ops.programs", "ops.reductions", "ops.products", "ops.processes", "interp.errors",
+    "ops.threads", "ops.blas", "ops.traits", "ops.tables", "ops.cast", "ops.ordering", "ops.accumulators", "ops.call",
+    "ops.op", "ops.accumulators.selection", "ops.require", "ops.processes.exchange", "ops.processes.parallel",
+    "ops.quantization", "ops.movement",
+    "ops.elementwise", "ops.programs", "ops.reductions", "ops.products", "ops.blocks", "ops.processes", "interp.errors",
     "interp.policies", "interp.settings", "interp.program", "interp.steps", "interp.system", "interp.parse",
     "interp.values", "interp.passes", "interp.dynamic", "interp.code", "interp.expansions", "interp.printer",
     "interp.bodies", "interp.bind", "interp.machine", "interp.listing", "interp.loaded", "interp.lowered", "interp.api",
@@ -26,6 +29,8 @@ LAYERS = [
 ]  # fmt: skip
 #: Files of one kind in a folder, at most.
 MOST_FILES = 27
+#: Lines that are read with the meaning of `add`, at most.
+MOST_LINES = 6000
 
 
 def modules() -> dict[str, Path]:
@@ -134,3 +139,21 @@ def test_no_folder_holds_too_many_files() -> None:
     for path in MODULES.values():
         counts[path.parent] = counts.get(path.parent, 0) + (path.name != "__init__.py")
     assert {str(p.relative_to(ROOT)): n for p, n in counts.items() if n > MOST_FILES} == {}
+
+
+def test_the_meaning_of_an_op_loads_numpy_and_few_lines() -> None:
+    script = """
+import sys
+import ml_dtypes, numpy
+before = set(sys.modules)
+import minihlo.ops.elementwise.arithmetic
+for name in sorted(set(sys.modules) - before):
+    print(name, getattr(sys.modules[name], "__file__", None) or "")
+"""
+    result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = dict(line.split(maxsplit=1) for line in result.stdout.splitlines() if len(line.split()) == 2)
+    ours = {name: Path(path) for name, path in loaded.items() if name.startswith("minihlo")}
+    others = {name.partition(".")[0] for name in loaded} - {"minihlo", "numpy", "ml_dtypes"}
+    assert others <= set(sys.stdlib_module_names)
+    assert all(name.startswith("minihlo.ops") for name in ours)
+    assert sum(len(path.read_text().splitlines()) for path in ours.values()) <= MOST_LINES

@@ -368,7 +368,7 @@ def test_two_chips_part_at_the_dot() -> None:
     assert first.differing == (h100.view(np.uint32) != b200.view(np.uint32)).sum() > 0
     assert [o.verdict for o in report.ops] == ["PASS", "DIVERGENT", "PASS"]
     assert same(report.results[0], b200 + b200)
-    assert "they part first at" in str(report)
+    assert "they first differ at" in str(report)
     assert ", h100 " in str(first.worst[0])
     alike = compare(TWO, X, Y, policies=("h100", Policy(accumulate="h200")))
     assert alike.parting is None
@@ -389,7 +389,7 @@ def test_two_chips_on_the_command_line(tmp_path: Path) -> None:
     done = command("diff", str(tmp_path / "two.mlir"), "--target", "h100", "--target", "b200")
     assert done.returncode == 0, done.stderr
     assert "b200 beside h100, each op by itself" in done.stdout
-    assert "they part first at" in done.stdout
+    assert "they first differ at" in done.stdout
     done = command("diff", str(tmp_path / "two.mlir"), "--target", "h100")
     assert done.returncode == 2
     assert "expected a backend with at most one --target, or two of --target alone, got no backend and 1" in done.stderr

@@ -101,7 +101,7 @@ def _in_type(checked: CheckedValues, wide: ElementType) -> Codes | None:
         takes.append(TensorType(v.type.shape, wide))
     gives = tuple(TensorType(v.type.shape, wide) for v in operation.results if isinstance(v.type, TensorType))
     with np.errstate(all="ignore"):
-        result = record.kernel(Call(operation.name, tuple(takes), gives, operation.attributes))(*arrays)
+        result = record.function(Call(operation.name, tuple(takes), gives, operation.attributes))(*arrays)
     results = [np.asarray(r) for r in (result if isinstance(result, tuple) else (result,))]
     codes = [_flushed_f32(codes_of_values(r, wide), wide) for r in results if r.size == checked.got.size]
     rounded = [convert(c, wide, checked.element) for c in codes]

@@ -50,7 +50,8 @@ def map_(op: Op, element: str) -> Iterator[Chunk]:
 def while_(op: Op, element: str) -> Iterator[Chunk]:
     chunk = Chunk(
         f"while_{element}",
-        "Doubles a number for as long as it is below 4: one that is NaN is not. Then counts turns, and moves codes.",
+        "Doubles a number for as long as it is below 4: one that is NaN is not. Then counts iterations, and moves "
+        "codes.",
     )
     t = tensor((), element)
     doubling = (

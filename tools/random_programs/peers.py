@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from minihlo.interp.backends import BackendError, ChildBackend
+from minihlo.interp.backends import BackendError, ChildBackend, transport
 from minihlo.interp.diff.source import Source
-from minihlo.interp.values import transport
 
 from .program import Module
 
@@ -35,8 +34,8 @@ class Peer:
             body = (source := Source.of_text(module.named(), "program.mlir")).function.body
             assert body is not None
             pairs = zip(arrays, module.arguments, strict=True)
-            sent = [part for x, t in pairs for part in transport.packed(x, t.element)]
+            sent = [part for x, t in pairs for part in transport.pack(x, t.element)]
             parts = iter(self._backend.evaluate(source.instrument(body.returns), sent))
-            return [transport.unpacked(parts, t.element) for t in module.results]
+            return [transport.unpack(parts, t.element) for t in module.results]
         except BackendError as error:
             return error

@@ -39,7 +39,7 @@ class ErrorObject:
         self.text = str(error) or type(error).__name__
         data = self.text.encode(errors="replace")
         self._memory = ctypes.create_string_buffer(data)
-        self.properties = {"Message": (ctypes.addressof(self._memory), len(data)), "GetCode": (self.code,)}
+        self.properties = {"Message": (ctypes.addressof(self._memory), len(data)), "GetCode": self.code}
 
 
 class FailedError(Exception):

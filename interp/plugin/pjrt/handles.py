@@ -43,8 +43,8 @@ class Pool:
 
     def __init__(self) -> None:
         self.objects: dict[int, Any] = {}
-        #: The address of each piece of memory, and the counts of its handles as an array and as a view.
-        self._chunks: list[tuple[int, np.ndarray, memoryview]] = []
+        #: The address of each piece of memory, and the counts of its handles.
+        self._chunks: list[tuple[int, np.ndarray]] = []
         self._free: list[int] = []
         self._new = 0
         self._lock = threading.Lock()
@@ -82,12 +82,12 @@ class Pool:
             return
         try:
             dropped = []
-            for base, counts, count_of in self._chunks:
-                for i in (counts == _DESTROYED).nonzero()[0].tolist():
-                    count_of[i] = ALIVE
-                    address = base + 8 * _WORDS * i
-                    dropped.append(self.objects.pop(address, None))
-                    self._free.append(address)
+            for base, counts in self._chunks:
+                destroyed = (counts == _DESTROYED).nonzero()[0]
+                counts[destroyed] = ALIVE
+                addresses = (base + 8 * _WORDS * destroyed).tolist()
+                dropped += [self.objects.pop(address, None) for address in addresses]
+                self._free += addresses
             # With many handles alive it pays to wait for more new ones.
             self._new = -(len(self.objects) // 4)
         finally:
@@ -100,7 +100,7 @@ class Pool:
         words[:, 1] = id(object)
         _never_free(words)
         base, step = words.ctypes.data, 8 * _WORDS
-        self._chunks.append((base, words[:, 0], words[:, 0].data))
+        self._chunks.append((base, words[:, 0]))
         self._free.extend(range(base + step * (_CHUNK - 1), base - 1, -step))
 
     def _after_fork(self) -> None:

@@ -2,7 +2,7 @@
 
 A function takes the address of its argument and returns None, or the address of an error. There are three kinds:
 
-- `properties` declares functions that copy what an object's dictionary `properties` has under their name.
+- `properties` and `lists` declare functions that copy what an object's dictionary `properties` has under their name.
 - `getter` declares a function that must not fail, since the framework ends the process where it does. So it calls
   nothing, because a call fails where the user's program has recursed to Python's limit.
 - `fallible` declares a function that may raise any exception.
@@ -131,11 +131,21 @@ class Sized(tuple[int, int]):
 
 
 def properties(prefix: str, *names: str) -> None:
-    """Declare functions that copy words of an object to the fields after its handle.
+    """Declare functions that copy a property of an object to the field after its handle.
 
-    The words are those that the dictionary `properties` of the object has under the name of the function, without the
-    prefix.
+    It is what the dictionary `properties` of the object has under the name of the function, without the prefix.
     """
+    for name in names:
+
+        def copy(p: int, name: str = name) -> None:
+            at = p >> 3
+            words[at + 3] = objects[words[at + 2]].properties[name]
+
+        getter(f"{prefix}_{name}")(copy)
+
+
+def lists(prefix: str, *names: str) -> None:
+    """Declare functions that copy a property of several words."""
     for name in names:
 
         def copy(p: int, name: str = name) -> None:
@@ -196,23 +206,35 @@ interrupts.delay_in(__name__)
 api = forever(abi.Api())
 
 
-def fill_api() -> None:
-    """Put into the table the functions that have been declared; stand-ins for those that were not before."""
+def fill_api(load: Callable[[], None] | None = None) -> None:
+    """Put the functions that have been declared since the last call into the table.
+
+    The first call puts stand-ins for the others. They call `load`, which declares the rest and fills the table again.
+    """
     destroy = destroyer()
     api.struct_size = ctypes.sizeof(abi.Api)
     api.version_size = 24
     api.major, api.minor = abi.MAJOR, abi.MINOR
-    for name, _ in abi.FUNCTIONS:
+    for name, fields in abi.FUNCTIONS.items():
         if name.endswith("_Destroy") or name == "Buffer_DecreaseExternalReferenceCount":
             setattr(api, name, destroy)
         elif name in _functions or not getattr(api, name):
-            callback = forever(abi.Function(_functions.pop(name, None) or _absent(name)))
+            function = _functions.pop(name, None) or _stand_in(name, load if fields else None)
+            callback = forever(abi.Function(function))
             setattr(api, name, ctypes.cast(callback, ctypes.c_void_p).value)
 
 
-def _absent(name: str) -> Callable[[int], int]:
-    def run(_: int) -> int:
-        return failed(PluginError(UNIMPLEMENTED, f"PJRT_{name} is not implemented by {PLATFORM}"))
+def _stand_in(name: str, load: Callable[[], None] | None) -> Callable[[int], int | None]:
+    def run(p: int) -> int | None:
+        try:
+            before = getattr(api, name)
+            if load is not None:
+                load()
+            if getattr(api, name) == before:
+                raise PluginError(UNIMPLEMENTED, f"PJRT_{name} is not implemented by {PLATFORM}")
+            return abi.Function(getattr(api, name))(p)
+        except BaseException as error:
+            return failed(error)
 
     return run
 
@@ -224,7 +246,8 @@ def _absent(name: str) -> Callable[[int], int]:
 too_deep = permanent(forever(ErrorObject(RecursionError("maximum recursion depth exceeded"))))
 
 
-properties("Error", "Message", "GetCode")
+properties("Error", "GetCode")
+lists("Error", "Message")
 
 
 @getter("Plugin_Initialize")

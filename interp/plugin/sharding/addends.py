@@ -79,7 +79,7 @@ class Emitter:
         #: Of addends that are parts of a value: the value.
         self.wholes: dict[tuple[Value, ...], Value] = {}
 
-    def become(self, value: Sum, form: Form, known: Sharding | None, at: Location) -> Sum:
+    def convert(self, value: Sum, form: Form, known: Sharding | None, at: Location) -> Sum:
         """The value in another form. `known` is how it lies on devices."""
         if value.form == form:
             return value
@@ -113,8 +113,7 @@ class Emitter:
         if not isinstance(value.type, TensorType) or not value.type.is_static:
             raise ProgramError(f"{at}: expected a tensor of known sizes to be unreduced, got {value.type}")
         if value in self.sources:
-            operation, shardings = self.sources[value]
-            addends = _SPLITS[operation.name](self, operation, shardings, form)
+            addends = self._split_sum(*self.sources[value], form)
             if addends is not None:
                 return addends
         shape = _shape(value)
@@ -123,76 +122,35 @@ class Emitter:
         self.wholes[addends] = value
         return addends
 
-    def split_product(
+    def _split_sum(
         self, operation: Operation, shardings: Sequence[Sharding | None], form: Form
     ) -> tuple[Value, ...] | None:
-        """The products of the parts that lie on different devices. None where the sums are not cut."""
-        numbers = operation.attributes["dot_dimension_numbers"]
-        pairs = list(
-            zip(*(map(int, numbers[f"{side}_contracting_dimensions"]) for side in ("lhs", "rhs")), strict=True)
-        )
-        cuts = [_axes(form, *zip(shardings, pair, strict=True)) for pair in pairs]
-        shape = [_shape(operation.operands[0])[i] for i, _ in pairs]
+        """The sums that devices form of their parts of the operands. None if no summed dimension is cut.
 
-        def part(where: Sequence[tuple[int, int]]) -> Value:
-            operands = [
-                self._slice(v, {pair[side]: w for pair, w in zip(pairs, where, strict=True)}, operation.location)
-                for side, v in enumerate(operation.operands)
-            ]
-            return self._again(operation, operands)
-
-        return self._by_parts(operation, form, cuts, shape, part)
-
-    def split_sum(
-        self, operation: Operation, shardings: Sequence[Sharding | None], form: Form
-    ) -> tuple[Value, ...] | None:
-        """The sums of the parts that lie on different devices, the first from the initial value, others from zero."""
-        dims = [int(d) for d in operation.attributes["dimensions"]]
-        source, initial = operation.operands
-        cuts = [_axes(form, (shardings[0], d)) for d in dims]
-        shape = [_shape(source)[d] for d in dims]
-        starts = [initial]
-
-        def part(where: Sequence[tuple[int, int]]) -> Value:
-            start = starts.pop() if starts else self._zeros(initial.type, operation.location)
-            sliced = self._slice(source, dict(zip(dims, where, strict=True)), operation.location)
-            return self._again(operation, (sliced, start))
-
-        return self._by_parts(operation, form, cuts, shape, part)
-
-    def split_scatter(
-        self, operation: Operation, shardings: Sequence[Sharding | None], form: Form
-    ) -> tuple[Value, ...] | None:
-        """The first addend has the updates of its devices added to the operand, others theirs to zeros."""
-        numbers = operation.attributes["scatter_dimension_numbers"]
-        operand, indices, updates = operation.operands
-        vector = int(numbers.get("index_vector_dim", 0))
-        windows = {int(d) for d in numbers.get("update_window_dims", ())}
-        batching = {int(d) for d in numbers.get("scatter_indices_batching_dims", ())}
-        rows = [d for d in range(len(_shape(indices))) if d != vector]
-        columns = [d for d in range(len(_shape(updates))) if d not in windows]
-        pairs = [pair for pair in zip(rows, columns, strict=True) if pair[0] not in batching]
-        cuts = [_axes(form, *zip(shardings[1:], pair, strict=True)) for pair in pairs]
-        shape = [_shape(indices)[row] for row, _ in pairs]
-        starts = [operand]
-
-        def part(where: Sequence[tuple[int, int]]) -> Value:
-            start = starts.pop() if starts else self._zeros(operand.type, operation.location)
-            sliced = [
-                self._slice(v, {pair[i]: w for pair, w in zip(pairs, where, strict=True)}, operation.location)
-                for i, v in enumerate((indices, updates))
-            ]
-            return self._again(operation, (start, *sliced))
-
-        return self._by_parts(operation, form, cuts, shape, part)
-
-    def _by_parts(
-        self, operation: Operation, form: Form, cuts: Sequence[tuple[Axis, ...]], shape: Sequence[Any], part: Any
-    ) -> tuple[Value, ...] | None:
-        counts = Sharding(form.mesh, tuple(cuts)).parts(form.names)
+        The first sum starts from the op's initial value, if there is one, and others from zeros.
+        """
+        dims, start = _summed_dimensions(operation)
+        operands, at = list(operation.operands), operation.location
+        cuts = tuple(_axes(form, *[(shardings[i], d) for i, d in dim]) for dim in dims)
+        shape = [_shape(operands[i])[d] for (i, d), *_ in dims]
+        counts = Sharding(form.mesh, cuts).parts(form.names)
         if not any(cuts) or any(n % count for n, count in zip(shape, counts, strict=True)):
             return None
-        return self._distributed(form, cuts, shape, operation.location, operation.results[0].type, part)
+
+        def part(limits: Sequence[tuple[int, int]]) -> Value:
+            slices: list[dict[int, tuple[int, int]]] = [{} for _ in operands]
+            for dim, limit in zip(dims, limits, strict=True):
+                for i, d in dim:
+                    slices[i][d] = limit
+            sliced = tuple(self._slice(v, s, at) for v, s in zip(operands, slices, strict=True))
+            if start is not None:
+                operands[start] = self._zeros(operands[start].type, at)
+            result = Value(operation.results[0].type)
+            regions = tuple(copied(r) for r in operation.regions)
+            self.operations.append(dataclasses.replace(operation, operands=sliced, results=(result,), regions=regions))
+            return result
+
+        return self._distributed(form, cuts, shape, at, operation.results[0].type, part)
 
     def _distributed(
         self, form: Form, cuts: Sequence[tuple[Axis, ...]], shape: Sequence[Any], at: Location, t: Any, part: Any
@@ -261,27 +219,33 @@ class Emitter:
         zero = self.emit("constant", (), scalar, at, {"value": np.zeros((), t.element.dtype)})
         return self.emit("broadcast_in_dim", (zero,), t, at, {"broadcast_dimensions": ()}) if t.shape else zero
 
-    def _again(self, operation: Operation, operands: Sequence[Value]) -> Value:
-        """The result of the same op on other operands."""
-        result = Value(operation.results[0].type)
-        regions = tuple(copied(r) for r in operation.regions)
-        self.operations.append(
-            dataclasses.replace(operation, operands=tuple(operands), results=(result,), regions=regions)
-        )
-        return result
+
+def _summed_dimensions(operation: Operation) -> tuple[list[list[tuple[int, int]]], int | None]:
+    """The dimensions over which an op sums, and the operand with which the sum starts, if there is one.
+
+    A dimension is a list of operands that have it, each with the number of the dimension.
+    """
+    attributes, others = operation.attributes, operation.operands[1:]
+    if operation.name == "stablehlo.reduce":
+        return [[(0, int(d))] for d in attributes["dimensions"]], 1
+    if operation.name == "stablehlo.dot_general":
+        numbers = attributes["dot_dimension_numbers"]
+        lhs, rhs = (map(int, numbers[f"{side}_contracting_dimensions"]) for side in ("lhs", "rhs"))
+        return [[(0, i), (1, j)] for i, j in zip(lhs, rhs, strict=True)], None
+    numbers, (indices, updates) = attributes["scatter_dimension_numbers"], others
+    windows = {int(d) for d in numbers.get("update_window_dims", ())}
+    batching = {int(d) for d in numbers.get("scatter_indices_batching_dims", ())}
+    rows = [d for d in range(len(_shape(indices))) if d != int(numbers.get("index_vector_dim", 0))]
+    columns = [d for d in range(len(_shape(updates))) if d not in windows]
+    return [[(1, row), (2, c)] for row, c in zip(rows, columns, strict=True) if row not in batching], 0
 
 
-#: How the results of ops become sums of what devices compute.
-_SPLITS = {
-    "stablehlo.dot_general": Emitter.split_product,
-    "stablehlo.reduce": Emitter.split_sum,
-    "stablehlo.scatter": Emitter.split_scatter,
-}
+_SUMS = ("stablehlo.dot_general", "stablehlo.reduce", "stablehlo.scatter")
 
 
 def is_splittable(operation: Operation) -> bool:
     """Whether the result of an op can become the sum of what devices compute of their parts of its operands."""
-    if operation.name not in _SPLITS or len(operation.results) != 1:
+    if operation.name not in _SUMS or len(operation.results) != 1:
         return False
     return not operation.regions or is_sum(operation)
 

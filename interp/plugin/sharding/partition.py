@@ -1,9 +1,8 @@
-"""Programs for several devices: the whole program runs once, on arguments put together of the devices' parts.
+"""Programs for several devices: the whole program runs once, on arguments that are joined from the devices' parts.
 
-Of an unreduced argument or result each addend is a tensor that is put together, or cut, by itself (see `unreduced`).
-
-How they lie on the devices is said by the program's shardings. For results of which it says nothing we choose, and the
-framework asks which: by the "optimized program", of which it reads only the shardings.
+The shardings of the program say how arguments and results are divided. If they say nothing of a result we choose, and
+the framework asks for the choice: in the form of an "optimized program", of which it reads only the types, layouts and
+shardings. Each addend of an unreduced argument or result is a tensor of its own (see `unreduced`).
 """
 
 from __future__ import annotations
@@ -32,27 +31,32 @@ from ..pjrt import protobuf
 from . import parts, unreduced
 from .propagation import fitting, propagate, refined
 
-Values = Sequence[Any]
-
 
 @dataclasses.dataclass(frozen=True)
 class Tiling:
-    """How a tensor lies on devices: into how many parts each dimension is cut, and the part that each device has."""
+    """The division of a tensor over devices.
+
+    Attributes:
+        whole: The shape of the tensor.
+        parts: The number of parts along each dimension.
+        places: Of each device, the number of its part along each dimension.
+        addends: The number of tensors of which it is the sum.
+        numbers: Of each device, the number of the addend of which it has a part; empty if there is only one.
+        is_direct: Whether the program takes or gives the parts themselves.
+        is_manual: Whether it is a device's own part in a manual computation, of which no more is known.
+    """
 
     whole: tuple[int, ...]
     parts: tuple[int, ...]
     places: tuple[tuple[int, ...], ...]
-    #: Of how many addends it is the sum, and which one each device has a part of.
     addends: int = 1
     numbers: tuple[int, ...] = ()
-    #: Whether the program takes or gives the parts themselves.
     is_direct: bool = False
-    #: Whether it is a device's own part in a manual computation, and no more is said.
     is_manual: bool = False
 
     @property
     def count(self) -> int:
-        """Of how many values of the program it is made."""
+        """The number of values of the program that it stands for."""
         return len(self.places) if self.is_direct else self.addends
 
     @property
@@ -71,41 +75,40 @@ class Tiling:
         return {place: cut(self.whole, self.parts, place) for place in self.places}
 
     def join(self, parts: Sequence[Any]) -> list[Any]:
-        """The values that the program takes: the whole tensor, as its addends, or the parts."""
+        """Return the values that the program takes for the parts of the devices."""
         if self.is_direct:
             return list(parts)
-        if self.addends == 1:
-            return [self._joined(parts, self.places)]
-        joined = []
-        for number in range(self.addends):
-            devices = [d for d, n in enumerate(self.numbers) if n == number]
-            joined.append(self._joined([parts[d] for d in devices], [self.places[d] for d in devices]))
-        return joined
+        if not self.numbers:
+            return [self._join_one(parts, range(len(parts)))]
+        return [
+            self._join_one(parts, [d for d, n in enumerate(self.numbers) if n == number])
+            for number in range(self.addends)
+        ]
 
-    def _joined(self, parts: Sequence[Any], places: Sequence[tuple[int, ...]]) -> Any:
+    def _join_one(self, parts: Sequence[Any], devices: Sequence[int]) -> Any:
+        """The tensor of which some devices have parts."""
         if not self.is_cut:
-            return parts[0]
+            return parts[devices[0]]
         whole = np.empty(self.whole, parts[0].dtype)
-        for place, part in dict(zip(places, parts, strict=True)).items():
+        for place, part in {self.places[d]: parts[d] for d in devices}.items():
             whole[self.slices[place]] = part
         return whole
 
     def divide(self, wholes: Sequence[Any]) -> list[Any]:
-        """Each device's part of the values that the program gives; what several devices have is one array."""
+        """Return each device's part of the values that the program gives. Devices with the same part share an array."""
         if self.is_direct:
             return list(wholes)
-        numbers = self.numbers or (0,) * len(self.places)
+        keys = list(zip(self.numbers or (0,) * len(self.places), self.places, strict=True))
         if not self.is_cut:
-            return [wholes[n] for n in numbers]
-        parts: dict[tuple[int, tuple[int, ...]], Any] = {}
-        for key in zip(numbers, self.places, strict=True):
-            if key not in parts:
-                number, place = key
-                parts[key] = np.ascontiguousarray(np.asarray(wholes[number])[self.slices[place]])
-        return [parts[key] for key in zip(numbers, self.places, strict=True)]
+            return [wholes[number] for number, _ in keys]
+        parts = {
+            (number, place): np.ascontiguousarray(np.asarray(wholes[number])[self.slices[place]])
+            for number, place in dict.fromkeys(keys)
+        }
+        return [parts[key] for key in keys]
 
     def message(self) -> bytes:
-        """An OpSharding."""
+        """Return a serialized OpSharding."""
         if self.is_manual:
             return protobuf.message((1, _MANUAL))
         if self.addends == len(self.places) > 1:
@@ -129,53 +132,52 @@ class Tiling:
 
 
 #: Types of an OpSharding.
-_REPLICATED, _OTHER, _MANUAL, _UNREDUCED = 0, 3, 4, 6
+_REPLICATED, _TUPLE_SHARDING, _OTHER, _MANUAL, _UNREDUCED = 0, 2, 3, 4, 6
 
 
 class Partition:
-    """How the arguments and results of a function lie on devices."""
+    """The division of the arguments and results of a function over devices.
+
+    Attributes:
+        program: The program to run, in which addends and some parts are values of their own.
+        function: The function of it to run.
+        arguments, results: Their divisions.
+    """
 
     def __init__(self, function: Function, program: Program, devices: int) -> None:
-        """Raises ProgramError where a sharding, or an op on unreduced values, is not understood."""
-        said: list[list[Any]] = [
-            [_attribute(a, program) for a in function.attributes.get(name) or ({},) * len(types)]
-            for name, types in (("arg_attrs", function.argument_types), ("res_attrs", function.result_types))
-        ]
-        self.arguments = [_tiling(t, s, devices) for t, s in zip(function.argument_types, said[0], strict=True)]
-        #: The program and the function of it that is to be run.
+        """Raises ProgramError for a sharding, or an op on unreduced values, that is not supported."""
+        self._declared, self._devices = function, devices
         self.program, self.function = program, function
+        arguments, results = (
+            [_read_sharding(a, program) for a in function.attributes.get(name) or ({},) * len(types)]
+            for name, types in (("arg_attrs", function.argument_types), ("res_attrs", function.result_types))
+        )
+        self.arguments = [_tiling(t, s, devices) for t, s in zip(function.argument_types, arguments, strict=True)]
         if devices > 1:
-            chosen = propagate(program, function, functools.partial(_observed, devices))
-            said[1] = [
-                refined(s, c, t) if s is None or isinstance(s, Sharding) else s
-                for s, c, t in zip(said[1], chosen, function.result_types, strict=True)
+            chosen = propagate(program, function, functools.partial(_observe, devices))
+            results = [
+                s if isinstance(s, str) else refined(s, c, t)
+                for s, c, t in zip(results, chosen, function.result_types, strict=True)
             ]
-            takes, gives = ([s if isinstance(s, Sharding) else None for s in each] for each in said)
-            self.program, self.function = unreduced.expanded(program, function, takes, gives)
-        self.results = [_tiling(t, s, devices) for t, s in zip(function.result_types, said[1], strict=True)]
+        self.results = [_tiling(t, s, devices) for t, s in zip(function.result_types, results, strict=True)]
         if devices > 1:
-            self._take_parts(*said)
-        self._devices = devices
+            known = [[None if isinstance(s, str) else s for s in each] for each in (arguments, results)]
+            self.program, self.function = unreduced.expanded(program, function, *known)
+            self._use_parts(*known)
 
-    def _take_parts(self, takes: list[Any], gives: list[Any]) -> None:
+    def _use_parts(self, arguments: list[Sharding | None], results: list[Sharding | None]) -> None:
         """Let the program take and give parts where it can. Addends are whole."""
-        lists = (self.arguments, takes), (self.results, gives)
         flat = [
-            [
-                s if t.count == 1 and isinstance(s, Sharding) else None
-                for t, s in zip(*pair, strict=True)
-                for _ in range(t.count)
-            ]
-            for pair in lists
+            [s if tiling.count == 1 else None for tiling, s in zip(*pair, strict=True) for _ in range(tiling.count)]
+            for pair in ((self.arguments, arguments), (self.results, results))
         ]
         rewritten = parts.with_parts(self.program, self.function, *flat)
         if rewritten.function is self.function:
             return
         self.function = rewritten.function
-        self.program = dataclasses.replace(
-            self.program, functions={**self.program.functions, self.function.name: self.function}
-        )
-        for tilings, numbers in ((self.arguments, rewritten.takes), (self.results, rewritten.gives)):
+        functions = {**self.program.functions, self.function.name: self.function}
+        self.program = dataclasses.replace(self.program, functions=functions)
+        for tilings, numbers in ((self.arguments, rewritten.arguments), (self.results, rewritten.results)):
             first = 0
             for i, tiling in enumerate(tilings):
                 if first in numbers:
@@ -183,36 +185,56 @@ class Partition:
                 first += tiling.count
 
     def run(
-        self,
-        plan: Plan,
-        replicas: int,
-        arguments: Sequence[Values],
-        process: parallel.Process | None,
+        self, plan: Plan, replicas: int, arguments: Sequence[Sequence[Any]], process: parallel.Process | None
     ) -> list[Any]:
-        """Return the results of each device, replica by replica."""
+        """Return the results of all devices, replica by replica."""
         n = self._devices
+        columns = [list(zip(*arguments[r * n : (r + 1) * n], strict=True)) for r in range(replicas)]
         wholes = [
-            [
-                whole
-                for i, tiling in enumerate(self.arguments)
-                for whole in tiling.join([row[i] for row in arguments[r * n : (r + 1) * n]])
-            ]
-            for r in range(replicas)
+            [whole for tiling, parts in zip(self.arguments, each, strict=True) for whole in tiling.join(parts)]
+            for each in columns
         ]
         if replicas > 1:
             results = machine.run_grid(plan, replicas, 1, wholes, process)
         else:
             results = [machine.run(plan, wholes[0], process)]
         flat: list[Any] = []
-        for whole in results:
-            values = iter(whole)
+        for values in map(iter, results):
             divided = [tiling.divide(list(itertools.islice(values, tiling.count))) for tiling in self.results]
             flat += [parts[i] for i in range(n) for parts in divided]
         return flat
 
+    def optimized_program(self, replicas: int) -> bytes:
+        """Return an HloModuleProtoWithConfig of the right types, layouts and shardings, without the computation."""
+        message = protobuf.message
+        function, (argument_places, result_places) = self._declared, layouts.places(self._declared)
+        arguments = list(map(_shape_message, function.argument_types, self.arguments, argument_places))
+        results = list(map(_shape_message, function.result_types, self.results, result_places))
+        result = message((2, _TUPLE), *[(4, r) for r in results])
+        shape = message(*[(1, a) for a in arguments], (2, result), *[(3, f"p{i}") for i in range(len(arguments))])
+        count, root = len(arguments), len(arguments) + len(results) + 1
+        instructions = [
+            *[message((1, f"p{i}"), (2, "parameter"), (3, a), (9, i), (35, i + 1)) for i, a in enumerate(arguments)],
+            *[
+                message((1, f"r{i}"), (2, "custom-call"), (3, r), (28, "minihlo"), (35, count + i + 1))
+                for i, r in enumerate(results)
+            ],
+            message((1, "root"), (2, "tuple"), (3, result), (35, root), (36, list(range(count + 1, root)))),
+        ]
+        computation = message((1, "main"), *[(2, i) for i in instructions], (4, shape), (5, 1), (6, root))
+        shardings: list[tuple[int, Any]] = []
+        if self._devices > 1:
+            if results:  # the sharding of no results is not a tuple's
+                shardings.append((12, message((1, _TUPLE_SHARDING), *[(5, t.message()) for t in self.results])))
+            shardings += [(14, t.message()) for t in self.arguments]
+        names = (1, function.name), (2, "main"), (6, 1)
+        module = message(*names, (3, computation), (4, shape), (5, 1), *shardings)
+        config = message((1, shape), (4, replicas), (5, self._devices), (7, int(self._devices > 1)))
+        return message((1, module), (2, config))
 
-def _attribute(attributes: Any, program: Program) -> Sharding | str | None:
-    """What the attributes of an argument or result say: a sharding, or the text of one of the older form."""
+
+def _read_sharding(attributes: Any, program: Program) -> Sharding | str | None:
+    """The sharding that the attributes of an argument or result have, or its text if it has the older form."""
     for name in ("sdy.sharding", "mhlo.sharding"):
         value = (attributes or {}).get(name)
         if value is not None:
@@ -221,29 +243,27 @@ def _attribute(attributes: Any, program: Program) -> Sharding | str | None:
     return None
 
 
-def _observed(devices: int, operation: Operation, shardings: list[Sharding | None] | None) -> None:
-    """Let a Python function that is called learn how the operands lie."""
+def _observe(devices: int, operation: Operation, shardings: list[Sharding | None] | None) -> None:
+    """Tell the Python function that an op calls how the operands are divided."""
 
-    def operands() -> list[Tiling]:
+    def tilings() -> list[Tiling]:
         tensors = [(v.type, i) for i, v in enumerate(operation.operands) if isinstance(v.type, TensorType)]
         if shardings is None:
             return [Tiling((), (), ((),), is_manual=True) for _ in tensors]
         whole = [s and dataclasses.replace(s, unreduced=()) for s in shardings]
         return [_tiling(t, fitting(whole[i], t), devices) for t, i in tensors]
 
-    host_callbacks.placed(operation.attributes, operands)
+    host_callbacks.observe(operation.attributes, tilings)
 
 
 def _tiling(t: Type, declared: Sharding | str | None, devices: int) -> Tiling:
+    """The division of a value over devices."""
     shape = tuple(n or 0 for n in t.shape) if isinstance(t, TensorType) else (0,)
-    alike = Tiling(shape, (1,) * len(shape), ((0,) * len(shape),) * devices)
-    if not declared or devices == 1 or not isinstance(t, TensorType):
-        return alike
-    if isinstance(declared, str):
+    if devices > 1 and isinstance(t, TensorType) and declared and isinstance(declared, str):
         parts, places = sharding.tiles(declared, len(shape), devices)
         return Tiling(shape, parts, tuple(places))
-    if not declared.mesh.axes:
-        return alike
+    if devices == 1 or not isinstance(t, TensorType) or not isinstance(declared, Sharding) or not declared.mesh.axes:
+        return Tiling(shape, (1,) * len(shape), ((0,) * len(shape),) * devices)
     if declared.mesh.size != devices or len(declared.dims) != len(shape):
         raise ProgramError(f"expected a sharding of {t} on {devices} devices, got {declared}")
     each = range(devices)
@@ -264,45 +284,10 @@ _PRIMITIVES = {
 _TUPLE, _TOKEN = 13, 17
 
 
-def _shape_message(t: Type, shape: tuple[int, ...], place: Place) -> bytes:
+def _shape_message(t: Type, tiling: Tiling, place: Place) -> bytes:
+    """A ShapeProto of the part of a device."""
     if not isinstance(t, TensorType):
         return protobuf.message((2, _TOKEN))
+    shape = tiling.shape
     order = place.order or range(len(shape))[::-1]
     return protobuf.message((2, _PRIMITIVES[t.element.name]), (3, shape), (5, protobuf.message((1, order))))
-
-
-def optimized_program(function: Function, partition: Partition, name: str, replicas: int, partitions: int) -> bytes:
-    """An HloModuleProtoWithConfig of the right types, layouts and shardings, whose computation only gives values."""
-    takes, gives = (
-        [_shape_message(t, c.shape, place) for t, c, place in zip(types, tilings, places, strict=True)]
-        for types, tilings, places in zip(
-            (function.argument_types, function.result_types),
-            (partition.arguments, partition.results),
-            layouts.places(function),
-            strict=True,
-        )
-    )
-    result = protobuf.message((2, _TUPLE), *[(4, g) for g in gives])
-    program_shape = protobuf.message(*[(1, t) for t in takes], (2, result), *[(3, f"p{i}") for i in range(len(takes))])
-    parameters = [
-        protobuf.message((1, f"p{i}"), (2, "parameter"), (3, t), (9, i), (35, i + 1)) for i, t in enumerate(takes)
-    ]
-    first = len(takes) + 1
-    values = [
-        protobuf.message((1, f"r{i}"), (2, "custom-call"), (3, g), (28, "minihlo"), (35, first + i))
-        for i, g in enumerate(gives)
-    ]
-    root_id = first + len(gives)
-    root = protobuf.message((1, "root"), (2, "tuple"), (3, result), (35, root_id), (36, list(range(first, root_id))))
-    computation = protobuf.message(
-        (1, "main"), *[(2, i) for i in (*parameters, *values, root)], (4, program_shape), (5, 1), (6, root_id)
-    )
-    shardings: list[tuple[int, Any]] = []
-    if partitions > 1:
-        each = [c.message() for c in partition.results]
-        if each:  # of no results it is not a tuple's
-            shardings.append((12, protobuf.message((1, 2), *[(5, m) for m in each])))
-        shardings += [(14, c.message()) for c in partition.arguments]
-    module = protobuf.message((1, name), (2, "main"), (6, 1), (3, computation), (4, program_shape), (5, 1), *shardings)
-    config = protobuf.message((1, program_shape), (4, replicas), (5, partitions), (7, int(partitions > 1)))
-    return protobuf.message((1, module), (2, config))

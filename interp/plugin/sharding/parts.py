@@ -1,8 +1,8 @@
 """Manual computations that take and give the devices' own parts of the program's arguments and results.
 
-What comes from the devices or such a computation, and only goes to others or to the devices, is not put together. So
-each device keeps what it has of a value that is to be the same on several ones, should it differ there: in JAX a result
-of a `pmap` with `out_axes=None`, or of a `shard_map` without checks.
+If a value comes from the devices or from such a computation, and only goes to others or to the devices, its parts are
+not joined. So a device keeps its own part of a value that several devices should share, even if the parts differ. In
+JAX such a value is a result of a `pmap` with `out_axes=None`, or of a `shard_map` without checks.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ Shardings = Sequence[Sharding | None]
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """A function, and the numbers of the arguments and results of which it takes and gives each device's part."""
+    """A function, and the numbers of the arguments and results that are parts of each device."""
 
     function: Function
-    takes: frozenset[int] = frozenset()
-    gives: frozenset[int] = frozenset()
+    arguments: frozenset[int] = frozenset()
+    results: frozenset[int] = frozenset()
 
 
-def with_parts(program: Program, function: Function, takes: Shardings, gives: Shardings) -> Parts:
+def with_parts(program: Program, function: Function, arguments: Shardings, results: Shardings) -> Parts:
     """Rewrite a function so that the devices' parts are arguments and results where they can be.
 
     Args:
         program: The program.
         function: A function of it.
-        takes: The shardings of its arguments; None for one that is to be whole.
-        gives: The same of its results.
+        arguments: The shardings of its arguments; None for one that has to be whole.
+        results: The shardings of its results.
 
     Returns:
         The function, and which arguments and results, by their numbers before, have become parts.
@@ -42,53 +42,52 @@ def with_parts(program: Program, function: Function, takes: Shardings, gives: Sh
     body = function.body
     if body is None:
         return Parts(function)
-    uses, entering = _uses(body), collections.Counter[Value]()
-    lying: dict[Value, Sharding | None] = dict(zip(body.arguments, takes, strict=True))
+    uses, manual_uses = _count_uses(body), collections.Counter[Value]()
+    shardings: dict[Value, Sharding | None] = dict(zip(body.arguments, arguments, strict=True))
     for operation in body.operations:
-        for value, inner in _whole(operation, "in_shardings", operation.operands, program):
-            entering[value] += _is_same(lying.get(value), inner, operation, program)
-        for value, inner in _whole(operation, "out_shardings", operation.results, program):
-            lying[value] = inner if _is_same(inner, inner, operation, program) else None
-    returned = {v: [gives[i] for i, w in enumerate(body.returns) if w is v] for v in body.returns}
-    arguments = set(body.arguments)
+        for value, inner in _whole_values(operation, "in_shardings", operation.operands, program):
+            manual_uses[value] += _is_same(shardings.get(value), inner, operation, program)
+        for value, inner in _whole_values(operation, "out_shardings", operation.results, program):
+            shardings[value] = inner if _is_same(inner, inner, operation, program) else None
+    returned = {v: [results[i] for i, w in enumerate(body.returns) if w is v] for v in body.returns}
+    taken = set(body.arguments)
     chosen = {
         v
-        for v, s in lying.items()
+        for v, s in shardings.items()
         if s is not None
-        and entering[v] == uses[v]
-        and all(g is not None and (g.mesh, g.dims, g.addends) == (s.mesh, s.dims, 1) for g in returned.get(v, ()))
-        and (entering[v] or v not in arguments)
+        and manual_uses[v] == uses[v]
+        and all(r is not None and (r.mesh, r.dims, r.addends) == (s.mesh, s.dims, 1) for r in returned.get(v, ()))
+        and (manual_uses[v] or v not in taken)
     }
     if not chosen:
         return Parts(function)
     parts: dict[Value, tuple[Value, ...]] = {}
-    operations = [_rewritten(o, program, chosen, parts) for o in body.operations]
-    takes_each = tuple(p for v in body.arguments for p in parts.get(v, (v,)))
-    returns = tuple(p for v in body.returns for p in parts.get(v, (v,)))
-    made = dataclasses.replace(
+    operations = [_rewrite(o, program, chosen, parts) for o in body.operations]
+    lists = [tuple(p for v in values for p in parts.get(v, (v,))) for values in (body.arguments, body.returns)]
+    rewritten = dataclasses.replace(
         function,
-        argument_types=tuple(v.type for v in takes_each),
-        result_types=tuple(v.type for v in returns),
-        body=Region(takes_each, operations, returns),
+        argument_types=tuple(v.type for v in lists[0]),
+        result_types=tuple(v.type for v in lists[1]),
+        body=Region(lists[0], operations, lists[1]),
         attributes={},
     )
-    numbers = [[i for i, v in enumerate(of) if v in parts] for of in (body.arguments, body.returns)]
-    return Parts(made, *map(frozenset, numbers))
+    numbers = [[i for i, v in enumerate(values) if v in parts] for values in (body.arguments, body.returns)]
+    return Parts(rewritten, *map(frozenset, numbers))
 
 
-def _uses(region: Region) -> collections.Counter[Value]:
+def _count_uses(region: Region) -> collections.Counter[Value]:
     """How often values are operands, or returned by regions of ops."""
     counts = collections.Counter(v for o in region.operations for v in o.operands)
     for operation in region.operations:
         for inner in operation.regions:
-            counts += _uses(inner) + collections.Counter(inner.returns)
+            counts += _count_uses(inner) + collections.Counter(inner.returns)
     return counts
 
 
-def _whole(
+def _whole_values(
     operation: Operation, name: str, values: Sequence[Value], program: Program
 ) -> Iterator[tuple[Value, Sharding]]:
-    """The operands or results of a manual computation that have one addend, and how they are cut for it."""
+    """The operands or results of a manual computation that have one addend, with their shardings."""
     if operation.name != "sdy.manual_computation":
         return
     number = 0
@@ -111,31 +110,30 @@ def _is_same(outer: Sharding | None, inner: Sharding, operation: Operation, prog
     )
 
 
-def _rewritten(
+def _rewrite(
     operation: Operation, program: Program, chosen: set[Value], parts: dict[Value, tuple[Value, ...]]
 ) -> Operation:
-    """The op with values for the parts of those that are `chosen`, which are kept in `parts`."""
+    """Return the op with values for the parts of the `chosen` values; these are added to `parts`."""
     if operation.name != "sdy.manual_computation" or chosen.isdisjoint((*operation.operands, *operation.results)):
         return operation
     attributes = sharding.resolve_shardings(operation.attributes, program)
     (region,) = operation.regions
-    made = []
+    lists: list[tuple[Value, ...]] = []
     for name, flag, values, local in (
         ("in_shardings", "takes_parts", operation.operands, region.arguments),
         ("out_shardings", "gives_parts", operation.results, region.returns),
     ):
         flat: list[Value] = []
-        flags: list[bool] = []
         number = 0
+        flags: list[bool] = []
         for inner, part in zip(attributes[name], local, strict=True):
             value = values[number]
             flags.append(value in chosen)
             if value in chosen:
-                parts.setdefault(value, tuple(Value(part.type) for _ in range(inner.mesh.size)))
-                flat += parts[value]
+                flat += parts.setdefault(value, tuple(Value(part.type) for _ in range(inner.mesh.size)))
             else:
                 flat += values[number : number + inner.addends]
             number += inner.addends
         attributes[flag] = tuple(flags)
-        made.append(tuple(flat))
-    return dataclasses.replace(operation, operands=made[0], results=made[1], attributes=attributes)
+        lists.append(tuple(flat))
+    return dataclasses.replace(operation, operands=lists[0], results=lists[1], attributes=attributes)

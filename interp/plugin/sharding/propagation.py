@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ....ops.op import lookup
-from ....ops.processes.sharded import Axis, Mesh, Sharding
+from ....ops.processes.sharded import Axis, Sharding
 from ....ops.types import TensorType, Type
 from ...parse import sharding
 from ...parse.attributes import Opaque
@@ -22,9 +22,7 @@ CONSTRAINTS = ("sdy.sharding_constraint", "sdy.reshard")
 
 #: The shardings of values, as far as they are known.
 Known = dict[Value, Sharding | None]
-_Dims = tuple[tuple[Axis, ...], ...]
-
-
+Shape = tuple[int | None, ...]
 #: Takes an op and the shardings of its operands; None for a value inside of a manual computation.
 Observer = Callable[[Operation, list[Sharding | None] | None], None]
 
@@ -149,104 +147,75 @@ class Propagation:
         ]
 
     def _result(self, operation: Operation, t: Type, operands: list[Sharding | None]) -> Sharding | None:
+        """Each dimension is cut as in the first operand that cuts it; no axis is used twice."""
         if not isinstance(t, TensorType):
             return None
         mesh = next(s.mesh for s in operands if s is not None and s.mesh.axes)
+        dims: list[tuple[Axis, ...]] = [()] * len(t.shape)
         candidates = [
-            dims
-            for value, s in zip(operation.operands, operands, strict=True)
-            if s is not None and s.mesh == mesh and isinstance(value.type, TensorType)
-            for dims in [_through(operation, operation.operands.index(value), value.type, t, s.dims)]
-            if dims is not None
+            (to, known.dims[d])
+            for i, (value, known) in enumerate(zip(operation.operands, operands, strict=True))
+            if known is not None and known.mesh == mesh and isinstance(value.type, TensorType)
+            for d, to in _dimension_map(operation, i, value.type.shape, t.shape)
         ]
-        return _merged(mesh, t, candidates)
+        used: set[str] = set()
+        for to, axes in sorted(candidates, key=lambda c: c[0]):
+            size, count = t.shape[to], Sharding(mesh, (axes,)).parts()[0]
+            names = {a.name for a in axes}
+            if axes and not dims[to] and not used & names and size and size % count == 0:
+                dims[to] = axes
+                used |= names
+        return Sharding(mesh, tuple(dims)) if any(dims) else None
 
 
-def _merged(mesh: Mesh, t: TensorType, candidates: list[_Dims]) -> Sharding | None:
-    """Each dimension as the first candidate that cuts it says; no axis twice."""
-    used: set[str] = set()
-    merged: list[tuple[Axis, ...]] = []
-    for i, size in enumerate(t.shape):
-        chosen: tuple[Axis, ...] = ()
-        for dims in candidates:
-            axes = dims[i]
-            count = Sharding(mesh, (axes,)).parts()[0]
-            if axes and not used & {a.name for a in axes} and size and size % count == 0:
-                chosen = axes
-                break
-        used |= {a.name for a in chosen}
-        merged.append(chosen)
-    return Sharding(mesh, tuple(merged)) if any(merged) else None
-
-
-def _through(operation: Operation, index: int, source: TensorType, to: TensorType, dims: _Dims) -> _Dims | None:
-    """The dimensions of the result as one operand's sharding cuts them; None where they have nothing to do with it."""
+def _dimension_map(operation: Operation, index: int, source: Shape, to: Shape) -> list[tuple[int, int]]:
+    """Pairs of a dimension of an operand and the dimension of the result that has the same elements."""
     name, attributes = operation.name.removeprefix("stablehlo."), operation.attributes
-    none: list[tuple[Axis, ...]] = [()] * len(to.shape)
     if name == "transpose":
-        return tuple(dims[int(d)] for d in attributes["permutation"])
-    if name == "broadcast_in_dim":
-        for i, d in enumerate(attributes["broadcast_dimensions"]):
-            if source.shape[i] == to.shape[int(d)]:
-                none[int(d)] = dims[i]
-        return tuple(none)
-    if name == "reduce":
-        gone = {int(d) for d in attributes["dimensions"]}
-        kept = [d for i, d in enumerate(dims) if i not in gone]
-        return tuple(kept) if len(kept) == len(to.shape) else None
-    if name == "dot_general":
-        return _through_dot(attributes["dot_dimension_numbers"], index, to, dims)
-    if name == "gather":
-        return _through_gather(attributes, index, source, to, dims)
+        return [(int(d), i) for i, d in enumerate(attributes["permutation"])]
     if name == "reshape":
-        return _through_reshape(source, to, dims)
-    record = lookup(operation.name)
-    if len(source.shape) != len(to.shape) or (record is None and source.shape != to.shape):
-        return None
-    return tuple(d if m == n else () for d, m, n in zip(dims, source.shape, to.shape, strict=True))
-
-
-def _through_dot(numbers: dict[str, tuple[int, ...]], index: int, to: TensorType, dims: _Dims) -> _Dims:
-    side = ("lhs", "rhs")[index] if index < 2 else "lhs"
-    batch = [int(d) for d in numbers[f"{side}_batching_dimensions"]]
-    gone = {*batch, *(int(d) for d in numbers[f"{side}_contracting_dimensions"])}
-    free = [d for i, d in enumerate(dims) if i not in gone]
-    others = len(to.shape) - len(batch) - len(free)
-    rest = [*free, *[()] * others] if side == "lhs" else [*[()] * others, *free]
-    return tuple([dims[d] for d in batch] + rest)
-
-
-def _through_gather(attributes: dict[str, Any], index: int, source: TensorType, to: TensorType, dims: _Dims) -> _Dims:
-    """Whole dimensions of the operand keep their cuts; so do those of the indices."""
-    numbers = attributes["dimension_numbers"]
-    offsets = [int(d) for d in numbers.get("offset_dims", ())]
-    dimensions: list[tuple[Axis, ...]] = [()] * len(to.shape)
-    if index == 0:
-        gone = {int(d) for n in ("collapsed_slice_dims", "operand_batching_dims") for d in numbers.get(n, ())}
-        sizes = [int(n) for n in attributes["slice_sizes"]]
-        kept = [d for d in range(len(source.shape)) if d not in gone]
-        for d, at in zip(kept, offsets, strict=True):
-            dimensions[at] = dims[d] if sizes[d] == source.shape[d] else ()
+        return _dimensions_of_reshape(source, to)
+    if name == "broadcast_in_dim":
+        pairs = [(i, int(d)) for i, d in enumerate(attributes["broadcast_dimensions"])]
+    elif name == "reduce":
+        left = _without(source, attributes["dimensions"])
+        pairs = list(zip(left, range(len(to)), strict=True)) if len(left) == len(to) else []
+    elif name == "dot_general":
+        numbers, side = attributes["dot_dimension_numbers"], ("lhs", "rhs")[index]
+        batch = [int(d) for d in numbers[f"{side}_batching_dimensions"]]
+        free = _without(source, (*batch, *numbers[f"{side}_contracting_dimensions"]))
+        first = len(batch) if side == "lhs" else len(to) - len(free)
+        pairs = [*zip(batch, range(len(batch)), strict=True), *zip(free, range(first, first + len(free)), strict=True)]
+    elif name == "gather":
+        numbers = attributes["dimension_numbers"]
+        offsets = [int(d) for d in numbers.get("offset_dims", ())]
+        if index == 0:
+            gone = [d for n in ("collapsed_slice_dims", "operand_batching_dims") for d in numbers.get(n, ())]
+            pairs = list(zip(_without(source, gone), offsets, strict=True))
+        else:
+            rows = _without(source, [numbers.get("index_vector_dim", 0)])
+            pairs = list(zip(rows, _without(to, offsets), strict=True))
     else:
-        vector = int(numbers.get("index_vector_dim", 0))
-        rows = [d for i, d in enumerate(dims) if i != vector]
-        for axes, at in zip(rows, [i for i in range(len(to.shape)) if i not in offsets], strict=True):
-            dimensions[at] = axes
-    return tuple(dimensions)
+        is_like = len(source) == len(to) and (lookup(operation.name) is not None or source == to)
+        pairs = [(i, i) for i in range(len(to))] if is_like else []
+    return [(i, j) for i, j in pairs if source[i] == to[j]]
 
 
-def _through_reshape(source: TensorType, to: TensorType, dims: _Dims) -> _Dims:
-    """Dimensions that are the same from the left, then from the right."""
-    dimensions: list[tuple[Axis, ...]] = [()] * len(to.shape)
-    m, n = len(source.shape), len(to.shape)
-    i = 0
-    while i < min(m, n) and source.shape[i] == to.shape[i]:
-        dimensions[i] = dims[i]
+def _without(shape: Shape, dims: Iterable[Any]) -> list[int]:
+    """The other dimensions of a shape."""
+    gone = set(map(int, dims))
+    return [d for d in range(len(shape)) if d not in gone]
+
+
+def _dimensions_of_reshape(source: Shape, to: Shape) -> list[tuple[int, int]]:
+    """Dimensions that are the same from the left, then from the right; and the first one of those in between.
+
+    That one is the outermost part of a dimension that is split, or of dimensions that are merged, so it keeps its cut.
+    """
+    m, n, i, j = len(source), len(to), 0, 1
+    while i < min(m, n) and source[i] == to[i]:
         i += 1
-    j = 1
-    while j <= min(m, n) - i and source.shape[m - j] == to.shape[n - j]:
-        dimensions[n - j] = dims[m - j]
+    while j <= min(m, n) - i and source[m - j] == to[n - j]:
         j += 1
-    if i < min(m, n) and not dimensions[i] and dims[i]:  # split or merged: the outermost part keeps the cut
-        dimensions[i] = dims[i]
-    return tuple(dimensions)
+    pairs = [*((d, d) for d in range(i)), *((m - d, n - d) for d in range(1, j))]
+    return [*pairs, (i, i)] if i < min(m, n) else pairs

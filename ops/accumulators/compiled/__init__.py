@@ -1,1 +1,0 @@
-"""Sums of products of matrices through a kernel that numba compiles, where it is installed."""

@@ -1,1 +1,0 @@
-"""Turns of loops on small vectors: each as data, as text for LLVM, and as code that makes many of them."""
