@@ -67,7 +67,7 @@ def _softmax_sum(c: Any, v: Any) -> Any:
     return (largest, c[1] * jnp.exp(c[0] - largest) + jnp.exp(v - largest)), None
 
 
-def _smoothed(x: jax.Array, places: jax.Array) -> jax.Array:
+def _smooth(x: jax.Array, places: jax.Array) -> jax.Array:
     iteration = lambda c, i: (lax.dynamic_update_slice(c, c[:3] * 0.5, (i % c.size,)), None)  # noqa: E731
     return lax.scan(iteration, x, places[: places.size // 10])[0]
 
@@ -126,7 +126,7 @@ SUBJECTS = [
         "scan, lengths of runs", lambda x: lax.scan(lambda c, v: (jnp.where(v < 500, c + 1, 0),) * 2, 0, x)[1], "i"
     ),
     Subject("scan, softmax number by number", lambda x: lax.scan(_softmax_sum, (np.float32(-np.inf), 0.0), x)[0]),
-    Subject("scan, updates of slices", _smoothed, "fi"),
+    Subject("scan, updates of slices", _smooth, "fi"),
     Subject("while_loop, Collatz of each", lambda x: jax.vmap(_collatz)(x + 1), "i"),
     Subject("fori_loop, single number", lambda x: lax.fori_loop(0, x.size, lambda i, c: c * 0.999 + i, x[0])),
     Subject("map, softmax of rows", lambda x: lax.map(jax.nn.softmax, x.reshape(-1, 100))),

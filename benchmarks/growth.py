@@ -33,7 +33,7 @@ _MOST, _LEAST, _BUDGET = 60, 3, 1.5
 
 
 @contextlib.contextmanager
-def limited(seconds: int) -> Iterator[None]:
+def limit_time(seconds: int) -> Iterator[None]:
     """Raises TimeoutError after the time limit."""
 
     def stop(*_: object) -> None:
@@ -91,7 +91,7 @@ def row(subject: Subject, sizes: list[int], patience: int) -> tuple[list[str], b
     cells = [subject.name]
     for size in sizes:
         try:
-            with limited(patience):
+            with limit_time(patience):
                 measured.append(times(subject, size))
         except TimeoutError:
             return [*cells, f"over {patience} s", *[""] * (len(sizes) - len(measured) - 1), "", ""], True

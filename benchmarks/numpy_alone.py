@@ -1,9 +1,8 @@
 """The speed of numpy alone: `python -m benchmarks.numpy_alone [WORDS]`.
 
 The programs over ordinary types that numpy can compute by some calls, written with these by hand: a few rows at a time,
-by as many threads as there are processors, without any care for how results are rounded. XLA, this and minihlo take
-iterations in one process. It tells how much of the distance to XLA is numpy's own, where the extra `fast` is not
-installed.
+by as many threads as there are processors, without regard to rounding. XLA, this and minihlo run interleaved in one
+process. It shows how much of the distance to XLA is due to numpy.
 """
 
 from __future__ import annotations

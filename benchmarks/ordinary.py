@@ -36,7 +36,7 @@ def _mixed_product(x, y):
     return jax.lax.dot_general(x, y, (((1,), (0,)), ((), ())), preferred_element_type=jnp.float32)
 
 
-def _dequantized(codes, scales):
+def _dequantize(codes, scales):
     return (codes.astype(jnp.float32).reshape(-1, 32) * scales[:, None]).reshape(codes.shape)
 
 
@@ -68,5 +68,5 @@ ORDINARY = (
         "int8 add, saturated", lambda x, y: jnp.clip(x.astype(jnp.int32) + y, -128, 127).astype(jnp.int8), (_INT8,) * 2
     ),
     Step("bf16 by f8E4M3FN product", _mixed_product, (normal(0, (256, 256), _BF16), normal(1, (256, 256), FN))),
-    Step("dequantized blocks of 32", _dequantized, (normal(0, (1024, 1024), FN), normal(1, (32768,), _F32))),
+    Step("dequantized blocks of 32", _dequantize, (normal(0, (1024, 1024), FN), normal(1, (32768,), _F32))),
 )

@@ -38,7 +38,7 @@ def quantize(x, dtype=FNUZ):
     return jnp.clip(x / scale, -largest, largest).astype(dtype), scale
 
 
-def scaled(x, scale, bias):
+def scale_to_format(x, scale, bias):
     return x * scale + bias
 
 
@@ -95,7 +95,9 @@ PROGRAMS = [
     Program("gelu, 1e6 f8E4M3FNUZ", jax.nn.gelu, [normal(1, MILLION, FNUZ)]),
     Program("silu(a) * b, 1e6 f8E4M3FNUZ", lambda a, b: jax.nn.silu(a) * b, [normal(i, MILLION, FNUZ) for i in (1, 2)]),
     Program(
-        "x * scale + bias, 1000² f8E5M2", scaled, [normal(1, SQUARE, E5M2), *(normal(i, (1000,), E5M2) for i in (2, 3))]
+        "x * scale + bias, 1000² f8E5M2",
+        scale_to_format,
+        [normal(1, SQUARE, E5M2), *(normal(i, (1000,), E5M2) for i in (2, 3))],
     ),
     Program("add, 1e6 f8E4M3FN", jnp.add, [normal(i, MILLION, FN) for i in (1, 2)]),
     Program("exp, 1e6 f8E4M3FNUZ", jnp.exp, [normal(1, MILLION, FNUZ)]),

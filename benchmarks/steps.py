@@ -28,7 +28,7 @@ class Step:
     arguments: tuple[Any, ...]
 
 
-def _quantized(x: Any) -> tuple[Any, Any]:
+def _quantize(x: Any) -> tuple[Any, Any]:
     scale = jnp.max(jnp.abs(x)) / 448
     return (x / scale).astype(FN), scale
 
@@ -39,7 +39,7 @@ def _matmul(a: Any, b: Any) -> Any:
 
 
 def _fp8_forward(a: Any, b: Any) -> Any:
-    (qa, sa), (qb, sb) = _quantized(a), _quantized(b)
+    (qa, sa), (qb, sb) = _quantize(a), _quantize(b)
     return _matmul(qa, qb) * sa * sb
 
 
@@ -80,7 +80,7 @@ def _likelihood(logits: Any, labels: Any) -> Any:
     return -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], -1).mean()
 
 
-def _normalized(x: Any, axes: Any = -1) -> Any:
+def _normalize(x: Any, axes: Any = -1) -> Any:
     centred = x - x.mean(axes, keepdims=True)
     return centred * jax.lax.rsqrt((centred * centred).mean(axes, keepdims=True) + 1e-5)
 
@@ -94,14 +94,14 @@ def _gpt_logits(parameters: Any, tokens: Any, product: Product) -> Any:
     batch, length = tokens.shape
     h = parameters["embedding"][tokens] + parameters["positions"][:length]
     for layer in parameters["layers"]:
-        heads = jnp.split(product(_normalized(h), layer["qkv"]), 3, -1)
+        heads = jnp.split(product(_normalize(h), layer["qkv"]), 3, -1)
         q, k, v = (t.reshape(batch, length, _HEADS, -1).transpose(0, 2, 1, 3) for t in heads)
         scores = q @ k.swapaxes(-1, -2) / np.float32(np.sqrt(_WIDTH // _HEADS))
         scores = jnp.where(jnp.tril(jnp.ones((length, length), bool)), scores, -1e9)
         mixed = (jax.nn.softmax(scores) @ v).transpose(0, 2, 1, 3).reshape(batch, length, _WIDTH)
         h = h + product(mixed, layer["out"])
-        h = h + product(jax.nn.gelu(product(_normalized(h), layer["up"])), layer["down"])
-    return product(_normalized(h), parameters["head"])
+        h = h + product(jax.nn.gelu(product(_normalize(h), layer["up"])), layer["down"])
+    return product(_normalize(h), parameters["head"])
 
 
 def _gpt_parameters() -> Any:
@@ -158,8 +158,8 @@ def _cnn(parameters: Any, images: Any, labels: Any) -> Any:
 
 
 def _resnet(parameters: Any, images: Any) -> Any:
-    h = jax.nn.relu(_normalized(_convolution(images, parameters[0]), (0, 1, 2)))
-    h = _normalized(_convolution(h, parameters[1]), (0, 1, 2))
+    h = jax.nn.relu(_normalize(_convolution(images, parameters[0]), (0, 1, 2)))
+    h = _normalize(_convolution(h, parameters[1]), (0, 1, 2))
     return jnp.square(jax.nn.relu(h + images)).mean()
 
 
@@ -167,8 +167,8 @@ def _unet(parameters: Any, images: Any, noise: Any, time: Any) -> Any:
     signal = jnp.cos(time * np.float32(np.pi / 2))[:, None, None, None]
     noisy = signal * images + jnp.sqrt(1 - signal * signal) * noise
     first = jax.nn.silu(_convolution(noisy, parameters["in"]) + parameters["time"] * time[:, None, None, None])
-    low = jax.nn.silu(_normalized(_convolution(first, parameters["down"], 2), (1, 2)))
-    low = jax.nn.silu(_normalized(_convolution(low, parameters["middle"]), (1, 2)))
+    low = jax.nn.silu(_normalize(_convolution(first, parameters["down"], 2), (1, 2)))
+    low = jax.nn.silu(_normalize(_convolution(low, parameters["middle"]), (1, 2)))
     up = jax.image.resize(low, (*first.shape[:3], low.shape[3]), "nearest")
     h = jax.nn.silu(_convolution(jnp.concatenate([first, up], -1), parameters["up"]))
     return jnp.square(_convolution(h, parameters["out"]) - noise).mean()

@@ -33,7 +33,7 @@ class _Page(HTMLParser):
         self.addresses += _IN_STYLES.findall(given.get("style", ""))
 
 
-def loaded(folder: Path) -> Iterator[tuple[Path, str]]:
+def loaded_addresses(folder: Path) -> Iterator[tuple[Path, str]]:
     """Each address outside the site that a page or a style sheet loads."""
     for path in sorted(folder.rglob("*.html")):
         page = _Page()
@@ -46,7 +46,7 @@ def loaded(folder: Path) -> Iterator[tuple[Path, str]]:
 def main() -> int:
     (folder,) = map(Path, sys.argv[1:])
     pages = list(folder.rglob("*.html"))
-    result = [f"{path}: loads {address}" for path, address in loaded(folder)]
+    result = [f"{path}: loads {address}" for path, address in loaded_addresses(folder)]
     print("\n".join(result) or f"{len(pages)} pages load nothing from the network")
     return int(bool(result) or not pages)
 

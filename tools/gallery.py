@@ -30,18 +30,18 @@ def name(report: Report) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{run.backend}-{version[0]}-{version[1]}") + ".json.gz"
 
 
-def trimmed(report: Report) -> Report:
+def trim(report: Report) -> Report:
     """The report with pictures of the first failing form of a signature alone, and without long rows and curves."""
     drawn: set[str] = set()
     cases = []
     for case in report.cases:
-        cases.append(_trimmed(case, case.signature not in drawn))
+        cases.append(_trim_case(case, case.signature not in drawn))
         if case.verdict == FAIL:
             drawn.add(case.signature)
     return Report(report.run, cases)
 
 
-def _trimmed(case: CaseResult, is_first: bool) -> CaseResult:
+def _trim_case(case: CaseResult, is_first: bool) -> CaseResult:
     short = [f for f in case.failures if all(len(codes) <= _ROW for codes in f.operands)]
     if case.verdict != FAIL:
         return dataclasses.replace(case, map=None, curve=None, failures=short[:1])
@@ -56,7 +56,7 @@ def keep(report: Report) -> Path:
     """Writes a report to the gallery, replacing that of the same backend and version."""
     path = FOLDER / name(report)
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(gzip.compress(dumps(trimmed(report)).encode(), 9, mtime=0))
+    path.write_bytes(gzip.compress(dumps(trim(report)).encode(), 9, mtime=0))
     return path
 
 

@@ -47,7 +47,7 @@ def _output(command: str) -> str:
     return result.stdout.decode().rstrip().replace(f"{ROOT}{os.sep}", "")
 
 
-def generated(text: str, printed: dict[str, str]) -> str:
+def generate(text: str, printed: dict[str, str]) -> str:
     """Generates all generated parts of `text` anew. Raises KeyError for a name that is not in TABLES."""
 
     def console(match: re.Match[str]) -> str:
@@ -67,7 +67,7 @@ def files() -> tuple[dict[Path, str], dict[Path, str]]:
     """The generated files as they are, and as they should be."""
     current = {path: path.read_text() for path in DOCUMENTS}
     printed = outputs(current.values())
-    new = {path: generated(text, printed) for path, text in current.items()}
+    new = {path: generate(text, printed) for path, text in current.items()}
     for name, draw in PICTURES.items():
         path = ROOT / "docs" / "pictures" / f"{name}.svg"
         current[path] = path.read_text() if path.exists() else ""

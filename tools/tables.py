@@ -110,13 +110,13 @@ def block_points_table() -> str:
 
 def ops_table() -> str:
     rows = (
-        [_named(o), describe(o.types), o.accuracy.text, o.summary]
+        [_link(o), describe(o.types), o.accuracy.text, o.summary]
         for o in sorted(ops().values(), key=lambda o: (not o.name.startswith("stablehlo."), o.name))
     )
     return table(["op", "element types", "results", "meaning"], rows)
 
 
-def _named(o: Op) -> str:
+def _link(o: Op) -> str:
     """The name of an op, linked to its section of the specification."""
     name = f"`{o.name.removeprefix('stablehlo.')}`"
     return name if o.specification is None else f"[{name}]({o.specification})"
@@ -198,14 +198,14 @@ def _command(name: str, parser: argparse.ArgumentParser) -> str:
     rows = []
     for a in actions:
         spelled = ", ".join(_option(o, a) for o in a.option_strings) if a.option_strings else f"`{a.metavar}`"
-        meaning = _escaped((a.help or "") % {"default": a.default})
+        meaning = _escape((a.help or "") % {"default": a.default})
         if a.choices is not None:
             meaning += "; one of " + ", ".join(f"`{c}`" for c in a.choices)
         rows.append([spelled, meaning])
     parts.append(table(["argument", "meaning"], rows))
     for paragraph in (parser.epilog or "").strip().split("\n\n"):
         if paragraph:
-            parts.append(_escaped(" ".join(paragraph.split())))
+            parts.append(_escape(" ".join(paragraph.split())))
     return "\n\n".join(parts)
 
 
@@ -221,7 +221,7 @@ def _option(option: str, action: argparse.Action) -> str:
     return f"`{option} {value}`"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Text in which nothing is Markdown or HTML."""
     return re.sub(r"([*\[\]_])", r"\\\1", escape(text, quote=False))
 

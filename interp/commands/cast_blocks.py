@@ -74,7 +74,7 @@ def _operand(text: str, source: str | None) -> tuple[np.ndarray, list[str], list
         if source and real_type(source) != element:
             raise InputError(f"expected a value of type {source}, as --from says, got {text[:60]!r}")
     else:
-        words, shape = _nested(text)
+        words, shape = _parse_nested(text)
         if not source:
             # Rounded to odd in f64, which rounds to the same elements and scales as the exact number.
             exact = [fraction(w) if real(w).kind == FINITE else None for w in words]
@@ -100,7 +100,7 @@ def real_type(name: str) -> ElementType:
     return element
 
 
-def _nested(text: str) -> tuple[list[str], tuple[int, ...]]:
+def _parse_nested(text: str) -> tuple[list[str], tuple[int, ...]]:
     """The numbers of `1.5`, `[1, 2]` or `[[1, 2], [3, 4]]`, and the shape."""
     words: list[str] = []
     open_lists: list[list[Any]] = [[]]

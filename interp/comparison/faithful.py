@@ -74,7 +74,7 @@ def sides_of_function(op: str, element: str, operands: tuple[np.ndarray, ...], r
         near = np.abs(value - number) <= _DOUBT * np.abs(value)
     finite = np.logical_and.reduce([np.isfinite(x) for x in numbers])
     for i in np.flatnonzero((near | (value == 0)) & np.isfinite(value) & finite):
-        sides_[i] = _decided(op, [float(x[i]) for x in numbers], float(number[i]), float(value[i]))
+        sides_[i] = _decide_side(op, [float(x[i]) for x in numbers], float(number[i]), float(value[i]))
     return sides_
 
 
@@ -86,7 +86,7 @@ def _numbers(element: str, codes: np.ndarray, like: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(number) | ~np.isfinite(like), number, np.copysign(beyond, like))
 
 
-def _decided(op: str, operands: list[float], number: float, value: float) -> int:
+def _decide_side(op: str, operands: list[float], number: float, value: float) -> int:
     """The sign of a function's exact value minus the nearby number `number`; `value` is the function in f64."""
     if FUNCTIONS[op].is_exact(operands, number):
         return 0

@@ -18,7 +18,7 @@ from ..oracle.formats import FORMATS
 from ..oracle.rounding import Exact
 from ..program import Operation
 from .faithful import is_faithful, sides, sides_of_function
-from .grades import NEAR, OPEN, Graded, Note, is_subnormal
+from .grades import NEAR, OPEN, GradedResult, Note, is_subnormal
 from .left_open import note
 from .sums.exact_sums import between
 from .ulp import distance
@@ -40,7 +40,9 @@ _FLUSHED = Note("subnormal-flushed", "a subnormal result is flushed to zero")
 Arrays = Sequence[np.ndarray]
 
 
-def grade_near(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: Graded) -> None:
+def grade_near(
+    operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: GradedResult
+) -> None:
     """Grades as NEAR those results of a function that are close enough to the exact ones."""
     element = type_of_dtype(theirs.dtype)
     if element.is_complex:
@@ -69,7 +71,7 @@ def grade_near(operation: Operation, operands: Arrays, theirs: np.ndarray, ours:
     return None
 
 
-def _is_exact(operation: Operation, operands: Arrays, ours: np.ndarray, graded: Graded) -> np.ndarray:
+def _is_exact(operation: Operation, operands: Arrays, ours: np.ndarray, graded: GradedResult) -> np.ndarray:
     """The places where a result must be ours because the exact result is a number of the format."""
     element = type_of_dtype(ours.dtype)
     if element.bits == 16:

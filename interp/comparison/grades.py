@@ -27,7 +27,7 @@ class Note:
 
 
 @dataclasses.dataclass
-class Graded:
+class GradedResult:
     """The grades of one result's elements."""
 
     grades: np.ndarray  #: uint8
@@ -47,9 +47,9 @@ class Graded:
                 self.notes.append(note)
 
 
-def grade_by_equality(theirs: np.ndarray, ours: np.ndarray) -> Graded:
+def grade_by_equality(theirs: np.ndarray, ours: np.ndarray) -> GradedResult:
     """Grades typed arrays by equality alone: an element that differs is WRONG."""
-    return Graded(np.where(equal_values(theirs, ours), np.uint8(SAME), np.uint8(WRONG)))
+    return GradedResult(np.where(equal_values(theirs, ours), np.uint8(SAME), np.uint8(WRONG)))
 
 
 def is_subnormal(x: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from ..oracle import rounding
 from ..oracle.formats import FORMATS, Format
 from ..oracle.rounding import Exact, encode
 from ..program import Operation
-from .grades import OPEN, Graded, Note
+from .grades import OPEN, GradedResult, Note
 from .open_points import IDENTIFIERS, row
 from .ulp import distance
 from .wide import in_f64, widen
@@ -28,7 +28,9 @@ def note(identifier: str, element: str = "") -> Note:
     return Note(identifier, row(identifier, element).question)
 
 
-def grade_open(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: Graded) -> None:
+def grade_open(
+    operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: GradedResult
+) -> None:
     """Grades the elements of the first result that are left open as OPEN."""
     name = operation.name.removeprefix("stablehlo.")
     element = type_of_dtype(theirs.dtype)
@@ -64,7 +66,7 @@ def _fits(x: np.ndarray, operation: Operation) -> np.ndarray:
 
 
 def _of_format(
-    operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, fmt: Format, graded: Graded
+    operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, fmt: Format, graded: GradedResult
 ) -> None:
     """Grades exact results that a format without NaN or zero leaves open, as the oracle marks them."""
     if fmt.nan != "none" and fmt.has_zero:

@@ -49,14 +49,14 @@ def add_explanations(
 
     `evidence` is from further runs of some of them, by their indices among the parts.
     """
-    firsts = [_known(cases[i]).failures[0].index for i, *_ in failing]
+    firsts = [_require(cases[i]).failures[0].index for i, *_ in failing]
     chosen = [_places(part, judged, at) for at, (_, part, judged, _) in zip(firsts, failing, strict=True)]
     few = [part.restrict(places) for places, (_, part, _, _) in zip(chosen, failing, strict=True)]
     results = tester.results(few) if tester.settings.can_repeat else [None] * len(few)
     for (i, part, judged, got), places, some, repeated in zip(failing, chosen, few, results, strict=True):
         shown = evidence.get(i)
         why = diagnosis.explain(part, judged, got, shown)
-        result = outcome.add_diagnosis(_known(cases[i]), why)
+        result = outcome.add_diagnosis(_require(cases[i]), why)
         if shown is not None and shown.diagnosis():
             again = _again(tester.settings, part)
             yield i, dataclasses.replace(result, is_of_places=shown.is_of_places, **again)
@@ -130,7 +130,7 @@ def _again(settings: Settings, part: Part, operands: Sequence[str] = (), beside:
     return {"command": command, "program": text, "inputs": inputs}
 
 
-def _known(result: CaseResult | None) -> CaseResult:
+def _require(result: CaseResult | None) -> CaseResult:
     assert result is not None
     return result
 

@@ -46,7 +46,7 @@ def read(path: str | None) -> tuple[Waiver, ...]:
             raw = file.read(_MOST_BYTES + 1)
         if len(raw) > _MOST_BYTES:
             raise InputError(f"{where}: expected a file of up to {_MOST_BYTES:,} bytes, got more")
-        return checked(files.read(_File, tomllib.loads(raw.decode("utf-8")), "the file").waiver, where)
+        return check(files.read(_File, tomllib.loads(raw.decode("utf-8")), "the file").waiver, where)
     except OSError as error:
         raise InputError(f"{where}: {error.strerror or error}") from None
     except RecursionError:
@@ -59,7 +59,7 @@ def read(path: str | None) -> tuple[Waiver, ...]:
         ) from None
 
 
-def checked(waivers: list[Waiver], where: str) -> tuple[Waiver, ...]:
+def check(waivers: list[Waiver], where: str) -> tuple[Waiver, ...]:
     """Checks waivers. Raises InputError if one has no reason or no case, or is duplicate."""
     seen: set[tuple[str, str]] = set()
     for i, waiver in enumerate(waivers):

@@ -18,7 +18,7 @@ from ..backends.codes import codes
 from ..comparison.diagnosis import Results, by_faults
 from ..comparison.equality import equal_values
 from ..comparison.faults.table import faults_of
-from ..comparison.grades import SAME, WRONG, Graded, Note
+from ..comparison.grades import SAME, WRONG, GradedResult, Note
 from ..comparison.places import of_array
 from ..comparison.sums.exact_sums import spread
 from ..comparison.wide import in_f64
@@ -34,7 +34,7 @@ _NAMES = ("comparison_direction", "compare_type")
 
 
 def diagnose(
-    operation: Operation, operands: Sequence[np.ndarray], theirs: np.ndarray, ours: np.ndarray, graded: Graded
+    operation: Operation, operands: Sequence[np.ndarray], theirs: np.ndarray, ours: np.ndarray, graded: GradedResult
 ) -> list[Note]:
     """The first of the fault models (`comparison.faults`) that reproduces all results of an elementwise op, or none.
 

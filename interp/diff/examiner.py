@@ -14,7 +14,7 @@ from ...ops.policy import Policy
 from ...ops.types import TensorType, Type, type_of_dtype
 from .. import machine
 from ..backends import OPERATIONS, Backend, BackendError, transport
-from ..comparison.grades import SAME, WRONG, Graded
+from ..comparison.grades import SAME, WRONG, GradedResult
 from ..comparison.ulp import distance
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, worst
 from ..errors import Error
@@ -163,7 +163,7 @@ class Examiner:
         return None
 
     @staticmethod
-    def _count(report: OpReport, graded: Graded, theirs: np.ndarray, ours: np.ndarray) -> None:
+    def _count(report: OpReport, graded: GradedResult, theirs: np.ndarray, ours: np.ndarray) -> None:
         differs = graded.grades != SAME
         for grade, count in zip(*np.unique(graded.grades[differs], return_counts=True), strict=True):
             report.verdicts[VERDICTS[int(grade)]] += int(count)
@@ -174,7 +174,7 @@ class Examiner:
         report.histogram += type(report.histogram)()  # without zeros
 
     def _examples(
-        self, operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: Graded
+        self, operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: GradedResult
     ) -> list[Example]:
         distances = distance(theirs, ours).reshape(theirs.shape)
         order = np.lexsort((-np.nan_to_num(distances, nan=np.inf).ravel(), -graded.grades.ravel().astype(int)))[
@@ -209,7 +209,7 @@ class Examiner:
         report.inputs = [np.array(x) for x in values]
         report.input_types = [TensorType(x.shape, type_of_dtype(x.dtype)) for x in values]
 
-    def _shrink(self, operation: Operation, values: Arrays, graded: Graded, report: OpReport) -> None:
+    def _shrink(self, operation: Operation, values: Arrays, graded: GradedResult, report: OpReport) -> None:
         """Reduces a wrong elementwise op to its wrong elements, if they are wrong alone too."""
         places = np.argwhere(graded.grades == WRONG)[:_EXAMPLES]
         if not is_elementwise(operation) or not len(places) or graded.grades.ndim == 0 or operation not in self._texts:

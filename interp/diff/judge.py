@@ -10,7 +10,7 @@ import numpy as np
 from ...ops.op import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, call_attribute, lookup, traits_of
 from ...ops.types import TensorType, type_of_dtype
 from ..comparison.functions import grade_near
-from ..comparison.grades import NEAR, OPEN, SAME, WRONG, Graded, Note, grade_by_equality
+from ..comparison.grades import NEAR, OPEN, SAME, WRONG, GradedResult, Note, grade_by_equality
 from ..comparison.left_open import grade_open, note
 from ..comparison.sums import permitted as sums
 from ..conform.result import ACCURACY, DIVERGENT, FAIL, PASS
@@ -34,7 +34,7 @@ class Kind(enum.Enum):
     RANDOM = "left to the implementation"
 
 
-def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) -> list[Graded]:
+def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) -> list[GradedResult]:
     """Grades each element of each result; shapes and types must agree."""
     graded_ = [grade_by_equality(t, o) for t, o in zip(theirs, ours, strict=True)]
     if all(g.worst == SAME for g in graded_):
@@ -59,7 +59,7 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
     return graded_
 
 
-def grade_policies(theirs: Arrays, ours: Arrays) -> list[Graded]:
+def grade_policies(theirs: Arrays, ours: Arrays) -> list[GradedResult]:
     """Grades each element of the results of two policies: different results are both right."""
     found = [grade_by_equality(t, o) for t, o in zip(theirs, ours, strict=True)]
     for g in found:
@@ -123,7 +123,7 @@ def _is_complex(operation: Operation) -> bool:
 # -- permissions -------------------------------------------------------------------------------------------------------
 
 
-def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, grades: Graded) -> None:
+def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, grades: GradedResult) -> None:
     """Grades ops of many steps: half of the digits of the largest element must agree."""
     why = Note("steps", f"not judged: {Kind.STEPS.value}")
     element = type_of_dtype(theirs.dtype)
@@ -140,7 +140,7 @@ def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, g
     return grades.set(~np.isfinite(x) & ~np.isfinite(y), NEAR, why)
 
 
-def _in_another_order(operation: Operation, theirs: np.ndarray, ours: np.ndarray, grades: Graded) -> None:
+def _in_another_order(operation: Operation, theirs: np.ndarray, ours: np.ndarray, grades: GradedResult) -> None:
     """Grades ops that may arrange or combine elements in any order."""
     name, attributes = operation.name, operation.attributes
     if name == "stablehlo.sort" and not attributes.get("is_stable", False):

@@ -70,7 +70,7 @@ def structure(session: Session) -> Structure:
     seen = Masks(np.array(triples), kept, k, session.rng)
     best = seen.best(list(layouts(k)))
     lengths = tuple(dict.fromkeys((1, *(v.step for v in best), 0)))[:_LENGTHS]
-    starts = _starts(seen, best, forms, lambda records, at: _left(session, masks, records, at) == one)
+    starts = _starts(seen, best, forms, lambda records, at: _remainders(session, masks, records, at) == one)
     return Structure(scale, lengths, starts, tuple(_hidden(triples, kept, k)))
 
 
@@ -125,7 +125,7 @@ def _largest(session: Session, low: int, high: int) -> int:
     return high + (len(each) if is_small.all() else max(int(np.argmin(is_small)) - 1, 0))
 
 
-def _left(session: Session, masks: Answers, records: Sequence[Accumulator], at: np.ndarray) -> np.ndarray:
+def _remainders(session: Session, masks: Answers, records: Sequence[Accumulator], at: np.ndarray) -> np.ndarray:
     """Return the results of some masks by records, [records, masks]."""
     return predict_by(records, masks.dots[at], session.signature)
 

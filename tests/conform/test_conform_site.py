@@ -141,7 +141,7 @@ def test_every_page_is_reached_from_the_first(site: Path, pages: dict[str, Page]
 
 def test_pages_load_one_style_sheet_and_nothing_else(site: Path, pages: dict[str, Page]) -> None:
     assert [p.name for p in site.rglob("*.css")] == ["site.css"]
-    assert not list(check_site.loaded(site))
+    assert not list(check_site.loaded_addresses(site))
     for path, page in pages.items():
         assert not [tag for tag, _ in page.tags if tag in ("script", "iframe", "object", "base", "form")]
         (style,) = page.of("link")

@@ -16,7 +16,7 @@ from minihlo.interp.comparison.open_points import IDENTIFIERS
 from minihlo.interp.conform.cases.case import Case
 from minihlo.interp.oracle.exact import OPS
 from tools.crosscheck.causes import CAUSES
-from tools.crosscheck.compare import Differences, compare, compared
+from tools.crosscheck.compare import Differences, compare, list_cases
 from tools.crosscheck.models import FAULTS
 from tools.crosscheck.peers import PEERS
 from tools.crosscheck.registry import ACCURACY, KINDS
@@ -25,13 +25,13 @@ from tools.crosscheck.table import DIVERGENCES, Row
 from .divergences import INSTALLED, skip_unless_about_these
 
 VERSIONS, ROWS = DIVERGENCES.load()
-SOURCES = list(dict.fromkeys(case.operands[0] for case in compared()))
+SOURCES = list(dict.fromkeys(case.operands[0] for case in list_cases()))
 #: Types whose comparison takes some seconds.
 QUICK = ("f4E2M1FN", "f8E4M3FN", "f32", "f64", "i8", "ui8", "i32", "i64")
 
 
 def of(source: str) -> list[Case]:
-    return [case for case in compared() if case.operands[0] == source]
+    return [case for case in list_cases() if case.operands[0] == source]
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +85,8 @@ def test_rows_survive_writing() -> None:
 
 
 def test_all_elementwise_ops_are_compared() -> None:
-    assert {c.op for c in compared()} == {*OPS, "is_finite", "compare", "convert"}
-    assert sum(c.operands[0] == "f8E4M3FN" for c in compared()) == len(OPS) + 1 + 12 + 14 + 4
+    assert {c.op for c in list_cases()} == {*OPS, "is_finite", "compare", "convert"}
+    assert sum(c.operands[0] == "f8E4M3FN" for c in list_cases()) == len(OPS) + 1 + 12 + 14 + 4
 
 
 def test_the_double_rounding_of_wide_types_is_a_row() -> None:

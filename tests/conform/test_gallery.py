@@ -75,11 +75,11 @@ def test_the_tester_gives_what_is_kept(backend: str, case: str, tmp_path: Path) 
 
 def test_what_is_trimmed_is_pictures_and_long_rows() -> None:
     report = Report(recorded("minihlo-").run, CASES)
-    short = gallery.trimmed(report)
+    short = gallery.trim(report)
     assert [_facts(c) for c in short.cases] == [_facts(c) for c in CASES]
     assert short.cases[0].map == CASES[0].map
     assert [c.key for c in short.cases if c.map or c.curve] == [c.key for c in CASES if c.map or c.curve]
-    twice = gallery.trimmed(Report(report.run, [CASES[0], CASES[0]]))
+    twice = gallery.trim(Report(report.run, [CASES[0], CASES[0]]))
     assert [c.map is None for c in twice.cases] == [False, True]
     assert gallery.name(report) == "minihlo-minihlo-0.1.0.json.gz"
 
@@ -99,4 +99,4 @@ def test_pages_of_the_gallery_lead_to_each_other(tmp_path: Path) -> None:
             target = name.resolve().relative_to(tmp_path.resolve()).as_posix()
             assert target in pages, (path, link["href"])
             assert not anchor or unquote(anchor) in pages[target].ids, (path, link["href"])
-    assert not list(check_site.loaded(tmp_path))
+    assert not list(check_site.loaded_addresses(tmp_path))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tools.jax_tests import page, run
-from tools.jax_tests.__main__ import listed
+from tools.jax_tests.__main__ import list_files
 
 _TESTS = """
 import os, unittest
@@ -65,7 +65,7 @@ def test_a_file_is_run_to_its_end_once_and_reported_on_the_page(
 
 
 def test_the_lists_can_be_read() -> None:
-    files = listed()
+    files = list_files()
     assert len({f.name for f in files}) == len(files) > 40
     assert {f.devices for f in files} == {1, 2, 8}
     names = {f.name for f in files}

@@ -187,10 +187,10 @@ def test_every_extra_is_in_the_table() -> None:
 )
 def test_a_page_that_loads_something_from_the_network_is_found(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
-    assert [p.name for p, _ in check_site.loaded(tmp_path)] == [name]
+    assert [p.name for p, _ in check_site.loaded_addresses(tmp_path)] == [name]
 
 
 def test_links_and_own_files_are_not_taken_for_loads(tmp_path: Path) -> None:
     text = '<a href="https://example">x</a><link rel="canonical" href="https://example"><script src="x.js"></script>'
     (tmp_path / "a.html").write_text(text)
-    assert not list(check_site.loaded(tmp_path))
+    assert not list(check_site.loaded_addresses(tmp_path))

@@ -42,7 +42,7 @@ def test_files_are_current(name: str) -> None:
     """Making a file anew also confirms every expected value by both of its sources."""
     path = catalog.file_of(name)
     assert path.exists(), "run `make generate`"
-    assert write.made(name) == path.read_text(), "run `make generate`"
+    assert write.make(name) == path.read_text(), "run `make generate`"
 
 
 @pytest.mark.exhaustive
@@ -62,7 +62,7 @@ def test_names_of_functions_are_unique() -> None:
 def test_generator_needs_two_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(binary.__globals__["oracle"].BINARY, "add", lambda x, y: Fraction(1))
     with pytest.raises(AssertionError, match=r"stablehlo\.add: .*expect_eq_const: element \[0\]"):
-        write.made("stablehlo.add")
+        write.make("stablehlo.add")
 
 
 def test_an_op_without_cases_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_a_missing_format_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_values_beside_codes(element: str, codes: list[int], shown: list[str]) -> None:
-    assert [numbers.shown(element, c) for c in codes] == shown
+    assert [numbers.format_value(element, c) for c in codes] == shown
 
 
 def test_only_nan_may_differ_in_its_code() -> None:

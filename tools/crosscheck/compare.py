@@ -37,7 +37,7 @@ class Differences:
     missing: tuple[str, ...]
 
 
-def compared() -> list[Case]:
+def list_cases() -> list[Case]:
     """The elementwise cases that peers are compared on."""
     left_out = ("type", "chain", "select", "clamp")
     return [c for c in cases(_LEVEL) if c.has_elements and c.op not in left_out and _is_wanted(c)]
@@ -68,13 +68,13 @@ def compare(
         peers: the names of some peers; all by default.
         started: backends by the name of the peer, in the place of its own.
     """
-    wanted = compared() if chosen is None else list(chosen)
+    wanted = list_cases() if chosen is None else list(chosen)
     rows: list[Row] = []
     missing: list[str] = []
     for name in peers or PEERS:
         mine = [c for c in wanted if fnmatch.fnmatchcase(c.signature, PEERS[name].cases)]
         tester = Tester((started or {}).get(name) or backend_of(name), Settings(name))
-        missing += _unexpected(name, tester, mine)
+        missing += _try_absences(name, tester, mine)
         for some in _together(mine):
             there = [c for c in some if absence_of(name, c.signature) is None]
             parts = [part_of(c) for c in there]
@@ -86,7 +86,7 @@ def compare(
     return Differences(tuple(sorted(rows, key=Row.order)), tuple(missing))
 
 
-def _unexpected(peer: str, tester: Tester, mine: Sequence[Case]) -> Iterator[str]:
+def _try_absences(peer: str, tester: Tester, mine: Sequence[Case]) -> Iterator[str]:
     """The outdated absences: one case of each is tried."""
     tried: set[Absence] = set()
     for case in mine:

@@ -21,7 +21,7 @@ from ..dialects import is_registered
 from ..mlir_tests import catalog
 from . import function_models
 from .causes import assign
-from .functions import Checked, Function
+from .functions import CheckedValues, Function
 from .numbers import is_nan
 from .peers import Codes
 from .registry import ACCURACY
@@ -36,7 +36,7 @@ class FunctionCause:
     kind: str  #: one of `registry.KINDS`
     title: str
     why: str
-    model: Callable[[Checked], Codes | None]  #: the codes that the cause gives, or None where it does not apply
+    model: Callable[[CheckedValues], Codes | None]  #: the codes that the cause gives, or None where it does not apply
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +101,7 @@ def absence_of(peer: str, function: Function) -> FunctionAbsence | None:
     return next((a for a in FUNCTION_ABSENCES if a.peer == peer and a.covers(function)), None)
 
 
-def explained(peer: str, checked: Checked) -> Iterator[tuple[str, np.ndarray]]:
+def explain(peer: str, checked: CheckedValues) -> Iterator[tuple[str, np.ndarray]]:
     """The causes of a peer's differences, each with the indices it explains; "" for unexplained ones."""
     left = np.flatnonzero(checked.got != checked.expected)
     if checked.case is not None:
@@ -129,7 +129,7 @@ def explained(peer: str, checked: Checked) -> Iterator[tuple[str, np.ndarray]]:
         yield "", left
 
 
-def _is_near(checked: Checked) -> np.ndarray:
+def _is_near(checked: CheckedValues) -> np.ndarray:
     """Where a difference is a number of ULP. (The others are no matter of accuracy.)"""
     t = checked.element
     if not t.is_float:

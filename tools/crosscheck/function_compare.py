@@ -14,9 +14,9 @@ from minihlo.ops.programs.checks import ulp_distance
 
 from .causes import CAUSES
 from .causes import absence_of as absence_of_case
-from .function_causes import FUNCTION_CAUSES, FunctionAbsence, absence_of, explained
+from .function_causes import FUNCTION_CAUSES, FunctionAbsence, absence_of, explain
 from .function_table import FunctionRow
-from .functions import Checked, Function, by_ml_dtypes, differing, functions, run
+from .functions import CheckedValues, Function, by_ml_dtypes, differing, functions, run
 from .peers import PEERS
 from .registry import ACCURACY
 
@@ -26,7 +26,7 @@ class _Difference:
     """Values of a function that differ for one cause, all of one check."""
 
     function: Function
-    checked: Checked
+    checked: CheckedValues
     places: np.ndarray
 
 
@@ -46,7 +46,7 @@ def compare_functions(peer: str, files: Iterable[str], run: Run = run) -> list[F
             first.setdefault((absence.name, function.file), function)
     tried = [f for f in chosen if f not in absent or f in first.values()]
     failed: dict[Function, str] = {}
-    result: dict[Function, list[Checked]] = {}
+    result: dict[Function, list[CheckedValues]] = {}
     for function, returned in zip(tried, run(peer, tried), strict=True):
         if isinstance(returned, BackendError):
             failed[function] = str(returned)
@@ -55,9 +55,9 @@ def compare_functions(peer: str, files: Iterable[str], run: Run = run) -> list[F
     return _rows(peer, chosen, _absences(absent, first, failed), result)
 
 
-def _by_ml_dtypes(function: Function) -> Iterator[Checked]:
+def _by_ml_dtypes(function: Function) -> Iterator[CheckedValues]:
     for case, got in by_ml_dtypes(function):
-        if isinstance(got, Checked):
+        if isinstance(got, CheckedValues):
             if (got.got != got.expected).any():
                 yield got
         elif absence_of_case("ml_dtypes", case.signature) is None:
@@ -83,7 +83,7 @@ def _rows(
     peer: str,
     chosen: Sequence[Function],
     absences: dict[Function, tuple[str, str]],
-    result: dict[Function, list[Checked]],
+    result: dict[Function, list[CheckedValues]],
 ) -> list[FunctionRow]:
     silent: dict[tuple[str, str], list[Function]] = defaultdict(list)
     differ: dict[tuple[str, str], list[_Difference]] = defaultdict(list)
@@ -93,7 +93,7 @@ def _rows(
         explanations = [
             (cause, _Difference(function, checked, places))
             for checked in result.get(function, ())
-            for cause, places in explained(peer, checked)
+            for cause, places in explain(peer, checked)
         ]
         for cause, difference in explanations:
             differ[cause, function.file].append(difference)

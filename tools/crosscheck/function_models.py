@@ -19,14 +19,14 @@ from minihlo.ops.policy import Policy
 from minihlo.ops.programs.checks import ulp_distance
 from minihlo.ops.types import ELEMENT_TYPES, ElementType, TensorType
 
-from .functions import Checked, Function, codes_of_values
+from .functions import CheckedValues, Function, codes_of_values
 from .numbers import E8M0, F16, F32, convert, is_nan, value
 from .peers import Codes
 
 BF16 = ELEMENT_TYPES["bf16"]
 
 
-def name_of(checked: Checked) -> str:
+def name_of(checked: CheckedValues) -> str:
     """The op that the values are results of, or an empty string."""
     return checked.operation.name if checked.operation else ""
 
@@ -34,34 +34,34 @@ def name_of(checked: Checked) -> str:
 # -- XLA's CPU compiler: subnormal numbers, wider types ----------------------------------------------------------------
 
 
-def payload(checked: Checked) -> Codes | None:
+def payload(checked: CheckedValues) -> Codes | None:
     t = checked.element
     return np.where(is_nan(checked.got, t) & is_nan(checked.expected, t), checked.got, checked.expected)
 
 
-def _flushed(codes: Codes) -> Codes:
+def _flush_bf16(codes: Codes) -> Codes:
     """Codes of bf16 with zeros instead of subnormal numbers."""
     return np.where(codes & 0x7F80 == 0, codes & 0x8000, codes).astype(np.uint16)
 
 
-def _has_bf16(checked: Checked) -> bool:
+def _has_bf16(checked: CheckedValues) -> bool:
     return "bf16" in checked.function.name
 
 
 @functools.cache
 def _with_flushed_inputs(function: Function) -> dict[int, np.ndarray]:
-    inputs = [_flushed(x) if x.dtype == np.uint16 else x for x in function.exported.inputs]
+    inputs = [_flush_bf16(x) if x.dtype == np.uint16 else x for x in function.exported.inputs]
     return dict(function.rerun(inputs=inputs))
 
 
-def bf16_flushed(checked: Checked) -> Codes | None:
+def bf16_flushed(checked: CheckedValues) -> Codes | None:
     if not _has_bf16(checked) or name_of(checked) == "stablehlo.sort":
         return None
     result = codes_of_values(_with_flushed_inputs(checked.function)[id(checked.check)], checked.element)
-    return _flushed(result) if checked.element == BF16 else result
+    return _flush_bf16(result) if checked.element == BF16 else result
 
 
-def functions_of_flushed(checked: Checked) -> Codes | None:
+def functions_of_flushed(checked: CheckedValues) -> Codes | None:
     if checked.case is None or checked.element != BF16:
         return None
     case, operands = checked.case
@@ -73,17 +73,17 @@ def functions_of_flushed(checked: Checked) -> Codes | None:
     return None
 
 
-def sorted_flushed(checked: Checked) -> Codes | None:
+def sorted_flushed(checked: CheckedValues) -> Codes | None:
     if name_of(checked) != "stablehlo.sort" or not _has_bf16(checked):
         return None
     got, expected = checked.got, checked.expected
     if sorted(got) != sorted(expected):
         return None
-    is_zero = (_flushed(expected) & 0x7FFF == 0) if checked.element == BF16 else np.ones(got.shape, bool)
+    is_zero = (_flush_bf16(expected) & 0x7FFF == 0) if checked.element == BF16 else np.ones(got.shape, bool)
     return np.where(is_zero, got, expected)
 
 
-def _in_type(checked: Checked, wide: ElementType) -> Codes | None:
+def _in_type(checked: CheckedValues, wide: ElementType) -> Codes | None:
     """The op computed in a wider type, and its result then rounded; None if the op has a region.
 
     From f8E8M0FNU 2^-127, which is subnormal in f32, is read as zero. Of several results it is the nearest.
@@ -112,33 +112,33 @@ def _flushed_f32(codes: Codes, t: ElementType) -> Codes:
     return np.where(codes & 0x7F800000 == 0, codes & 0x80000000, codes).astype(np.uint32) if t == F32 else codes
 
 
-def reduced_in_f16(checked: Checked) -> Codes | None:
+def reduced_in_f16(checked: CheckedValues) -> Codes | None:
     if name_of(checked) != "stablehlo.reduce_precision":
         return None
     return _in_type(checked, F32 if checked.element == E8M0 else F16)
 
 
-def steps_in_f32(checked: Checked) -> Codes | None:
+def steps_in_f32(checked: CheckedValues) -> Codes | None:
     names = ("batch_norm_grad", "batch_norm_training")
     return _in_type(checked, F32) if checked.element == E8M0 and checked.function.file in names else None
 
 
-def flushed_in_sums(checked: Checked) -> Codes | None:
+def flushed_in_sums(checked: CheckedValues) -> Codes | None:
     is_sum = name_of(checked) == "stablehlo.dot_general"
     return _in_type(checked, F32) if checked.element == E8M0 and is_sum else None
 
 
-def near(checked: Checked) -> Codes | None:
+def near(checked: CheckedValues) -> Codes | None:
     return checked.got if checked.case is not None and checked.element == F16 else None
 
 
-def zeros_in_e8m0(checked: Checked) -> Codes | None:
+def zeros_in_e8m0(checked: CheckedValues) -> Codes | None:
     if checked.element != E8M0 or checked.function.file not in ("cholesky", "triangular_solve"):
         return None
     return np.full(checked.got.shape, 0xFF, np.uint8)
 
 
-def false_is_smallest(checked: Checked) -> Codes | None:
+def false_is_smallest(checked: CheckedValues) -> Codes | None:
     if checked.case is None or (checked.case[0].operands[0], checked.element) != ("i1", E8M0):
         return None
     return np.where(checked.case[1][0] == 0, 0, 0x7F).astype(np.uint8)
@@ -152,7 +152,7 @@ _STEPS = 8
 
 
 @functools.cache
-def _expanded(function: Function, arithmetic: str) -> dict[int, np.ndarray]:
+def _expand(function: Function, arithmetic: str) -> dict[int, np.ndarray]:
     """The results of the function with its CHLO ops expanded to StableHLO's, as XLA does before compiling.
 
     Empty where an op has no expansion.
@@ -168,20 +168,20 @@ def _expanded(function: Function, arithmetic: str) -> dict[int, np.ndarray]:
     return dict(function.rerun(Policy(arithmetic=arithmetic), text=text))
 
 
-def _in_steps(checked: Checked) -> Codes | None:
+def _in_steps(checked: CheckedValues) -> Codes | None:
     """The result of an expansion: of exact steps or, if it differs, of steps rounded to f16 first."""
     if not name_of(checked).startswith("chlo."):
         return None
     result = None
     for arithmetic in ("direct", "upcast:f16"):
-        steps = _expanded(checked.function, arithmetic)
+        steps = _expand(checked.function, arithmetic)
         if id(checked.check) in steps:
             codes = codes_of_values(steps[id(checked.check)], checked.element)
             result = codes if result is None else np.where(result == checked.got, result, codes)
     return result
 
 
-def _if_near(checked: Checked, steps: Codes, other: Codes, model: Codes) -> Codes | None:
+def _if_near(checked: CheckedValues, steps: Codes, other: Codes, model: Codes) -> Codes | None:
     """The model if the result of steps is at most some ULP off the other, and the expected result elsewhere."""
     t = checked.element
     if not t.is_float:
@@ -190,29 +190,29 @@ def _if_near(checked: Checked, steps: Codes, other: Codes, model: Codes) -> Code
     return np.where(near, model, checked.expected)
 
 
-def neighbours_by_bits(checked: Checked) -> Codes | None:
+def neighbours_by_bits(checked: CheckedValues) -> Codes | None:
     return _in_steps(checked) if name_of(checked).endswith("next_after") else None
 
 
-def left_open_in_steps(checked: Checked) -> Codes | None:
+def left_open_in_steps(checked: CheckedValues) -> Codes | None:
     return _in_steps(checked) if checked.function.name.endswith("_open") else None
 
 
-def chlo_in_steps(checked: Checked) -> Codes | None:
+def chlo_in_steps(checked: CheckedValues) -> Codes | None:
     steps = _in_steps(checked)
     return steps if steps is None else _if_near(checked, steps, checked.expected, steps)
 
 
-def chlo_fails(checked: Checked) -> Codes | None:
+def chlo_fails(checked: CheckedValues) -> Codes | None:
     return _in_steps(checked)
 
 
-def chlo_approximately(checked: Checked) -> Codes | None:
+def chlo_approximately(checked: CheckedValues) -> Codes | None:
     steps = _in_steps(checked)
     return steps if steps is None else _if_near(checked, steps, checked.got, checked.got)
 
 
-def steps_flushed(checked: Checked) -> Codes | None:
+def steps_flushed(checked: CheckedValues) -> Codes | None:
     if checked.element == BF16:
         is_small = (checked.expected & 0x7FFF) <= 0x0100  # 2^-125
         return np.where(is_small, checked.expected & 0x8000, checked.expected).astype(np.uint16)
@@ -223,7 +223,7 @@ def steps_flushed(checked: Checked) -> Codes | None:
     return np.where(small, 0xFF, checked.expected).astype(np.uint8)
 
 
-def zeta_at_infinity(checked: Checked) -> Codes | None:
+def zeta_at_infinity(checked: CheckedValues) -> Codes | None:
     t = checked.element
     if name_of(checked) != "chlo.zeta" or checked.operation is None or t.format.nan_code is None:
         return None
@@ -235,7 +235,7 @@ def zeta_at_infinity(checked: Checked) -> Codes | None:
 # -- ml_dtypes, and what `upcast` has of it ----------------------------------------------------------------------------
 
 
-def zeros(checked: Checked) -> Codes | None:
+def zeros(checked: CheckedValues) -> Codes | None:
     if checked.case is None or checked.element != F16:
         return None
     case, operands = checked.case
@@ -244,7 +244,7 @@ def zeros(checked: Checked) -> Codes | None:
     return operands[0] if case.op in ("maximum", "minimum") else None
 
 
-def beyond(checked: Checked) -> Codes | None:
+def beyond(checked: CheckedValues) -> Codes | None:
     if checked.case is None or checked.case[0].op != "convert" or not checked.element.is_integer:
         return None
     case, operands = checked.case
@@ -254,7 +254,7 @@ def beyond(checked: Checked) -> Codes | None:
     return np.where(fits & (np.abs(x) < 2.0 ** (checked.element.bits - 1)), checked.expected, checked.got)
 
 
-def small_rounded_up(checked: Checked) -> Codes | None:
+def small_rounded_up(checked: CheckedValues) -> Codes | None:
     if checked.element != E8M0 or checked.operation is None or not checked.operation.name.startswith("chlo."):
         return None
     return np.where(checked.expected == 0, 1, checked.expected).astype(np.uint8)
@@ -266,14 +266,14 @@ def small_rounded_up(checked: Checked) -> Codes | None:
 _SUMS = ("stablehlo.dot_general", "stablehlo.convolution", "stablehlo.dynamic_conv")
 
 
-def sums_in_steps(checked: Checked) -> Codes | None:
+def sums_in_steps(checked: CheckedValues) -> Codes | None:
     if name_of(checked) not in _SUMS:
         return None
     result = checked.function.rerun(Policy(accumulate="element"))
     return codes_of_values(result[id(checked.check)], checked.element)
 
 
-def reduce_precision_on_bits(checked: Checked) -> Codes | None:
+def reduce_precision_on_bits(checked: CheckedValues) -> Codes | None:
     """The algorithm on the bits of f16, with the format's field widths instead of f16's."""
     if name_of(checked) != "stablehlo.reduce_precision" or checked.operation is None:
         return None
@@ -296,7 +296,7 @@ def reduce_precision_on_bits(checked: Checked) -> Codes | None:
     return np.where(nan, fmt.nan_code or 0, x & (2 * sign_bit - 1)).astype(np.uint8)
 
 
-def sorted_without_total_order(checked: Checked) -> Codes | None:
+def sorted_without_total_order(checked: CheckedValues) -> Codes | None:
     function = checked.function
     if name_of(checked) != "stablehlo.sort" or "TOTALORDER" not in function.exported.text:
         return None

@@ -49,7 +49,7 @@ def of_peer(peer: str) -> Callable[[], str]:
         for row in FUNCTION_DIVERGENCES.load()[1]:
             if row.peer == peer:
                 by_cause[row.cause].append(row)
-        parts = [_told(cause, by_cause[cause]) for cause in FUNCTION_CAUSES if cause in by_cause]
+        parts = [_rows_of(cause, by_cause[cause]) for cause in FUNCTION_CAUSES if cause in by_cause]
         shared = [c for c in by_cause if c in CAUSES]
         if shared:
             lines = [[CAUSES[c].title, _files(by_cause[c])] for c in CAUSES if c in shared]
@@ -67,7 +67,7 @@ def of_peer(peer: str) -> Callable[[], str]:
     return section
 
 
-def _told(name: str, rows: list[FunctionRow]) -> str:
+def _rows_of(name: str, rows: list[FunctionRow]) -> str:
     cause = FUNCTION_CAUSES[name]
     kind = KINDS[cause.kind]
     lines = [f"#### {cause.title}", "", f"*{kind[0].upper()}{kind[1:]}.* {cause.why}", ""]

@@ -89,7 +89,7 @@ class Function:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Checked:
+class CheckedValues:
     """Values that a function checks, as codes: those of a peer and the right ones."""
 
     function: Function
@@ -139,7 +139,7 @@ def _one(peer: str, text: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]
         return error
 
 
-def differing(function: Function, returned: Sequence[np.ndarray]) -> list[Checked]:
+def differing(function: Function, returned: Sequence[np.ndarray]) -> list[CheckedValues]:
     """The checked values of a function that differ on a peer: at least one does."""
     if not returned:  # it has made its checks itself
         return []
@@ -151,7 +151,7 @@ def differing(function: Function, returned: Sequence[np.ndarray]) -> list[Checke
     is_sum = any(_is_held(c) for c in exported.checks)
     if is_sum:
         wrong = [c for c in exported.checks if _is_held(c)]
-    return [_checked(function, check, got[id(check)]) for check in wrong]
+    return [_decode_checked(function, check, got[id(check)]) for check in wrong]
 
 
 def _is_held(check: Operation) -> bool:
@@ -159,10 +159,10 @@ def _is_held(check: Operation) -> bool:
     return len(check.operands) == 2 and check.operands[0] is check.operands[1]
 
 
-def _checked(function: Function, check: Operation, got: np.ndarray) -> Checked:
+def _decode_checked(function: Function, check: Operation, got: np.ndarray) -> CheckedValues:
     about = failures.subject(checked.Mismatch(function.exported.program, check, ""))
     right = np.asarray(function.values[id(check.operands[0])])
-    return Checked(
+    return CheckedValues(
         function, check, about.operation, about.type, *(codes_of_values(x, about.type) for x in (got, right))
     )
 
@@ -177,7 +177,7 @@ def codes_of_values(array: np.ndarray, t: ElementType) -> Codes:
     return array.view(code_dtype(t))
 
 
-def by_ml_dtypes(function: Function) -> Iterator[tuple[Case, Checked | BackendError]]:
+def by_ml_dtypes(function: Function) -> Iterator[tuple[Case, CheckedValues | BackendError]]:
     """The results of ml_dtypes for each op of a function whose results are checked, if it has the op.
 
     A NaN is as good as another.
@@ -187,7 +187,7 @@ def by_ml_dtypes(function: Function) -> Iterator[tuple[Case, Checked | BackendEr
     for check in function.exported.checks:
         if check.operands[0].type.shape == () and any(_is_held(c) for c in function.exported.checks):
             continue
-        right = _checked(function, check, np.asarray(function.values[id(check.operands[0])]))
+        right = _decode_checked(function, check, np.asarray(function.values[id(check.operands[0])]))
         if right.case is not None and right.got.size:
             case, operands = right.case
             got = _by_ml_dtypes(case, operands)

@@ -65,7 +65,7 @@ def _numbers(case: OpCase, operands: Operands) -> list[np.ndarray]:
     return [np.where(np.isnan(x), np.inf, x) for x in numbers]
 
 
-def _written(numbers: np.ndarray) -> Codes:
+def _encode(numbers: np.ndarray) -> Codes:
     """Numbers below 2^-127 get its code; the sign of a number other than zero gets the bit of the exponent."""
     size = np.abs(numbers)
     codes = np.where(size < _SMALLEST, np.uint8(0), encode(FORMATS[_E8M0], Exact.of(size))[0])
@@ -84,7 +84,7 @@ def _signed_exponent(case: OpCase, operands: Operands) -> Codes | None:
         return None
     exact = estimate(case.op, *_numbers(case, operands))
     negative = np.signbit(exact) & (np.abs(exact) > 2.0**-128)
-    return np.where(negative, _written(exact), right)
+    return np.where(negative, _encode(exact), right)
 
 
 def _zero_as_smallest(case: OpCase, operands: Operands) -> Codes | None:
@@ -94,7 +94,7 @@ def _zero_as_smallest(case: OpCase, operands: Operands) -> Codes | None:
         return None
     of_floats = [FORMATS[t].decode(x) for t, x in zip(case.operands, operands, strict=True) if t in FORMATS]
     plain = np.logical_or.reduce([np.isnan(x) for x in of_floats]) if of_floats else np.zeros(len(right), bool)
-    return np.where(plain, right, _written(estimate(case.op, *_numbers(case, operands))))
+    return np.where(plain, right, _encode(estimate(case.op, *_numbers(case, operands))))
 
 
 def _nan_as_infinity(case: OpCase, operands: Operands) -> Codes | None:
@@ -103,7 +103,7 @@ def _nan_as_infinity(case: OpCase, operands: Operands) -> Codes | None:
         return None
     exact = estimate(case.op, *_numbers(case, operands))
     if case.result == _E8M0:
-        return _written(exact)
+        return _encode(exact)
     return encode(FORMATS[case.result], Exact.of(exact))[0] if case.op == "convert" else None
 
 

@@ -9,7 +9,7 @@ from minihlo.ops.minifloat.formats import MINIFLOATS
 from minihlo.ops.types import ELEMENT_TYPES
 
 from .causes import ABSENCES, CAUSES, Cause
-from .compare import compared as compared_cases
+from .compare import list_cases as compared_cases
 from .compare import part_of
 from .function_page import SECTIONS as PROGRAMS
 from .peers import PEERS
@@ -49,7 +49,7 @@ def of_peer(peer: str) -> Callable[[], str]:
                 mine[row.cause].append(row)
         order = {ERROR: 0, OPEN: 1, ACCURACY: 2}
         causes = sorted((CAUSES[c] for c in mine), key=lambda c: (order[c.kind], -sum(r.cases for r in mine[c.name])))
-        parts = [_told(cause, mine[cause.name]) for cause in causes]
+        parts = [_rows_of(cause, mine[cause.name]) for cause in causes]
         missing = [f"- {a.what}: {a.why}" for a in ABSENCES if a.peer == peer]
         if missing:
             parts.append("\n".join(["### Not there", "", *missing]))
@@ -58,7 +58,7 @@ def of_peer(peer: str) -> Callable[[], str]:
     return section
 
 
-def _told(cause: Cause, rows: list[Row]) -> str:
+def _rows_of(cause: Cause, rows: list[Row]) -> str:
     lines = [f"### {cause.title}", "", f"*{KINDS[cause.kind][0].upper()}{KINDS[cause.kind][1:]}.* {cause.why}", ""]
     by_op: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -105,7 +105,7 @@ def _anchor(title: str) -> str:
     return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c in "-_")
 
 
-def compared() -> str:
+def extent() -> str:
     """The extent of the comparison, in numbers."""
     wanted = compared_cases()
     ops = {c.op for c in wanted}
@@ -116,7 +116,7 @@ def compared() -> str:
 
 SECTIONS: dict[str, Callable[[], str]] = {
     "divergences": summary,
-    "what is compared": compared,
+    "what is compared": extent,
     **{f"divergences of {peer}": of_peer(peer) for peer in _TITLES},
     **PROGRAMS,
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 
-class Ordered(Protocol):
+class OrderedKey(Protocol):
     """A row."""
 
     def order(self) -> tuple[str, ...]:
@@ -16,7 +16,7 @@ class Ordered(Protocol):
         ...
 
 
-Row = TypeVar("Row", bound=Ordered)
+Row = TypeVar("Row", bound=OrderedKey)
 
 
 class Table(Generic[Row]):

@@ -19,7 +19,7 @@ HERE = "minihlo"
 PLATFORMS = ("cpu", HERE)
 
 
-def listed() -> list[run.File]:
+def list_files() -> list[run.File]:
     """The files of `files.toml`."""
     table = _table()
     return [
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=300, help="seconds that a test may take (default: 300)")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "jax-tests.md")
     arguments = parser.parse_args()
-    files = [f for f in listed() if not arguments.only or f.name in arguments.only]
+    files = [f for f in list_files() if not arguments.only or f.name in arguments.only]
     for file in files if arguments.tests else ():
         if arguments.again or arguments.failed:
             _forget(arguments.results, file, every=arguments.again)
@@ -60,7 +60,7 @@ def main() -> None:
     if not arguments.only:
         arguments.output.parent.mkdir(exist_ok=True)
         before = arguments.output.read_text() if arguments.output.exists() else ""
-        arguments.output.write_text(page.text(listed(), arguments.results, page.reasons(), _table()["jax"], before))
+        arguments.output.write_text(page.text(list_files(), arguments.results, page.reasons(), _table()["jax"], before))
 
 
 def _forget(results: Path, file: run.File, every: bool) -> None:

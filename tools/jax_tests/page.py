@@ -58,7 +58,7 @@ def text(files: Sequence[run.File], results: Path, reasons: Sequence[Reason], ve
         if names:
             lines += [f"{reason.text}", "", *(f"- `{name}`" for name in names), ""]
     unexplained = [n for n in failures if n not in explained]
-    lines += _section("Unexplained", [f"`{n}`: {_shortened(failures[n])}" for n in unexplained])
+    lines += _section("Unexplained", [f"`{n}`: {_shorten(failures[n])}" for n in unexplained])
     lines += _section("Stale reasons: these tests no longer fail", [f"`{n}`" for n in _stale(reasons, failures, pairs)])
     lines += _section(
         "Tests that are not run", [f"`{f.name}::{name}`: {why}" for f in files for name, why in f.left_out]
@@ -106,6 +106,6 @@ def _stale(
                 yield pattern
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     text = text.replace("`", "'").replace("<", "&lt;")
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

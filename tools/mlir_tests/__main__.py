@@ -16,7 +16,7 @@ from pathlib import Path
 
 from . import catalog, coverage
 from .elementwise import SEED
-from .write import made
+from .write import make
 
 
 def main() -> int:
@@ -37,7 +37,7 @@ def main() -> int:
     context = multiprocessing.get_context("spawn")
     stale: list[Path] = []
     with concurrent.futures.ProcessPoolExecutor(options.jobs, context) as pool:
-        for path, text in zip(wanted, pool.map(made, wanted.values()), strict=True):
+        for path, text in zip(wanted, pool.map(make, wanted.values()), strict=True):
             if not path.exists() or path.read_text() != text:
                 stale.append(path)
                 if not options.check:

@@ -35,7 +35,7 @@ def broadcasting(op: Op, element: str) -> Iterator[Chunk]:
         rows, columns = list(specials(element)[:4]), list(specials(element)[1:4])
     else:
         values = oracle_chlo.BINARY.get(name) or oracle.BINARY[name]
-        function = _coded(fmt, values)
+        function = _encode(fmt, values)
         rows, columns = _clean_product(element, values)
     chunk = Chunk(f"{stem(op.name)}_{element}")
     m, n = len(rows), len(columns)
@@ -56,7 +56,7 @@ def broadcasting(op: Op, element: str) -> Iterator[Chunk]:
     yield chunk
 
 
-def _coded(fmt: oracle.Format, function: Callable[[Value, Value], Value]) -> Callable[[int, int], int]:
+def _encode(fmt: oracle.Format, function: Callable[[Value, Value], Value]) -> Callable[[int, int], int]:
     return lambda a, b: encode(fmt, function(decode(fmt, a), decode(fmt, b)))
 
 

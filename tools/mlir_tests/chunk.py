@@ -15,11 +15,11 @@ from .numbers import (
     array,
     canonical_nan,
     code,
+    format_value,
     has_several_nans,
     is_float,
     is_nan,
     literal,
-    shown,
     values_of,
     width,
 )
@@ -62,7 +62,7 @@ class Chunk:
 
     @property
     def text(self) -> str:
-        notes = [f"// {line}" for note in self._notes for line in wrapped(note, _COLUMNS - 3)]
+        notes = [f"// {line}" for note in self._notes for line in wrap(note, _COLUMNS - 3)]
         head, tail = f"func.func @{self.name}() {{", "  return\n}"
         return "\n".join([*notes, *self.functions, head, *self._lines, tail]) + "\n"
 
@@ -72,7 +72,7 @@ class Chunk:
 
     def say(self, text: str) -> None:
         """A remark in the body."""
-        self._lines += ["  //" + f" {line}" for line in wrapped(text, _COLUMNS - 5)]
+        self._lines += ["  //" + f" {line}" for line in wrap(text, _COLUMNS - 5)]
 
     def line(self, text: str) -> None:
         """A line of the body, as it is."""
@@ -192,10 +192,10 @@ class Chunk:
     def _as_codes(self, value: Value, codes: Codes, every_bit: bool) -> tuple[Value, Codes, str]:
         """A float value as integers that are compared with codes, those codes, and the type to show them in."""
         element, base = value.element, value.name[1:].replace("#", "_")
-        held = self._held(value, base)
+        held = self._carrier(value, base)
         if held.element == "f32" and element != "f32":
             codes = array([code("f32", x) for x in values_of(element, codes)], codes.shape)
-            return self._held(held, f"{base}_f32"), codes, "f32"
+            return self._carrier(held, f"{base}_f32"), codes, "f32"
         nans = [is_nan(element, c) for c in codes.ravel()]
         if any(nans) and not every_bit and has_several_nans(element):
             held = self._with_one_nan(value, held, base)
@@ -203,7 +203,7 @@ class Chunk:
             codes = array([nan if n else c for n, c in zip(nans, codes.ravel(), strict=True)], codes.shape)
         return held, codes, element
 
-    def _held(self, value: Value, base: str) -> Value:
+    def _carrier(self, value: Value, base: str) -> Value:
         """The codes of a float value, or an f32 of the same value."""
         element = carrier(value.element)
         op, name = ("convert", f"{base}_f32") if element == "f32" else ("bitcast_convert", f"{base}_codes")
@@ -235,9 +235,9 @@ def _dense(codes: Codes, element: str) -> tuple[str, str]:
     if not codes.size:
         return "dense<>", ""
     text = [_literal(element, c) for c in codes.ravel()]
-    values = [shown(element, c) for c in codes.ravel()] if is_float(element) else None
+    values = [format_value(element, c) for c in codes.ravel()] if is_float(element) else None
     if codes.ndim == 0 or codes.size <= (12 if values is None else 4):
-        return f"dense<{_nested(np.array(text, object).reshape(codes.shape).tolist())}>", _remark(values)
+        return f"dense<{_nest(np.array(text, object).reshape(codes.shape).tolist())}>", _remark(values)
     lines = _rows(codes.shape, text, values, element)
     return "dense<[\n" + "\n".join(f"    {line}" for line in lines) + "\n  ]>", ""
 
@@ -250,8 +250,8 @@ def _remark(values: Sequence[str] | None) -> str:
     return f"  // {', '.join(values)}" if values else ""
 
 
-def _nested(text: Any) -> str:
-    return text if isinstance(text, str) else f"[{', '.join(map(_nested, text))}]"
+def _nest(text: Any) -> str:
+    return text if isinstance(text, str) else f"[{', '.join(map(_nest, text))}]"
 
 
 def _rows(shape: Shape, text: list[str], values: list[str] | None, element: str) -> list[str]:
@@ -272,7 +272,7 @@ def _rows(shape: Shape, text: list[str], values: list[str] | None, element: str)
     return [line.ljust(across) + f"  // {', '.join(v)}" if v else line for line, v in lines]
 
 
-def wrapped(text: str, columns: int) -> list[str]:
+def wrap(text: str, columns: int) -> list[str]:
     """The lines of a text."""
     lines = [""]
     for word in text.split():

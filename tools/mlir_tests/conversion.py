@@ -49,11 +49,11 @@ def _limits(element: str) -> tuple[int, int]:
 def convert(_: Op, element: str) -> Iterator[Chunk]:
     """From a format to every type, and to it from the types that are not tested themselves."""
     for target in (*TESTED, *_OTHER_FLOATS):
-        yield from _converted(element, target)
+        yield from _convert_floats(element, target)
     for target in (*_INTEGERS, "i1"):
         yield from _to_integer(element, target)
     for source in _OTHER_FLOATS:
-        yield from _converted(source, element)
+        yield from _convert_floats(source, element)
     for source in (*_INTEGERS, "i1"):
         yield from _from_integer(source, element)
 
@@ -82,7 +82,7 @@ def _thresholds(target: str) -> list[tuple[Fraction, bool]]:
     return sorted(result)
 
 
-def _converted(source: str, target: str) -> Iterator[Chunk]:
+def _convert_floats(source: str, target: str) -> Iterator[Chunk]:
     """Between floats: thresholds of the target, the source's neighbours of those that are ties, its special codes."""
     fmt = FORMATS[source]
     if fmt.bits <= 6:
@@ -153,7 +153,7 @@ def _from_integer(source: str, target: str) -> Iterator[Chunk]:
 # -- reduce_precision --------------------------------------------------------------------------------------------------
 
 
-def _reduced(fmt: oracle.Format, x: Number, exponent_bits: int, mantissa_bits: int) -> Number:
+def _reduce(fmt: oracle.Format, x: Number, exponent_bits: int, mantissa_bits: int) -> Number:
     """The nearest number of fewer mantissa bits, ties to even; then overflow to fewer exponent bits."""
     if not oracle.is_finite(x) or x == 0:
         return x
@@ -188,8 +188,8 @@ def reduce_precision(_: Op, element: str) -> Iterator[Chunk]:
     is_open = False
     for e, m in sizes:
         plain, left_open = [], []
-        for c in unary_codes(element, lambda v, e=e, m=m: _reduced(fmt, v, e, m), "reduce_precision"):
-            result = _reduced(fmt, decode(fmt, c), e, m)
+        for c in unary_codes(element, lambda v, e=e, m=m: _reduce(fmt, v, e, m), "reduce_precision"):
+            result = _reduce(fmt, decode(fmt, c), e, m)
             (left_open if is_left_open(element, result) else plain).append(c)
         for chunk, some in ((plain_chunk, spread(plain, 24)), (open_chunk, spread(left_open, 5))):
             if some:
@@ -197,7 +197,7 @@ def reduce_precision(_: Op, element: str) -> Iterator[Chunk]:
                 x = chunk.constant(array(some), element)
                 attributes = f"exponent_bits = {e} : i32, mantissa_bits = {m} : i32"
                 r = chunk.apply("reduce_precision", [x], (x.shape, element), attributes=attributes)
-                chunk.expect(r, each(element, lambda v, e=e, m=m: _reduced(fmt, v, e, m), array(some)))
+                chunk.expect(r, each(element, lambda v, e=e, m=m: _reduce(fmt, v, e, m), array(some)))
     yield plain_chunk
     if is_open:
         yield open_chunk

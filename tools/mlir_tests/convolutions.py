@@ -13,7 +13,7 @@ from tests.oracle import FORMATS, encode
 
 from .catalog import cases, stem
 from .chunk import Chunk, integer_list
-from .linear import AGREE, ONCE, Index, Terms, draw, summed
+from .linear import AGREE, ONCE, Index, Terms, draw, sum_products
 from .numbers import array, codes_of, share
 
 
@@ -122,7 +122,7 @@ def convolution(op: Op, element: str) -> Iterator[Chunk]:
         if is_dynamic:
             operands.append(chunk.constant(array([list(p) for p in case.full("padding")]), "i64", "padding"))
         r = chunk.apply(op.name, operands, (shape, element), attributes=case.attributes(not is_dynamic))
-        chunk.expect(r, summed(element, x, y, terms, shape))
+        chunk.expect(r, sum_products(element, x, y, terms, shape))
     yield chunk
     if FORMATS[element].bits <= 8 and FORMATS[element].is_signed:
         yield _convolution_once(op, element, is_dynamic)

@@ -252,17 +252,17 @@ def pairs_of(element: str, name: str) -> tuple[tuple[int, int], ...]:
         result = {p: None for p in result if _is_modest(fmt, *p)}
     by_place: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for pair in _random_pairs(element, name, _TRIES.get(name, 1500)):
-        x = _judged(function, decode(fmt, pair[0]), decode(fmt, pair[1]))
+        x = _judge(function, decode(fmt, pair[0]), decode(fmt, pair[1]))
         if x is not None and oracle.is_finite(x) and not is_left_open(element, x):
             by_place[_position(fmt, x, encode(fmt, x))].append(pair)
     for place in itertools.zip_longest(*(by_place[p][:6] for p in sorted(by_place))):
         for pair in place:
             if pair is not None and len(result) < most:
                 result.setdefault(pair)
-    return tuple(p for p in result if _judged(function, decode(fmt, p[0]), decode(fmt, p[1])) is not None)
+    return tuple(p for p in result if _judge(function, decode(fmt, p[0]), decode(fmt, p[1])) is not None)
 
 
-def _judged(function: Callable[[Value, Value], Value], x: Value, y: Value) -> Value | None:
+def _judge(function: Callable[[Value, Value], Value], x: Value, y: Value) -> Value | None:
     """The exact result; None if the second source cannot distinguish it from a number of few bits."""
     try:
         return function(x, y)

@@ -17,7 +17,7 @@ from tests.windows import Windows
 
 from .catalog import cases, stem
 from .chunk import Chunk, body, integer_list, tensor
-from .numbers import Codes, array, codes_of, is_nan, literal, share, shown, some_codes, specials, step
+from .numbers import Codes, array, codes_of, format_value, is_nan, literal, share, some_codes, specials, step
 
 ANY_ORDER = "Each step of a sum is a number of the format, so that every order of steps gives the same."
 
@@ -104,8 +104,8 @@ def _in_order(op: Op, element: str) -> Chunk:
     chunk = Chunk(
         f"reduce_{element}_in_order_open",
         "2, and twice half of its last place: the order is open. Expected is that of the elements, from the initial "
-        f"value, each step rounded. Legal too is {literal(element, others)} ({shown(element, others)}), where the "
-        "halves are added first.",
+        f"value, each step rounded. Legal too is {literal(element, others)} ({format_value(element, others)}), where "
+        "the halves are added first.",
     )
     x = array([large, half, half])
     operands = [chunk.constant(x, element), chunk.constant(array(0, ()), element, "init")]

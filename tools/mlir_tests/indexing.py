@@ -19,7 +19,7 @@ from .shape import moving
 Shape = tuple[int, ...]
 
 
-def clipped(start: int, size: int, n: int) -> int:
+def clip(start: int, size: int, n: int) -> int:
     return min(max(int(start), 0), n - size)
 
 
@@ -37,7 +37,7 @@ def dynamic_slice(op: Op, element: str) -> Iterator[Chunk]:
     ):
         x = some_codes(element, *shape)
         operands = [chunk.constant(x, element), *(chunk.constant(array(s, ()), index, "start") for s in starts)]
-        at = [clipped(s, size, n) for s, size, n in zip(starts, sizes, shape, strict=True)]
+        at = [clip(s, size, n) for s, size, n in zip(starts, sizes, shape, strict=True)]
         expected = x[tuple(slice(a, a + size) for a, size in zip(at, sizes, strict=True))] if shape else x
         attributes = f"slice_sizes = {integer_list(sizes)}"
         chunk.expect(chunk.apply(op.name, operands, (sizes, element), attributes=attributes), expected, every_bit=True)
@@ -58,7 +58,7 @@ def dynamic_update_slice(op: Op, element: str) -> Iterator[Chunk]:
         x, update = some_codes(element, *shape), some_codes(element, *sizes, start=13)
         operands = [chunk.constant(x, element), chunk.constant(update, element, "update")]
         operands += [chunk.constant(array(s, ()), "i64", "start") for s in starts]
-        at = [clipped(s, size, n) for s, size, n in zip(starts, sizes, shape, strict=True)]
+        at = [clip(s, size, n) for s, size, n in zip(starts, sizes, shape, strict=True)]
         expected = x.copy()
         expected[tuple(slice(a, a + size) for a, size in zip(at, sizes, strict=True))] = update
         chunk.expect(chunk.apply(op.name, operands, (shape, element)), expected, every_bit=True)
@@ -93,7 +93,7 @@ def _dims(case: dict[str, Any], name: str) -> list[int]:
     return case.get(name, [])
 
 
-def gathered(x: Codes, case: dict[str, Any]) -> Codes:
+def gather_elements(x: Codes, case: dict[str, Any]) -> Codes:
     """Element by element, as in the specification."""
     indices = np.array(case["indices"])
     names = ("offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims")
@@ -120,7 +120,7 @@ def gather(op: Op, element: str) -> Iterator[Chunk]:
             operands.append(chunk.constant(array(case["sizes"]), "i64", "sizes"))
         else:
             attributes += f", slice_sizes = {integer_list(case['sizes'])}"
-        expected = gathered(x, case)
+        expected = gather_elements(x, case)
         chunk.expect(
             chunk.apply(op.name, operands, (expected.shape, element), attributes=attributes), expected, every_bit=True
         )
@@ -220,13 +220,13 @@ def _scatter(
         chunk.constant(updates, element, "updates"),
     ]
     listed = ", ".join(f"{name} = {value}" for name, value in numbers.items() if value != [])
-    region = returned(element, 1) if combine == "return" else body(element, combine)
+    region = return_one(element, 1) if combine == "return" else body(element, combine)
     attributes = f"scatter_dimension_numbers = #stablehlo.scatter<{listed}>"
     r = chunk.apply(op.name, operands, (x.shape, element), attributes=attributes, regions=region)
     chunk.expect(r, expected, every_bit=combine == "return")
 
 
-def returned(element: str, which: int) -> str:
+def return_one(element: str, which: int) -> str:
     """A region of two scalars that returns one of them."""
     t = f"tensor<{element}>"
     return f"{{\n  ^bb0(%arg0: {t}, %arg1: {t}):\n    stablehlo.return %arg{which} : {t}\n  }}"

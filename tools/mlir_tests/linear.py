@@ -61,7 +61,7 @@ def is_exact(element: str, pairs: Sequence[tuple[int, int]]) -> bool:
     return held and (not products or any(p != 0 for p in products))
 
 
-def summed(element: str, x: Codes, y: Codes, terms: Terms, shape: Index, result: str | None = None) -> Codes:
+def sum_products(element: str, x: Codes, y: Codes, terms: Terms, shape: Index, result: str | None = None) -> Codes:
     """The sums of products, exact and rounded once."""
     fmt, results = FORMATS[element], np.empty(shape, object)
     for index, places in terms.items():
@@ -98,7 +98,7 @@ def product(
     shape = tuple(sizes[c] for c in out)
     operands = [chunk.constant(x, element), chunk.constant(y, element, "y")]
     r = chunk.apply(op, operands, (shape, result or element), attributes=attributes)
-    chunk.expect(r, summed(element, x, y, terms, shape, result))
+    chunk.expect(r, sum_products(element, x, y, terms, shape, result))
 
 
 def _sizes(element: str, k: int = 3) -> dict[str, int]:
@@ -205,7 +205,7 @@ def unary_einsum(op: Op, element: str) -> Iterator[Chunk]:
         r = chunk.apply(
             op.name, [chunk.constant(x, element)], (result, element), attributes=f'einsum_config = "{labels}"'
         )
-        chunk.expect(r, summed(element, x, y, terms, result))
+        chunk.expect(r, sum_products(element, x, y, terms, result))
     yield chunk
 
 
@@ -227,5 +227,5 @@ def ragged_dot(op: Op, element: str) -> Iterator[Chunk]:
     r = chunk.apply(
         op.name, operands, ((3, 2), element), attributes=f"ragged_dot_dimension_numbers = #chlo.ragged_dot<{numbers}>"
     )
-    chunk.expect(r, summed(element, x, y, terms, (3, 2)))
+    chunk.expect(r, sum_products(element, x, y, terms, (3, 2)))
     yield chunk

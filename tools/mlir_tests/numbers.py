@@ -119,7 +119,7 @@ def is_left_open(element: str, x: Value) -> bool:
 # -- how numbers are written -------------------------------------------------------------------------------------------
 
 
-def shown(element: str, c: int) -> str:
+def format_value(element: str, c: int) -> str:
     """A code's value in a few characters."""
     x = decode(FORMATS[element], c)
     if oracle.is_finite(x) and x != 0:
@@ -156,7 +156,7 @@ def specials(element: str) -> tuple[int, ...]:
 
 
 @functools.cache
-def moved(element: str) -> tuple[int, ...]:
+def codes_to_move(element: str) -> tuple[int, ...]:
     """Codes for ops that move them: any bits at all, NaN of every kind among them, the odd ones first."""
     whole = 1 << width(element)
     spread = [(i * 0x9E37 + 5) % whole for i in range(96)]
@@ -165,7 +165,7 @@ def moved(element: str) -> tuple[int, ...]:
 
 def some_codes(element: str, *shape: int, start: int = 0) -> Codes:
     """An array of codes to move; it begins at place `start` of `moved`."""
-    codes = moved(element)
+    codes = codes_to_move(element)
     return array([codes[(start + i) % len(codes)] for i in range(math.prod(shape))], shape)
 
 

@@ -20,7 +20,7 @@ TOKEN = "!stablehlo.token"
 _GROUPS = "replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>"
 
 
-def _joined(chunk: Chunk, element: str, op: str, inputs: Sequence[Codes], outputs: Sequence[Codes], attributes: str,
+def _join(chunk: Chunk, element: str, op: str, inputs: Sequence[Codes], outputs: Sequence[Codes], attributes: str,
             region: str = "", every_bit: bool = True) -> None:  # fmt: skip
     """Two replicas run one op; each has its input and its output."""
     takes, gives = tensor(inputs[0].shape, element), tensor(outputs[0].shape, element)
@@ -59,7 +59,7 @@ def moved(op: Op, element: str) -> Iterator[Chunk]:
     else:
         uses = [(y, x, "source_target_pairs = dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>")]
     for *outputs, text in uses:
-        _joined(chunk, element, op.name, [x, y], outputs, text)
+        _join(chunk, element, op.name, [x, y], outputs, text)
     yield chunk
 
 
@@ -87,7 +87,7 @@ def reduced(op: Op, element: str) -> Iterator[Chunk]:
     if name == "collective_reduce" and not fmt.is_signed:
         x, y, outputs = array([], (0,)), array([], (0,)), [array([], (0,)), array([], (0,))]
         chunk.note("This format has no zero: a sum of nothing.")
-    _joined(chunk, element, op.name, [x, y], outputs, text, region, every_bit=False)
+    _join(chunk, element, op.name, [x, y], outputs, text, region, every_bit=False)
     yield chunk
 
 

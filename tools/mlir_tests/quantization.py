@@ -50,7 +50,7 @@ def _is_exact(element: str, x: Value) -> bool:
     return oracle.is_finite(x) and not is_left_open(element, x) and decode(fmt, encode(fmt, x)) == x
 
 
-def _quantized(element: str, x: Value, scale: Fraction, zero: int, low: int, high: int) -> int | None:
+def _quantize(element: str, x: Value, scale: Fraction, zero: int, low: int, high: int) -> int | None:
     """The integer; None if a step rounds, or its number is not an integer's."""
     if not oracle.is_finite(x):
         return None
@@ -71,7 +71,7 @@ def uniform_quantize(op: Op, element: str) -> Iterator[Chunk]:
         low, high = _limits(storage, name)
         codes, expected = [], []
         for c in unary_codes(element, lambda x: x, "quantize"):
-            integer = _quantized(element, decode(FORMATS[element], c), scale, zero, low, high)
+            integer = _quantize(element, decode(FORMATS[element], c), scale, zero, low, high)
             if integer is not None:
                 codes.append(c)
                 expected.append(integer)

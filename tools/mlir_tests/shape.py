@@ -102,7 +102,7 @@ def reverse(op: Op, element: str) -> Iterator[Chunk]:
     yield chunk
 
 
-def padded(x: Codes, fill: int, low: list[int], high: list[int], interior: list[int]) -> Codes:
+def pad_elements(x: Codes, fill: int, low: list[int], high: list[int], interior: list[int]) -> Codes:
     """Element by element, as in the specification."""
     shape = [a + max(n + max(n - 1, 0) * between, 0) + b for a, n, b, between in zip(low, x.shape, high, interior)]  # noqa: B905
     result = np.full(shape, fill, object)
@@ -128,7 +128,7 @@ def pad(op: Op, element: str) -> Iterator[Chunk]:
     for i, (shape, low, high, interior) in enumerate(share(element, PADDINGS)):
         x, fill = some_codes(element, *shape), some_codes(element, 1, start=3 + 5 * i)[0]
         operands = [chunk.constant(x, element), chunk.constant(array(fill, ()), element, "fill")]
-        expected = padded(x, fill, low, high, interior)
+        expected = pad_elements(x, fill, low, high, interior)
         attributes = ", ".join(
             f"{name} = {integer_list(amounts)}"
             for name, amounts in (
@@ -159,11 +159,11 @@ def slice_(op: Op, element: str) -> Iterator[Chunk]:
         x = some_codes(element, *shape)
         names = ("start_indices", starts), ("limit_indices", limits), ("strides", strides)
         attributes = ", ".join(f"{name} = {integer_list(numbers)}" for name, numbers in names)
-        move(chunk, element, op.name, [x], sliced(x, starts, limits, strides), attributes)
+        move(chunk, element, op.name, [x], slice_elements(x, starts, limits, strides), attributes)
     yield chunk
 
 
-def sliced(x: Codes, starts: tuple[int, ...], limits: tuple[int, ...], strides: tuple[int, ...]) -> Codes:
+def slice_elements(x: Codes, starts: tuple[int, ...], limits: tuple[int, ...], strides: tuple[int, ...]) -> Codes:
     ranges = [range(*bounds) for bounds in zip(starts, limits, strides, strict=True)]
     return array([x[place] for place in itertools.product(*ranges)], tuple(map(len, ranges)))
 

@@ -9,7 +9,7 @@ from minihlo.ops.op import Op
 from .catalog import cases, stem
 from .chunk import Chunk, integer_list
 from .numbers import array, share, some_codes
-from .shape import PADDINGS, SLICES, broadcast_to_dims, moving, padded, sliced
+from .shape import PADDINGS, SLICES, broadcast_to_dims, moving, pad_elements, slice_elements
 
 
 @cases("dynamic_broadcast_in_dim")
@@ -41,7 +41,7 @@ def dynamic_pad(op: Op, element: str) -> Iterator[Chunk]:
         x, fill = some_codes(element, *shape), some_codes(element, 1, start=3 + 5 * i)[0]
         operands = [chunk.constant(x, element), chunk.constant(array(fill, ()), element, "fill")]
         operands += [chunk.constant(array(amounts), "i64", "amount") for amounts in (low, high, interior)]
-        expected = padded(x, fill, low, high, interior)
+        expected = pad_elements(x, fill, low, high, interior)
         chunk.expect(chunk.apply(op.name, operands, (expected.shape, element)), expected, every_bit=True)
     yield chunk
 
@@ -52,7 +52,7 @@ def real_dynamic_slice(op: Op, element: str) -> Iterator[Chunk]:
     for shape, *bounds in share(element, SLICES[:-1]):
         x = some_codes(element, *shape)
         operands = [chunk.constant(x, element), *(chunk.constant(array(b), "i64", "bound") for b in bounds)]
-        expected = sliced(x, *bounds)
+        expected = slice_elements(x, *bounds)
         chunk.expect(chunk.apply(op.name, operands, (expected.shape, element)), expected, every_bit=True)
     yield chunk
 

@@ -8,7 +8,7 @@ from minihlo.interp import load
 from minihlo.interp.errors import Error
 
 from . import catalog
-from .chunk import Chunk, wrapped
+from .chunk import Chunk, wrap
 from .numbers import TESTED
 
 _HEAD = """\
@@ -23,12 +23,12 @@ _HEAD = """\
 """
 
 
-def made(name: str) -> str:
+def make(name: str) -> str:
     """The file of an op. Raises AssertionError if the two sources of an expected value disagree."""
     chunks = catalog.chunks(name)
     for chunk in chunks:
         confirm(name, chunk)
-    head = _HEAD.format(what="\n".join(f"// {line}" for line in wrapped(f"What {name} gives {_formats(chunks)}.", 117)))
+    head = _HEAD.format(what="\n".join(f"// {line}" for line in wrap(f"What {name} gives {_formats(chunks)}.", 117)))
     return head + "\n" + "\n// -----\n\n".join(c.text for c in chunks)
 
 

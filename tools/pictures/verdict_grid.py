@@ -8,7 +8,7 @@ from minihlo.interp.conform.cases.case import Case
 from minihlo.ops.minifloat.formats import MINIFLOATS
 
 from ..crosscheck.causes import CAUSES, absence_of
-from ..crosscheck.compare import compared
+from ..crosscheck.compare import list_cases
 from ..crosscheck.registry import ACCURACY, ERROR, OPEN
 from ..crosscheck.table import DIVERGENCES
 from .svg import WIDTH, Picture
@@ -34,7 +34,7 @@ def grid() -> dict[str, dict[str, str]]:
         if row.peer == PEER:
             kinds[row.op, row.operand, row.result].add(CAUSES[row.cause].kind)
     cells: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for case in compared():
+    for case in list_cases():
         is_absent = absence_of(PEER, case.signature) is not None
         looks = {_ABSENT} if is_absent else kinds[case.name, case.operands[0], case.result] or {_AGREES}
         for name, column in _places(case):

@@ -93,9 +93,9 @@ class Builder:
 
     def leaf(self, shape: Shape, t: ElementType, mood: str = "any") -> Value:
         """A new argument or constant."""
-        return self.given(random_array(self.rng, shape, t, mood), t)
+        return self.add_given(random_array(self.rng, shape, t, mood), t)
 
-    def given(self, array: np.ndarray, t: ElementType) -> Value:
+    def add_given(self, array: np.ndarray, t: ElementType) -> Value:
         """An argument or constant of this value."""
         value = Value(self.name(), TensorType(array.shape, t))
         if self.chance(0.6):
@@ -106,7 +106,7 @@ class Builder:
         return value
 
     def integers(self, array: int | Iterable[int] | np.ndarray, t: ElementType = I64) -> Value:
-        return self.given(np.asarray(array).astype(t.dtype), t)
+        return self.add_given(np.asarray(array).astype(t.dtype), t)
 
     def value(
         self,

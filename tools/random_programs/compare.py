@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from minihlo.interp.comparison.grades import WRONG, Graded, grade_by_equality
+from minihlo.interp.comparison.grades import WRONG, GradedResult, grade_by_equality
 from minihlo.interp.diff.judge import Kind, judge, kind_of
 from minihlo.interp.diff.source import Source
 from minihlo.interp.program import Operation
 from minihlo.ops.types import ElementType
 
-from .program import Step, cut
+from .program import Step, cut_steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Case:
     @functools.cached_property
     def operation(self) -> Operation:
         """The step as `interp.diff` has it."""
-        body = Source.of_text(cut([self.step])[0].named(), "step.mlir").function.body
+        body = Source.of_text(cut_steps([self.step])[0].named(), "step.mlir").function.body
         assert body is not None
         return body.operations[0]
 
@@ -45,7 +45,7 @@ class Case:
         """Our result on changed inputs."""
         return self.again([change(x) for x in self.inputs])[self.index]
 
-    def judged(self, mine: np.ndarray | None = None, inputs: Sequence[np.ndarray] | None = None) -> Graded:
+    def judge_step(self, mine: np.ndarray | None = None, inputs: Sequence[np.ndarray] | None = None) -> GradedResult:
         """The grades of the peer's result where `mine` is ours, of `inputs`. By default both are those of the case."""
         mine = self.ours if mine is None else mine
         known = dict(zip(self.step.inputs, self.inputs if inputs is None else inputs, strict=True))
@@ -96,20 +96,20 @@ def has_subnormal(x: np.ndarray) -> np.ndarray:
     return result
 
 
-def flushed(x: np.ndarray) -> np.ndarray:
+def flush(x: np.ndarray) -> np.ndarray:
     """Subnormal numbers, as f32 and f64 have them, replaced by zeros of their sign."""
     if x.dtype.kind in "biu" or (x.dtype.itemsize == 1 and x.dtype.name.startswith(("int", "uint"))):
         return x
     if x.dtype.kind == "c":
         result = np.empty(x.shape, x.dtype)
-        result.real, result.imag = map(flushed, parts(x))
+        result.real, result.imag = map(flush, parts(x))
         return result
     return np.where(has_subnormal(x), np.copysign(0.0, x.astype(np.float64)).astype(np.float32).astype(x.dtype), x)
 
 
 def close(case: Case, mine: np.ndarray, inputs: Sequence[np.ndarray]) -> np.ndarray:
     """Whether the peer's results are as near to `mine`, our results on `inputs`, as the op requires."""
-    return case.judged(mine, inputs).grades != WRONG
+    return case.judge_step(mine, inputs).grades != WRONG
 
 
 def _within_rounding(case: Case, mine: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from minihlo.interp.comparison.equality import equal_values as same
 from minihlo.interp.comparison.grades import WRONG
 
 from .arbiter import sides_with_us
-from .compare import Case, absolute, close, epsilon, flushed, has_subnormal, is_nan, wide
+from .compare import Case, absolute, close, epsilon, flush, has_subnormal, is_nan, wide
 from .program import codes
 
 _FAR = 1e5  #: where arbiter.py does not judge exponentials
@@ -20,9 +20,9 @@ _FAR = 1e5  #: where arbiter.py does not judge exponentials
 def flushing(case: Case) -> np.ndarray:
     """The peer takes subnormal numbers of f32 and f64 for zero, and gives zero for them."""
     results = np.zeros(case.ours.shape, bool)
-    tiny = [flushed(x) for x in case.inputs]
+    tiny = [flush(x) for x in case.inputs]
     for inputs, candidate in ((case.inputs, case.ours), (tiny, case.again(tiny)[case.index])):
-        for result in (candidate, flushed(candidate)):
+        for result in (candidate, flush(candidate)):
             results |= close(case, result, inputs)
     return results
 
@@ -135,7 +135,7 @@ def from_the_wrong_side(case: Case) -> np.ndarray:
     (x,) = case.inputs
     below = (np.real(x) < 0) & (np.imag(x) == 0) & np.signbit(np.imag(x))
     mirrored = Case(case.peer, case.step, case.inputs, case.index, case.ours, np.conj(case.theirs), case.again)
-    return np.asarray(below & (mirrored.judged().grades != WRONG))
+    return np.asarray(below & (mirrored.judge_step().grades != WRONG))
 
 
 def real_parts_alone(case: Case) -> np.ndarray:

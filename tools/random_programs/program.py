@@ -86,14 +86,14 @@ class Program:
         returned = [v for s in self.steps for v in s.results] if everything else self.outputs
         return _module(self.steps, self.arguments, returned, "")
 
-    def unfolded(self) -> tuple[Module, tuple[Value, ...]]:
+    def without_constants(self) -> tuple[Module, tuple[Value, ...]]:
         """The whole program with its constants as arguments too, and these arguments."""
         constants = [s for s in self.steps if s.op == "stablehlo.constant"]
         arguments = (*self.arguments, *(v for s in constants for v in s.results))
         return _module([s for s in self.steps if s not in constants], arguments, self.outputs, ""), arguments
 
 
-def cut(steps: Sequence[Step]) -> tuple[Module, tuple[Value, ...]]:
+def cut_steps(steps: Sequence[Step]) -> tuple[Module, tuple[Value, ...]]:
     """A module in which these steps stand side by side: every input an argument, every result returned."""
     inputs = tuple(dict.fromkeys(v for s in steps for v in s.inputs))
     return _module(steps, inputs, [v for s in steps for v in s.results], "r_"), inputs
@@ -133,7 +133,7 @@ def dense(array: np.ndarray, t: TensorType) -> str:
     """A dense attribute: exact, floats as codes."""
     if not array.size:
         return f"dense<> : {t}"
-    return f"dense<{_nested(_literals(array, t.element).tolist())}> : {t}"
+    return f"dense<{_nest(_literals(array, t.element).tolist())}> : {t}"
 
 
 def _literals(x: np.ndarray, element: ElementType) -> np.ndarray:
@@ -148,8 +148,8 @@ def _literals(x: np.ndarray, element: ElementType) -> np.ndarray:
     return np.array([f"0x{int(v):0{digits}X}" for v in codes(x).reshape(-1)], object).reshape(x.shape)
 
 
-def _nested(literals: str | list[Any]) -> str:
-    return literals if isinstance(literals, str) else f"[{', '.join(map(_nested, literals))}]"
+def _nest(literals: str | list[Any]) -> str:
+    return literals if isinstance(literals, str) else f"[{', '.join(map(_nest, literals))}]"
 
 
 def codes(x: np.ndarray) -> np.ndarray:

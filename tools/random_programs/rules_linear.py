@@ -137,7 +137,7 @@ def _matrix(b: Builder, shape: Shape, t: ElementType) -> np.ndarray:
 def cholesky(b: Builder) -> None:
     t, n = b.element(HOST), b.between(0, 5)
     m = _matrix(b, (*b.shape(0, 1, 1, 3), n, n), t)
-    x = b.given((m @ np.conj(np.swapaxes(m, -1, -2)) + np.eye(n)).astype(t.dtype), t)
+    x = b.add_given((m @ np.conj(np.swapaxes(m, -1, -2)) + np.eye(n)).astype(t.dtype), t)
     b.add("cholesky", [x], [(size(x), t)], f"lower = {str(b.chance(0.5)).lower()}", notes={"sums"})
 
 
@@ -145,7 +145,7 @@ def cholesky(b: Builder) -> None:
 def triangular_solve(b: Builder) -> None:
     t, n, k, is_left = b.element(HOST), b.between(1, 5), b.between(1, 3), b.chance(0.5)
     batch = b.shape(0, 1, 1, 3)
-    x = b.given((_matrix(b, (*batch, n, n), t) * 0.3 + np.eye(n)).astype(t.dtype), t)
+    x = b.add_given((_matrix(b, (*batch, n, n), t) * 0.3 + np.eye(n)).astype(t.dtype), t)
     y = b.leaf((*batch, n, k) if is_left else (*batch, k, n), t, "tame")
     way = b.one_of(("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"))
     attributes = (

@@ -55,7 +55,7 @@ class Folding:
     def init(self, b: Builder, t: ElementType) -> Value:
         """Mostly the neutral value, as programs have it."""
         if self.neutral is not None and t.name != "f8E8M0FNU" and b.chance(0.7):
-            return b.given(np.array(self.neutral).astype(np.float32 if t.is_float else t.dtype).astype(t.dtype), t)
+            return b.add_given(np.array(self.neutral).astype(np.float32 if t.is_float else t.dtype).astype(t.dtype), t)
         return b.value([t], shape=(), mood=self.mood)
 
 

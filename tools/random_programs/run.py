@@ -19,7 +19,7 @@ from .builder import random_program
 from .compare import Case
 from .known import ALONE, FUSED, KNOWN, LACKS, first, known_failing
 from .peers import Peer
-from .program import Module, Program, Step, Value, codes, cut, snippet
+from .program import Module, Program, Step, Value, codes, cut_steps, snippet
 
 Counter = collections.Counter[str]
 
@@ -85,7 +85,7 @@ class Checker:
         try:
             values.update(zip(every, ours(everything, program.arrays), strict=True))
             whole = ours(program.module(), program.arrays)
-            module, inputs = cut(program.steps)
+            module, inputs = cut_steps(program.steps)
             alone = ours(module, [values[v] for v in inputs])
         except Exception as error:  # whatever it is, it is a crash of ours
             last = traceback.extract_tb(error.__traceback__)[-1]
@@ -122,7 +122,7 @@ class Checker:
         modules, failed, many = [m for m in (*alone, together) if m], 0, ""
         while modules:
             steps = modules.pop()
-            results = self._asked(peer, *cut(steps), values)
+            results = self._asked(peer, *cut_steps(steps), values)
             if not isinstance(results, BackendError):
                 is_exact &= self._compared(peer, steps, values, results, label)
                 continue
@@ -140,7 +140,7 @@ class Checker:
                 self.tally.left_out[f"{peer.name}: {known.why}"] += 1
                 return is_exact
             text = f"the steps together fail, each by itself does not: {many}"
-            self._found("whole", f"{peer.name} steps together", text, cut(together)[0].named(), label)
+            self._found("whole", f"{peer.name} steps together", text, cut_steps(together)[0].named(), label)
         return is_exact
 
     def _asked(
@@ -193,12 +193,12 @@ class Checker:
             return _identical(mine, theirs)  # else the program may distinguish one NaN from another
 
         def again(inputs: Sequence[np.ndarray], other: Step = step) -> list[np.ndarray]:
-            module, names = cut([other])
+            module, names = cut_steps([other])
             return ours(module, [dict(zip(other.inputs, inputs, strict=True))[n] for n in names])
 
         case = Case(peer.name, step, tuple(values[v] for v in step.inputs), index, mine, theirs, again)
         with np.errstate(all="ignore"):
-            judged = case.judged()
+            judged = case.judge_step()
         right = left & (judged.grades != WRONG)
         if right.any():
             why = ", ".join(n.identifier for n in judged.notes) or "within what rounding does to the steps of an op"
@@ -217,7 +217,7 @@ class Checker:
                         return False
         types = " ".join(dict.fromkeys(str(t) for t in step.elements))
         subject = f"{peer.name} {step.short} ({types})"
-        text = "\n".join([described(case, left), *(f"  {n}" for n in judged.notes)])
+        text = "\n".join([describe(case, left), *(f"  {n}" for n in judged.notes)])
         self._found("difference", subject, text, snippet(step, values), label)
         return False
 
@@ -226,7 +226,7 @@ class Checker:
 
         Constants go in as arguments: else the peer's own constant folding would be tried, and not the program.
         """
-        module, arguments = program.unfolded()
+        module, arguments = program.without_constants()
         results = self._asked(peer, module, arguments, values)
         text = program.module().named()
         if isinstance(results, BackendError):
@@ -264,7 +264,7 @@ def check_share(share: tuple[int, range, Sequence[str]]) -> Tally:
     return check_all(*share)
 
 
-def described(case: Case, left: np.ndarray) -> str:
+def describe(case: Case, left: np.ndarray) -> str:
     """The first differing elements, and the inputs there where the inputs have the result's shape."""
     lines = [f"{int(left.sum())} of {left.size} elements"]
     for place in np.argwhere(left)[:3]:

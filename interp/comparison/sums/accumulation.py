@@ -216,7 +216,7 @@ def _windows(n: int) -> Fold:
     return lambda x, combine: in_order(_in_windows(x, n, combine), combine)
 
 
-def _centred(n: int) -> Fold:
+def _centred_windows(n: int) -> Fold:
     """Windows that begin before the first term by as much as the last extends beyond the end."""
 
     def order(x: Values, combine: Combine) -> Values:
@@ -270,7 +270,7 @@ def orders(counts: Sequence[int], most: int | None = None) -> Iterator[Order]:
         if size < n and is_short(size + n // size):
             yield Order(f"windows-{size}", f"in windows of {size}", _windows(size))
             if any(c % size for c in counts):
-                yield Order(f"centred-windows-{size}", f"in centred windows of {size}", _centred(size))
+                yield Order(f"centred-windows-{size}", f"in centred windows of {size}", _centred_windows(size))
     for size in (2, 4, 8, 16, 32, 64):
         if size < n and is_short(n // size):
             yield Order(f"lanes-{size}", f"in {size} lanes", _lanes(size, _halves))

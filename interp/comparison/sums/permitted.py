@@ -15,7 +15,7 @@ import numpy as np
 
 from ....ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
 from ...program import Operation
-from ..grades import NEAR, OPEN, SAME, WRONG, Graded, Note
+from ..grades import NEAR, OPEN, SAME, WRONG, GradedResult, Note
 from ..places import of_array
 from ..wide import sole_op_name
 from .accumulators import folds, model_of
@@ -44,7 +44,7 @@ def is_sum(operation: Operation) -> bool:
     return name in _PRODUCTS or (name in _FOLDS and sole_op_name(operation.regions[0]) in (_ADD, _MULTIPLY))
 
 
-def permit(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, found: Graded) -> None:
+def permit(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, found: GradedResult) -> None:
     """Grades the elements of a sum that are right, or that an accumulator explaining all of them gives.
 
     A fault that explains all results is noted.

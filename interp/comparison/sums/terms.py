@@ -143,7 +143,7 @@ def _offsets(strides: Sequence[int], extent: Sequence[int]) -> np.ndarray:
     return found
 
 
-def _ragged(operation: Operation, values: list[np.ndarray]) -> Terms | None:
+def _ragged_dot(operation: Operation, values: list[np.ndarray]) -> Terms | None:
     numbers = operation.attributes["ragged_dot_dimension_numbers"]
     lhs, rhs, sizes = values
     x_batch, x_sum = (integers(numbers, f"lhs_{n}_dimensions") for n in ("batching", "contracting"))
@@ -333,7 +333,7 @@ _MAKERS: dict[str, Callable[[Operation, list[np.ndarray]], Terms | None]] = {
     "dot_general": _product,
     "einsum": _einsum,
     "unary_einsum": _einsum,
-    "ragged_dot": _ragged,
+    "ragged_dot": _ragged_dot,
     "convolution": _convolution,
     "dynamic_conv": _convolution,
     "reduce": _reduce,

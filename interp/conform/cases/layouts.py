@@ -41,7 +41,7 @@ class Layout:
         return bool(self.op)
 
 
-def _strided(x: np.ndarray) -> np.ndarray:
+def _take_strided(x: np.ndarray) -> np.ndarray:
     """Every second row from the second on, and every second column from the third, of a larger stored array."""
     larger = np.resize(x[::-1, ::-1], (2 * _ROWS + 2, 2 * _COLUMNS + 3))
     larger[1 : 2 * _ROWS : 2, 2 : 2 * _COLUMNS + 1 : 2] = x
@@ -57,7 +57,7 @@ LAYOUTS: dict[str, Layout] = {
     "reversed": Layout(_MATRIX, lambda x: x[::-1, ::-1], lambda x: x[::-1, ::-1], "reverse {}, dims = [0, 1]"),
     "sliced": Layout(
         _MATRIX,
-        _strided,
+        _take_strided,
         lambda x: x[1 : 2 * _ROWS : 2, 2 : 2 * _COLUMNS + 1 : 2],
         f"slice {{}} [1:{2 * _ROWS}:2, 2:{2 * _COLUMNS + 1}:2]",
     ),

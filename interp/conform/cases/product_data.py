@@ -218,7 +218,7 @@ def _cancelling(pools: _Pools, partners: np.ndarray, count: int) -> list[np.ndar
     """Rows of pairs that all cancel, for formats whose other rows have no zero sum."""
     if pools.fmt.is_minifloat or len(partners) < 2:
         return []
-    signed = _signed(pools, count * len(partners), np.random.default_rng(len(partners))).reshape(count, -1)
+    signed = _signed_row(pools, count * len(partners), np.random.default_rng(len(partners))).reshape(count, -1)
     first = np.arange(len(partners)) < partners
     signed[:, partners[first]] = -signed[:, first]
     signed[:, partners == np.arange(len(partners))] = 0
@@ -268,11 +268,11 @@ def _above_a_tie(case: Case, k: int) -> tuple[list[np.ndarray], list[np.ndarray]
         if result.min_exponent + bits < exponent <= top:
             terms = [_split(exponent, most), _split(exponent - bits - 1, most), least]
             left_pool, right_pool = _pools(case, k)
-            column = _signed(right_pool, k, random)
+            column = _signed_row(right_pool, k, random)
             column[partners[first]] = column[first]
             rows = []
             for size in (1, 3):
-                row = _signed(left_pool, k, random)
+                row = _signed_row(left_pool, k, random)
                 row[partners[first]] = -row[first]
                 row[partners == np.arange(k)] = 0
                 for at, (x, y) in zip(first, terms, strict=False):
@@ -283,7 +283,7 @@ def _above_a_tie(case: Case, k: int) -> tuple[list[np.ndarray], list[np.ndarray]
     return [], []
 
 
-def _signed(pools: _Pools, k: int, random: np.random.Generator) -> np.ndarray:
+def _signed_row(pools: _Pools, k: int, random: np.random.Generator) -> np.ndarray:
     return random.choice(pools.like, k) * random.choice([-1.0, 1.0], k)
 
 

@@ -44,7 +44,7 @@ def verify(path: str) -> Verification:
     if not reasons:
         try:
             profile = _profile(submission)
-            given = waivers.checked(list(claim.waivers), "the claim")
+            given = waivers.check(list(claim.waivers), "the claim")
         except InputError as error:
             return Verification(backend, words, (printable(str(error)),), None, submission.manifest.sha256)
         report, wrong = _judge_again(submission, profile)

@@ -65,7 +65,7 @@ def _of_operands(part: Part, judged: Judgement, got: np.ndarray, failing: np.nda
         sentence = "the result is not rounded to the format before it is converted to f32"
         return Diagnosis(sentence, ("not-rounded-before-convert",))
     if part.form == "chain":
-        return _unrounded(part, got, failing)
+        return _explain_unrounded(part, got, failing)
     at = failing if len(failing) <= _SAMPLE else failing[np.linspace(0, len(failing) - 1, _SAMPLE).astype(np.intp)]
     spared = judged.verdicts == ELEMENT_VERDICTS.index(PASS)
     without_sign = (part.expected.left_open == NEGATIVE) & (judged.right != part.expected.codes)
@@ -98,7 +98,7 @@ def _tail(part: Part, failing: np.ndarray) -> Diagnosis:
     return places.of_tail(n)
 
 
-def _unrounded(part: Part, got: np.ndarray, failing: np.ndarray) -> Diagnosis:
+def _explain_unrounded(part: Part, got: np.ndarray, failing: np.ndarray) -> Diagnosis:
     """Whether the second op used the first one's result before it was rounded."""
     op, fmt = part.case.op, FORMATS[part.case.result]
     if part.case.operands[0] != part.case.result:

@@ -39,7 +39,7 @@ def judge_scaled_sums(
     """The verdicts on a dot of two block formats, on several shapes."""
     known = [*_usual(parts[0].query), *_units(parts[0], records)]
     near = [i for i, (p, got) in enumerate(zip(parts, results, strict=True)) if _is_near(p, got, _OF_UNITS)]
-    found: list[SumResult] = [sums.unexplained(p, got) for p, got in zip(parts, results, strict=True)]
+    found: list[SumResult] = [sums.judge_unexplained(p, got) for p, got in zip(parts, results, strict=True)]
     _replace(
         found,
         near,

@@ -59,7 +59,7 @@ def judge_sums(
     if left:
         case = parts[0].case
         asked = SumQuery(parts[0].query.operands, case.result, parts[0].body, tuple(p.query.counts[0] for p in parts))
-        every = list(known(asked, records)) if candidates is None else list(candidates)
+        every = list(known_hypotheses(asked, records)) if candidates is None else list(candidates)
         if case.has_products:
             explained = {id(t): f for t, f in zip(left, _products(tried, left, every), strict=True)}
         else:
@@ -68,7 +68,7 @@ def judge_sums(
     return [f for f in found if f is not None]
 
 
-def known(query: SumQuery, records: Sequence[str] = ()) -> Iterator[AccumulationHypothesis]:
+def known_hypotheses(query: SumQuery, records: Sequence[str] = ()) -> Iterator[AccumulationHypothesis]:
     """The hypotheses to try, the likeliest first."""
     yield hypotheses.exact(query.body)
     for text in records if query.is_dot else ():
@@ -244,7 +244,7 @@ def _cover(by_shape: dict[str, list[Fit]]) -> dict[str, Fit]:
     return found
 
 
-def unexplained(part: RowPart, got: np.ndarray) -> SumResult:
+def judge_unexplained(part: RowPart, got: np.ndarray) -> SumResult:
     """The verdicts on sums without hypotheses."""
     tried = _Sums(part, got)
     return _wrong(tried, None) if not tried.is_exact else tried.result(EXACT, "exact")
