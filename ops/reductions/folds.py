@@ -136,7 +136,8 @@ def _fold_extreme(element: ElementType, largest: bool, exact: Run, by_halves: Fo
     """Find the largest or smallest float of each column by integers in the total order; columns with NaN by halves."""
 
     def fold(region: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-        keys = total_keys(rows[0], element)
+        x = rows[0]  # its keys lie in memory as it does
+        keys = total_keys(x.T, element).T if x.flags.f_contiguous else total_keys(x, element)
         # NaN is above all numbers of its sign.
         low, high = (of_total_keys(f.reduce(keys, axis=0), element) for f in (np.minimum, np.maximum))
         result = np.array(exact(starts[0], high if largest else low))
