@@ -13,7 +13,7 @@ from ...ops.op import lookup
 from ...ops.policy import Policy
 from ...ops.types import TensorType, Type, type_of_dtype
 from .. import machine
-from ..backends import OPERATIONS, Backend, BackendError, transport
+from ..backends import OPERATIONS, Backend, BackendError
 from ..comparison.grades import SAME, WRONG, GradedResult
 from ..comparison.ulp import distance
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, worst
@@ -21,6 +21,7 @@ from ..errors import Error
 from ..machine import Plan
 from ..program import Location, Operation, Value
 from ..testing.failures import format_element
+from ..values import transport
 from .diagnosis import explain_unrounded
 from .judge import VERDICTS, Kind, grade_policies, judge, kind_of
 from .operations import operate

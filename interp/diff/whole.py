@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...ops.types import type_of_dtype
-from ..backends import transport
 from ..conform.result import UNSUPPORTED
 from ..errors import Error
 from ..program import Operation, Value
+from ..values import transport
 from .examiner import Examiner, receive
 from .source import inputs, is_movable
 

@@ -71,7 +71,7 @@ from tools.random_programs import builder, known, rules_elementwise
 
 assert "[`test_exp2`](" in tables.ops_table() and "[`test_distance`](" in tables.ops_table()
 signatures = {"test_exp2.f8E4M3"}  # of what the tester has an oracle for
-assert signatures <= {c.signature for c in crosscheck.compared()}
+assert signatures <= {c.signature for c in crosscheck.compare()}
 assert all(causes.absence_of(p, s) for p in ("xla", "reference", "ml_dtypes") for s in signatures)
 assert "stablehlo.test_exp2" in rules_elementwise.UNARY and "stablehlo.test_distance" in rules_elementwise.BINARY
 assert "chlo.test_exp2" in rules_elementwise.CHLO
@@ -93,7 +93,7 @@ from tests import oracle
 from tools.mlir_tests import write
 
 for name in ("stablehlo.test_exp2", "stablehlo.test_distance", "chlo.test_exp2"):
-    assert f'"{name}"(' in write.made(name)  # which runs every chunk
+    assert f'"{name}"(' in write.make(name)  # which runs every chunk
 
 x, y = exact_cases.all_pairs("f8E4M3FN")
 for op, operands in (("test_exp2", [x]), ("chlo.test_exp2", [x]), ("test_distance", [x, y])):

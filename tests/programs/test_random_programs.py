@@ -149,7 +149,7 @@ def test_what_is_known_is_held_to_its_reason(tool: Any) -> None:
             assert row.applies(step)
             explained |= row.explains(case)
     assert explained.tolist() == [True, False, False]
-    assert case.judged().grades.tolist() == [WRONG] * 3  # as `interp.diff` judges it
+    assert case.judge_step().grades.tolist() == [WRONG] * 3  # as `interp.diff` judges it
 
 
 def test_tables_of_what_is_known_have_identifiers(tool: Any) -> None:
@@ -183,6 +183,6 @@ def test_sums_are_judged_as_by_diff(tool: Any) -> None:
     short = (a[:, :-1].astype(np.float64) @ b[:-1].astype(np.float64)).astype(np.float32)
     for theirs, worst in ((total, 0), (short, WRONG)):
         case = compare.Case("xla", step, (a, b), 0, ours([a, b])[0], theirs, ours)
-        judged = case.judged()
+        judged = case.judge_step()
         assert judged.worst == worst
         assert [n.identifier for n in judged.notes] == (["without-last"] if worst else [])
