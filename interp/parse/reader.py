@@ -14,12 +14,13 @@ from ...ops.types import Type
 from ..errors import ProgramError, UnsupportedError
 from ..program import Function, Location, Operation, Program, Region, Value
 from .attributes import AttributeValueError, Converter
+from .control_flow import STRUCTURED, Builder, Structured, read_blocks
 from .syntax import NEWER, end_of_item
 
 #: Ops at the top of a module that declare something other than a function. They are kept as attributes.
 _DECLARATIONS = ("sdy.mesh", "stablehlo.mesh")
 #: How the names of ops end that end a region.
-_TERMINATORS = (".return", ".assuming_yield")
+_TERMINATORS = (".return", ".assuming_yield", "scf.yield", "scf.condition")
 
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 
@@ -108,7 +109,7 @@ class Reader:
 
     def __init__(self, module: ir.Module, locate: Locator) -> None:
         self._module = module
-        self._locate = locate
+        self.locate = locate
         self._convert = Converter(self._resource)
         self._values: dict[ir.Value, Value] = {}
         # `walk` hands out plain operations. Iterating over a block would make an instance of each op's own
@@ -125,33 +126,34 @@ class Reader:
 
     def program(self, file: str) -> Program:
         """The whole module."""
-        program = Program({}, file, self._attributes(self._module.operation))
+        program = Program({}, file, self.attributes_of(self._module.operation))
         for op in self._operations[self._module.body]:
             if op.name == "func.func":
                 function = self._function(op)
                 program.functions[function.name] = function
             elif op.name in _DECLARATIONS:
-                attributes = self._attributes(op)
+                attributes = self.attributes_of(op)
                 program.attributes.setdefault(op.name, {})[attributes.pop("sym_name")] = attributes
             else:
                 kind = "a nested module" if op.name == "builtin.module" else "an op outside a function"
-                raise self._unsupported(op, f"{kind} is not supported (expected func.func)")
+                raise self.unsupported(op, f"{kind} is not supported (expected func.func)")
         return program
 
     def arguments(self) -> list[Any]:
         """The `value` attribute of each op at the top of the module."""
-        return [self._attributes(op).get("value") for op in self._operations[self._module.body]]
+        return [self.attributes_of(op).get("value") for op in self._operations[self._module.body]]
 
-    def _unsupported(self, op: ir.Operation, message: str) -> UnsupportedError:
+    def unsupported(self, op: ir.Operation, message: str) -> UnsupportedError:
+        """Return the error that something of an operation is not supported, with the place."""
         return UnsupportedError(self._message(op, message))
 
     def _message(self, op: ir.Operation, message: str) -> str:
-        return f"{self._locate(op.location)}: {op.name.removeprefix(NEWER)}: {message}"
+        return f"{self.locate(op.location)}: {op.name.removeprefix(NEWER)}: {message}"
 
     def _function(self, op: ir.Operation) -> Function:
-        attributes = self._attributes(op, but="function_type")
+        attributes = self.attributes_of(op, but="function_type")
         kind = op.attributes["function_type"].value  # pyright: ignore[reportAttributeAccessIssue]
-        arguments, results = (tuple(self._type(op, t) for t in types) for types in (kind.inputs, kind.results))
+        arguments, results = (tuple(self.type_of(op, t) for t in types) for types in (kind.inputs, kind.results))
         region = op.regions[0]
         return Function(
             name=attributes.pop("sym_name"),
@@ -159,64 +161,73 @@ class Reader:
             argument_types=arguments,
             result_types=results,
             body=self._region(op, region) if len(region.blocks) else None,
-            location=self._locate(op.location),
+            location=self.locate(op.location),
             attributes=attributes,
         )
 
     def _region(self, op: ir.Operation, region: ir.Region) -> Region:
-        if len(region.blocks) != 1:
-            if len(region.blocks) == 0:
-                return Region((), [], ())
-            raise self._unsupported(
-                op,
-                f"a region of {len(region.blocks)} blocks is not supported "
-                "(expected control flow as ops with regions, such as stablehlo.if and stablehlo.while)",
-            )
+        if len(region.blocks) == 0:
+            return Region((), [], ())
+        if len(region.blocks) > 1:
+            return read_blocks(self, op, region)
         block = region.blocks[0]
-        arguments = tuple(self._define(op, v) for v in block.arguments)
+        arguments = tuple(self.define(op, v) for v in block.arguments)
         operations = self._operations[block]
         ends = bool(operations) and operations[-1].name.endswith(_TERMINATORS)
-        body = [self._operation(x) for x in operations[: len(operations) - ends]]
-        return Region(arguments, body, self._operands(operations[-1]) if ends else ())
+        body = [o for x in operations[: len(operations) - ends] for o in self.read_operation(x)]
+        return Region(arguments, body, self.operands_of(operations[-1]) if ends else ())
 
-    def _operation(self, op: ir.Operation) -> Operation:
-        if op.name == "builtin.module":
-            raise self._unsupported(op, "a nested module is not supported")
-        operands = self._operands(op)
+    def operations_in(self, block: ir.Block) -> list[ir.Operation]:
+        """Return the operations of a block, the terminator last."""
+        return self._operations[block]
+
+    def read_operation(self, op: ir.Operation) -> list[Operation]:
+        """Return an operation as plain data, or those that it stands for."""
+        name = op.name.removeprefix(NEWER)
+        if name == "builtin.module":
+            raise self.unsupported(op, "a nested module is not supported")
+        operands = self.operands_of(op)
         regions = tuple(self._region(op, r) for r in op.regions)
-        return Operation(
-            name=op.name.removeprefix(NEWER),
-            operands=operands,
-            results=tuple(self._define(op, v) for v in op.results),
-            attributes=self._attributes(op),
-            regions=regions,
-            location=self._locate(op.location),
-        )
+        results = tuple(self.define(op, v) for v in op.results)
+        attributes, location = self.attributes_of(op), self.locate(op.location)
+        if name not in STRUCTURED:
+            return [Operation(name, operands, results, attributes, regions, location)]
+        build = Builder(location)
+        STRUCTURED[name](build, Structured(operands, results, attributes, regions))
+        return build.operations
 
-    def _operands(self, op: ir.Operation) -> tuple[Value, ...]:
+    def operands_of(self, op: ir.Operation) -> tuple[Value, ...]:
+        """Return the operands of an operation. Raises ProgramError where one is not defined before."""
+        return tuple([self.value_of(op, v) for v in op.operands])
+
+    def value_of(self, op: ir.Operation, value: ir.Value) -> Value:
+        """Return the value that an operation uses. Raises ProgramError where it is not defined before."""
         try:
-            return tuple([self._values[v] for v in op.operands])
+            return self._values[value]
         except KeyError:
             message = "expected operands that are defined before, got one that is not"
             raise ProgramError(self._message(op, message)) from None
 
-    def _define(self, op: ir.Operation, value: ir.Value) -> Value:
-        result = self._values[value] = Value(self._type(op, value.type))
+    def define(self, op: ir.Operation, value: ir.Value) -> Value:
+        """Return a new value, which stands for MLIR's from now on."""
+        result = self._values[value] = Value(self.type_of(op, value.type))
         return result
 
-    def _type(self, op: ir.Operation, t: ir.Type) -> Type:
+    def type_of(self, op: ir.Operation, t: ir.Type) -> Type:
+        """Return a type as plain data."""
         try:
             return self._convert.type(t)
         except AttributeValueError as e:
-            raise self._unsupported(op, str(e)) from None
+            raise self.unsupported(op, str(e)) from None
 
-    def _attributes(self, op: ir.Operation, but: str = "") -> dict[str, Any]:
+    def attributes_of(self, op: ir.Operation, but: str = "") -> dict[str, Any]:
+        """Return the attributes of an operation as plain values."""
         attributes = op.attributes
         names = [attributes[i].name for i in range(len(attributes))]
         try:
             return {name: self._attribute(op, attributes, name) for name in names if name != but}
         except AttributeValueError as e:
-            raise self._unsupported(op, str(e)) from None
+            raise self.unsupported(op, str(e)) from None
 
     def _attribute(self, op: ir.Operation, attributes: ir.OpAttributeMap, name: str) -> Any:
         try:

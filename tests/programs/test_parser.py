@@ -295,8 +295,8 @@ ADD = "func.func @f(%a: tensor<4xf32>, %b: tensor<3xf32>) {\n  "
         (ADD + "call @g() : () -> () return }", "x.mlir:12:3: func.call: 'g' does not reference a valid function"),
         ("func.func @f() {return}\nfunc.func @f() {return}", "x.mlir:12:1: redefinition of symbol named 'f' ("),
         (
-            "func.func @f() { cf.br ^bb1\n ^bb1: return }",
-            "x.mlir:11:1: func.func: a region of 2 blocks is not supported",
+            'func.func @f() { "a.b"()[^bb1] : () -> ()\n ^bb1: return }',
+            "x.mlir:11:18: a.b: expected cf.br, cf.cond_br,",
         ),
         ("module { module { } }", "x.mlir:11:10: builtin.module: a nested module is not supported"),
         ('"a.b"() : () -> ()', "x.mlir:11:1: a.b: an op outside a function is not supported"),
