@@ -151,7 +151,7 @@ class Binder:
             operands,
             results,
             with_meshes(operation.attributes, self._program),
-            tuple([self._body(self._without_calls(r, record)) for r in operation.regions]),
+            tuple([self.body(self._without_calls(r, record)) for r in operation.regions]),
             self._policy,
             self._random,
             self._callees(operation, record.calls),
@@ -166,7 +166,7 @@ class Binder:
             self.has_calls = True
             run, function = self._run_of(name, operation), self._program.functions[name]
             assert function.body is not None
-            callees[name] = Callee(function.argument_types, function.result_types, run, self._body(function.body))
+            callees[name] = Callee(function.argument_types, function.result_types, run, self.body(function.body))
         return callees
 
     # -- regions ---------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Binder:
         is_control_flow = record.traits.regions in (RegionSemantics.LOOP, RegionSemantics.ONE)
         return region if is_control_flow else inline(self._program, region)
 
-    def _body(self, region: Region) -> Body:
+    def body(self, region: Region) -> Body:
         """Return what an op may know of its region."""
         sole = bodies.sole_operation(region)
         arguments, needed = {v: i for i, v in enumerate(region.arguments)}, needed_values(region)
@@ -194,7 +194,7 @@ class Binder:
             vectorized is not None
             and self._literals.issuperset(captures(region))
             and bodies.count_dependent(region) > 1,
-            tuple([self._body(part) for part in parts]),
+            tuple([self.body(part) for part in parts]),
         )
 
     def _vectorize(self, region: Region, reinterprets: bool = False) -> Callable[..., tuple[Any, ...]] | None:

@@ -29,7 +29,8 @@ class Budget:
 
 BUDGETS = (
     Budget("ops", 17_000, ("ops",)),
-    Budget("interp", 47_500, ("interp",)),
+    Budget("interp without emulation", 47_500, ("interp",), ("interp/emulate",)),
+    Budget("emulation", 3_500, ("interp/emulate",)),
     Budget("tests", 42_000, ("tests",)),
     Budget("passes, machine, binding", 2_500, ("interp/passes", "interp/machine.py", "interp/bind.py")),
     Budget(

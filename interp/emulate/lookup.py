@@ -1,0 +1,230 @@
+"""Elementwise operations on minifloats, alone and in groups: lookups in tables that the exact arithmetic fills."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops.op import Call, OpError, lookup
+from ...ops.random_stream import RandomStream
+from ...ops.tables import MOST_BITS, Tabulated, index_bits
+from ...ops.traits import Run
+from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
+from ..bodies import vectorize
+from ..passes.fuse import TABLE
+from ..program import Operation, Value
+from .draws import draw
+from .rewrite import UI4, Emulation, emulates
+from .rounding import exact_of_integer, round_float, round_number
+from .tensor import UI8, UI16, UI32, UI64, Tensor, constant, where
+
+_F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
+
+
+def look_up(
+    e: Emulation, entries: np.ndarray, result: ElementType, operands: Sequence[Tensor], types: Sequence[ElementType]
+) -> Tensor:
+    """Return the entries of a table for operands of the element types given, which may be scalars among arrays."""
+    shape = next((x.shape for x in operands if x.shape), ())
+    index: Tensor | None = None
+    for x, element in zip(operands, types, strict=True):
+        code = index_of(x, element).to(UI32)
+        code = code if code.shape == shape else code.broadcast(shape)
+        index = code if index is None else (index << index_bits(element)) | code
+    assert index is not None
+    narrow = ELEMENT_TYPES["i8"] if result.kind is Kind.SIGNED and result.bits < 8 else result
+    if result.kind is Kind.UNSIGNED and result.bits < 8:
+        narrow = UI8
+    return (
+        e.table(entries.astype(narrow.dtype) if narrow != result else entries, narrow)
+        .take(index)
+        .to(UI8 if result.is_minifloat else result)
+    )
+
+
+def index_of(x: Tensor, element: ElementType) -> Tensor:
+    """Return the codes of elements of at most 16 bits, as integers without a sign."""
+    if element.is_minifloat or element.kind is Kind.BOOL:
+        return x
+    if element.is_float:
+        return x.bits(UI16)
+    wide = x.to(ELEMENT_TYPES["i8"]) if element.kind is Kind.SIGNED and element.bits < 8 else x
+    wide = wide.to(UI8) if element.kind is Kind.UNSIGNED and element.bits < 8 else wide
+    return wide.bits(UI8 if wide.element.bits == 8 else UI16)
+
+
+@emulates(TABLE)
+def fused_group(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """A group of elementwise operations on 16 bits in all: one lookup."""
+    (region,), (result,) = operation.regions, operation.results
+    compute = vectorize(region, {}, lambda o: kernel(e, o), reinterprets=True)
+    elements = [_element(v.type) for v in region.arguments]
+    assert compute is not None
+    entries = Tabulated(lambda *arrays: compute(*arrays)[0], elements, _element(result.type).dtype).table()
+    return [look_up(e, entries, _element(result.type), operands, elements)]
+
+
+@emulates("minihlo.elementwise")
+def elementwise(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """An elementwise operation on at most 16 bits in all."""
+    (result,) = operation.results
+    elements, target = [_element(v.type) for v in operation.operands], _element(result.type)
+    if sum(map(index_bits, elements)) > MOST_BITS:
+        types = ", ".join(e.name for e in elements)
+        raise OpError(f"expected operands of at most {MOST_BITS} bits in all, got {types}")
+    if e.policy.rounding == "stochastic":
+        return [_chosen(e, operation, operands, elements, target)]
+    entries = Tabulated(kernel(e, operation), elements, target.dtype).table()
+    return [look_up(e, entries, target, operands, elements)]
+
+
+def kernel(e: Emulation, operation: Operation, random: Any = None) -> Run:
+    """Return the interpreter's kernel of an elementwise operation on rows of any length."""
+    record = lookup(operation.name)
+    assert record is not None
+    operands, results = (
+        tuple([TensorType((None,), _element(v.type)) for v in values])
+        for values in (operation.operands, operation.results)
+    )
+    call = Call(operation.name, operands, results, operation.attributes, (), e.policy, random or RandomStream())
+    function = record.function(dataclasses.replace(call, tables=False))
+
+    def run(*arrays: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.asarray(function(*arrays))
+
+    return run
+
+
+def _element(t: Any) -> ElementType:
+    if not isinstance(t, TensorType):
+        raise OpError(f"expected a tensor, got {t}")
+    return t.element
+
+
+# -- stochastic rounding -----------------------------------------------------------------------------------------------
+
+
+class _Probe(RandomStream):
+    """A stream whose draws round all up or none, and note the fractions that are cut off."""
+
+    def __init__(self, up: bool) -> None:
+        super().__init__()
+        self._up, self.fraction = up, None
+
+    def draws(self, policy: Any) -> Any:  # noqa: ARG002
+        return self
+
+    def round_up(self, fraction: np.ndarray) -> np.ndarray:
+        """Note the fractions, and decide for all elements alike."""
+        self.fraction = np.array(fraction)
+        return np.full(fraction.shape, self._up)
+
+
+def choices(make: Callable[[Any], Run], elements: Sequence[ElementType], target: ElementType) -> tuple[np.ndarray, ...]:
+    """Return what stochastic rounding chooses from, for all codes: below, above, and the fraction in 2**-62.
+
+    `make` gives the kernel for a stream of random bits. The tuple has one entry where nothing is rounded.
+    """
+    entries = []
+    fraction = None
+    for up in (False, True):
+        probe = _Probe(up)
+        entries.append(Tabulated(make(probe), elements, target.dtype).table())
+        fraction = probe.fraction
+    return (entries[0],) if fraction is None else (*entries, fraction.reshape(-1).astype(np.uint64))
+
+
+def _chosen(
+    e: Emulation, operation: Operation, operands: Sequence[Tensor], elements: Sequence[ElementType], target: ElementType
+) -> Tensor:
+    """Return an operation's results under stochastic rounding."""
+    low, *others = choices(lambda random: kernel(e, operation, random), elements, target)
+    below = look_up(e, low, target, operands, elements)
+    if not others:
+        return below
+    above = look_up(e, others[0], target, operands, elements)
+    fraction = look_up(e, others[1], UI64, operands, elements)
+    return where(draw(e, below.shape) < fraction, above, below)
+
+
+# -- operations with rules of their own --------------------------------------------------------------------------------
+
+
+@emulates("convert")
+def convert(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """Conversions: of codes and of 16 bits by a table, of wider types by integers; complex ones by their real part."""
+    (x,), (value,), (result,) = operands, operation.operands, operation.results
+    source, target = _element(value.type), _element(result.type)
+    if source.is_complex:
+        part = x.elementwise("real", x, element=source.part)
+        return [_to_codes(e, part, source.part, target)]
+    if target.is_complex:
+        entries = Tabulated(
+            kernel(e, dataclasses.replace(operation, results=(Value(TensorType((), target.part)),))),
+            [source],
+            target.part.dtype,
+        ).table()
+        real = look_up(e, entries, target.part, operands, [source])
+        imaginary = constant(0, target.part, real.shape)
+        return [real.elementwise("complex", real, imaginary, element=target)]
+    if index_bits(source) > MOST_BITS:
+        return [_to_codes(e, x, source, target)]
+    return elementwise(e, operation, operands)
+
+
+def _to_codes(e: Emulation, x: Tensor, source: ElementType, target: ElementType) -> Tensor:
+    """Return the codes of numbers of a wide type, rounded once."""
+    draws = draw(e, x.shape) if e.policy.rounding == "stochastic" else None
+    if source.is_float:
+        return round_float(x, target.format, e.policy, draws)
+    return round_number(exact_of_integer(x), target.format, e.policy, draws)
+
+
+@emulates("select")
+def select(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """Codes of one operand or the other; a scalar chooses the whole."""
+    condition, x, y = operands
+    shape = x.shape or y.shape or condition.shape
+    condition, x, y = (v if v.shape == shape else v.broadcast(shape) for v in (condition, x, y))
+    return [where(condition, x, y)]
+
+
+@emulates("clamp")
+def clamp(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """Not below min, and then not above max: two lookups."""
+    low, x, high = operands
+    element = _element(operation.results[0].type)
+    return [extreme(e, "minimum", extreme(e, "maximum", x, low, element), high, element)]
+
+
+def extreme(e: Emulation, name: str, x: Tensor, y: Tensor, element: ElementType) -> Tensor:
+    """Return the larger or smaller of two codes, as the interpreter has it, NaN and zeros too."""
+    return binary(e, name, x, y, element)
+
+
+def binary(e: Emulation, name: str, x: Tensor, y: Tensor, element: ElementType) -> Tensor:
+    """Return the result of a binary operation on two minifloats of one type, by a lookup; nothing is drawn."""
+    record, t = lookup(name), TensorType((None,), element)
+    assert record is not None
+    policy = dataclasses.replace(e.policy, rounding="nearest_even") if e.policy.rounding == "stochastic" else e.policy
+    call = Call(record.name, (t, t), (t,), {}, (), policy, tables=False)
+    entries = Tabulated(record.function(call), [element, element], element.dtype).table()
+    return look_up(e, entries, element, [x, y], [element, element])
+
+
+@emulates("bitcast_convert")
+def bitcast_convert(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """The same bits. Codes of four bits are packed as such; of six bits they stay codes."""
+    (x,), (value,), (result,) = operands, operation.operands, operation.results
+    source, target = _element(value.type), _element(result.type)
+    if source.bits == target.bits == 6:
+        return [x]
+    shape = tuple([int(n or 0) for n in result.type.shape]) if isinstance(result.type, TensorType) else ()
+    x = x.to(UI4) if source.is_float and source.bits == 4 else x
+    native = (UI4 if target.bits == 4 else UI8) if target.is_minifloat else target.storage
+    found = x.cast_bits("bitcast_convert", native, shape) if (x.element, x.shape) != (native, shape) else x
+    return [found.to(UI8) if target.is_minifloat else found]

@@ -1,0 +1,201 @@
+"""Numbers to codes by integer operations: one rounding, in any format, mode and overflow.
+
+The rules are those of `ops.minifloat.codec.round_number`, which computes the same on arrays. What is given where a
+format leaves a result open, `ops.minifloat.open_points` says. No operation here rounds in floating point, so that
+devices which flush subnormals or contract operations give equal bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ...ops.draws import FRACTION_BITS
+from ...ops.minifloat.formats import FORMATS, Format, Nan
+from ...ops.policy import Policy
+from ...ops.types import ElementType, Kind
+from .tensor import I32, I64, UI8, UI16, UI32, UI64, Tensor, constant, where
+
+#: A positive result up to 2**this is NaN in f8E8M0FNU; see `ops.minifloat.codec`.
+_E8M0_VANISHES = -150
+_NEAREST = ("nearest_even", "nearest_away", "stochastic")
+
+
+@dataclasses.dataclass(frozen=True)
+class Exact:
+    """Numbers: (-1)**sign * significand * 2**exponent, of one shape.
+
+    Attributes:
+        sign: i1.
+        significand: ui32 below 2**30, or ui64 below 2**62.
+        exponent: i32, or one number for all.
+        is_nan: i1; None where there is none.
+        is_infinite: i1; None where there is none.
+    """
+
+    sign: Tensor
+    significand: Tensor
+    exponent: Tensor | int
+    is_nan: Tensor | None = None
+    is_infinite: Tensor | None = None
+
+
+def code_type(fmt: Format) -> ElementType:
+    """Return the type of the codes of a format: ui8 up to eight bits."""
+    return {8: UI8, 16: UI16, 32: UI32, 64: UI64}[max(fmt.bits, 8)]
+
+
+def round_number(x: Exact, fmt: Format, policy: Policy, draws: Tensor | None = None) -> Tensor:
+    """Return the codes of numbers, rounded once. `draws` are those of stochastic rounding, 62 bits as ui64."""
+    width = x.significand.element
+    length = (width.bits - x.significand.count_leading_zeros()).to(I32)
+    quantum = (length + x.exponent - fmt.precision).at_least(fmt.min_exponent)
+    quantum = where(x.significand.equals(0), fmt.min_exponent, quantum)
+    found = _round(x, quantum - x.exponent, quantum - fmt.min_exponent, fmt, policy, draws, shifts_left=True)
+    if fmt.has_zero:
+        return found
+    # Zero, negative numbers, and what underflows in f32 too, are NaN in the format that has no zero.
+    is_power = (x.significand & (x.significand - 1)).equals(0)
+    top = length + x.exponent - is_power.to(I32)
+    is_nan = (x.significand.equals(0) | x.sign) | (top <= _E8M0_VANISHES)
+    if x.is_infinite is not None:
+        is_nan = where(x.is_infinite, x.sign, is_nan)
+    return where(is_nan, fmt.nan_code or 0, found)
+
+
+def exact_of_float(x: Tensor) -> Exact:
+    """Return the numbers of f32 or f64."""
+    source = FORMATS[x.element.name]
+    bits = x.bits(code_type(source))
+    magnitude = bits & (source.sign_bit - 1)
+    field = magnitude >> source.mantissa_bits
+    is_normal = field.differs(0)
+    significand = (magnitude & ((1 << source.mantissa_bits) - 1)) | (is_normal.to(bits.element) << source.mantissa_bits)
+    exponent = field.to(I32).at_least(1) + (source.min_exponent - 1)
+    infinity = source.infinity_code or 0
+    return Exact(
+        (bits >> (source.bits - 1)).differs(0), significand, exponent, magnitude > infinity, magnitude.equals(infinity)
+    )
+
+
+def exact_of_integer(x: Tensor) -> Exact:
+    """Return the numbers of integers or booleans; those beyond 62 bits are rounded to odd there."""
+    if x.element.kind is Kind.SIGNED:
+        sign = x < 0
+        wide = x.to(I64 if x.element.bits >= 32 else I32)
+        magnitude = where(sign, -wide, wide).bits(UI64 if wide.element.bits == 64 else UI32)
+    else:
+        magnitude = x.to(UI64 if x.element.bits >= 32 else UI32)
+        sign = magnitude < 0
+    if x.element.bits < 32:
+        return Exact(sign, magnitude, 0)
+    magnitude = magnitude.to(UI64)
+    if x.element.bits < 62:
+        return Exact(sign, magnitude, 0)
+    is_large = (magnitude >> 62).differs(0)
+    short = magnitude >> 2
+    odd = short | ((short << 2).differs(magnitude)).to(UI64)
+    return Exact(sign, where(is_large, odd, magnitude), where(is_large, constant(2, I32), constant(0, I32)))
+
+
+def round_float(x: Tensor, fmt: Format, policy: Policy, draws: Tensor | None = None) -> Tensor:
+    """Return the codes of f32 or f64 in a narrower format, rounded once."""
+    number, source = exact_of_float(x), FORMATS[x.element.name]
+    if not fmt.has_zero or fmt.min_exponent < source.min_exponent:
+        return round_number(number, fmt, policy, draws)
+    # The exponent says where to cut: there is no need to look for the leading bit. Subnormal numbers of the source are
+    # far below those of the target, or lie where they do there.
+    assert isinstance(number.exponent, Tensor)
+    field = number.exponent + (source.mantissa_bits - fmt.mantissa_bits - fmt.min_exponent)
+    cut = (source.mantissa_bits - fmt.mantissa_bits) - field.at_most(0)
+    return _round(number, cut, field.at_least(0), fmt, policy, draws)
+
+
+def _round(
+    x: Exact, cut: Tensor, field: Tensor, fmt: Format, policy: Policy, draws: Tensor | None, shifts_left: bool = False
+) -> Tensor:
+    """Return the codes of numbers of which so many bits are cut off, in units of 2**(field + min_exponent).
+
+    With `shifts_left` a negative `cut` is a shift to the left.
+    """
+    s, width = x.significand, x.significand.element
+    at = cut.at_least(0).at_most(width.bits - 1).to(width)
+    retained = s >> at
+    rest = s - (retained << at)
+    up = _rounds_up(policy.rounding, retained, rest, at, cut, x.sign, draws)
+    if shifts_left:
+        retained = retained << (-cut).at_least(0).at_most(width.bits - 1).to(width)
+    target = UI64 if fmt.bits == 64 else UI32
+    rounded = retained.to(target) + up.to(target)
+    last = fmt.max_code >> fmt.mantissa_bits
+    code = (field.at_most(last + 1).to(target) << fmt.mantissa_bits) + rounded
+    if not fmt.has_zero:
+        code = code.at_least(1) - 1
+    too_big = code > fmt.max_code
+    if x.is_infinite is not None:
+        too_big = too_big | x.is_infinite
+    beyond, beyond_is_nan = _overflow(x, fmt, policy)
+    code = where(too_big, beyond, code)
+    is_nan = x.is_nan
+    if beyond_is_nan is not None:
+        nan = too_big if beyond_is_nan is True else too_big & beyond_is_nan
+        is_nan = nan if is_nan is None else is_nan | nan
+    return _with_sign(code, x.sign, is_nan, fmt, policy).to(code_type(fmt))
+
+
+def _rounds_up(
+    rounding: str, retained: Tensor, rest: Tensor, at: Tensor, cut: Tensor, negative: Tensor, draws: Tensor | None
+) -> Tensor:
+    """Return whether magnitudes grow by one, as i1; `rest` was cut off, at the bit `at`."""
+    if rounding == "toward_zero":
+        return rest < 0
+    if rounding == "up":
+        return rest.differs(0) & ~negative
+    if rounding == "down":
+        return rest.differs(0) & negative
+    if rounding == "stochastic":
+        if draws is None:
+            raise ValueError("stochastic rounding needs draws, got none")
+        wide = rest.to(UI64)
+        left = wide << (FRACTION_BITS - cut).at_least(0).at_most(63).to(UI64)
+        right = wide >> (cut - FRACTION_BITS).at_least(0).at_most(63).to(UI64)
+        return draws < where(cut <= FRACTION_BITS, left, right)
+    half = constant(1, rest.element).broadcast(rest.shape) << (at.at_least(1) - 1)
+    if rounding == "nearest_away":
+        return rest >= half
+    return (rest > half) | (rest.equals(half) & (retained & 1).differs(0))
+
+
+def _overflow(x: Exact, fmt: Format, policy: Policy) -> tuple[Tensor | int, Tensor | bool | None]:
+    """Return the magnitude code of what is beyond the largest number, and where it is NaN: True stands for all."""
+    if policy.overflow == "saturate" or (policy.overflow == "satfinite" and fmt.is_minifloat):
+        return fmt.max_code, None
+    if policy.overflow == "onnx":
+        return fmt.max_code, x.is_infinite if fmt.nan is Nan.NEGATIVE_ZERO else None
+    is_nan = not fmt.has_infinity and fmt.nan is not Nan.NONE
+    beyond = fmt.max_code + int(fmt.has_infinity)
+    if policy.rounding in _NEAREST:
+        return beyond, is_nan or None
+    # IEEE 754 section 7.4: a directed rounding stops at the largest number where it points inwards.
+    none = x.sign & ~x.sign
+    away = {"up": ~x.sign, "down": x.sign}.get(policy.rounding, none)
+    if x.is_infinite is not None:
+        away = away | x.is_infinite
+    target = UI64 if fmt.bits == 64 else UI32
+    code = where(away, constant(beyond, target).broadcast(away.shape), fmt.max_code)
+    return code, away if is_nan else None
+
+
+def _with_sign(code: Tensor, sign: Tensor, is_nan: Tensor | None, fmt: Format, policy: Policy) -> Tensor:
+    """Return codes of magnitudes with their signs, and the code of NaN."""
+    signs = sign.to(code.element) * fmt.sign_bit
+    if fmt.nan in (Nan.NEGATIVE_ZERO, Nan.LAST):
+        signed = code if not fmt.is_signed else where(code.equals(0), code, code | signs)
+        return signed if is_nan is None else where(is_nan, fmt.nan_code or 0, signed)
+    signed = code | signs
+    if is_nan is None:
+        return signed
+    if fmt.nan is Nan.NONE:
+        if (policy.overflow, fmt.bits) in (("onnx", 4), ("satfinite", 4), ("satfinite", 6)):
+            return where(is_nan, fmt.max_code, signed)
+        return where(is_nan, (~sign).to(code.element) * fmt.sign_bit, signed)
+    return where(is_nan, signs | (fmt.nan_code or 0), signed)
