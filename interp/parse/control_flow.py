@@ -162,10 +162,24 @@ def _assert(build: Builder, op: Structured) -> None:
     build.define("stablehlo.custom_call", op.operands, (), call_target_name="shape_assertion", error_message=message)
 
 
-#: What is added for each op of `scf` and `cf` that is not a branch.
+def _named_computation(build: Builder, op: Structured) -> None:
+    body = op.regions[0]
+    for operand, argument in zip(op.operands, body.arguments, strict=True):
+        build.same(operand, argument)
+    build.operations += body.operations
+    for value, result in zip(body.returns, op.results, strict=True):
+        build.same(value, result)
+
+
+def _add_dependency(build: Builder, op: Structured) -> None:
+    build.same(op.operands[0], op.results[0])
+
+
+#: What is added for each op of `scf` and `cf` that is not a branch, and for computations that only have a name.
 STRUCTURED: dict[str, Callable[[Builder, Structured], None]] = {
     "scf.if": _if, "scf.index_switch": _index_switch, "scf.execute_region": _execute_region, "scf.for": _for,
-    "scf.while": _while, "cf.assert": _assert,
+    "scf.while": _while, "cf.assert": _assert, "sdy.named_computation": _named_computation,
+    "mhlo.fusion": _named_computation, "mhlo.add_dependency": _add_dependency,
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import io
 import re
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,7 @@ from ..program import Program
 from ..system import depth, host_floats
 from ..system.isolate import quiet_native_stderr
 from . import syntax
-from .reader import Locator, Reader
+from .reader import Locator, MhloError, Reader
 
 BYTECODE = b"ML\xefR"
 _BYTE_ORDER_MARK = "\ufeff"  #: some editors begin a file with it
@@ -104,7 +105,38 @@ def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
 
 
 def _program(module: ir.Module, locate: Locator, file: str) -> Program:
-    return _guarded(lambda: Reader(module, locate).program(file), locate)
+    try:
+        return _guarded(lambda: Reader(module, locate).program(file), locate)
+    except MhloError as error:
+        converted = _from_mhlo(module, locate, error)
+    return _guarded(lambda: Reader(converted, locate, True).program(file), locate)
+
+
+def _from_mhlo(module: ir.Module, locate: Locator, refusal: MhloError) -> ir.Module:
+    """A copy of a module in StableHLO; ops that StableHLO does not have become custom calls of their names.
+
+    Raises `refusal` where jaxlib has no such pass, and ProgramError where an op cannot be converted.
+    """
+    try:
+        hlo: Any = importlib.import_module("jaxlib.mlir._mlir_libs._mlirHlo")
+        hlo.register_mhlo_passes()
+    except (ImportError, AttributeError):
+        raise refusal from None
+    from jaxlib.mlir.passmanager import PassManager
+
+    data = io.BytesIO()
+    module.operation.write_bytecode(data)
+    context = make_context()
+    converted = ir.Module.parse(data.getvalue(), context)
+    try:
+        with context:
+            PassManager.parse(f"builtin.module({_FROM_MHLO})").run(converted.operation)
+    except ir.MLIRError as e:
+        raise locate.error(e.error_diagnostics, "an op cannot be converted", "MHLO to StableHLO: ") from None
+    return converted
+
+
+_FROM_MHLO = "hlo-legalize-to-stablehlo{allow-experimental-features=true allow-xla-features=true}"
 
 
 def _guarded(read: Callable[[], Any], locate: Locator) -> Any:

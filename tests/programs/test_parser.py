@@ -298,7 +298,6 @@ ADD = "func.func @f(%a: tensor<4xf32>, %b: tensor<3xf32>) {\n  "
             'func.func @f() { "a.b"()[^bb1] : () -> ()\n ^bb1: return }',
             "x.mlir:11:18: a.b: expected cf.br, cf.cond_br,",
         ),
-        ("module { module { } }", "x.mlir:11:10: builtin.module: a nested module is not supported"),
         ('"a.b"() : () -> ()', "x.mlir:11:1: a.b: an op outside a function is not supported"),
         (
             'func.func @f() { "a.b"() ({ "c.d"(%x) : (tensor<f32>) -> ()\n'
