@@ -115,7 +115,6 @@ def test_mhlo_that_cannot_be_converted() -> None:
         'sdy.all_reduce {"x"} %x out_sharding=<@mesh, [{}]> : tensor<4xf32>',
         'sdy.collective_permute %cut out_sharding=<@mesh, [{"x"}]> : tensor<4xf32>',
         'sdy.reduce_scatter [{"x"}] %x out_sharding=<@mesh, [{"x"}]> : tensor<4xf32>',
-        'sdy.data_flow_edge %cut sharding=<@mesh, [{"x"}]> : tensor<4xf32>',
         'sdy.named_computation<"f">(%x) (%a: tensor<4xf32>) {\n sdy.return %a : tensor<4xf32>\n } : '
         "(tensor<4xf32>) -> tensor<4xf32>",
     ],
