@@ -21,12 +21,12 @@ from ..errors import ProgramError
 from ..program import Program
 from ..system import depth, host_floats
 from ..system.isolate import quiet_native_stderr
-from . import syntax
+from . import containers, syntax
+from .containers import BYTECODE
 from .reader import Locator, MhloError, Reader
 
-BYTECODE = b"ML\xefR"
 _BYTE_ORDER_MARK = "\ufeff"  #: some editors begin a file with it
-READABLE = "MLIR text, MLIR bytecode or a StableHLO portable artifact"
+READABLE = "MLIR (text, bytecode, a portable artifact), a file of jax.export, or HLO"
 _PORTABLE = re.compile(rb"ML\xefR[\x00-\xff]StableHLO_v")
 
 
@@ -53,10 +53,16 @@ def parse(source: str | bytes, file: str = "<string>", first_line: int = 1) -> P
 def module(source: str | bytes, file: str = "<string>", first_line: int = 1) -> ir.Module:
     """Return the module that `parse` reads, in which ops that jaxlib does not know have the generic form.
 
-    Raises ProgramError as `parse` does.
+    MHLO is converted. Raises ProgramError as `parse` does.
     """
+    locate = Locator(file, first_line - 1)
     with quiet_native_stderr():
-        return _module(source, Locator(file, first_line - 1), file, first_line)
+        module = _module(source, locate, file, first_line)
+        try:
+            Reader(module, locate).require_no_mhlo()
+        except MhloError as error:
+            return _from_mhlo(module, locate, error)
+        return module
 
 
 @host_floats.in_default
@@ -152,6 +158,7 @@ def _guarded(read: Callable[[], Any], locate: Locator) -> Any:
 
 
 def _module(source: str | bytes, locate: Locator, file: str, first_line: int) -> ir.Module:
+    source = containers.mlir_of(source, file)
     if isinstance(source, bytes):
         if source.startswith(BYTECODE):
             return _read_bytecode(source, locate)

@@ -185,6 +185,12 @@ class Reader:
                 return found
         return name
 
+    def require_no_mhlo(self) -> None:
+        """Raise MhloError where there is an op of MHLO."""
+        for op in (op for operations in self._operations.values() for op in operations):
+            if op.name.startswith("mhlo.") and not op.name.endswith(_TERMINATORS):
+                raise MhloError(self._message(op, _NO_MHLO))
+
     def arguments(self) -> list[Any]:
         """The `value` attribute of each op at the top of the module."""
         return [self.attributes_of(op).get("value") for op in self._operations[self._module.body]]

@@ -319,10 +319,10 @@ ADD = "func.func @f(%a: tensor<4xf32>, %b: tensor<3xf32>) {\n  "
         ('func.func @f() { "a.\\FF"() : () -> () return }', 'x.mlir:11:18: expected a name in UTF-8, got "a.\\FF"'),
         (
             "func.func @f() {}\0",
-            "x.mlir: expected MLIR text, MLIR bytecode or a StableHLO portable artifact, got a zero byte",
+            "x.mlir: expected MLIR (text, bytecode, a portable artifact), a file of jax.export, or HLO, got a",
         ),
         ("\ud800", "x.mlir: expected valid Unicode"),
-        (b"\nfunc\xff", "x.mlir:12:5: expected UTF-8 (a program is MLIR text"),
+        (b"\nfunc\xff", "x.mlir:12:5: expected UTF-8 (a program is MLIR (text"),
         (b"ML\xefR\x0dStableHLO_v1.0.0\x00", "x.mlir: not valid MLIR bytecode: "),
         (b"ML\xefR\x0dMLIR\x00\x01", "x.mlir: not valid MLIR bytecode: "),
         ("(" * 1001, "x.mlir:11:1001: expected at most 1000 nested brackets, got more"),
