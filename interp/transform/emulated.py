@@ -111,9 +111,7 @@ def _lower(ctx: Any, operands: Sequence[ir.Value], computation: Computation) -> 
     emulated = emulate_module(_cut_out(module, function), computation.policy, file=f"<{computation.name}>")
     function.erase()
     name = _merge(module, emulated)
-    call = ir.Operation.create(
-        "func.call", gives, list(operands), {"callee": ir.FlatSymbolRefAttr.get(name)}
-    )
+    call = ir.Operation.create("func.call", gives, list(operands), {"callee": ir.FlatSymbolRefAttr.get(name)})
     return list(call.results)
 
 
