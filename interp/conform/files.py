@@ -1,4 +1,8 @@
-"""Report files: written atomically, and read back with every field checked against its type."""
+"""Files of results: written atomically, and read back with their size and every field checked.
+
+A file may come from anyone. What is read is no larger than any that the tester writes, and fits the types of the
+dataclass that it becomes; what is wrong is a ValueError with its place.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,27 @@ import contextlib
 import dataclasses
 import errno
 import functools
+import gzip
+import io
+import itertools
+import json
+import math
 import os
+import secrets
+import stat
 import types
 import typing
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import OutputError
+
+#: The most bytes of a file, and the most values of its JSON: some ten times those of a whole run.
+MOST_BYTES, MOST_VALUES = 1 << 27, 10_000_000
+#: Numbers of more bits are none of ours.
+_MOST_BITS = 64
 
 
 def write(path: str | Path, text: str) -> None:
@@ -24,16 +41,20 @@ def write(path: str | Path, text: str) -> None:
 def write_bytes(path: str | Path, raw: bytes) -> None:
     """Writes a binary file atomically. Raises OutputError if that fails."""
     target = Path(path)
-    is_special = target.exists() and not target.is_file()  # a pipe or a device, which cannot be replaced
-    written = target if is_special else _temporary(target)
     try:
-        written.write_bytes(raw)
-        if not is_special:
-            written.replace(target)
-    except OSError as error:
-        if not is_special:
+        if target.exists() and not target.is_file():  # a pipe or a device, which cannot be replaced
+            target.write_bytes(raw)
+            return
+        name = _temporary(target)
+        try:
+            with open(name, "xb") as file:
+                file.write(raw)
+            name.replace(target)
+        except BaseException:
             with contextlib.suppress(OSError):
-                written.unlink()
+                name.unlink()
+            raise
+    except OSError as error:
         raise OutputError(f"{path}: {error.strerror or error}") from None
 
 
@@ -45,15 +66,48 @@ def check(path: str | Path) -> None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if target.exists() and not target.is_file():
             return
-        with open(_temporary(target), "ab"):
+        name = _temporary(target)
+        with open(name, "xb"):
             pass
-        os.unlink(_temporary(target))
+        name.unlink()
     except OSError as error:
         raise OutputError(f"{path}: {error.strerror or error}") from None
 
 
 def _temporary(target: Path) -> Path:
-    return target.with_name(target.name + ".part")
+    """A new name beside a file: another one may belong to the user."""
+    return target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
+
+
+def read_bytes(path: str | Path, most: int = MOST_BYTES) -> bytes:
+    """The bytes of a file, decompressed if its name ends in .gz. Raises OSError, and ValueError for a pipe."""
+    # A pipe without a writer would block.
+    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError(
+                f"{path}: expected a file, got a {'folder' if Path(path).is_dir() else 'pipe or a device'}"
+            )
+        data = file.read(most + 1)
+    if str(path).endswith(".gz") and len(data) <= most:
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+                data = stream.read(most + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"{path}: {error}") from None
+    if len(data) > most:
+        raise ValueError(f"{path}: expected at most {most:,} bytes, got more")
+    return data
+
+
+def parse_json(raw: bytes) -> Any:
+    """The value of JSON in UTF-8. Raises ValueError, also for values that are nested too deeply or too many."""
+    most = sum(raw.count(mark) for mark in (b",", b"[", b"{"))
+    if most > MOST_VALUES:
+        raise ValueError(f"expected JSON of up to {MOST_VALUES:,} values, got about {most:,}")
+    try:
+        return json.loads(raw.decode("utf-8"))
+    except RecursionError:
+        raise ValueError("expected JSON, got a value that is nested too deeply") from None
 
 
 def read(kind: Any, data: Any, where: str = "") -> Any:
@@ -73,15 +127,25 @@ def read(kind: Any, data: Any, where: str = "") -> Any:
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _record(kind, data, where)
     if origin is list:
-        return [read(arguments[0], x, f"{where}[{i}]") for i, x in enumerate(_as(list, data, where))]
+        if set(map(type, _as(list, data, where))) == {str} == {arguments[0]}:  # long lists are read quickly
+            return data
+        return _items(itertools.repeat(arguments[0]), _as(list, data, where), where)
+    if origin is tuple:
+        values = _as(list, data, where)
+        if arguments[-1] is ...:
+            return tuple(_items(itertools.repeat(arguments[0]), values, where))
+        if len(values) != len(arguments):
+            raise ValueError(f"{where}: expected {len(arguments)} items, got {len(values)}")
+        return tuple(_items(arguments, values, where))
     if origin is dict:
         return {k: read(arguments[1], x, f"{where}.{k}") for k, x in _as(dict, data, where).items()}
     if kind is types.NoneType:
         return _as(types.NoneType, data, where)
-    wanted: type = kind
-    if wanted is float and isinstance(data, int) and not isinstance(data, bool):
-        return float(data)
-    return _as(wanted, data, where)
+    return _as(kind, data, where)
+
+
+def _items(kinds: Iterable[Any], values: list[Any], where: str) -> list[Any]:
+    return [read(kind, x, f"{where}[{i}]") for i, (kind, x) in enumerate(zip(kinds, values, strict=False))]
 
 
 def _record(kind: type, data: Any, where: str) -> Any:
@@ -110,15 +174,24 @@ def _is_needed(field: dataclasses.Field[Any]) -> bool:
 def _as(kind: type, data: Any, where: str) -> Any:
     if kind is int and isinstance(data, bool):  # a code of i1
         return int(data)
-    if not isinstance(data, kind):
+    if kind in (int, float) and type(data) is int:
+        if data.bit_length() > _MOST_BITS:
+            raise ValueError(f"{where}: expected a number of up to {_MOST_BITS} bits, got {data.bit_length()} bits")
+        return kind(data)
+    if not isinstance(data, kind) or (kind is float and not math.isfinite(data)):
         raise ValueError(f"{where}: expected {_name(kind)}, got {_show(data)}")
     return data
 
 
 def _name(kind: Any) -> str:
-    return {list: "a list", dict: "an object", str: "a string", int: "an integer", types.NoneType: "null"}.get(
-        kind, getattr(kind, "__name__", str(kind))
-    )
+    return {
+        list: "a list",
+        dict: "an object",
+        str: "a string",
+        int: "an integer",
+        float: "a number",
+        types.NoneType: "null",
+    }.get(kind, getattr(kind, "__name__", str(kind)))
 
 
 def _show(data: Any) -> str:

@@ -274,20 +274,18 @@ def _without_nothing(case: CaseResult) -> dict[str, Any]:
 
 def load(path: str | Path) -> Report:
     """Reads a JSON file. Raises ValueError if it is not a report, and OSError if it cannot be read."""
-    return parse(Path(path).read_bytes(), path)
+    return parse(files.read_bytes(path), path)
 
 
 def parse(text: bytes, path: str | Path) -> Report:
     """Parses a report; `path` is for messages. Raises ValueError if it is not one."""
     try:
-        data = json.loads(text.decode("utf-8"))
+        data = files.parse_json(text)
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
             raise ValueError(f"expected an object whose schema is {SCHEMA!r}")
         cases = files.read(list[CaseResult], data.get("cases"), "cases")
         found = Report(files.read(Run, data.get("run"), "run"), cases)
         _check(found)
-    except RecursionError:
-        raise ValueError(f"{path} is not a result of minihlo conform: it is nested too deeply") from None
     except ValueError as error:  # also bytes that cannot be decoded and text that is not JSON
         raise ValueError(f"{path} is not a result of minihlo conform: {error}") from None
     return found

@@ -209,9 +209,7 @@ def read(path: str | Path) -> Submission:
 def _load_json(members: Mapping[str, bytes], name: str) -> Any:
     """The JSON of a member. Raises ValueError if it is not JSON."""
     try:
-        return json.loads(members[name].decode("utf-8"))
-    except RecursionError:
-        raise ValueError(f"{name}: expected JSON, got a value that is nested too deeply") from None
+        return files.parse_json(members[name])
     except ValueError as error:
         raise ValueError(f"{name}: expected JSON, got invalid text: {error}") from None
 

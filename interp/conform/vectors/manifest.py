@@ -208,7 +208,7 @@ def _short(error: Exception) -> str:
 
 
 def _read(data: bytes) -> Manifest:
-    made = json.loads(data.decode("utf-8"))
+    made = files.parse_json(data)
     if not isinstance(made, dict) or made.get("schema") != SCHEMA:
         raise ValueError(f"no object with the schema {SCHEMA!r}")
     types, made["types"] = made.get("types"), {}  # facts for other readers
