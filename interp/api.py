@@ -9,7 +9,7 @@ from typing import IO, Any
 from .errors import InputError, ProgramError
 from .loaded import LoadedProgram
 from .lowered import of_jax
-from .parse import parser
+from .parse import containers, parser
 from .settings import default_settings
 from .system.child import python
 from .system.isolate import death_in_child
@@ -29,15 +29,16 @@ def load(source: str | bytes | os.PathLike[str] | Any, *, without: str = "") -> 
 
             - a path, as a string or path object;
             - MLIR text. A string is text if it has a line break, or if it looks like MLIR and no file has that name;
-            - bytes of MLIR bytecode or of a StableHLO portable artifact;
+            - bytes of MLIR bytecode, of a StableHLO portable artifact, of a file of `jax.export`
+              (`Exported.serialize()`), or of an HLO module (HloModuleProto, HloProto); HLO text;
             - an `ir.Module` of jaxlib;
-            - a function that JAX has lowered (`jax.stages.Lowered`) or exported (`jax.export.Exported`, with symbolic
-              sizes too).
+            - a function of `jax.jit` that JAX has traced, lowered or compiled (`jax.stages`), or exported
+              (`jax.export.Exported`, with symbolic sizes too). Of a compiled one the optimized HLO runs.
         without: Optimizations to turn off, such as `"tables,blocks"`, beside those that the environment variable
             `MINIHLO_WITHOUT` lists. No result changes.
 
     Returns:
-        A LoadedProgram. A lowered or exported function gives a JaxProgram, whose method `call` takes and returns the
+        A LoadedProgram. A function of JAX gives a JaxProgram, whose method `call` takes and returns the
         pytrees of the function.
 
     Raises:
@@ -63,7 +64,7 @@ def _load(source: str | bytes | os.PathLike[str] | Any) -> LoadedProgram:
         return LoadedProgram(parser.from_module(source, "<module>"))
     program = of_jax(source)
     if program is None:
-        kinds = "a path, MLIR text, bytes, an ir.Module, jax.stages.Lowered or jax.export.Exported"
+        kinds = "a path, MLIR text, bytes, an ir.Module, a stage of jax.jit or jax.export.Exported"
         raise InputError(f"expected {kinds}, got {type(source).__name__}")
     return program
 
@@ -82,7 +83,7 @@ def contents(source: str | os.PathLike[str]) -> tuple[str | bytes, str]:
 
 
 def _load_bytes(data: bytes, file: str) -> LoadedProgram:
-    if data.startswith(parser.BYTECODE):
+    if data.startswith(containers.BYTECODE) or containers.is_contained(data):
         child = f"import sys; from {parser.__name__} import parse; parse(sys.stdin.buffer.read())"
         death = death_in_child(python("-c", child), data, _READER_SECONDS + len(data) / _BYTES_A_SECOND)
         if death:
@@ -114,7 +115,7 @@ def read_stream(file: IO[bytes], name: str) -> bytes:
     while part := _part(file, name):
         parts.append(part)
         size += len(part)
-        if b"\0" in part and not parts[0].startswith(parser.BYTECODE):
+        if b"\0" in part and not (containers.BYTECODE in parts[0] or containers.is_contained(parts[0])):
             raise ProgramError(f"{name}: expected {parser.READABLE}, got a zero byte")
         if size > MOST_STREAMED:
             raise ProgramError(f"{name}: expected at most {MOST_STREAMED} bytes from a pipe or device, got more")

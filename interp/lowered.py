@@ -1,4 +1,4 @@
-"""Programs that JAX has lowered or exported, jax.stages.Lowered and jax.export.Exported, callable like the function."""
+"""Programs that JAX has traced, lowered, compiled or exported (jax.stages, jax.export), callable like the function."""
 
 from __future__ import annotations
 
@@ -88,8 +88,11 @@ class JaxProgram(LoadedProgram):
 
 
 def of_jax(source: Any) -> JaxProgram | None:
-    """Return the program of a Lowered or an Exported, and None for any other object."""
-    if not type(source).__module__.startswith(("jax.", "jax._src.")):
+    """Return the program of an Exported or of a stage of jit, and None for any other object.
+
+    Raises InputError for a function that has not been traced, and where a compiled one has no HLO module of its own.
+    """
+    if not type(source).__module__.startswith(("jax.", "jax._src.", "jaxlib.")):
         return None
     if hasattr(source, "mlir_module_serialized"):
         program = parser.parse(source.mlir_module_serialized, f"export({source.fun_name})")
@@ -97,13 +100,29 @@ def of_jax(source: Any) -> JaxProgram | None:
         chosen = next((p for p in _PLATFORMS if p in platforms), platforms[0])
         first = [np.int32(platforms.index(chosen))] if len(platforms) > 1 else []
         return JaxProgram(program, source.in_tree, source.out_tree, source.module_kept_var_idx, first)
+    if hasattr(source, "trace") and callable(source):
+        raise InputError("expected a function of jax.jit with types of its arguments, such as f.lower(x), got it alone")
+    if hasattr(source, "lower") and hasattr(source, "jaxpr"):  # jax.stages.Traced
+        source = source.lower()
     if hasattr(source, "compiler_ir") and hasattr(source, "in_tree"):
         program = parser.from_module(source.compiler_ir("stablehlo"), getattr(source._lowering, "_name", "lowered"))
         constants = getattr(source._lowering, "const_args", None) or []
         arguments = source._lowering.compile_args
         kept = arguments.get("kept_var_idx", range(source.in_tree.num_leaves))
         return JaxProgram(program, source.in_tree, source.out_tree, kept, list(map(np.asarray, constants)))
+    if hasattr(source, "runtime_executable"):  # jax.stages.Compiled
+        return _of_compiled(source)
     return None
+
+
+def _of_compiled(source: Any) -> JaxProgram:
+    modules = source.runtime_executable().hlo_modules()
+    if len(modules) != 1:
+        raise InputError(f"expected a compiled function of one HLO module, got {len(modules)}")
+    program = parser.parse(modules[0].as_serialized_hlo_module_proto(), modules[0].name)
+    kept = getattr(source._executable, "_kept_var_idx", range(source.in_tree.num_leaves))
+    constants = getattr(getattr(source, "_params", None), "const_args", None) or []
+    return JaxProgram(program, source.in_tree, source.out_tree, kept, list(map(np.asarray, constants)))
 
 
 def _without_key(value: Any) -> Any:

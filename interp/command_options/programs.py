@@ -23,7 +23,11 @@ def add_limits(parser: argparse.ArgumentParser, of: str, then: str = "", has_ste
 def add_program(parser: argparse.ArgumentParser) -> None:
     """Add the file, its function and its inputs."""
     add = parser.add_argument
-    add("file", metavar="FILE", help="MLIR text, MLIR bytecode or a StableHLO portable artifact (-: standard input)")
+    add(
+        "file",
+        metavar="FILE",
+        help="MLIR (text, bytecode, a portable artifact), a file of jax.export, or HLO; -: standard input",
+    )
     add("--function", metavar="NAME", help="the function to run (default: @main, or the only public one)")
     inputs = parser.add_mutually_exclusive_group()
     inputs.add_argument("--input", action="append", default=[], metavar="VALUE", help="the value of the next argument")

@@ -19,8 +19,8 @@ from ..diff.report import Report
 from ..diff.samples import RUNS, sample
 from ..diff.source import Source
 from ..errors import InputError, OutputError
+from ..parse import containers
 from ..parse.chunks import split
-from ..parse.parser import BYTECODE
 from .run import read_inputs, read_source
 
 
@@ -62,7 +62,7 @@ def backend_of(name: str) -> Backend:
 def sources_of(options: argparse.Namespace) -> list[Source]:
     """Return the programs of the file that have the function."""
     data, file = read_source(options.file)
-    if data.startswith(BYTECODE):
+    if data.startswith(containers.BYTECODE) or containers.is_contained(data):
         return [Source.of_text(data, file, 1, options.function)]
     try:
         chunks = split(data.decode())

@@ -21,8 +21,9 @@ from ..errors import CheckFailure, InputError, OutputError, ProgramError
 from ..listing import Part, groups, listing
 from ..machine import Listener, Plan, plan
 from ..machine import run as run_plan
+from ..parse import containers
 from ..parse.chunks import split
-from ..parse.parser import BYTECODE, parse, parse_attributes
+from ..parse.parser import parse, parse_attributes
 from ..program import Operation, Program
 from ..settings import default_settings
 from ..values import npy
@@ -78,7 +79,7 @@ def read_programs(path: str) -> list[Program]:
     Raises ProgramError if it is empty.
     """
     source, name = read_source(path)
-    if not source.startswith(BYTECODE):
+    if not (source.startswith(containers.BYTECODE) or containers.is_contained(source)):
         try:
             return [parse(text, name, line) for text, line in split(source.decode())]
         except UnicodeDecodeError:

@@ -14,12 +14,12 @@ from jaxlib.mlir.passmanager import PassManager
 
 from ...ops.policy import Policy
 from ...ops.types import QuantizedType, TensorType, Type
-from ..errors import ProgramError
+from ..errors import ProgramError, UnsupportedError
 from ..machine import Plan, find_function, plan
 from ..parse import parser
 from ..parse.reader import Locator, Reader
 from ..parse.syntax import NEWER
-from ..program import Function, Location, Operation, Region, Value
+from ..program import Function, Location, Operation, Program, Region, Value
 from ..system.isolate import quiet_native_stderr
 from ..values import transport
 from .mlir import inline_calls, list_operations, name_of, replace_operands
@@ -31,19 +31,31 @@ class _Recorder(Reader):
     """A reader that remembers the MLIR of each op and value."""
 
     def __init__(self, module: ir.Module, places: Locator) -> None:
-        super().__init__(module, places)
+        super().__init__(module, places, is_converted=True)
         self.operations: dict[Operation, ir.Operation] = {}
         self.values: dict[Value, ir.Value] = {}
 
-    def _operation(self, op: ir.Operation) -> Operation:
-        made = super()._operation(op)
-        self.operations[made] = op
+    def read_operation(self, op: ir.Operation) -> list[Operation]:
+        made = super().read_operation(op)
+        if len(made) != 1:
+            raise self.unsupported(op, "a comparison op by op needs StableHLO's own control flow")
+        self.operations[made[0]] = op
         return made
 
-    def _define(self, op: ir.Operation, value: ir.Value) -> Value:
-        made = super()._define(op, value)
+    def define(self, op: ir.Operation, value: ir.Value) -> Value:
+        made = super().define(op, value)
         self.values[made] = value
         return made
+
+    def program(self, file: str) -> Program:
+        program = super().program(file)
+        for function in program.functions.values():
+            for operation in function.body.operations if function.body else ():
+                if operation not in self.operations:
+                    raise UnsupportedError(
+                        f"{operation.location}: a comparison op by op needs StableHLO's own control flow and shardings"
+                    )
+        return program
 
 
 class Source:

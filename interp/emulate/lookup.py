@@ -1,4 +1,4 @@
-"""Elementwise operations on minifloats, alone and in fused groups: lookups in tables that the exact arithmetic fills."""
+"""Elementwise operations on minifloats, alone and in groups: lookups in tables that the exact arithmetic fills."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import io
 import re
 from collections.abc import Callable
 from typing import Any
@@ -20,12 +21,12 @@ from ..errors import ProgramError
 from ..program import Program
 from ..system import depth, host_floats
 from ..system.isolate import quiet_native_stderr
-from . import syntax
-from .reader import Locator, Reader
+from . import containers, syntax
+from .containers import BYTECODE
+from .reader import Locator, MhloError, Reader
 
-BYTECODE = b"ML\xefR"
 _BYTE_ORDER_MARK = "\ufeff"  #: some editors begin a file with it
-READABLE = "MLIR text, MLIR bytecode or a StableHLO portable artifact"
+READABLE = "MLIR (text, bytecode, a portable artifact), a file of jax.export, or HLO"
 _PORTABLE = re.compile(rb"ML\xefR[\x00-\xff]StableHLO_v")
 
 
@@ -52,10 +53,16 @@ def parse(source: str | bytes, file: str = "<string>", first_line: int = 1) -> P
 def module(source: str | bytes, file: str = "<string>", first_line: int = 1) -> ir.Module:
     """Return the module that `parse` reads, in which ops that jaxlib does not know have the generic form.
 
-    Raises ProgramError as `parse` does.
+    MHLO is converted. Raises ProgramError as `parse` does.
     """
+    locate = Locator(file, first_line - 1)
     with quiet_native_stderr():
-        return _module(source, Locator(file, first_line - 1), file, first_line)
+        module = _module(source, locate, file, first_line)
+        try:
+            Reader(module, locate).require_no_mhlo()
+        except MhloError as error:
+            return _from_mhlo(module, locate, error)
+        return module
 
 
 @host_floats.in_default
@@ -104,7 +111,38 @@ def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
 
 
 def _program(module: ir.Module, locate: Locator, file: str) -> Program:
-    return _guarded(lambda: Reader(module, locate).program(file), locate)
+    try:
+        return _guarded(lambda: Reader(module, locate).program(file), locate)
+    except MhloError as error:
+        converted = _from_mhlo(module, locate, error)
+    return _guarded(lambda: Reader(converted, locate, True).program(file), locate)
+
+
+def _from_mhlo(module: ir.Module, locate: Locator, refusal: MhloError) -> ir.Module:
+    """A copy of a module in StableHLO; ops that StableHLO does not have become custom calls of their names.
+
+    Raises `refusal` where jaxlib has no such pass, and ProgramError where an op cannot be converted.
+    """
+    try:
+        hlo: Any = importlib.import_module("jaxlib.mlir._mlir_libs._mlirHlo")
+        hlo.register_mhlo_passes()
+    except (ImportError, AttributeError):
+        raise refusal from None
+    from jaxlib.mlir.passmanager import PassManager
+
+    data = io.BytesIO()
+    module.operation.write_bytecode(data)
+    context = make_context()
+    converted = ir.Module.parse(data.getvalue(), context)
+    try:
+        with context:
+            PassManager.parse(f"builtin.module({_FROM_MHLO})").run(converted.operation)
+    except ir.MLIRError as e:
+        raise locate.error(e.error_diagnostics, "an op cannot be converted", "MHLO to StableHLO: ") from None
+    return converted
+
+
+_FROM_MHLO = "hlo-legalize-to-stablehlo{allow-experimental-features=true allow-xla-features=true}"
 
 
 def _guarded(read: Callable[[], Any], locate: Locator) -> Any:
@@ -120,6 +158,7 @@ def _guarded(read: Callable[[], Any], locate: Locator) -> Any:
 
 
 def _module(source: str | bytes, locate: Locator, file: str, first_line: int) -> ir.Module:
+    source = containers.mlir_of(source, file)
     if isinstance(source, bytes):
         if source.startswith(BYTECODE):
             return _read_bytecode(source, locate)

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from jaxlib.mlir import ir
 
+from ...ops.op import lookup
+from ...ops.programs.custom_call import is_target
 from ...ops.types import Type
 from ..errors import ProgramError, UnsupportedError
-from ..program import Function, Location, Operation, Program, Region, Value
+from ..program import BARRIER, Function, Location, Operation, Program, Region, Value
+from . import spmd
 from .attributes import AttributeValueError, Converter
+from .control_flow import STRUCTURED, Builder, Structured, read_blocks
 from .syntax import NEWER, end_of_item
 
 #: Ops at the top of a module that declare something other than a function. They are kept as attributes.
 _DECLARATIONS = ("sdy.mesh", "stablehlo.mesh")
 #: How the names of ops end that end a region.
-_TERMINATORS = (".return", ".assuming_yield")
+_TERMINATORS = (".return", ".assuming_yield", "scf.yield", "scf.condition")
+
+#: Dialects whose ops travel as custom calls of their names, with the op's attributes as one of the call's.
+_TRAVELLING, _RENAMED = ("mhlo", "chlo", "stablehlo"), {"topk": "top_k"}
+#: Ops of MHLO that give what they take.
+_UNCHANGED = ("mhlo.copy", "mhlo.domain")
 
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 
@@ -30,6 +39,15 @@ _HAS_KINDS = hasattr(ir, "FileLineColLoc")
 
 def _is(location: Any, kind: str, name: str) -> bool:
     return isinstance(location, getattr(ir, name)) if _HAS_KINDS else getattr(location, f"is_a_{kind}")()
+
+
+_NO_MHLO = (
+    "MHLO is not supported by this jaxlib (expected StableHLO, as mlir-hlo-opt --hlo-legalize-to-stablehlo gives it)"
+)
+
+
+class MhloError(UnsupportedError):
+    """The program has an op of MHLO."""
 
 
 class Locator:
@@ -106,11 +124,17 @@ def one_line(message: str) -> str:
 class Reader:
     """Reads one module. Each MLIR value has one `Value`, whichever regions use it."""
 
-    def __init__(self, module: ir.Module, locate: Locator) -> None:
+    def __init__(self, module: ir.Module, locate: Locator, is_converted: bool = False) -> None:
+        """`is_converted` says that what is left of MHLO is what no pass of jaxlib converts."""
+        self._is_converted = is_converted
         self._module = module
-        self._locate = locate
+        self.locate = locate
         self._convert = Converter(self._resource)
         self._values: dict[ir.Value, Value] = {}
+        #: The modules around what is read, and the name in the program of each function, by them and its own name.
+        self._path: tuple[str, ...] = ()
+        self._names: dict[tuple[str, ...], str] = {}
+        self._is_spmd = False  # whether there are calls of GSPMD
         # `walk` hands out plain operations. Iterating over a block would make an instance of each op's own
         # class, which imports those classes, and some of them fail on attributes that jaxlib cannot convert.
         self._operations: dict[ir.Block, list[ir.Operation]] = defaultdict(list)
@@ -124,99 +148,171 @@ class Reader:
         root.walk(visit, ir.WalkOrder.PRE_ORDER)
 
     def program(self, file: str) -> Program:
-        """The whole module."""
-        program = Program({}, file, self._attributes(self._module.operation))
-        for op in self._operations[self._module.body]:
+        """The whole module, with the functions of modules in it; those whose name is not unique are `module::name`."""
+        program = Program({}, file, self.attributes_of(self._module.operation))
+        functions = [(path, op) for path, op in self._top_of(self._module.operation, ()) if op.name == "func.func"]
+        counts = Counter(_symbol(op) for _, op in functions)
+        for path, op in functions:
+            name = _symbol(op)
+            self._names[(*path, name)] = name if counts[name] == 1 else "::".join((*path, name))
+        for path, op in self._top_of(self._module.operation, ()):
             if op.name == "func.func":
+                self._path = path
                 function = self._function(op)
                 program.functions[function.name] = function
             elif op.name in _DECLARATIONS:
-                attributes = self._attributes(op)
+                attributes = self.attributes_of(op)
                 program.attributes.setdefault(op.name, {})[attributes.pop("sym_name")] = attributes
+            elif op.name == "builtin.module":
+                for name, value in self.attributes_of(op).items():
+                    program.attributes.setdefault(name, value)
             else:
-                kind = "a nested module" if op.name == "builtin.module" else "an op outside a function"
-                raise self._unsupported(op, f"{kind} is not supported (expected func.func)")
-        return program
+                raise self.unsupported(op, "an op outside a function is not supported (expected func.func)")
+        return spmd.with_manual_computations(program) if self._is_spmd else program
+
+    def _top_of(self, module: ir.Operation, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], ir.Operation]]:
+        """Yield the operations of a module and of those in it, each with the names of the modules around it."""
+        for i, op in enumerate(self._operations[module.regions[0].blocks[0]]):
+            yield path, op
+            if op.name == "builtin.module":
+                yield from self._top_of(op, (*path, _symbol(op) or f"module{i}"))
+
+    def _callee(self, name: str) -> str:
+        """The name that a function has in the program; the innermost module that has it comes first."""
+        parts = tuple(name.split("::"))
+        for i in range(len(self._path), -1, -1):
+            if (found := self._names.get((*self._path[:i], *parts))) is not None:
+                return found
+        return name
+
+    def require_no_mhlo(self) -> None:
+        """Raise MhloError where there is an op of MHLO."""
+        for op in (op for operations in self._operations.values() for op in operations):
+            if op.name.startswith("mhlo.") and not op.name.endswith(_TERMINATORS):
+                raise MhloError(self._message(op, _NO_MHLO))
 
     def arguments(self) -> list[Any]:
         """The `value` attribute of each op at the top of the module."""
-        return [self._attributes(op).get("value") for op in self._operations[self._module.body]]
+        return [self.attributes_of(op).get("value") for op in self._operations[self._module.body]]
 
-    def _unsupported(self, op: ir.Operation, message: str) -> UnsupportedError:
+    def unsupported(self, op: ir.Operation, message: str) -> UnsupportedError:
+        """Return the error that something of an operation is not supported, with the place."""
         return UnsupportedError(self._message(op, message))
 
     def _message(self, op: ir.Operation, message: str) -> str:
-        return f"{self._locate(op.location)}: {op.name.removeprefix(NEWER)}: {message}"
+        return f"{self.locate(op.location)}: {op.name.removeprefix(NEWER)}: {message}"
 
     def _function(self, op: ir.Operation) -> Function:
-        attributes = self._attributes(op, but="function_type")
+        attributes = self.attributes_of(op, but="function_type")
         kind = op.attributes["function_type"].value  # pyright: ignore[reportAttributeAccessIssue]
-        arguments, results = (tuple(self._type(op, t) for t in types) for types in (kind.inputs, kind.results))
+        arguments, results = (tuple(self.type_of(op, t) for t in types) for types in (kind.inputs, kind.results))
         region = op.regions[0]
         return Function(
-            name=attributes.pop("sym_name"),
+            name=self._names[(*self._path, attributes.pop("sym_name"))],
             is_public=attributes.pop("sym_visibility", "public") == "public",
             argument_types=arguments,
             result_types=results,
             body=self._region(op, region) if len(region.blocks) else None,
-            location=self._locate(op.location),
+            location=self.locate(op.location),
             attributes=attributes,
         )
 
     def _region(self, op: ir.Operation, region: ir.Region) -> Region:
-        if len(region.blocks) != 1:
-            if len(region.blocks) == 0:
-                return Region((), [], ())
-            raise self._unsupported(
-                op,
-                f"a region of {len(region.blocks)} blocks is not supported "
-                "(expected control flow as ops with regions, such as stablehlo.if and stablehlo.while)",
-            )
+        if len(region.blocks) == 0:
+            return Region((), [], ())
+        if len(region.blocks) > 1:
+            return read_blocks(self, op, region)
         block = region.blocks[0]
-        arguments = tuple(self._define(op, v) for v in block.arguments)
+        arguments = tuple(self.define(op, v) for v in block.arguments)
         operations = self._operations[block]
         ends = bool(operations) and operations[-1].name.endswith(_TERMINATORS)
-        body = [self._operation(x) for x in operations[: len(operations) - ends]]
-        return Region(arguments, body, self._operands(operations[-1]) if ends else ())
+        body = [o for x in operations[: len(operations) - ends] for o in self.read_operation(x)]
+        return Region(arguments, body, self.operands_of(operations[-1]) if ends else ())
 
-    def _operation(self, op: ir.Operation) -> Operation:
-        if op.name == "builtin.module":
-            raise self._unsupported(op, "a nested module is not supported")
-        operands = self._operands(op)
+    def operations_in(self, block: ir.Block) -> list[ir.Operation]:
+        """Return the operations of a block, the terminator last."""
+        return self._operations[block]
+
+    def read_operation(self, op: ir.Operation) -> list[Operation]:
+        """Return an operation as plain data, or those that it stands for."""
+        name = op.name.removeprefix(NEWER)
+        if name.startswith("mhlo."):
+            name = self._counterpart(op, name)
+        operands = self.operands_of(op)
         regions = tuple(self._region(op, r) for r in op.regions)
-        return Operation(
-            name=op.name.removeprefix(NEWER),
-            operands=operands,
-            results=tuple(self._define(op, v) for v in op.results),
-            attributes=self._attributes(op),
-            regions=regions,
-            location=self._locate(op.location),
-        )
+        results = tuple(self.define(op, v) for v in op.results)
+        attributes, location = self.attributes_of(op), self.locate(op.location)
+        if self._path or len(self._names) > 1:
+            record = lookup(name)
+            for key in record.calls if record is not None else ():
+                attributes = {**attributes, key: self._called(attributes.get(key))} if key in attributes else attributes
+        if name == "stablehlo.custom_call":
+            name, attributes = self._custom_call(attributes)
+        if name not in STRUCTURED:
+            return [Operation(name, operands, results, attributes, regions, location)]
+        build = Builder(location)
+        STRUCTURED[name](build, Structured(operands, results, attributes, regions))
+        return build.operations
 
-    def _operands(self, op: ir.Operation) -> tuple[Value, ...]:
+    def _counterpart(self, op: ir.Operation, name: str) -> str:
+        """The name of an op of MHLO that has the same attributes in CHLO or StableHLO, or changes no value."""
+        if not self._is_converted:
+            raise MhloError(self._message(op, _NO_MHLO))
+        if name in _UNCHANGED:
+            return BARRIER
+        found = name if name in STRUCTURED else _travelling(name.removeprefix("mhlo."))
+        if found is None:
+            raise self.unsupported(op, "this op of MHLO has no counterpart in StableHLO")
+        return found
+
+    def _called(self, value: Any) -> Any:
+        """What names functions, alone or in lists, with the names that they have in the program."""
+        return tuple(map(self._called, value)) if isinstance(value, tuple) else self._callee(str(value))
+
+    def _custom_call(self, attributes: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The op and attributes of a custom call; of one that stands for an op of CHLO or StableHLO that op's own."""
+        target = str(attributes.get("call_target_name", ""))
+        self._is_spmd |= target in (spmd.TO_PARTS, spmd.TO_WHOLE)
+        dialect, _, short = target.partition(".")
+        given = attributes.get(f"{dialect}.attributes", {})
+        if dialect in _TRAVELLING and isinstance(given, dict) and not is_target(target):
+            found = _travelling(short)
+            if found is not None:
+                return found, given
+        return "stablehlo.custom_call", attributes
+
+    def operands_of(self, op: ir.Operation) -> tuple[Value, ...]:
+        """Return the operands of an operation. Raises ProgramError where one is not defined before."""
+        return tuple([self.value_of(op, v) for v in op.operands])
+
+    def value_of(self, op: ir.Operation, value: ir.Value) -> Value:
+        """Return the value that an operation uses. Raises ProgramError where it is not defined before."""
         try:
-            return tuple([self._values[v] for v in op.operands])
+            return self._values[value]
         except KeyError:
             message = "expected operands that are defined before, got one that is not"
             raise ProgramError(self._message(op, message)) from None
 
-    def _define(self, op: ir.Operation, value: ir.Value) -> Value:
-        result = self._values[value] = Value(self._type(op, value.type))
+    def define(self, op: ir.Operation, value: ir.Value) -> Value:
+        """Return a new value, which stands for MLIR's from now on."""
+        result = self._values[value] = Value(self.type_of(op, value.type))
         return result
 
-    def _type(self, op: ir.Operation, t: ir.Type) -> Type:
+    def type_of(self, op: ir.Operation, t: ir.Type) -> Type:
+        """Return a type as plain data."""
         try:
             return self._convert.type(t)
         except AttributeValueError as e:
-            raise self._unsupported(op, str(e)) from None
+            raise self.unsupported(op, str(e)) from None
 
-    def _attributes(self, op: ir.Operation, but: str = "") -> dict[str, Any]:
+    def attributes_of(self, op: ir.Operation, but: str = "") -> dict[str, Any]:
+        """Return the attributes of an operation as plain values."""
         attributes = op.attributes
         names = [attributes[i].name for i in range(len(attributes))]
         try:
             return {name: self._attribute(op, attributes, name) for name in names if name != but}
         except AttributeValueError as e:
-            raise self._unsupported(op, str(e)) from None
+            raise self.unsupported(op, str(e)) from None
 
     def _attribute(self, op: ir.Operation, attributes: ir.OpAttributeMap, name: str) -> Any:
         try:
@@ -238,6 +334,16 @@ class Reader:
         blobs = re.findall(rf'({_STRING}|[\w.$-]+): "0x([0-9A-Fa-f]*)"', end)
         # The first four bytes are the alignment.
         return {key.strip('"'): bytes.fromhex(digits[8:]) for key, digits in blobs}
+
+
+def _travelling(short: str) -> str | None:
+    """The op of CHLO, else of StableHLO, that has this name in MHLO."""
+    names = [f"{dialect}.{_RENAMED.get(short, short)}" for dialect in ("chlo", "stablehlo")]
+    return next((name for name in names if lookup(name) is not None), None)
+
+
+def _symbol(op: ir.Operation) -> str:
+    return op.attributes["sym_name"].value if "sym_name" in op.attributes else ""  # type: ignore[attr-defined]
 
 
 def _attribute_text(op: ir.Operation, name: str) -> str:

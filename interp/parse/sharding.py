@@ -10,6 +10,7 @@ Any other form is an error: to pass over a part of a sharding could give wrong n
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -33,9 +34,10 @@ _SHARDING = re.compile(
     rf"(?P<lists>(?:\s*,\s*(?:replicated|unreduced)=\s*{_AXES})*)\s*>"
 )
 _REPLICATED = re.compile(r"\{(replicated|maximal device=\d+)\}")
+#: The last dimensions of a grid of devices may cut nothing: the parts are the same, or manual, along them.
 _TILES = re.compile(
     r"\{devices=\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?|([\d,]+))"
-    r"( last_tile_dim_replicate| last_tile_dims=\{replicated\})?\}"
+    r"(?: (last_tile_dim_replicate)| last_tile_dims=\{((?:replicated|manual)(?:, *(?:replicated|manual))*)\})?\}"
 )
 
 
@@ -121,26 +123,45 @@ def _mesh_of_text(text: str) -> Mesh | None:
     return Mesh(axes, tuple(int(n) for n in match[2].split(",")) if match[2] else None)
 
 
+#: Axes along which devices have parts of their own already, where a part is cut further.
+MANUAL = "manual"
+
+
 def tiles(text: str, rank: int, devices: int) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
     """Of an `mhlo.sharding`: into how many parts each dimension is cut, and which part each device has.
 
     Raises ProgramError where it is of no known form.
     """
+    sharding = tiled(text, rank, devices)
+    return sharding.parts(), [sharding.part(d) for d in range(devices)]
+
+
+def tiled(text: str, rank: int, devices: int | None) -> Sharding:
+    """An `mhlo.sharding` on a mesh of its own; `devices` is their number where it is known.
+
+    The axes that are manual already have names that begin with `MANUAL`.
+
+    Raises ProgramError where it is of no known form.
+    """
     text = text.strip()
     if _REPLICATED.fullmatch(text):
-        return (1,) * rank, [(0,) * rank] * devices
+        return Sharding(Mesh((("rest", devices or 1),)), ((),) * rank)
     match = _TILES.fullmatch(text)
     if not match:
         raise ProgramError(f"expected an mhlo.sharding such as {{devices=[2,1]<=[2]}} or {{replicated}}, got {text}")
     sizes = [int(n) for n in match[1].split(",")]
     if match[2]:
-        ids = np.arange(devices).reshape([int(n) for n in match[2].split(",")])
+        grid = [int(n) for n in match[2].split(",")]
+        ids = np.arange(math.prod(grid)).reshape(grid)
         ids = ids.transpose([int(n) for n in match[3].split(",")]) if match[3] else ids
     else:
         ids = np.array([int(n) for n in match[4].split(",")])
+    devices = ids.size if devices is None else devices
     if sorted(ids.ravel().tolist()) != list(range(devices)) or ids.size != np.prod(sizes):
         raise ProgramError(f"expected an mhlo.sharding of {devices} devices, got {text}")
-    if len(sizes) != rank + bool(match[5]):
+    last = ["replicated"] if match[5] else re.findall(r"\w+", match[6] or "")
+    if len(sizes) != rank + len(last):
         raise ProgramError(f"expected an mhlo.sharding of {rank} dimensions, got {text}")
-    places = dict(zip(ids.ravel().tolist(), np.ndindex(*sizes), strict=True))
-    return tuple(sizes[:rank]), [places[d][:rank] for d in range(devices)]
+    names = [f"{MANUAL if kind == 'manual' else 'd'}{i}" for i, kind in enumerate(["cut"] * rank + last)]
+    mesh = Mesh(tuple(zip(names, sizes, strict=True)), tuple(ids.ravel().tolist()))
+    return Sharding(mesh, tuple([(Axis(name),) for name in names[:rank]]))

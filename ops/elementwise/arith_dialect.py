@@ -1,17 +1,17 @@
-"""Ops of MLIR's `arith` dialect: what programs compute sizes with, and scalars beside them."""
+"""Ops of MLIR's `arith` and `math` dialects: what programs compute sizes with, and scalars and loops beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..cast import cast
+from ..cast import cast, wrap
 from ..op import Call, Run, describe, element_types, lookup, op
 from ..policy import Policy
 from ..require import require
-from ..types import ELEMENT_TYPES, ElementType, Kind
+from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType, Type
 
 
 @op("arith.constant", operands=0)
@@ -35,37 +35,171 @@ def _number(value: float, element: ElementType) -> np.ndarray:
     return np.array(value).astype(element.dtype)
 
 
-def _alias(name: str, types: str, of: str, doc: str) -> None:
-    """Declare an op as another one."""
-    taken = element_types(types)
+def _alias(name: str, types: str, of: str, doc: str, results: str = "") -> None:
+    """Declare an op as another one. Of types `u…`, integers are read, and given, as unsigned ones."""
+    is_unsigned, operands = types.startswith("u "), element_types(types.removeprefix("u "))
+    taken = element_types(results) if results else operands
 
     def bind(call: Call) -> Run:
-        record = lookup(of)
-        assert record is not None
         require(call.result().element in taken, f"the result is {call.result()} (expected of {describe(taken)})")
-        return record.function(call.like(of, call.operands, call.results))
+        if not is_unsigned:
+            return _kernel(call, of, call.operands, call.results)
+        result = call.result()
+        kernel = _kernel(call, of, *(tuple(map(_as_unsigned, types)) for types in (call.operands, call.results)))
+        elements = [t.element for t in map(_as_unsigned, call.operands)]
+        return lambda *xs: _reread(kernel(*map(_reread, xs, elements)), result.element)
 
     bind.__doc__ = doc
-    op(f"arith.{name}", types, values="numbers", is_elementwise=True)(bind)
+    op(name, types.removeprefix("u "), values="numbers", is_elementwise=True)(bind)
 
 
+def _kernel(call: Call, of: str, operands: Sequence[Type], results: Sequence[Type], **attributes: Any) -> Run:
+    record = lookup(of)
+    assert record is not None
+    return record.function(call.like(of, operands, results, **attributes))
+
+
+def _as_unsigned(t: Any) -> TensorType:
+    return TensorType(t.shape, ELEMENT_TYPES[f"u{t.element}"]) if t.element.kind is Kind.SIGNED else t
+
+
+def _reread(x: np.ndarray, element: ElementType) -> np.ndarray:
+    """An array with integers of another sign read as such."""
+    return wrap(x, element) if element.is_integer and x.dtype != element.dtype else x
+
+
+_INTEGERS, _FLOATS = "integer", "float"
 # Of booleans, which are numbers to `arith` but not to StableHLO, only what means the same to both.
-for _name, _types, _of, _doc in (
-    ("addi", "integer", "add", "Sum."),
-    ("subi", "integer", "subtract", "Difference."),
-    ("muli", "integer", "multiply", "Product."),
-    ("divsi", "integer", "divide", "Quotient, truncated."),
-    ("remsi", "integer", "remainder", "Remainder of truncated division."),
-    ("maxsi", "integer", "maximum", "The larger."),
-    ("minsi", "integer", "minimum", "The smaller."),
+for _row in (
+    ("addi", _INTEGERS, "add", "Sum."),
+    ("subi", _INTEGERS, "subtract", "Difference."),
+    ("muli", _INTEGERS, "multiply", "Product."),
+    ("divsi", _INTEGERS, "divide", "Quotient, truncated."),
+    ("divui", "u integer", "divide", "Quotient of unsigned integers."),
+    ("remsi", _INTEGERS, "remainder", "Remainder of truncated division."),
+    ("remui", "u integer", "remainder", "Remainder of unsigned integers."),
+    ("maxsi", _INTEGERS, "maximum", "The larger."),
+    ("minsi", _INTEGERS, "minimum", "The smaller."),
+    ("maxui", "u integer", "maximum", "The larger of unsigned integers."),
+    ("minui", "u integer", "minimum", "The smaller of unsigned integers."),
     ("andi", "bool integer", "and", "Bitwise and."),
     ("ori", "bool integer", "or", "Bitwise or."),
     ("xori", "bool integer", "xor", "Bitwise exclusive or."),
-    ("index_cast", "integer", "convert", "The same integer in another type; what does not fit wraps."),
-    ("extsi", "integer", "convert", "The same integer in a wider type."),
-    ("trunci", "integer", "convert", "The low bits of an integer."),
+    ("shli", _INTEGERS, "shift_left", "Shift to the left."),
+    ("shrsi", _INTEGERS, "shift_right_arithmetic", "Shift to the right that keeps the sign."),
+    ("shrui", _INTEGERS, "shift_right_logical", "Shift to the right that brings zeros."),
+    ("index_cast", _INTEGERS, "convert", "The same integer in another type; what does not fit wraps."),
+    ("index_castui", "u integer", "convert", "The same unsigned integer in another type; what does not fit wraps."),
+    ("extsi", _INTEGERS, "convert", "The same integer in a wider type."),
+    ("extui", "u bool integer", "convert", "The same unsigned integer in a wider type."),
+    ("trunci", _INTEGERS, "convert", "The low bits of an integer."),
+    ("addf", _FLOATS, "add", "Sum."),
+    ("subf", _FLOATS, "subtract", "Difference."),
+    ("mulf", _FLOATS, "multiply", "Product."),
+    ("divf", _FLOATS, "divide", "Quotient."),
+    ("remf", _FLOATS, "remainder", "Remainder of truncated division."),
+    ("negf", _FLOATS, "negate", "The number with the other sign."),
+    ("maximumf", _FLOATS, "maximum", "The larger; NaN if either is."),
+    ("minimumf", _FLOATS, "minimum", "The smaller; NaN if either is."),
+    ("extf", _FLOATS, "convert", "The same number in a wider type."),
+    ("truncf", _FLOATS, "convert", "The number rounded to a narrower type."),
+    ("sitofp", _INTEGERS, "convert", "The integer as a float.", _FLOATS),
+    ("uitofp", "u bool integer", "convert", "The unsigned integer as a float.", _FLOATS),
+    ("fptosi", _FLOATS, "convert", "The number without its fraction.", _INTEGERS),
+    ("fptoui", "u float", "convert", "The number without its fraction, unsigned.", _INTEGERS),
+    ("bitcast", "bool integer float", "bitcast_convert", "The bits read as another type of the same width."),
 ):
-    _alias(_name, _types, _of, _doc)
+    _alias(f"arith.{_row[0]}", *_row[1:])
+
+# The functions of MLIR's `math` dialect that StableHLO or CHLO has, and the types that they take.
+for _name, _of, _types in (
+    ("absf", "abs", _FLOATS), ("absi", "abs", "signed"), ("ceil", "ceil", _FLOATS), ("floor", "floor", _FLOATS),
+    ("exp", "exponential", _FLOATS), ("expm1", "exponential_minus_one", _FLOATS), ("log", "log", _FLOATS),
+    ("log1p", "log_plus_one", _FLOATS), ("sqrt", "sqrt", _FLOATS), ("rsqrt", "rsqrt", _FLOATS),
+    ("cbrt", "cbrt", _FLOATS), ("sin", "sine", _FLOATS), ("cos", "cosine", _FLOATS), ("tan", "tan", _FLOATS),
+    ("tanh", "tanh", _FLOATS), ("atan2", "atan2", _FLOATS), ("powf", "power", _FLOATS),
+    ("round", "round_nearest_afz", _FLOATS), ("roundeven", "round_nearest_even", _FLOATS),
+    ("ctlz", "count_leading_zeros", _INTEGERS), ("ctpop", "popcnt", _INTEGERS), ("acos", "chlo.acos", _FLOATS),
+    ("asin", "chlo.asin", _FLOATS), ("atan", "chlo.atan", _FLOATS), ("cosh", "chlo.cosh", _FLOATS),
+    ("sinh", "chlo.sinh", _FLOATS), ("acosh", "chlo.acosh", _FLOATS), ("asinh", "chlo.asinh", _FLOATS),
+    ("atanh", "chlo.atanh", _FLOATS),
+):  # fmt: skip
+    _alias(f"math.{_name}", _types, _of, f"As {_of.removeprefix('chlo.')} of {'CHLO' if '.' in _of else 'StableHLO'}.")
+
+
+def _declare_nan_ignoring(name: str, of: str) -> None:
+    def bind(call: Call) -> Run:
+        kernel, t = _kernel(call, of, call.operands, call.results), call.tensor()
+        is_nan = _nan_test(call, t)
+        return lambda x, y: np.where(is_nan(x), y, np.where(is_nan(y), x, kernel(x, y)))
+
+    bind.__doc__ = f"The {'larger' if of == 'maximum' else 'smaller'}; the number if the other one is NaN."
+    op(f"arith.{name}", _FLOATS, values="numbers", operands=2, is_elementwise=True)(bind)
+
+
+def _comparison(call: Call, direction: str, t: TensorType) -> Run:
+    result = TensorType(t.shape, ELEMENT_TYPES["i1"])
+    kind = "FLOAT" if t.element.is_float else "SIGNED"
+    return _kernel(call, "compare", (t, t), (result,), comparison_direction=direction, compare_type=kind)
+
+
+def _nan_test(call: Call, t: TensorType) -> Callable[[np.ndarray], np.ndarray]:
+    differ = _comparison(call, "NE", t)
+    return lambda x: differ(x, x)
+
+
+_declare_nan_ignoring("maxnumf", "maximum")
+_declare_nan_ignoring("minnumf", "minimum")
+
+#: Of each predicate, the sum of the cases in which it holds: 1 equal, 2 above, 4 below, 8 one of them is NaN.
+_FLOAT_PREDICATES = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 8, 15)
+
+
+@op("arith.cmpf", _FLOATS, values="numbers", operands=2, is_elementwise=True)
+def cmpf(call: Call) -> Run:
+    """Whether one float is equal to, above or below another, or not comparable with it, as `predicate` says."""
+    number, t = int(call.attribute("predicate")), call.tensor()
+    require(0 <= number < 16, f"expected a predicate of 0 to 15, got {number}")
+    cases = _FLOAT_PREDICATES[number]
+    tests = [_comparison(call, name, t) for i, name in enumerate(("EQ", "GT", "LT")) if cases >> i & 1]
+    is_nan = _nan_test(call, t)
+
+    def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        result = is_nan(x) | is_nan(y) if cases & 8 else np.zeros(np.broadcast(x, y).shape, np.bool_)
+        for test in tests:
+            result = result | test(x, y)
+        return result
+
+    return kernel
+
+
+def _declare_division(name: str, is_signed: bool, towards: int) -> None:
+    def bind(call: Call) -> Run:
+        t = call.tensor()
+        types = [call.operands, call.results] if is_signed else [tuple(map(_as_unsigned, call.operands))] * 2
+        divide = _kernel(call, "divide", types[0], types[1][:1])
+        element = t.element if is_signed else _as_unsigned(t).element
+
+        def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+            x, y = _reread(x, element), _reread(y, element)
+            truncated = divide(x, y)
+            a, b, quotient = (np.asarray(v).astype(object) for v in (x, y, truncated))
+            # One further where the remainder has the sign that the quotient was not rounded towards.
+            inexact = (quotient * b != a) & (b != 0)
+            further = inexact & (((a < 0) == (b < 0)) == (towards > 0))
+            return _reread(
+                np.where(further, quotient + towards, quotient).astype(np.int64 if is_signed else np.uint64), t.element
+            )
+
+        return kernel
+
+    bind.__doc__ = f"Quotient rounded {'up' if towards > 0 else 'down'}{'' if is_signed else ', of unsigned integers'}."
+    op(f"arith.{name}", _INTEGERS, values="numbers", operands=2, is_elementwise=True)(bind)
+
+
+_declare_division("ceildivsi", True, 1)
+_declare_division("floordivsi", True, -1)
+_declare_division("ceildivui", False, 1)
 
 
 _PREDICATES: tuple[tuple[str, Callable[..., Any]], ...] = (
@@ -90,6 +224,4 @@ def cmpi(call: Call) -> Run:
 @op("arith.select", operands=3, is_elementwise=True)
 def select(call: Call) -> Run:
     """The second operand where the first is true, else the third."""
-    record = lookup("select")
-    assert record is not None
-    return record.function(call.like("select", call.operands, call.results))
+    return _kernel(call, "select", call.operands, call.results)

@@ -8,7 +8,9 @@ definition in `chlo_special.py` would be slow.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -214,15 +216,34 @@ op("chlo.constant", operands=0)(constant)
 
 @op("chlo.constant_like", operands=1, is_elementwise=True)
 def constant_like(call: Call) -> Run:
-    """One value, in the operand's shape."""
-    require_element(call)
+    """One value, in the operand's shape. The result has the element type of the value."""
     require_shape(call, call.tensor().shape)
     value, element = call.attribute("value"), call.result().element
-    require(isinstance(value, bool | int | float), f"value is {value} (expected a number of type {element})")
-    if element.is_float:
-        cell = np.asarray(cast(np.array(float(value)), ELEMENT_TYPES["f64"], element, Policy()))
+    if element.is_complex:
+        value = _complex_number(value)
+        require(value is not None, f"value is {call.attribute('value')} (expected a number of type {element})")
+        cell = np.array(value, element.dtype)
     else:
-        require(isinstance(value, int), f"value is {value} (expected a number of type {element})")
-        code = np.array(int(value) % (1 << 64), np.uint64)
-        cell = np.array(bool(value)) if element.kind is Kind.BOOL else np.asarray(wrap(code, element))
+        is_number = isinstance(value, bool | int | float if element.is_float else bool | int)
+        require(is_number, f"value is {value} (expected a number of type {element})")
+        cell = _cell(value, element)
     return lambda x: np.broadcast_to(cell, x.shape)
+
+
+def _cell(value: Any, element: ElementType) -> np.ndarray:
+    if element.is_float:
+        return np.asarray(cast(np.array(float(value)), ELEMENT_TYPES["f64"], element, Policy()))
+    if element.kind is Kind.BOOL:
+        return np.array(bool(value))
+    return np.asarray(wrap(np.array(int(value) % (1 << 64), np.uint64), element))
+
+
+#: `#complex.number<:f32 1.0, -2.0>`, which has no Python class.
+_COMPLEX = re.compile(r"#complex\.number<:f\d+ (\S+), (\S+)>(?: : .*)?")
+
+
+def _complex_number(value: Any) -> complex | None:
+    if isinstance(value, int | float | complex):
+        return complex(value)
+    match = _COMPLEX.fullmatch(getattr(value, "text", ""))
+    return complex(float(match[1]), float(match[2])) if match else None

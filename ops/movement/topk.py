@@ -16,6 +16,7 @@ from ..types import ElementType, TensorType
 def top_k(call: Call) -> Run:
     """The k largest elements along the last dimension, and their indices. Equal elements keep their order.
 
+    The smallest where an attribute `largest`, which custom calls have for this op, is false.
     Floats are in total order, as XLA sorts them: NaN, infinity, …, +0, -0, …, -infinity, -NaN.
     """
     operand, count = call.tensor(), int(call.attribute("k"))
@@ -29,11 +30,12 @@ def top_k(call: Call) -> Run:
             raise OpError(f"{name} is {t} (expected {TensorType(shape, element)})")
     if not indices.element.is_integer or indices.element.bits < 32:
         raise OpError(f"indices is {indices} (expected of element type i32)")
-    index_dtype = indices.element.dtype
+    index_dtype, is_largest = indices.element.dtype, call.attributes.get("largest", True)
 
     def kernel(x: np.ndarray) -> Any:
         rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1]) if x.size else x.reshape(-1, max(x.shape[-1], 1))
-        order = largest(rows, operand.element, count)
+        choose = largest if is_largest else _smallest
+        order = choose(rows, operand.element, count)
         shape = (*x.shape[:-1], count)
         taken = np.take_along_axis(rows, order, 1).reshape(shape)
         return taken, order.astype(index_dtype).reshape(shape)
@@ -48,3 +50,7 @@ def _fits(t: TensorType, shape: tuple[int | None, ...]) -> bool:
 def largest(rows: np.ndarray, element: ElementType, count: int) -> np.ndarray:
     """The positions of the `count` largest elements of each row, in order."""
     return stable_argsort(~total_keys(rows, element))[:, :count]  # the smallest key is the largest element
+
+
+def _smallest(rows: np.ndarray, element: ElementType, count: int) -> np.ndarray:
+    return stable_argsort(total_keys(rows, element))[:, :count]

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..movement.shape import constant
 from ..op import BY_BODY, Call, OpError, Run, op
 from ..require import identity, require, unpack
 from ..traits import OpTraits, RegionSemantics, first_operand
@@ -124,16 +125,34 @@ def cut(shape: tuple[int, ...], parts: tuple[int, ...], part: tuple[int, ...]) -
     return tuple(slices)
 
 
-@op("sdy.sharding_constraint", operands=1)
-def sharding_constraint(call: Call) -> Run:
-    """The operand, whose layout on the devices is prescribed."""
-    return _identity(call)
+#: Ops that say, or change, how a value lies on the devices. Of a whole value each gives the operand.
+_LAYOUTS = {
+    "sharding_constraint": "The operand, whose layout on the devices is prescribed.",
+    "reshard": "The operand, laid out on the devices in another way.",
+    "all_gather": "The operand, gathered along axes of the mesh.",
+    "all_slice": "The operand, cut along axes of the mesh.",
+    "all_to_all": "The operand, cut along another dimension.",
+    "collective_permute": "The operand, whose parts lie on other devices.",
+    "all_reduce": "The operand, whose addends are summed.",
+    "reduce_scatter": "The operand, whose addends are summed and cut.",
+    "sharded_to_unreduced": "The operand, as addends instead of parts.",
+    "replicated_to_unreduced": "The operand, as addends of which one is the whole.",
+    "data_flow_edge": "The operand. Shardings are propagated along it.",
+}
 
 
-@op("sdy.reshard", operands=1)
-def reshard(call: Call) -> Run:
-    """The operand, laid out on the devices in another way."""
-    return _identity(call)
+def _declare_layout(name: str, doc: str) -> None:
+    def bind(call: Call) -> Run:
+        return _identity(call)
+
+    bind.__doc__ = doc
+    op(f"sdy.{name}", operands=1)(bind)
+
+
+for _layout in _LAYOUTS.items():
+    _declare_layout(*_layout)
+
+op("sdy.constant", operands=0)(constant)
 
 
 @op("sdy.propagation_barrier", operands=1, traits=OpTraits(linear=first_operand))

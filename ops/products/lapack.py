@@ -23,7 +23,7 @@ Arrays = tuple[np.ndarray, ...]
 Routine = Callable[..., Arrays]
 
 
-class _Use:
+class Use:
     """A use of a routine: its call, what it is asked for, and the kernels of other ops that it is made of."""
 
     def __init__(self, call: Call, attributes: dict[str, Any]) -> None:
@@ -46,17 +46,30 @@ def _routine(real: str, complex_: str | None = None, operands: int = 1) -> Calla
     def declare(function: Routine) -> Routine:
         for letter in "sdcz":
             name = real if letter in "sd" else complex_ or real
-            bound_target(f"lapack_{letter}{name}_ffi")(_binder(function, operands))
+            bound_target(f"lapack_{letter}{name}_ffi")(binder(function, operands))
         return function
 
     return declare
 
 
-def _binder(function: Routine, operands: int) -> Callable[[Call], Run]:
+def configuration(call: Call) -> Any:
+    """What the call gives its target as options, a dictionary or a text; None where there is nothing."""
+    return call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
+
+
+def _options(call: Call) -> dict[str, Any]:
+    given = configuration(call)
+    return dict(given) if isinstance(given, dict) else {}
+
+
+def binder(
+    function: Routine, operands: int = 1, options: Callable[[Call], dict[str, Any]] = _options
+) -> Callable[[Call], Run]:
+    """Return what binds a call of a routine; `options` reads the flags of the call under LAPACK's names."""
+
     def bind(call: Call) -> Run:
         require(len(call.operands) == operands, f"expected {operands} operands, got {len(call.operands)}")
-        given = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
-        use = _Use(call, dict(given) if isinstance(given, dict) else {})
+        use = Use(call, options(call))
         for i in range(operands):
             require(call.tensor(i).shape != () or i > 0, f"the operand is {call.tensor(i)} (expected matrices)")
 
@@ -78,7 +91,7 @@ def _rest(t: TensorType, outputs: Sequence[np.ndarray]) -> np.ndarray:
     shape = tuple(n for n in t.shape if n is not None)
     if len(shape) < len(t.shape):  # of any number of matrices
         shape = outputs[0].shape[: len(t.shape)]
-    if not t.element.is_integer:
+    if t.element.dtype != np.int32:  # a workspace
         return np.zeros(shape, t.element.dtype)
     bad = np.isnan(outputs[0]).reshape(*shape, -1).any(-1) if outputs[0].size else np.zeros(shape, bool)
     return np.asarray(bad, np.int32)
@@ -88,7 +101,7 @@ def _flag(attributes: dict[str, Any], name: str, letter: str) -> bool:
     return int(attributes.get(name, 0)) == ord(letter)
 
 
-def _transpose(a: np.ndarray) -> np.ndarray:
+def transpose(a: np.ndarray) -> np.ndarray:
     return np.swapaxes(a, -1, -2)
 
 
@@ -96,7 +109,7 @@ def _transpose(a: np.ndarray) -> np.ndarray:
 
 
 @_routine("getrf")
-def _getrf(_: _Use, a: np.ndarray) -> Arrays:
+def getrf(_: Use, a: np.ndarray) -> Arrays:
     lu, pivots, _order = xla_targets.lu(a)
     steps = min(a.shape[-2:])
     singular = np.diagonal(lu, axis1=-2, axis2=-1)[..., :steps] == 0
@@ -105,37 +118,37 @@ def _getrf(_: _Use, a: np.ndarray) -> Arrays:
 
 
 @_routine("potrf")
-def _potrf(use: _Use, a: np.ndarray) -> Arrays:
+def potrf(use: Use, a: np.ndarray) -> Arrays:
     return (use.kernel("cholesky", a.shape, lower=_flag(use.attributes, "uplo", "L"))(a),)
 
 
 @_routine("geqrf")
-def _geqrf(_: _Use, a: np.ndarray) -> Arrays:
+def geqrf(_: Use, a: np.ndarray) -> Arrays:
     return xla_targets.qr(a)
 
 
 @_routine("geqp3", operands=2)
-def _geqp3(_: _Use, a: np.ndarray, pivots: np.ndarray) -> Arrays:
+def geqp3(_: Use, a: np.ndarray, pivots: np.ndarray) -> Arrays:
     return xla_targets.pivoted_qr(a, pivots)
 
 
 @_routine("orgqr", "ungqr", operands=2)
-def _orgqr(_: _Use, a: np.ndarray, taus: np.ndarray) -> Arrays:
+def orgqr(_: Use, a: np.ndarray, taus: np.ndarray) -> Arrays:
     return (xla_targets.householder_product(a, taus),)
 
 
 @_routine("ormqr", "unmqr", operands=3)
-def _ormqr(use: _Use, a: np.ndarray, taus: np.ndarray, c: np.ndarray) -> Arrays:
+def ormqr(use: Use, a: np.ndarray, taus: np.ndarray, c: np.ndarray) -> Arrays:
     m, k = a.shape[-2:]
     square = np.concatenate([a, np.zeros((*a.shape[:-1], m - k), a.dtype)], -1)
     q = xla_targets.wide(xla_targets.householder_product(xla_targets.wide(square), xla_targets.wide(taus)))
-    q = _transpose(q).conj() if use.attributes.get("transpose") else q
+    q = transpose(q).conj() if use.attributes.get("transpose") else q
     wide = xla_targets.wide(c)
     return (np.matmul(q, wide) if use.attributes.get("left", True) else np.matmul(wide, q),)
 
 
 @_routine("trsm", operands=2)
-def _trsm(use: _Use, a: np.ndarray, b: np.ndarray) -> Arrays:
+def _trsm(use: Use, a: np.ndarray, b: np.ndarray) -> Arrays:
     given = use.attributes
     trans = chr(int(given.get("trans_x", ord("N"))))
     solve = use.kernel(
@@ -151,39 +164,39 @@ def _trsm(use: _Use, a: np.ndarray, b: np.ndarray) -> Arrays:
 
 
 @_routine("gtsv", operands=4)
-def _gtsv(_: _Use, below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np.ndarray) -> Arrays:
+def gtsv(_: Use, below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np.ndarray) -> Arrays:
     """Tridiagonal systems. The first element of `below` and the last of `above` are not read."""
     x = xla_targets.tridiagonal_solve(below, diagonal, above, b)
-    return below, diagonal, above, x, _nan_flags(x.max(-1, initial=0))
+    return below, diagonal, above, x, nan_flags(x.max(-1, initial=0))
 
 
 # -- eigenvalues and singular values -----------------------------------------------------------------------------------
 
 
 @_routine("syevd", "heevd")
-def _syevd(use: _Use, a: np.ndarray) -> Arrays:
+def syevd(use: Use, a: np.ndarray) -> Arrays:
     return xla_targets.eigh(a, _flag(use.attributes, "uplo", "L"))
 
 
 @_routine("geev")
-def _geev(use: _Use, a: np.ndarray) -> Arrays:
+def geev(use: Use, a: np.ndarray) -> Arrays:
     left, right = _flag(use.attributes, "compute_left", "V"), _flag(use.attributes, "compute_right", "V")
     w, *sides = xla_targets.eig(a, left, right)
     vectors = [sides.pop(0) if asked else np.zeros(a.shape, w.dtype) for asked in (left, right)]
     return (w, *vectors) if a.dtype.kind == "c" else (w.real, w.imag, *vectors)
 
 
-def _singular(use: _Use, a: np.ndarray) -> Arrays:
+def _singular(use: Use, a: np.ndarray) -> Arrays:
     """The operand, which LAPACK overwrites, singular values, and both matrices of vectors."""
     mode = chr(int(use.attributes.get("mode", ord("A"))))
     if mode == "N":
         (s,) = xla_targets.svd(a, compute_uv=False)
-        return a, s, *(_rest(use.call.result(i), (a,)) for i in (2, 3)), _nan_flags(s)
+        return a, s, *(_rest(use.call.result(i), (a,)) for i in (2, 3)), nan_flags(s)
     s, u, vt = xla_targets.svd(a, full_matrices=mode == "A")
-    return a, s, u, vt, _nan_flags(s)
+    return a, s, u, vt, nan_flags(s)
 
 
-def _nan_flags(x: np.ndarray) -> np.ndarray:
+def nan_flags(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.isnan(x).any(-1), np.int32)
 
 
@@ -192,28 +205,28 @@ _routine("gesvd")(_singular)
 
 
 @_routine("gehrd")
-def _gehrd(use: _Use, a: np.ndarray) -> Arrays:
+def _gehrd(use: Use, a: np.ndarray) -> Arrays:
     low, high, size = int(use.attributes.get("low", 1)), int(use.attributes.get("high", a.shape[-1])), a.shape[-1]
     require((low, high) == (1, size), f"rows {low} to {high} of {size} (expected all)")
     return xla_targets.hessenberg(a)
 
 
 @_routine("gees")
-def _gees(_: _Use, a: np.ndarray) -> Arrays:
+def _gees(_: Use, a: np.ndarray) -> Arrays:
     t, z = xla_targets.schur(a, True)
     diagonal = xla_targets.wide(np.diagonal(t, axis1=-2, axis2=-1))
     counted = np.zeros(a.shape[:-2], np.int32)
     if a.dtype.kind == "c":
-        return t, z, diagonal, counted, _nan_flags(diagonal)
+        return t, z, diagonal, counted, nan_flags(diagonal)
     # Of a real matrix two neighbours may be a pair of conjugates, which stand in a block of two rows.
     below, above = (np.diagonal(t, offset, -2, -1).astype(np.float64) for offset in (-1, 1))
     pairs = np.where(below != 0, np.sqrt(np.abs(below)) * np.sqrt(np.abs(above)), 0)
     imaginary = np.zeros(diagonal.shape)
     imaginary[..., :-1] += pairs
     imaginary[..., 1:] -= pairs
-    return t, z, diagonal, imaginary, counted, _nan_flags(diagonal)
+    return t, z, diagonal, imaginary, counted, nan_flags(diagonal)
 
 
 @_routine("sytrd", "hetrd")
-def _sytrd(use: _Use, a: np.ndarray) -> Arrays:
+def sytrd(use: Use, a: np.ndarray) -> Arrays:
     return xla_targets.tridiagonal(a, _flag(use.attributes, "uplo", "L"))

@@ -43,8 +43,13 @@ def bound_target(name: str) -> Callable[[Callable[[Call], Run]], Callable[[Call]
     return declare
 
 
+def is_target(name: str) -> bool:
+    """Whether a custom call of that name has a function."""
+    return name in _TARGETS or name in _BOUND
+
+
 def _require_new(name: str) -> None:
-    if name in _TARGETS or name in _BOUND:
+    if is_target(name):
         raise ValueError(f"custom_call target {name!r} is declared twice")
 
 

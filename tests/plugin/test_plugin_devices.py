@@ -5,6 +5,7 @@ import functools
 from ..jax_child import run_jax
 
 _MESH = """
+        import functools
         mesh = Mesh(np.array(jax.devices()).reshape(2, 4), ("x", "y"))
         sharded = lambda *spec: NamedSharding(mesh, P(*spec))
         x = np.arange(64.0).reshape(8, 8)
@@ -134,4 +135,43 @@ def test_devices_keep_what_differs_between_them() -> None:
         passed = jax.jit(jax.shard_map(lambda a: a, in_specs=P("x", "y"), out_specs=P("x", "y"), **options))(given)
         for s, t in zip(given.addressable_shards, passed.addressable_shards):
             assert s.data.unsafe_buffer_pointer() != t.data.unsafe_buffer_pointer()
+    """)
+
+
+def test_shard_map_before_shardy() -> None:
+    """Programs of GSPMD run as those of Shardy, also where only some axes are manual, and from a file too."""
+    run("""
+        jax.config.update("jax_use_shardy_partitioner", False)
+        from minihlo.interp import load
+        lax, a = jax.lax, jax.device_put(x, sharded("x", "y"))
+
+        @functools.partial(jax.shard_map, mesh=mesh, in_specs=P("x", None), out_specs=P(None), axis_names={"x"},
+                           check_vma=False)
+        def partial(v):
+            return lax.psum(v * lax.axis_index("x"), "x")
+
+        @functools.partial(jax.shard_map, mesh=mesh, in_specs=P("x", "y"), out_specs=P("y", "x"), check_vma=False)
+        def whole(v):
+            return lax.psum(v, "x").T + lax.axis_index("x")
+
+        @functools.partial(jax.shard_map, mesh=mesh, in_specs=(), out_specs=P(("y", "x")), check_vma=False)
+        def numbers():
+            return lax.axis_index("x")[None] * 10 + lax.axis_index("y")
+
+        def all_(v):
+            looped = lax.fori_loop(0, 3, lambda _, c: jnp.tile(partial(c), (2, 1)), v)
+            return partial(v) + 1, whole(v), numbers(), whole(whole(v)[:, :8]), looped
+
+        total = x[:4] + x[4:]
+        twice = lambda v: np.concatenate([v.T, v.T + 1], 1)
+        expected = (
+            x[4:] + 1, twice(total), [10 * i + j for j in range(4) for i in range(2)],
+            twice(twice(total)[:4] + twice(total)[4:]), np.tile(x[4:], (2, 1)),
+        )
+        results = jax.jit(all_)(a)
+        for mine, yours in zip(results, expected, strict=True):
+            same(mine, yours)
+        for mine, yours in zip(load(jax.jit(all_).lower(a).as_text())(x), expected, strict=True):
+            same(mine, yours)
+        assert "SPMDFullToShardShape" in jax.jit(all_).lower(a).as_text()
     """)

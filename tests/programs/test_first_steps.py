@@ -174,8 +174,9 @@ def test_a_pipe_as_an_input_does_not_hang(run: Run, tmp_path: Path) -> None:
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no such devices")
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom", "/dev/full"])
 def test_a_device_without_an_end_is_no_program(run: Run, device: str) -> None:
-    assert f"{device}: expected MLIR text, MLIR bytecode or a StableHLO portable artifact, got a zero byte" in refused(
-        run, "run", device
+    assert (
+        f"{device}: expected MLIR (text, bytecode, a portable artifact), a file of jax.export, or HLO, got a zero byte"
+        in refused(run, "run", device)
     )
     with pytest.raises(ProgramError, match="a zero byte"):
         load(device)

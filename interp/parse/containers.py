@@ -1,0 +1,122 @@
+"""Files that hold a program in another form -> MLIR: files of `jax.export`, HLO text, and HLO modules as protobuf.
+
+Of an exported function (`Exported.serialize()`) the StableHLO in it is read: `@main` takes the arrays that the program
+uses. HLO is converted by jaxlib, as XLA does it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import struct
+from typing import Any
+
+from ..errors import ProgramError
+
+BYTECODE = b"ML\xefR"
+_HLO_TEXT = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*HloModule\s", re.DOTALL)
+
+
+def is_contained(data: bytes) -> bool:
+    """Whether data holds a program in a binary form other than MLIR's own."""
+    return not data.startswith(BYTECODE) and (_exported(data) is not None or _is_proto(data))
+
+
+def mlir_of(source: str | bytes, file: str) -> str | bytes:
+    """Return a program as MLIR text or bytecode; the source itself where it has no other form.
+
+    Raises ProgramError where HLO cannot be read or converted.
+    """
+    if isinstance(source, bytes):
+        if source.startswith(BYTECODE):
+            return source
+        if (artifact := _exported(source)) is not None:
+            return artifact
+        if _is_proto(source):
+            return _of_proto(source, file)
+        if not source.lstrip().startswith((b"HloModule", b"//", b"/*")):
+            return source
+        try:
+            source = source.decode()
+        except UnicodeDecodeError:
+            return source
+    return _of_text(source, file) if _HLO_TEXT.match(source) else source
+
+
+def _exported(data: bytes) -> bytes | None:
+    """The bytecode within a FlatBuffer, whose length stands before it."""
+    at = data.find(BYTECODE)
+    if at < 8:
+        return None
+    (length,) = struct.unpack_from("<I", data, at - 4)
+    return data[at : at + length] if 8 < length <= len(data) - at else None
+
+
+def _is_proto(data: bytes) -> bool:
+    """Whether data begins as an HLO module does: a message whose first field is its name, or one that holds such."""
+    fields = _fields(data, 3)
+    return [number for number, _ in fields] == [1, 2, 3] or _module_in(data) is not None
+
+
+def _fields(data: bytes, most: int) -> list[tuple[int, bytes]]:
+    """The first fields of a message, as far as they have a length: their numbers and contents."""
+    fields: list[tuple[int, bytes]] = []
+    at = 0
+    while at < len(data) and len(fields) < most and data[at] & 7 == 2:
+        number, at = data[at] >> 3, at + 1
+        length = shift = 0
+        while at < len(data) and shift < 35:
+            byte, at = data[at], at + 1
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        fields.append((number, data[at : at + length]))  # cut off where only the beginning is at hand
+        at += length
+    return fields
+
+
+def _module_in(data: bytes, depth: int = 2) -> bytes | None:
+    """The HloModuleProto in an HloProto or HloSnapshot, of which it is the first field of the first field."""
+    for number, inner in _fields(data, 1):
+        if number == 1 and depth:
+            if [n for n, _ in _fields(inner, 3)] == [1, 2, 3]:
+                return inner
+            return _module_in(inner, depth - 1)
+    return None
+
+
+def _of_proto(data: bytes, file: str) -> bytes:
+    return _converted(lambda: _native("hlo_to_stablehlo")(_module_in(data) or data), file)
+
+
+def _of_text(text: str, file: str) -> bytes:
+    def convert() -> bytes:
+        module = _native("hlo_module_from_text")(text)
+        return _native("hlo_to_stablehlo")(module.as_serialized_hlo_module_proto())
+
+    return _converted(convert, file)
+
+
+def _converted(convert: Any, file: str) -> bytes:
+    try:
+        return convert()
+    except AttributeError:
+        raise ProgramError(f"{file}: expected MLIR, got HLO, which this jaxlib cannot convert") from None
+    except Exception as error:  # XlaRuntimeError, a ValueError or a RuntimeError, as versions have it
+        lines = " ".join(str(error).split())
+        raise ProgramError(f"{file}: HLO: {lines[:600] or type(error).__name__}") from None
+
+
+def _native(name: str) -> Any:
+    """A function of jaxlib, which versions have in other places."""
+    for place in ("jaxlib._hlo", "jaxlib._jax", "jaxlib._jax.mlir", "jaxlib.xla_extension"):
+        module, _, inner = place.partition("._jax.")
+        try:
+            found: Any = importlib.import_module(f"{module}._jax" if inner else module)
+        except ImportError:
+            continue
+        found = getattr(found, inner) if inner else found
+        if hasattr(found, name):
+            return getattr(found, name)
+    raise AttributeError(name)

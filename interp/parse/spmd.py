@@ -1,0 +1,210 @@
+"""Programs of GSPMD: `SPMDFullToShardShape` … `SPMDShardToFullShape` -> `sdy.manual_computation`.
+
+What lies between the two custom calls is computed by each device on its own part. JAX before Shardy, torch_xla and
+others write it as plain operations of the region around it:
+
+    %1 = custom_call @Sharding(%x) {mhlo.sharding = "{devices=[2,1]<=[2]}"}
+    %2 = custom_call @SPMDFullToShardShape(%1) {mhlo.sharding = "{manual}"}
+    …
+    %8 = custom_call @SPMDShardToFullShape(%7) {mhlo.sharding = "{devices=[2,1]<=[2]}"}
+
+An operation belongs to the devices if it depends on a part, or on which device it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from ...ops.op import call_attribute, traits_of
+from ...ops.processes.sharded import Sharding
+from ...ops.traits import Effects
+from ...ops.types import TensorType
+from ..errors import ProgramError, UnsupportedError
+from ..program import Function, Operation, Program, Region, Value
+from . import sharding
+
+#: The custom calls that lead to the parts of devices, and back.
+TO_PARTS, TO_WHOLE = "SPMDFullToShardShape", "SPMDShardToFullShape"
+_ANNOTATION = "Sharding"
+
+
+def with_manual_computations(program: Program) -> Program:
+    """Return the program with a manual_computation in the place of each pair of such calls, and what is between them.
+
+    Raises ProgramError where a sharding cannot be read, and UnsupportedError where two of them share values of devices.
+    """
+    functions = {
+        name: f if f.body is None else dataclasses.replace(f, body=_Rewriter(program, f).region(f.body))
+        for name, f in program.functions.items()
+    }
+    return dataclasses.replace(program, functions=functions)
+
+
+def _target(operation: Operation) -> str:
+    is_call = operation.name == "stablehlo.custom_call"
+    return str(operation.attributes.get("call_target_name", "")) if is_call else ""
+
+
+def _operations(region: Region) -> Iterator[Operation]:
+    for operation in region.operations:
+        yield operation
+        for inner in operation.regions:
+            yield from _operations(inner)
+
+
+def _uses(operation: Operation) -> Iterator[Value]:
+    """Yield the operands of an operation and of those in its regions."""
+    yield from operation.operands
+    for region in operation.regions:
+        yield from region.returns
+        for inner in _operations(region):
+            yield from inner.operands
+
+
+def _needed_by_parts(operations: list[Operation]) -> set[Value]:
+    """The values that what becomes whole depends on, back to where it was cut."""
+    needed: set[Value] = set()
+    for operation in reversed(operations):
+        target = _target(operation)
+        if target == TO_WHOLE or (target != TO_PARTS and not needed.isdisjoint(operation.results)):
+            needed.update(_uses(operation))
+    return needed
+
+
+class _Rewriter:
+    def __init__(self, program: Program, function: Function) -> None:
+        self._program = program
+        self._sources: dict[Value, str] = {}  # the declared sharding of a value
+        if function.body is not None:
+            declared = function.attributes.get("arg_attrs") or ({},) * len(function.body.arguments)
+            for value, attributes in zip(function.body.arguments, declared, strict=False):
+                if isinstance(attributes, dict) and "mhlo.sharding" in attributes:
+                    self._sources[value] = str(attributes["mhlo.sharding"])
+
+    def region(self, region: Region) -> Region:
+        """Return the region, and those in it, with manual computations."""
+        operations = [
+            dataclasses.replace(o, regions=tuple(map(self.region, o.regions))) if o.regions else o
+            for o in region.operations
+        ]
+        targets = {_target(o) for o in operations}
+        if TO_PARTS not in targets and TO_WHOLE not in targets:
+            return Region(region.arguments, operations, region.returns)
+        return Region(region.arguments, self._grouped(operations), region.returns)
+
+    def _grouped(self, operations: list[Operation]) -> list[Operation]:
+        """The operations in groups: those on whole values, then what devices compute of their results, and so on."""
+        wholes: dict[int, list[Operation]] = {}
+        manual: dict[int, list[Operation]] = {}
+        leaving: dict[int, list[Operation]] = {}
+        entering: dict[Value, Operation] = {}
+        levels: dict[Value, int] = {}
+        of_devices: set[Value] = set()
+        needed = _needed_by_parts(operations)
+        for operation in operations:
+            target, uses = _target(operation), list(_uses(operation))
+            level = max([levels.get(v, 0) for v in uses], default=0)
+            if target == _ANNOTATION:
+                self._sources[operation.results[0]] = str(operation.attributes.get("mhlo.sharding", ""))
+            if target == TO_PARTS:
+                entering[operation.results[0]] = operation
+                of_devices.update(operation.results)
+            elif target == TO_WHOLE:
+                leaving.setdefault(level, []).append(operation)
+                level += 1
+            elif not of_devices.isdisjoint(uses) or (
+                not needed.isdisjoint(operation.results) and self._asks_for_device(operation)
+            ):
+                of_devices.update(operation.results)
+                manual.setdefault(level, []).append(operation)
+            else:
+                wholes.setdefault(level, []).append(operation)
+            levels.update(dict.fromkeys(operation.results, level))
+        result = []
+        for level in range(max([*wholes, *manual, *leaving]) + 1):
+            result += wholes.get(level, ())
+            if level in manual or level in leaving:
+                result.append(self._computation(manual.get(level, []), leaving.get(level, []), entering, of_devices))
+        return result
+
+    def _computation(
+        self,
+        operations: list[Operation],
+        leaving: list[Operation],
+        entering: dict[Value, Operation],
+        of_devices: set[Value],
+    ) -> Operation:
+        place = (operations or leaving)[0].location
+        uses = dict.fromkeys([v for o in operations for v in _uses(o)] + [o.operands[0] for o in leaving])
+        calls = [entering[v] for v in uses if v in entering]
+        own = {r for o in _operations(Region((), operations, ())) for r in o.results}
+        if any(v in of_devices and v not in own and v not in entering for v in uses):
+            raise UnsupportedError(f"{place}: values of devices between two manual computations are not supported")
+        takes = [self._sharding(o, o.operands[0], o.results[0], self._sources.get(o.operands[0])) for o in calls]
+        gives = [
+            self._sharding(o, o.results[0], o.operands[0], str(o.attributes.get("mhlo.sharding", ""))) for o in leaving
+        ]
+        # A part is an operand of this computation alone.
+        arguments = tuple([Value(o.results[0].type) for o in calls])
+        renamed = dict(zip((o.results[0] for o in calls), arguments, strict=True))
+        axes = [name for s in (*takes, *gives) for name, _ in s.mesh.axes]
+        names = {name for name in axes if not name.startswith(sharding.MANUAL)}
+        attributes = {"in_shardings": tuple(takes), "out_shardings": tuple(gives), "manual_axes": tuple(sorted(names))}
+        body = _renamed(Region((), operations, tuple(o.operands[0] for o in leaving)), renamed)
+        return Operation(
+            "sdy.manual_computation",
+            tuple([o.operands[0] for o in calls]),
+            tuple([o.results[0] for o in leaving]),
+            attributes,
+            (Region(arguments, body.operations, body.returns),),
+            place,
+        )
+
+    def _sharding(self, operation: Operation, whole: Value, part: Value, text: str | None) -> Sharding:
+        try:
+            return self._read(whole, part, text)
+        except ProgramError as error:
+            raise ProgramError(f"{operation.location}: {operation.name}: {error}") from None
+
+    def _read(self, whole: Value, part: Value, text: str | None) -> Sharding:
+        """The sharding of a whole value, which has to be cut as the part's shape says."""
+        if not isinstance(whole.type, TensorType) or not isinstance(part.type, TensorType):
+            raise ProgramError(f"expected tensors, got {whole.type} and {part.type}")
+        rank, devices = len(whole.type.shape), self._program.attributes.get("mhlo.num_partitions")
+        if text is None and whole.type == part.type:
+            text = "{replicated}"
+        found = sharding.tiled(text or "", rank, devices if isinstance(devices, int) and devices > 0 else None)
+        expected = tuple(n // p if n else n for n, p in zip(whole.type.shape, found.parts(), strict=True))
+        if part.type.shape != expected:
+            raise ProgramError(f"expected a part of shape {list(expected)} by {text}, got {part.type}")
+        return found
+
+    def _asks_for_device(self, operation: Operation, within: frozenset[str] = frozenset()) -> bool:
+        """Whether an operation meets other processes or asks for its own number, in functions that it calls too."""
+        for inner in (operation, *(o for r in operation.regions for o in _operations(r))):
+            if traits_of(inner.name).effects is Effects.PROCESSES or inner.name in _PLACES:
+                return True
+            name = str(inner.attributes.get(call_attribute(inner.name) or "", ""))
+            function = self._program.functions.get(name) if name not in within else None
+            if function is not None and function.body is not None:
+                calls = _operations(function.body)
+                if any(self._asks_for_device(o, within | {name}) for o in calls):
+                    return True
+        return False
+
+
+_PLACES = ("stablehlo.partition_id", "stablehlo.replica_id")
+
+
+def _renamed(region: Region, values: dict[Value, Value]) -> Region:
+    """Return a region with other values in the place of some."""
+
+    def new(old: Sequence[Value]) -> tuple[Value, ...]:
+        return tuple([values.get(v, v) for v in old])
+
+    operations = [
+        dataclasses.replace(o, operands=new(o.operands), regions=tuple(_renamed(r, values) for r in o.regions))
+        for o in region.operations
+    ]
+    return Region(region.arguments, operations, new(region.returns))

@@ -1,0 +1,138 @@
+"""The factorizations that JAX's programs for GPUs and TPUs call by name: cuSOLVER's, hipSOLVER's, cuSPARSE's.
+
+Each is the twin of a routine of LAPACK, with flags of other names. In older programs the flags are bytes, of which the
+triangle is read; all else follows from the shapes of the results.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..op import Call
+from ..programs import random, xla_targets
+from ..programs.custom_call import bound_target
+from . import lapack
+from .lapack import Arrays, Use
+
+#: Routines by the name that follows that of the library, and how many operands they have.
+_SOLVERS = {
+    "potrf": (lapack.potrf, 1), "getrf": (lapack.getrf, 1), "geqrf": (lapack.geqrf, 1), "orgqr": (lapack.orgqr, 2),
+    "ormqr": (lapack.ormqr, 3), "syevd": (lapack.syevd, 1), "syevj": (lapack.syevd, 1), "sytrd": (lapack.sytrd, 1),
+}  # fmt: skip
+
+
+def _options(call: Call) -> dict[str, Any]:
+    """The flags of a call under LAPACK's names."""
+    given = lapack.configuration(call)
+    if isinstance(given, str):  # a structure of C: a number for the type, and then the triangle, 1 for the upper one
+        return {"uplo": ord("U" if given[4:5] == "\1" else "L")}
+    flags = dict(given) if isinstance(given, dict) else {}
+    letters = {"uplo": "L" if flags.get("lower", True) else "U"}
+    letters |= {f"compute_{side}": "V" if flags.get(side) else "N" for side in ("left", "right")}
+    return {**flags, **{name: ord(letter) for name, letter in letters.items()}}
+
+
+def _svd(use: Use, a: np.ndarray, is_adjoint: bool) -> Arrays:
+    """The operand, the singular values, and both matrices of vectors, the second one of V where `is_adjoint` is not.
+
+    Of matrices that lie in memory row by row the two are exchanged; those that nobody asked for are scalars.
+    """
+    full = any(use.call.result(i).shape[-1:] == use.call.result(i).shape[-2:-1] == (max(a.shape[-2:]),) for i in (2, 3))
+    s, u, vt = xla_targets.svd(a, full_matrices=full)
+    sides = [u, vt if is_adjoint else lapack.transpose(vt).conj()]
+    if is_adjoint and not use.call.result(2).admits(u.shape):
+        sides.reverse()
+    asked = [use.call.result(i).admits(side.shape) for i, side in zip((2, 3), sides, strict=True)]
+    sides = [side if asked[i] else np.zeros(use.call.shape(2 + i)) for i, side in enumerate(sides)]
+    return a, s, *sides, lapack.nan_flags(s)
+
+
+def _gesvd(use: Use, a: np.ndarray) -> Arrays:
+    return _svd(use, a, True)
+
+
+def _gesvdj(use: Use, a: np.ndarray) -> Arrays:
+    return _svd(use, a, False)
+
+
+def _geev(use: Use, a: np.ndarray) -> Arrays:
+    """The operand, eigenvalues, and vectors; of a real matrix those of a pair are its real and its imaginary part."""
+    *values, left, right = lapack.geev(use, a)
+    w = values[0] if a.dtype.kind == "c" else values[0] + 1j * values[1]
+    first = np.imag(w)[..., None, :] >= 0
+    sides = [v if a.dtype.kind == "c" else np.where(first, np.real(v), -np.imag(v)) for v in (left, right)]
+    return a, w, *sides, lapack.nan_flags(w)
+
+
+def _gtsv(_: Use, *systems: np.ndarray) -> Arrays:
+    return (xla_targets.tridiagonal_solve(*systems),)
+
+
+def _perturbed(_: Use, *systems: np.ndarray) -> Arrays:
+    return (xla_targets.tridiagonal_solve(*systems, perturb_singular=True),)
+
+
+def _permutation(use: Use, pivots: np.ndarray) -> Arrays:
+    """The order of rows after each pivot was exchanged with its own row."""
+    size = use.call.shape()[-1]
+    order = np.tile(np.arange(size, dtype=np.int32), (*pivots.shape[:-1], 1))
+    for i in range(pivots.shape[-1]):
+        other = pivots[..., i : i + 1].astype(np.int64)
+        there = np.take_along_axis(order, other, -1)
+        np.put_along_axis(order, other, order[..., i : i + 1].copy(), -1)
+        order[..., i : i + 1] = there
+    return (order,)
+
+
+def _cholesky_update(_: Use, r: np.ndarray, w: np.ndarray) -> Arrays:
+    """The upper factor of R'R + ww', by a rotation for each row; the rest of `w` is nothing."""
+    rows, rest = xla_targets.wide(r).copy(), xla_targets.wide(w).copy()
+    for k in range(len(rest)):
+        if rest[k] != 0:
+            length = np.hypot(rows[k, k], rest[k])
+            c, s = rows[k, k] / length, rest[k] / length
+            rows[k], rest = c * rows[k] + s * rest, c * rest - s * rows[k]
+    return rows, rest
+
+
+def _symmetric_product(use: Use, a: np.ndarray, c: np.ndarray, alpha: np.ndarray, beta: np.ndarray) -> Arrays:
+    wide = xla_targets.wide(lapack.transpose(a) if use.attributes.get("transpose") else a)
+    return (np.matmul(alpha * wide, lapack.transpose(wide)) + beta * xla_targets.wide(c),)
+
+
+def _threefry(_: Use, *words: np.ndarray) -> Arrays:
+    return random.threefry2x32((words[0], words[1]), words[2], words[3])  # pyright: ignore[reportArgumentType]
+
+
+def _eigh(_: Use, a: np.ndarray) -> Arrays:
+    return xla_targets.eigh(a)
+
+
+def _declare() -> None:
+    declared = {"Eigh": (_eigh, 1), "tridiagonal_solve_perturbed_ffi": (_perturbed, 4)}
+    for vendor in ("cu", "hip"):
+        routines = {
+            **_SOLVERS, "gesvd": (_gesvd, 1), "gesdd": (_gesvd, 1), "gesvdj": (_gesvdj, 1), "gesvdp": (_gesvdj, 1),
+            "geev": (_geev, 1), "syrk": (_symmetric_product, 4),
+        }  # fmt: skip
+        for name, routine in routines.items():
+            declared |= {f"{vendor}solver_{name}{ffi}": routine for ffi in ("", "_ffi")}
+        for name in ("getrf", "geqrf"):
+            declared |= {f"{vendor}blas_{name}_batched{ffi}": _SOLVERS[name] for ffi in ("", "_ffi")}
+        declared |= {
+            f"{vendor}hybrid_eig_real": (lapack.geev, 1),
+            f"{vendor}hybrid_eig_comp": (lapack.geev, 1),
+            f"{vendor}hybrid_geqp3": (lapack.geqp3, 2),
+            f"{vendor}sparse_gtsv2_ffi": (_gtsv, 4),
+            f"{vendor}_tridiagonal_solve_perturbed": (_perturbed, 4),
+            f"{vendor}_lu_pivots_to_permutation": (_permutation, 1),
+            f"{vendor}_cholesky_update_ffi": (_cholesky_update, 2),
+            f"{vendor}_threefry2x32_ffi": (_threefry, 4),
+        }
+    for name, (function, operands) in declared.items():
+        bound_target(name)(lapack.binder(function, operands, _options))
+
+
+_declare()
