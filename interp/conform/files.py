@@ -10,25 +10,18 @@ import contextlib
 import dataclasses
 import errno
 import functools
-import gzip
-import io
 import itertools
-import json
 import math
 import os
 import secrets
-import stat
 import types
 import typing
-import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import OutputError
 
-#: The most bytes of a file, and the most values of its JSON: some ten times those of a whole run.
-MOST_BYTES, MOST_VALUES = 1 << 27, 10_000_000
 #: Numbers of more bits are none of ours.
 _MOST_BITS = 64
 
@@ -79,37 +72,6 @@ def _temporary(target: Path) -> Path:
     return target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
 
 
-def read_bytes(path: str | Path, most: int = MOST_BYTES) -> bytes:
-    """The bytes of a file, decompressed if its name ends in .gz. Raises OSError, and ValueError for a pipe."""
-    # A pipe without a writer would block.
-    with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError(
-                f"{path}: expected a file, got a {'folder' if Path(path).is_dir() else 'pipe or a device'}"
-            )
-        data = file.read(most + 1)
-    if str(path).endswith(".gz") and len(data) <= most:
-        try:
-            with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-                data = stream.read(most + 1)
-        except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"{path}: {error}") from None
-    if len(data) > most:
-        raise ValueError(f"{path}: expected at most {most:,} bytes, got more")
-    return data
-
-
-def parse_json(raw: bytes) -> Any:
-    """The value of JSON in UTF-8. Raises ValueError, also for values that are nested too deeply or too many."""
-    most = sum(raw.count(mark) for mark in (b",", b"[", b"{"))
-    if most > MOST_VALUES:
-        raise ValueError(f"expected JSON of up to {MOST_VALUES:,} values, got about {most:,}")
-    try:
-        return json.loads(raw.decode("utf-8"))
-    except RecursionError:
-        raise ValueError("expected JSON, got a value that is nested too deeply") from None
-
-
 def read(kind: Any, data: Any, where: str = "") -> Any:
     """Converts JSON to a value of a type or to a dataclass. Raises ValueError with the place of a mismatch.
 
@@ -118,6 +80,8 @@ def read(kind: Any, data: Any, where: str = "") -> Any:
         data: the parsed JSON.
         where: the place in the file, for the message.
     """
+    if kind is str or kind is int:
+        return _as(kind, data, where)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         for option in arguments:
@@ -150,25 +114,23 @@ def _items(kinds: Iterable[Any], values: list[Any], where: str) -> list[Any]:
 
 def _record(kind: type, data: Any, where: str) -> Any:
     given: Mapping[str, Any] = _as(dict, data, where)
-    hints, fields = _hints(kind), {f.name: f for f in dataclasses.fields(kind)}
-    unknown = next((k for k in given if k not in fields), None)
-    if unknown is not None:
-        raise ValueError(f"{where}: there is no field {_show(unknown)}")
-    needed = (f.name for f in fields.values() if _is_needed(f) and f.name not in given)
-    missing = next(needed, None)
+    hints, needed = _fields(kind)
+    unknown = given.keys() - hints.keys()
+    if unknown:
+        raise ValueError(f"{where}: there is no field {_show(min(unknown))}")
+    missing = next((name for name in needed if name not in given), None)
     if missing is not None:
         raise ValueError(f"{where}: the field {missing!r} is missing")
     return kind(**{k: read(hints[k], v, f"{where}.{k}") for k, v in given.items()})
 
 
 @functools.cache
-def _hints(kind: type) -> dict[str, Any]:
-    """The cached field types of a dataclass: a report has thousands of records."""
-    return typing.get_type_hints(kind)
-
-
-def _is_needed(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+def _fields(kind: type) -> tuple[dict[str, Any], list[str]]:
+    """The types of the fields of a dataclass, and the names of those without a default. A report has many records."""
+    fields, hints = dataclasses.fields(kind), typing.get_type_hints(kind)
+    missing = dataclasses.MISSING
+    needed = [f.name for f in fields if f.default is missing and f.default_factory is missing]
+    return {f.name: hints[f.name] for f in fields}, needed
 
 
 def _as(kind: type, data: Any, where: str) -> Any:

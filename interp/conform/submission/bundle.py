@@ -23,6 +23,7 @@ import numpy as np
 
 from ...errors import InputError, printable
 from ...oracle.formats import FORMATS
+from ...system import foreign
 from .. import files
 from ..conformance import Assessment
 from ..format_text import code_text
@@ -185,7 +186,7 @@ def read(path: str | Path) -> Submission:
     """Reads a submission. Raises InputError if the file is none."""
     where = printable(str(path))
     try:
-        with zipfile.ZipFile(path) as archive:
+        with foreign.open_file(path) as file, zipfile.ZipFile(file) as archive:
             members = _members(archive, where)
     except OSError as error:
         raise InputError(f"{where}: {error.strerror or error}") from None
@@ -209,7 +210,7 @@ def read(path: str | Path) -> Submission:
 def _load_json(members: Mapping[str, bytes], name: str) -> Any:
     """The JSON of a member. Raises ValueError if it is not JSON."""
     try:
-        return files.parse_json(members[name])
+        return foreign.parse_json(members[name])
     except ValueError as error:
         raise ValueError(f"{name}: expected JSON, got invalid text: {error}") from None
 
