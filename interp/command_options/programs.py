@@ -30,7 +30,13 @@ def add_program(parser: argparse.ArgumentParser) -> None:
     )
     add("--function", metavar="NAME", help="the function to run (default: @main, or the only public one)")
     inputs = parser.add_mutually_exclusive_group()
-    inputs.add_argument("--input", action="append", default=[], metavar="VALUE", help="the value of the next argument")
+    inputs.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="VALUE",
+        help="the value of the next argument: 2x3xf32=1.5, @x.npy, @w.safetensors:NAME, … (2x3xf32: zeros)",
+    )
     inputs.add_argument(
         "--args", metavar="LIST", help="the values of all arguments: '[dense<1.0> : tensor<2xf32>, …]', or @FILE"
     )
@@ -57,13 +63,22 @@ def run(parser: argparse.ArgumentParser) -> None:
     add_program(parser)
     add_limits(parser, "the run")
     add = parser.add_argument
-    add("--output", action="append", default=[], metavar="@F.npy", help="write the next result to a file (-: print it)")
+    add(
+        "--sample",
+        action="store_true",
+        help="draw the inputs, ordinary numbers of --seed, as minihlo diff does",
+    )
+    add("--elided", choices=("zeros", "sample"), help="what stands for constants whose data the program leaves out")
+    add("--replicas", type=positive, metavar="N", help="run so many replicas (default: by the module)")
+    add("--partitions", type=positive, metavar="N", help="run so many partitions (default: by the module)")
+    text = "write the next tensor of the results to a file: F.npy, or F.safetensors:NAME (-: print it)"
+    add("--output", action="append", default=[], metavar="@F.npy", help=text)
     add(
         "--expected",
         action="append",
         default=[],
         metavar="VALUE",
-        help="compare the next result with this value, bit for bit",
+        help="compare the next tensor of the results with this value, bit for bit",
     )
     add("--format", choices=FORMS, default=FORMS[0], help="format of printed results (default: dense)")
     add("--full", action="store_true", help="print all elements of large results")
@@ -150,6 +165,8 @@ def profile(parser: argparse.ArgumentParser) -> None:
 def test(parser: argparse.ArgumentParser) -> None:
     """Add the options of `minihlo test`."""
     parser.add_argument("paths", nargs="+", metavar="PATH", help="a .mlir file, or a folder with .mlir files")
+    text = "the function to run in each program that has it (default: @main, or every public one without arguments)"
+    parser.add_argument("--function", metavar="NAME", help=text)
     add_limits(parser, "each program", "; the program fails")
     parser.add_argument(
         "-j", "--jobs", type=positive, metavar="N", help="number of processes (default: one for each CPU)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -17,29 +18,34 @@ from ...ops.programs.checks import Condition, check
 from ...ops.types import TensorType, Type
 from ..api import read, read_stream
 from ..comparison.equality import equal_values
+from ..diff.samples import RUNS, sample
 from ..errors import CheckFailure, InputError, OutputError, ProgramError
 from ..listing import Part, groups, listing
-from ..machine import Listener, Plan, plan
+from ..machine import Listener, Plan, plan, run_grid
 from ..machine import run as run_plan
 from ..parse import containers
+from ..parse.attributes import Elided
 from ..parse.chunks import split
 from ..parse.parser import parse, parse_attributes
+from ..parse.spmd import meets_processes
 from ..program import Operation, Program
 from ..settings import default_settings
-from ..values import npy
+from ..values import npy, safetensors
 from ..values.printing import format_value, json_value
 from ..values.values import check_input, read_values, tensors_of, value_of
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the command. Returns 1 if a check fails; raises the errors of `errors.py`."""
-    programs = read_programs(options.file)
+    programs = read_programs(options.file, _elided(options))
     # Of several programs, those with the function run. If none has it, planning the first raises the error.
     programs = [p for p in programs if _has_function(p, options.function)] or programs[:1]
     if len(programs) > 1 and (options.output or options.expected):
         raise InputError(f"{programs[0].file}: expected one program for --output and --expected, got {len(programs)}")
     # All options are checked before anything runs.
-    inputs = read_inputs(options) or []
+    inputs = read_inputs(options)
+    if inputs is not None and options.sample:
+        raise InputError("expected --sample without --input and --args, got both")
     expected = list(read_values(options.expected, "--expected"))
     recorder = _Recorder(options)
     # One of several programs may have no function. A single program must have one if an option needs it.
@@ -55,36 +61,73 @@ def main(options: argparse.Namespace) -> int:
             recorder.groups |= groups(optimized)
             if options.print_plan:
                 print(listing(optimized), flush=True)
-    fitted = [_fit(p, inputs) for _, p in jobs]
-    for _, p in jobs:
-        _check_results(p.result_types, options.output, expected)
+    grids = [_grid(program, p, options) for program, p in jobs]
+    fitted = [
+        _fit(p, _samples(p, options.seed) if options.sample else inputs or [], math.prod(grid))
+        for (_, p), grid in zip(jobs, grids, strict=True)
+    ]
+    for (_, p), grid in zip(jobs, grids, strict=True):
+        _check_results(p.result_types * math.prod(grid), options.output, expected)
     failed = False
-    for (_, p), values in zip(jobs, fitted, strict=True):
+    for (_, p), grid, values in zip(jobs, grids, fitted, strict=True):
         try:
-            recorder.arguments(p, values)
-            results = run_plan(p, values)
+            for of_process in values:
+                recorder.arguments(p, of_process)
+            results = run_grid(p, *grid, values) if len(values) > 1 else [run_plan(p, values[0])]
         except CheckFailure as failure:
             sys.stdout.flush()
             print(failure, file=sys.stderr)
             failed = True
             continue
-        _deliver(results, p.result_types, options)
-        failed |= _differs(results, expected)
+        _deliver(results, p.result_types, grid, options)
+        failed |= _differs([r for of_process in results for r in of_process], p.result_types * len(results), expected)
     return int(failed)
 
 
-def read_programs(path: str) -> list[Program]:
+def _elided(options: argparse.Namespace) -> Elided | None:
+    """What fills constants whose data a program leaves out."""
+    if options.elided is None:
+        return None
+    rng = np.random.Generator(np.random.Philox([options.seed, len(RUNS)]))
+    return (lambda t: sample(t, 0, rng)) if options.elided == "sample" else _zeros
+
+
+def _zeros(t: TensorType) -> np.ndarray:
+    return np.broadcast_to(np.zeros((), t.element.dtype), [n or 0 for n in t.shape])
+
+
+def _samples(p: Plan, seed: int) -> list[Any]:
+    """The ordinary numbers that `minihlo diff` draws for the same arguments."""
+    rng = np.random.Generator(np.random.Philox([seed, 0]))
+    types = [leaf for t in p.argument_types for leaf in tensors_of(t)]
+    if unknown := [t for t in types if not t.is_static]:
+        raise InputError(
+            f"{p.function.location}: @{p.function.name}: expected an --input of type {unknown[0]}, got none"
+        )
+    return [sample(t, 0, rng) for t in types]
+
+
+def _grid(program: Program, p: Plan, options: argparse.Namespace) -> tuple[int, int]:
+    """How many replicas and partitions run: by the options, else by the module where its processes meet."""
+    counts = [options.replicas, options.partitions]
+    if counts == [None, None] and meets_processes(program, p.function):
+        counts = [program.attributes.get(f"mhlo.num_{name}") for name in ("replicas", "partitions")]
+    replicas, partitions = (n if isinstance(n, int) and n > 0 else 1 for n in counts)
+    return replicas, partitions
+
+
+def read_programs(path: str, elided: Elided | None = None) -> list[Program]:
     """Return the programs of a file, one for each part between `// -----`. `-` is standard input.
 
-    Raises ProgramError if it is empty.
+    Constants whose data is left out are what `elided` gives. Raises ProgramError if the file is empty.
     """
     source, name = read_source(path)
     if not (source.startswith(containers.BYTECODE) or containers.is_contained(source)):
         try:
-            return [parse(text, name, line) for text, line in split(source.decode())]
+            return [parse(text, name, line, elided) for text, line in split(source.decode())]
         except UnicodeDecodeError:
             pass  # the parser reports the place
-    return [parse(source, name)]
+    return [parse(source, name, elided=elided)]
 
 
 def read_source(path: str) -> tuple[bytes, str]:
@@ -118,32 +161,45 @@ def read_inputs(options: argparse.Namespace) -> list[Any] | None:
     return [array for array, _ in parse_attributes(text)]
 
 
-def _fit(p: Plan, inputs: list[Any]) -> list[Any]:
-    """The arguments of a plan: an input is the next tensor among them, in a tuple too; tokens need none."""
+def _fit(p: Plan, inputs: list[Any], processes: int) -> list[list[Any]]:
+    """The arguments of each process: an input is the next tensor among them, in a tuple too; tokens need none.
+
+    The inputs are those of all processes, or of one: then each process has the same.
+    """
     tensors = [leaf for t in p.argument_types for leaf in tensors_of(t)]
-    if len(inputs) != len(tensors):
+    count = len(tensors)
+    if len(inputs) not in (count, count * processes):
         takes = ", ".join(map(str, tensors)) or "none"
-        count = f"expected {len(tensors)} input{'s' * (len(tensors) != 1)} ({takes}), got {len(inputs)}"
-        raise InputError(f"{p.function.location}: @{p.function.name}: {count}")
-    arrays = iter([check_input(a, t, f"input {i}") for i, (a, t) in enumerate(zip(inputs, tensors, strict=True))])
-    return [value_of(t, arrays) for t in p.argument_types]
+        more = f", or {count * processes} for {processes} processes" if processes > 1 else ""
+        hint = "; --sample draws them" if not inputs else ""
+        expected = f"expected {count} input{'s' * (count != 1)} ({takes}){more}, got {len(inputs)}{hint}"
+        raise InputError(f"{p.function.location}: @{p.function.name}: {expected}")
+    arrays = [check_input(a, tensors[i % count], f"input {i}") for i, a in enumerate(inputs)]
+    if len(arrays) == count:
+        arrays *= processes
+    following = iter(arrays)
+    return [[value_of(t, following) for t in p.argument_types] for _ in range(processes)]
 
 
-def _check_results(types: tuple[Type, ...], outputs: list[str], expected: list[tuple[np.ndarray, TensorType]]) -> None:
+def _check_results(types: tuple[Type, ...], outputs: list[str], expected: list[Any]) -> None:
+    """Raise InputError for options that are not for the tensors of the results, and OutputError for bad files."""
+    tensors = [leaf for t in types for leaf in tensors_of(t)]
     for option, given in (("--output", outputs), ("--expected", expected)):
-        if len(given) > len(types):
-            raise InputError(f"expected {option} at most {len(types)} time{'s' * (len(types) != 1)}, got {len(given)}")
-    for i, (text, t) in enumerate(zip(outputs, types, strict=False)):
-        if _path(text):
-            if not isinstance(t, TensorType):
-                raise InputError(f"--output {i}: expected a tensor, got {t}")
-            folder = os.path.dirname(_path(text)) or "."
+        if len(given) > len(tensors):
+            count = f"{len(tensors)} time{'s' * (len(tensors) != 1)}"
+            raise InputError(f"expected {option} at most {count}, got {len(given)}")
+    for i, (text, t) in enumerate(zip(outputs, tensors, strict=False)):
+        if path := _path(text):
+            file = safetensors.split_path(path)[0]
+            if safetensors.is_path(path):
+                safetensors.require_storable(t.element, f"--output {i}")
+            folder = os.path.dirname(file) or "."
             if not os.path.isdir(folder):
-                raise OutputError(f"--output {i}: {_path(text)}: expected an existing folder, got {folder}")
-            if os.path.isdir(_path(text)):
-                raise OutputError(f"--output {i}: {_path(text)}: expected a file, got a folder")
-    for i, ((array, of), t) in enumerate(zip(expected, types, strict=False)):
-        if not isinstance(t, TensorType) or t.element != of.element:
+                raise OutputError(f"--output {i}: {file}: expected an existing folder, got {folder}")
+            if os.path.isdir(file):
+                raise OutputError(f"--output {i}: {file}: expected a file, got a folder")
+    for i, ((array, of), t) in enumerate(zip(expected, tensors, strict=False)):
+        if of is not None and t.element != of.element:
             raise InputError(f"--expected {i}: expected {t}, got {of}")
         check_input(array, t, f"--expected {i}")
 
@@ -153,22 +209,55 @@ def _path(output: str) -> str:
     return "" if output == "-" else output.removeprefix("@")
 
 
-def _deliver(results: list[Any], types: tuple[Type, ...], options: argparse.Namespace) -> None:
-    for i, (value, t) in enumerate(zip(results, types, strict=True)):
-        output = options.output[i] if i < len(options.output) else "-"
-        if output == "-":
-            print(format_value(value, t, options.format, options.full))
-        elif output and isinstance(t, TensorType):
-            npy.save(_path(output), np.asarray(value), t.element)
+def _leaves(value: Any, t: Type) -> list[tuple[Any, TensorType]]:
+    """The tensors in a value, with their types."""
+    if isinstance(t, TensorType):
+        return [(value, t)]
+    return [leaf for v, e in zip(value or (), getattr(t, "elements", ()), strict=False) for leaf in _leaves(v, e)]
+
+
+def _deliver(
+    results: list[list[Any]], types: tuple[Type, ...], grid: tuple[int, int], options: argparse.Namespace
+) -> None:
+    """Print the results of each process, or write their tensors to the files of --output."""
+    outputs = iter(options.output)
+    files: dict[str, dict[str, Any]] = {}
+    for process, of_process in zip(np.ndindex(*grid), results, strict=True):
+        if len(results) > 1 and options.format != "json":
+            print("replica {}, partition {}:".format(*process))
+        for value, t in zip(of_process, types, strict=True):
+            leaves = _leaves(value, t)
+            chosen = [next(outputs, "-") for _ in leaves]
+            if all(output == "-" for output in chosen):
+                leaves, chosen = [(value, t)], ["-"]
+            for (leaf, leaf_type), output in zip(leaves, chosen, strict=True):
+                if output == "-":
+                    print(format_value(leaf, leaf_type, options.format, options.full))
+                elif output:
+                    _write(_path(output), np.asarray(leaf), leaf_type, files)
+    for file, tensors in files.items():
+        safetensors.save(file, tensors)
     sys.stdout.flush()
 
 
-def _differs(results: list[Any], expected: list[tuple[np.ndarray, TensorType]]) -> bool:
-    """Print each result that differs from the expected one, and return whether any does."""
+def _write(path: str, array: np.ndarray, t: Any, files: dict[str, dict[str, Any]]) -> None:
+    """Write a .npy file; collect tensors of .safetensors files, each of which is written at once."""
+    if not safetensors.is_path(path):
+        npy.save(path, array, t.element)
+        return
+    file, name = safetensors.split_path(path)
+    tensors = files.setdefault(file, {})
+    tensors[name or f"result{len(tensors)}"] = array, t.element
+
+
+def _differs(results: list[Any], types: tuple[Type, ...], expected: list[Any]) -> bool:
+    """Print each tensor that differs from the expected one, and return whether any does."""
     failed = False
-    for i, ((expected_value, _), actual) in enumerate(zip(expected, results, strict=False)):
+    leaves = [leaf for value, t in zip(results, types, strict=True) for leaf in _leaves(value, t)]
+    for i, ((wanted, _), (actual, t)) in enumerate(zip(expected, leaves, strict=False)):
         try:
-            check(np.asarray(actual), expected_value, Condition(equal_values, "the same code"))
+            wanted = check_input(wanted, t, f"--expected {i}")
+            check(np.asarray(actual), wanted, Condition(equal_values, "the same code"))
         except CheckError as error:
             print(f"--expected {i}: {error}", file=sys.stderr)
             failed = True

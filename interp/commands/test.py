@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, escape
 from ..system.child import Child, describe_end, python
 from ..system.isolate import STOPPED
 from ..system.pool import share
@@ -41,9 +41,12 @@ def main(options: argparse.Namespace) -> int:
     began = time.monotonic()
     jobs = min(options.jobs or os.cpu_count() or 1, len(files))
     with _ending_workers(), _progress(len(files)) as show:
-        for finished in run_files(files, jobs, options.timeout, options.max_steps):
+        function = None if options.function is None else options.function.removeprefix("@")
+        for finished in run_files(files, jobs, options.timeout, options.max_steps, function):
             outcomes += finished
             show([str(o) for o in finished if o.failure])
+    if function is not None and not outcomes:
+        raise InputError(f"no function @{escape(function)} in {len(files)} file{'s' * (len(files) != 1)}")
     _print_scores(files, outcomes, time.monotonic() - began)
     return int(any(o.failure for o in outcomes))
 
@@ -65,30 +68,35 @@ def find_files(paths: list[str]) -> list[str]:
 
 
 def run_files(
-    files: list[str], jobs: int, timeout: float | None = None, max_steps: int | None = None
+    files: list[str],
+    jobs: int,
+    timeout: float | None = None,
+    max_steps: int | None = None,
+    function: str | None = None,
 ) -> Iterator[list[Outcome]]:
-    """Yield the outcomes of the programs of each file, as files finish."""
-    pool = [_Worker(timeout, max_steps) for _ in range(jobs)]
+    """Yield the outcomes of the functions of each file, as files finish."""
+    pool = [_Worker({"timeout": timeout, "max_steps": max_steps, "function": function}) for _ in range(jobs)]
     return (outcomes for _, outcomes in share(files, pool, _Worker.run))
 
 
 class _Worker:
     """A worker process, which is started again when it dies."""
 
-    def __init__(self, timeout: float | None, max_steps: int | None) -> None:
-        self._limits = {"timeout": timeout, "max_steps": max_steps}
+    def __init__(self, limits: dict[str, Any]) -> None:
+        self._limits = limits
         self._child: Child | None = None
         self._stopped = False
 
     def run(self, path: str) -> list[Outcome]:
-        """Return the outcomes of the programs of a file. A crash is a failure of the program that was running."""
+        """Return the outcomes of the functions of a file. A crash is a failure of the function that was running."""
         outcomes: list[Outcome] = []
+        skip = 0
         while not self._stopped:
             line: int | None = None
             try:
-                for word, *rest in self._ask(path, len(outcomes)):
+                for word, *rest in self._ask(path, skip):
                     if word == "start":
-                        line = rest[0]
+                        line, skip = rest[0], rest[1] + 1
                     elif word == "done":
                         outcomes.append(Outcome(path, line or 1, rest[0]))
                         line = None

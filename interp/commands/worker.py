@@ -1,11 +1,12 @@
 """A process that runs .mlir files for `minihlo test`. If the parser crashes, only this process dies.
 
-It reads messages (`system.messages`) from standard input: a file, and how many of its programs to skip. It answers with
-`["start", line]` before each program, `["done", message]` after it (null if it passes), and `["end"]`.
+It reads messages (`system.messages`) from standard input: a file, and how many of its functions to skip. It answers
+with `["start", line, number]` before each function, `["done", message]` after it (null if it passes), and `["end"]`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -32,11 +33,27 @@ def main() -> None:
     while True:
         (path, skip), _ = messages.read(requests)
         for line, message in _results(path, skip, **limits):
-            answer("start", line) if message is _STARTED else answer("done", message)
+            answer("start", line, message.number) if isinstance(message, _Started) else answer("done", message)
         answer("end")
 
 
-_STARTED = object()
+@dataclasses.dataclass(frozen=True)
+class _Started:
+    number: int
+
+
+def _tests(text: str, function: str | None) -> list[str | None]:
+    """The functions of a part of a file that are run; None stands for the one that `minihlo run` would run.
+
+    Of several those that take nothing are run.
+    """
+    from ..parse.chunks import entries, functions
+
+    declared = functions(text)
+    if function is not None:
+        return [function] if any(f.name == function for f in declared) else []
+    tests = entries(declared)
+    return [f.name for f in tests if not f.has_arguments] or [None] if len(tests) > 1 else [None]
 
 
 def _arguments(text: str) -> str:
@@ -45,7 +62,7 @@ def _arguments(text: str) -> str:
     return match[1] if match else "[]"
 
 
-def _results(path: str, skip: int, timeout: float | None, max_steps: int | None) -> Any:
+def _results(path: str, skip: int, timeout: float | None, max_steps: int | None, function: str | None = None) -> Any:
     from ...ops.policy import Policy
     from ..api import read
     from ..errors import Error
@@ -59,18 +76,24 @@ def _results(path: str, skip: int, timeout: float | None, max_steps: int | None)
     except UnicodeDecodeError as error:
         programs = [(error.object, 1)]  # the parser reports the place
     except Error as error:
-        yield 1, _STARTED
+        yield 1, _Started(0)
         yield 1, str(error)
         return
-    for text, line in programs[skip:]:
-        yield line, _STARTED
+    items = [(t, n, f) for t, n in programs for f in (_tests(t, function) if isinstance(t, str) else [function])]
+    refused = None  # the part that cannot be read, which is reported once
+    for i, (text, line, name) in enumerate(items[skip:], skip):
+        if text is refused:
+            continue
+        yield line, _Started(i)
         if timeout is not None:  # the alarm has no handler, so it ends the process in native code too
             signal.setitimer(signal.ITIMER_REAL, timeout)
         message = None
         try:
+            refused = text
             program = parse(text, path, line)
+            refused = None
             if program.functions:
-                p = plan(program, None, Policy(), most_steps=max_steps)
+                p = plan(program, name, Policy(), most_steps=max_steps)
                 inputs = [array for array, _ in parse_attributes(_arguments(text))]
                 if len(p.argument_types) != len(inputs):
                     where = p.function.location

@@ -38,6 +38,10 @@ _OF_SHAPES = {
 }
 
 
+#: Gives the value of a constant whose data a program leaves out.
+Elided = Callable[[TensorType], np.ndarray]
+
+
 class AttributeValueError(ValueError):
     """A type or attribute that has no form as a plain value. The parser adds the place to the message."""
 
@@ -83,8 +87,9 @@ _RESOURCE = re.compile(r'dense_resource<(?:"([^"\\]*(?:\\.[^"\\]*)*)"|([^">]+))>
 class Converter:
     """Converts the types and attributes of one module; each distinct one once."""
 
-    def __init__(self, resource: Callable[[str], bytes | None] = lambda _: None) -> None:
-        """`resource` finds the bytes of a `dense_resource` by its key."""
+    def __init__(self, resource: Callable[[str], bytes | None] = lambda _: None, elided: Elided | None = None) -> None:
+        """`resource` finds the bytes of a `dense_resource` by its key; `elided` stands for those left out."""
+        self._elided = elided
         self._types: dict[ir.Type, Type | ElementType] = {}
         self._attributes: dict[ir.Attribute, Any] = {}
         self._resource = resource
@@ -206,8 +211,11 @@ class Converter:
         key = (match[1] or match[2]) if match else ""
         t = self.type(a.type)
         data = self._resource(key)
+        if data is None and isinstance(t, TensorType) and self._elided is not None:
+            return self._elided(t)
         if data is None or not isinstance(t, TensorType):
-            raise AttributeValueError(f"dense_resource<{key}>: expected its data in the program, got none")
+            hint = "minihlo run --elided zeros, or sample, fills what is left out"
+            raise AttributeValueError(f"dense_resource<{key}>: expected its data in the program, got none ({hint})")
         try:
             return array_of_bytes(data, t, f"dense_resource<{key}>")
         except ValueError as e:

@@ -15,6 +15,7 @@ _STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
 _FUNCTION = re.compile(
     rf"{_STRING}|//[^\n]*|(?<![\w.$-])func(?:\.func)?\s+(?P<visibility>private|public)?\s*@(?P<name>{_STRING}|[\w.$-]+)\s*\("
 )
+_NOTHING = re.compile(r"\s*\)")
 _CHECK = re.compile(rf"{_STRING}|//[^\n]*|(?P<check>(?<![\w$-])check\.(?:expect_)?\w+)")
 
 
@@ -45,15 +46,38 @@ def chunks(file: str | os.PathLike[str]) -> list[Chunk]:
     """
     result = []
     for part, line in split(Path(file).read_text(encoding="utf-8")):
-        functions = [
-            (m["name"].strip('"'), line + part.count("\n", 0, m.start()), m["visibility"] != "private")
-            for m in _FUNCTION.finditer(part)
-            if m["name"]
-        ]
-        main = [f for f in functions if f[0] == "main"]
-        public = [f for f in functions if f[2]] or functions
-        result += [Chunk(os.fspath(file), part, line, name, at) for name, at, _ in main or public]
+        result += [Chunk(os.fspath(file), part, line, f.name, line + f.line) for f in entries(functions(part))]
     return result
+
+
+@dataclasses.dataclass(frozen=True)
+class Declared:
+    """A function in a text."""
+
+    name: str
+    line: int  #: from 0
+    is_public: bool
+    has_arguments: bool
+
+
+def functions(text: str) -> list[Declared]:
+    """The functions in a text, in order."""
+    return [
+        Declared(
+            m["name"].strip('"'),
+            text.count("\n", 0, m.start()),
+            m["visibility"] != "private",
+            not _NOTHING.match(text, m.end()),
+        )
+        for m in _FUNCTION.finditer(text)
+        if m["name"]
+    ]
+
+
+def entries(declared: list[Declared]) -> list[Declared]:
+    """Those that are tests: `@main`, else every public function."""
+    main = [f for f in declared if f.name == "main"]
+    return main or [f for f in declared if f.is_public] or declared
 
 
 def has_checks(text: str) -> bool:

@@ -22,6 +22,7 @@ from ..program import Program
 from ..system import depth, host_floats
 from ..system.isolate import quiet_native_stderr
 from . import containers, syntax
+from .attributes import Elided
 from .containers import BYTECODE
 from .reader import Locator, MhloError, Reader
 
@@ -31,13 +32,14 @@ _PORTABLE = re.compile(rb"ML\xefR[\x00-\xff]StableHLO_v")
 
 
 @host_floats.in_default  # numbers are read
-def parse(source: str | bytes, file: str = "<string>", first_line: int = 1) -> Program:
+def parse(source: str | bytes, file: str = "<string>", first_line: int = 1, elided: Elided | None = None) -> Program:
     """Read a program.
 
     Args:
         source: MLIR text, MLIR bytecode, or a StableHLO portable artifact.
         file: The name of the source in messages and places.
         first_line: The number in `file` of the first line of `source`.
+        elided: Gives what stands for constants whose data is left out, which are errors otherwise.
 
     Returns:
         The program as plain data, with a place for each op.
@@ -47,7 +49,7 @@ def parse(source: str | bytes, file: str = "<string>", first_line: int = 1) -> P
     """
     locate = Locator(file, first_line - 1)
     with quiet_native_stderr():
-        return _program(_module(source, locate, file, first_line), locate, file)
+        return _program(_module(source, locate, file, first_line), locate, file, elided)
 
 
 def module(source: str | bytes, file: str = "<string>", first_line: int = 1) -> ir.Module:
@@ -110,12 +112,12 @@ def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
     return result
 
 
-def _program(module: ir.Module, locate: Locator, file: str) -> Program:
+def _program(module: ir.Module, locate: Locator, file: str, elided: Elided | None = None) -> Program:
     try:
-        return _guarded(lambda: Reader(module, locate).program(file), locate)
+        return _guarded(lambda: Reader(module, locate, elided=elided).program(file), locate)
     except MhloError as error:
         converted = _from_mhlo(module, locate, error)
-    return _guarded(lambda: Reader(converted, locate, True).program(file), locate)
+    return _guarded(lambda: Reader(converted, locate, True, elided).program(file), locate)
 
 
 def _from_mhlo(module: ir.Module, locate: Locator, refusal: MhloError) -> ir.Module:

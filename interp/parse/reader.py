@@ -16,7 +16,7 @@ from ...ops.types import Type
 from ..errors import ProgramError, UnsupportedError
 from ..program import BARRIER, Function, Location, Operation, Program, Region, Value
 from . import spmd
-from .attributes import AttributeValueError, Converter
+from .attributes import AttributeValueError, Converter, Elided
 from .control_flow import STRUCTURED, Builder, Structured, read_blocks
 from .syntax import NEWER, end_of_item
 
@@ -124,12 +124,14 @@ def one_line(message: str) -> str:
 class Reader:
     """Reads one module. Each MLIR value has one `Value`, whichever regions use it."""
 
-    def __init__(self, module: ir.Module, locate: Locator, is_converted: bool = False) -> None:
-        """`is_converted` says that what is left of MHLO is what no pass of jaxlib converts."""
+    def __init__(
+        self, module: ir.Module, locate: Locator, is_converted: bool = False, elided: Elided | None = None
+    ) -> None:
+        """`is_converted`: what is left of MHLO is what no pass of jaxlib converts. `elided` is of `Converter`."""
         self._is_converted = is_converted
         self._module = module
         self.locate = locate
-        self._convert = Converter(self._resource)
+        self._convert = Converter(self._resource, elided)
         self._values: dict[ir.Value, Value] = {}
         #: The modules around what is read, and the name in the program of each function, by them and its own name.
         self._path: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ An operation belongs to the devices if it depends on a part, or on which device 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ...ops.op import call_attribute, traits_of
 from ...ops.processes.sharded import Sharding
@@ -114,7 +114,7 @@ class _Rewriter:
                 leaving.setdefault(level, []).append(operation)
                 level += 1
             elif not of_devices.isdisjoint(uses) or (
-                not needed.isdisjoint(operation.results) and self._asks_for_device(operation)
+                not needed.isdisjoint(operation.results) and _meets(self._program, [operation], set())
             ):
                 of_devices.update(operation.results)
                 manual.setdefault(level, []).append(operation)
@@ -153,7 +153,7 @@ class _Rewriter:
         attributes = {"in_shardings": tuple(takes), "out_shardings": tuple(gives), "manual_axes": tuple(sorted(names))}
         body = _renamed(Region((), operations, tuple(o.operands[0] for o in leaving)), renamed)
         return Operation(
-            "sdy.manual_computation",
+            _COMPUTATION,
             tuple([o.operands[0] for o in calls]),
             tuple([o.results[0] for o in leaving]),
             attributes,
@@ -180,21 +180,31 @@ class _Rewriter:
             raise ProgramError(f"expected a part of shape {list(expected)} by {text}, got {part.type}")
         return found
 
-    def _asks_for_device(self, operation: Operation, within: frozenset[str] = frozenset()) -> bool:
-        """Whether an operation meets other processes or asks for its own number, in functions that it calls too."""
-        for inner in (operation, *(o for r in operation.regions for o in _operations(r))):
-            if traits_of(inner.name).effects is Effects.PROCESSES or inner.name in _PLACES:
-                return True
-            name = str(inner.attributes.get(call_attribute(inner.name) or "", ""))
-            function = self._program.functions.get(name) if name not in within else None
-            if function is not None and function.body is not None:
-                calls = _operations(function.body)
-                if any(self._asks_for_device(o, within | {name}) for o in calls):
-                    return True
-        return False
+
+def meets_processes(program: Program, function: Function) -> bool:
+    """Whether a function meets other processes or asks for its own number, outside of manual computations."""
+    return function.body is not None and _meets(program, function.body.operations, {function.name})
+
+
+def _meets(program: Program, operations: Iterable[Operation], seen: set[str]) -> bool:
+    """Whether operations do, or functions that they call; `seen` are those that are known not to."""
+    for operation in operations:
+        if traits_of(operation.name).effects is Effects.PROCESSES or operation.name in _PLACES:
+            return True
+        if operation.name == _COMPUTATION:
+            continue
+        name = str(operation.attributes.get(call_attribute(operation.name) or "", ""))
+        function = program.functions.get(name) if name not in seen else None
+        seen.add(name)
+        called = function.body.operations if function is not None and function.body is not None else []
+        inner = [o for r in operation.regions for o in r.operations]
+        if _meets(program, (*inner, *called), seen):
+            return True
+    return False
 
 
 _PLACES = ("stablehlo.partition_id", "stablehlo.replica_id")
+_COMPUTATION = "sdy.manual_computation"
 
 
 def _renamed(region: Region, values: dict[Value, Value]) -> Region:

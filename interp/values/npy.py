@@ -27,6 +27,8 @@ from ..errors import InputError, OutputError, ResourceError, escape
 from ..system import memory
 
 _MAGIC = b"\x93NUMPY"
+#: ml_dtypes names its f8E5M2 as numpy would name a float of one byte, and numpy does not read it again.
+_E5M2, _HEAD = b"'<f1'", 128
 
 
 def save(path: str, array: np.ndarray, element: ElementType) -> None:
@@ -64,17 +66,20 @@ def encode(array: np.ndarray, element: ElementType) -> np.ndarray:
     return np.asarray(array).view([(name, f"<u{element.dtype.itemsize}")])
 
 
-def load(path: str) -> tuple[np.ndarray, TensorType]:
+def load(path: str) -> tuple[np.ndarray, TensorType | None]:
     """Read a .npy file that says its element type, by its dtype or as `save` writes it.
 
     Returns:
-        The array, of the dtype that stores the type, and the type.
+        The array, of the dtype that stores the type, and the type. None for raw bytes, as numpy keeps types that it
+        does not know: `as_element` makes them elements of one.
 
     Raises:
         InputError: It cannot be read, or says no element type.
         ResourceError: It is too large to hold.
     """
     array = _read(path)
+    if array.dtype.kind == "V" and array.dtype.names is None:
+        return array, None
     element = named_element(array.dtype)
     if element is None:
         try:
@@ -89,23 +94,16 @@ def load_as(path: str, t: TensorType) -> np.ndarray:
 
     Args:
         path: A file with the elements, or with their codes as unsigned integers.
-        t: The type. The file must have its shape.
+        t: The type. The file must have its shape; one without dimensions stands for any.
 
     Raises:
         InputError: It cannot be read, or does not fit the type.
         ResourceError: It is too large to hold.
     """
     array = _read(path)
-    if array.shape != t.shape:
+    if t.shape != () and array.shape != t.shape:
         raise InputError(f"{path}: expected shape {list(t.shape)}, got {list(array.shape)}")
     element = t.element
-    raw = np.dtype(f"V{element.dtype.itemsize}")
-    if array.dtype == raw:  # what numpy itself makes of ml_dtypes' types
-        array = array.view(f"u{element.dtype.itemsize}")
-        if element.kind is Kind.SIGNED:
-            array = wrap(array.view(np.int8), element)
-        elif element.is_integer:
-            array = wrap(array, element)
     if element.is_float and array.dtype == element.format.code_dtype:
         return array_of(_within(array, element, path), element.format)
     if element.is_integer and element.bits < 8 and array.dtype in (np.int8, np.uint8):
@@ -124,6 +122,11 @@ def as_element(array: np.ndarray, element: ElementType, what: str) -> np.ndarray
         return array
     if array.dtype.newbyteorder("=") == element.dtype:
         return array.astype(element.dtype)
+    if array.dtype == np.dtype(f"V{element.dtype.itemsize}") and element.dtype.isbuiltin != 1:
+        codes = array.view(f"u{element.dtype.itemsize}")  # as numpy keeps the types of ml_dtypes
+        if element.is_float:
+            return array_of(_within(codes, element, what), element.format)
+        return wrap(codes.view(np.int8) if element.kind is Kind.SIGNED else codes, element)
     named = named_element(array.dtype)
     if named is not None and named == element.storage:
         codes: Any = array[named.name]
@@ -166,8 +169,13 @@ def _read(path: str) -> np.ndarray:
         if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for a writer
             raise InputError(f"{path}: expected a regular file, got a pipe, device or folder")
         with open(path, "rb") as file:
-            if file.read(len(_MAGIC)) != _MAGIC:
+            head = file.read(_HEAD)
+            if not head.startswith(_MAGIC):
                 raise InputError(f"{path}: expected a .npy file, got other data")
+            if _E5M2 in head:
+                memory.check(os.fstat(file.fileno()).st_size, path)
+                whole = io.BytesIO((head + file.read()).replace(_E5M2, b"'|V1'", 1))
+                return np.array(np.load(whole, allow_pickle=False)).view(ELEMENT_TYPES["f8E5M2"].dtype)
         # Mapping checks the header against the length of the file before anything is allocated.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of headers as Python 2 wrote them, and of those too large for a file

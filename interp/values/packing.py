@@ -13,6 +13,7 @@ from ...ops.types import ELEMENT_TYPES, ElementType, TensorType
 from ..errors import InputError
 from ..system import memory
 from . import npy
+from .bits import pack_bits, unpack_bits
 from .blocks import block_axes, check_blocks
 from .numbers import element_of
 from .values import refuse_mask
@@ -45,7 +46,7 @@ def pack(codes: Any, format: str, axis: int | tuple[int, ...] = -1) -> bytes:
     if fmt is not None:
         return _pack_blocks(codes, fmt, axis)
     element = _packable(format)
-    return _dense(_codes(codes, element).reshape(1, -1), element.bits).tobytes()
+    return pack_bits(_codes(codes, element).reshape(1, -1), element.bits).tobytes()
 
 
 def unpack(
@@ -86,23 +87,7 @@ def unpack(
     needed = -(-size * element.bits // 8)
     if len(raw) != needed:
         raise InputError(f"expected {needed} bytes for {size} elements of {element}, got {len(raw)}")
-    return _sparse(raw.reshape(1, -1), element.bits, size).reshape(dims)
-
-
-def _dense(rows: np.ndarray, bits: int) -> np.ndarray:
-    """Codes, uint8, as bytes, each row by itself."""
-    if bits == 8:
-        return rows
-    each = np.unpackbits(rows[..., None], axis=-1, count=bits, bitorder="little")
-    return np.packbits(each.reshape(len(rows), rows.shape[1] * bits), axis=1, bitorder="little")
-
-
-def _sparse(rows: np.ndarray, bits: int, count: int) -> np.ndarray:
-    """`count` codes from each row of bytes."""
-    if bits == 8:
-        return rows.copy()
-    each = np.unpackbits(rows, axis=1, count=count * bits, bitorder="little")
-    return np.packbits(each.reshape(len(rows), count, bits), axis=2, bitorder="little").reshape(len(rows), count)
+    return unpack_bits(raw.reshape(1, -1), element.bits, size).reshape(dims)
 
 
 def _pack_blocks(quantized: Any, fmt: BlockFormat, axis: int | tuple[int, ...]) -> bytes:
@@ -110,7 +95,7 @@ def _pack_blocks(quantized: Any, fmt: BlockFormat, axis: int | tuple[int, ...]) 
     layout = blocks.layout
     scales = layout.scale_rows(blocks.scales)
     scale_bytes = scales.view(np.uint8).reshape(len(scales), scales.dtype.itemsize)
-    rows = _dense(layout.rows(blocks.codes).view(np.uint8), fmt.element_bits)
+    rows = pack_bits(layout.rows(blocks.codes).view(np.uint8), fmt.element_bits)
     first = b"" if blocks.tensor_scale is None else np.asarray(blocks.tensor_scale, "<f4").tobytes()
     return first + np.concatenate([scale_bytes, rows], axis=1).tobytes()
 
@@ -124,7 +109,7 @@ def _unpack_blocks(raw: np.ndarray, dims: tuple[int, ...], fmt: BlockFormat, axi
         needed = first + count * width
         raise InputError(f"expected {needed} bytes for {count} blocks of {fmt.name}, got {len(raw)}")
     rows = raw[first:].reshape(count, width)
-    codes = _sparse(np.ascontiguousarray(rows[:, scale:]), fmt.element_bits, size).view(fmt.element_dtype)
+    codes = unpack_bits(np.ascontiguousarray(rows[:, scale:]), fmt.element_bits, size).view(fmt.element_dtype)
     scales = np.ascontiguousarray(rows[:, :scale]).view(fmt.scale_format.dtype).reshape(count)
     parts = (layout.whole(codes), layout.scales(scales))
     return (*parts, raw[:first].view("<f4")[0]) if first else parts

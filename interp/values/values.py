@@ -19,7 +19,7 @@ from ...ops.types import ElementType, TensorType, Type, element_type, named_type
 from ..errors import InputError
 from ..parse.literals import array_of_literals
 from ..system import memory
-from . import npy
+from . import npy, safetensors
 
 _QUANTIZED = r"!quant\.[^=]*>"  #: its numbers are given as they are stored
 _HEAD = re.compile(rf"((?:\d+x)*)([A-Za-z]\w*(?:<\w+>)?|{_QUANTIZED})", re.ASCII)
@@ -36,15 +36,24 @@ def parse_value(text: str) -> tuple[np.ndarray, TensorType]:
     """Return the array that a VALUE of the command line means, and its type.
 
     Args:
-        text: Such as `2x2xi32=[[1 2][3 4]]`, `f32=1.5`, `4xf8E4M3FN=0x7F`, or `@FILE.npy`.
+        text: Such as `2x2xi32=[[1 2][3 4]]`, `f32=1.5`, `4xf8E4M3FN=0x7F`, `@FILE.npy` or `@FILE.safetensors:NAME`.
 
     Raises:
         InputError: It is not of that form, or the elements do not fit the type.
         ResourceError: It is too large to hold.
     """
+    array, t = parse_open_value(text)
+    if t is None:
+        file = text.strip().removeprefix("@")
+        raise InputError(f"{file}: expected an element type, as f8E4M3FN=@{file}, got raw bytes")
+    return array, t
+
+
+def parse_open_value(text: str) -> tuple[np.ndarray, TensorType | None]:
+    """As `parse_value`; the type is None for a file of raw bytes, of which the program knows the type."""
     text = text.strip()
     if text.startswith("@"):
-        return npy.load(text[1:])
+        return _load(text[1:], None)
     equals = "="
     if match := _BRACED.fullmatch(text):
         head, content = match[1], match[2] if match[2] is not None else match[3]
@@ -57,8 +66,21 @@ def parse_value(text: str) -> tuple[np.ndarray, TensorType]:
     memory.check_type(t)
     content = content.strip()
     if content.startswith("@"):
-        return npy.load_as(content[1:], t), t
+        return _load(content[1:], t)
     return _parse_content(content, t), t
+
+
+def _load(path: str, t: TensorType | None) -> tuple[np.ndarray, TensorType | None]:
+    """A file's tensor, as one of type `t` where it is given; one without dimensions takes any shape."""
+    if safetensors.is_path(path):
+        array, found = safetensors.load(path)
+        if t is not None and (t.element != found.element or t.shape not in ((), found.shape)):
+            raise InputError(f"{path}: expected {t}, got {found}")
+        return array, found
+    if t is None:
+        return npy.load(path)
+    array = npy.load_as(path, t)
+    return array, TensorType(array.shape, t.element)
 
 
 def _parse_type(text: str, is_head: bool) -> TensorType:
@@ -68,7 +90,7 @@ def _parse_type(text: str, is_head: bool) -> TensorType:
         given = f"{'the type ' if is_head else ''}{text[:60]!r}{'' if is_head else ' without a type'}"
         raise InputError(f"expected a value such as {example}, got {given if text else 'no type'}")
     try:
-        element = named_type(match[2])
+        element = named_type("i64" if match[2] == "index" else match[2])
     except ValueError as error:
         raise InputError(str(error)) from None
     dims = match[1].split("x")[:-1]
@@ -292,10 +314,10 @@ def value_of(t: Type, arrays: Iterator[Any]) -> Any:
     return tuple(value_of(e, arrays) for e in t.elements) if hasattr(t, "elements") else None  # type: ignore[union-attr]
 
 
-def read_values(texts: list[str], option: str) -> Iterator[tuple[np.ndarray, TensorType]]:
-    """The VALUEs of a repeated option; an error names the one. Raises InputError."""
+def read_values(texts: list[str], option: str) -> Iterator[tuple[np.ndarray, TensorType | None]]:
+    """The VALUEs of a repeated option, as `parse_open_value`; an error names the one. Raises InputError."""
     for i, text in enumerate(texts):
         try:
-            yield parse_value(text)
+            yield parse_open_value(text)
         except InputError as error:
             raise InputError(f"{option} {i}: {error}") from None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..accumulators.selection import check_accumulator
+from ..accumulators.product import is_exact
+from ..accumulators.selection import accumulator_of, check_accumulator
 from ..cast import cast
 from ..op import BY_POLICY, Call, OpError, Run, op
 from ..policy import Policy
@@ -118,10 +120,12 @@ def _convolution(call: Call, has_padding: bool) -> Run:
     if padding is not None and lhs.is_static and rhs.is_static:
         axes_of(*(tuple(t.shape[d] for d in dims) for t, dims in ((lhs, numbers.lhs), (rhs, numbers.rhs))), padding)  # type: ignore[arg-type]
 
+    multiply = _products_without_holes if _may_drop_zeros(contraction, zero) else _products
+
     def kernel(lhs: np.ndarray, rhs: np.ndarray, pads: np.ndarray | None = None) -> np.ndarray:
         x, y = lhs.transpose(numbers.lhs), rhs.transpose(numbers.rhs)
         axes = axes_of(x.shape, y.shape, padding or () if pads is None else tuple(pads.reshape(-1).tolist()))
-        products = _products(contraction, _by_group(x, features, batches), y, zero, axes, window.reversal)
+        products = multiply(contraction, _by_group(x, features, batches), y, zero, axes, window.reversal)
         # group, batch, spatial, feature -> batch, group and feature, spatial
         products = products.transpose(1, 0, rank, *range(2, rank))
         return products.reshape(len(products), len(y), *products.shape[3:]).transpose(back)
@@ -130,11 +134,18 @@ def _convolution(call: Call, has_padding: bool) -> Run:
 
 
 def _products(
-    contraction: Contraction, x: np.ndarray, y: np.ndarray, zero: Any, axes: tuple[Axis, ...], reversal: Shape
+    contraction: Contraction,
+    x: np.ndarray,
+    y: np.ndarray,
+    zero: Any,
+    axes: tuple[Axis, ...],
+    reversal: Shape,
+    hole: np.ndarray | None = None,
 ) -> np.ndarray:
     """The convolution, as an array of group, batch, spatial and output feature: windows are the rows of a matrix.
 
     They are copied so many at a time as are quick to multiply, or all at once where roundings draw bits, in order.
+    `hole` is a further row of the kernel, which meets zeros.
     """
     groups, batch, features = x.shape[0], x.shape[1], x.shape[-1]
     counts, outputs = (batch, *(a.count for a in axes)), len(y) // groups
@@ -146,13 +157,140 @@ def _products(
         return sums
     y = y.reshape(groups, outputs, *y.shape[1:])
     kernel = np.ascontiguousarray(y.transpose(0, *range(3, y.ndim), 2, 1)).reshape(groups, depth, outputs)
+    if hole is not None:
+        kernel = np.concatenate([kernel, hole.reshape(groups, 1, outputs)], 1)
     view = _windows(x, zero, axes, reversal)
     most = rows if contraction.policy.rounding == "stochastic" else max(_BLOCK // (groups * depth), 1)
     for block in _blocks(counts, most):
         part, places = view[:, *block], sums[:, *block]
         matrix = (groups, places[0, ..., 0].size, depth)
-        places[...] = contraction.matmul(part.reshape(matrix), kernel).reshape(places.shape)
+        # Without a name, so that no two parts are held at a time.
+        places[...] = contraction.matmul(_with_zeros(part.reshape(matrix), hole, zero), kernel).reshape(places.shape)
     return sums
+
+
+def _with_zeros(matrix: np.ndarray, hole: np.ndarray | None, zero: Any) -> np.ndarray:
+    """The matrix, with a column of zeros where a hole has to meet them."""
+    if hole is None:
+        return matrix
+    return np.concatenate([matrix, np.full((*matrix.shape[:2], 1), zero, matrix.dtype)], 2)
+
+
+# -- holes -------------------------------------------------------------------------------------------------------------
+
+
+def _may_drop_zeros(contraction: Contraction, zero: Any) -> bool:
+    """Whether a sum is the same without products with zero: where no step draws bits, or is a step of a chip.
+
+    Sums that round down have a zero's sign by all their terms.
+    """
+    types = contraction.lhs, contraction.rhs, contraction.result
+    policy = contraction.policy
+    record = accumulator_of(policy, *types) if all(t.is_float for t in types) else None
+    has_order = policy.rounding in ("stochastic", "down") or (record is not None and not is_exact(record))
+    return not has_order and bool(zero == 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Phase:
+    """Places along a dimension whose windows have elements, and no holes, at the same places within.
+
+    Attributes:
+        places: The places, of all.
+        taps: The places within the window.
+        axis: The windows of these alone, over the elements without holes.
+    """
+
+    places: slice
+    taps: range
+    axis: Axis
+
+    def of_kernel(self, is_reversed: int, size: int) -> slice:
+        """The places along a dimension of the kernel, which may be reversed."""
+        taps = range(size - 1 - self.taps[-1], size - self.taps[0], self.taps.step) if is_reversed else self.taps
+        return slice(taps.start, taps.stop, taps.step)
+
+
+def _phases(axis: Axis) -> list[_Phase]:
+    """The phases of a dimension; places whose windows have holes only are in none."""
+    holes, stride, step = axis.base_dilation, axis.stride, axis.window_dilation
+    between, apart = holes // math.gcd(stride, holes), holes // math.gcd(step, holes)
+    phases = []
+    for first in range(min(between, axis.count)):
+        start = first * stride - axis.low
+        tap = next((k for k in range(min(apart, axis.window)) if (start + k * step) % holes == 0), None)
+        if tap is None:
+            continue
+        taps, count = range(tap, axis.window, apart), len(range(first, axis.count, between))
+        low, stride_, step_ = -((start + tap * step) // holes), between * stride // holes, apart * step // holes
+        high = (count - 1) * stride_ + (len(taps) - 1) * step_ + 1 - axis.size - low
+        inner = Axis(axis.size, len(taps), stride_, low, high, 1, step_)
+        phases.append(_Phase(slice(first, None, between), taps, inner))
+    return phases
+
+
+def _products_without_holes(
+    contraction: Contraction, x: np.ndarray, y: np.ndarray, zero: Any, axes: tuple[Axis, ...], reversal: Shape
+) -> np.ndarray:
+    """As `_products`, in a time that does not grow with the holes of lhs_dilation.
+
+    Windows are taken phase by phase, with the part of the kernel that meets elements. Where the rest of the kernel has
+    an infinity or a NaN, one hole stands for all: zero times it is NaN.
+    """
+    if all(a.base_dilation == 1 for a in axes):
+        return _products(contraction, x, y, zero, axes, reversal)
+    groups, outputs = x.shape[0], len(y) // x.shape[0]
+    result = np.empty((*x.shape[:2], *(a.count for a in axes), outputs), contraction.result.dtype)
+    if not result.size:
+        return result
+    hole = _hole(y, contraction, ())
+    matrix, kernel = np.empty((groups, 1, 0), x.dtype), np.empty((groups, 0, outputs), y.dtype)
+    if hole is not None:
+        matrix, kernel = np.full((groups, 1, 1), zero, x.dtype), hole.reshape(groups, 1, outputs)
+    result[...] = contraction.matmul(matrix, kernel).reshape(groups, *(1 for _ in result.shape[1:-1]), outputs)
+    by_group = y.reshape(groups, outputs, *y.shape[1:])
+    for alike in itertools.product(*map(_alike, axes)):
+        phases = list(itertools.product(*alike))
+        chosen = [
+            tuple([p.of_kernel(is_reversed, n) for p, is_reversed, n in zip(phase, reversal, y.shape[2:], strict=True)])
+            for phase in phases
+        ]
+        # The windows are the same: the phases are output features of one product.
+        kernel = np.stack([by_group[:, :, :, *places] for places in chosen], 1)
+        kernel = kernel.reshape(groups * len(phases) * outputs, *kernel.shape[3:])
+        rest = None if hole is None else np.stack([_row(_hole(y, contraction, c), y, groups) for c in chosen], 1)
+        inner = tuple([same[0].axis for same in alike])
+        products = _products(contraction, x, kernel, zero, inner, reversal, rest)
+        products = products.reshape(*products.shape[:-1], len(phases), outputs)
+        for i, phase in enumerate(phases):
+            result[:, :, *(p.places for p in phase)] = products[..., i, :]
+    return result
+
+
+def _alike(axis: Axis) -> list[list[_Phase]]:
+    """The phases of a dimension, those together whose windows are the same."""
+    found: dict[Axis, list[_Phase]] = {}
+    for phase in _phases(axis):
+        found.setdefault(phase.axis, []).append(phase)
+    return list(found.values())
+
+
+def _row(hole: np.ndarray | None, y: np.ndarray, groups: int) -> np.ndarray:
+    return (np.zeros(len(y), y.dtype) if hole is None else hole).reshape(groups, -1)
+
+
+def _hole(y: np.ndarray, contraction: Contraction, chosen: tuple[slice, ...]) -> np.ndarray | None:
+    """For each output feature what a kernel has of infinity and NaN besides the chosen places; None where nothing."""
+    if not (contraction.rhs.is_float or contraction.rhs.is_complex):
+        return None
+    special = ~np.isfinite(y)
+    if chosen:
+        special[:, :, *chosen] = False
+    if not special.any():
+        return None
+    special = special.reshape(len(y), -1)
+    first = np.take_along_axis(y.reshape(len(y), -1), special.argmax(1)[:, None], 1)[:, 0]
+    return np.where(special.any(1), first, np.zeros((), y.dtype))
 
 
 def _by_group(x: np.ndarray, features: int, batches: int) -> np.ndarray:
@@ -199,6 +337,7 @@ def convolution(call: Call) -> Run:
     Summed as dot_general sums: minifloats as the policy's `accumulate` says, where `element` adds in the order of the
     kernel's spatial dimensions, then features. The operands and the result may be of any types. `precision_config` is
     not used: nothing is computed less precisely than it asks. In a type without zero, padding is its conversion of 0.
+    Padding and the holes of lhs_dilation are zeros: times an infinity of the kernel they are NaN.
 
     (C1, C26) One rank. (C2 to C9) Strides, padding, dilations and reversal have one for each spatial dimension, and are
     positive. (C10, C11, C14 to C16) Sizes of batch and features agree, and groups divide them. (C12, C13, C17 to C20)

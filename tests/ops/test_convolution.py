@@ -319,3 +319,81 @@ def test_errors_of_shapes() -> None:
     assert load(program)(x, y, np.array([[1, 0]], np.int32))[0].ravel().tolist() == [1, 2, 2, 2]
     with pytest.raises(ExecutionError, match=r"2:.*dynamic_conv: expected a result of shape"):
         load(program)(x, y, np.array([[1, 1]], np.int32))
+
+
+# -- holes -------------------------------------------------------------------------------------------------------------
+
+
+def dilated(rng: np.random.Generator) -> Convolution:
+    """A convolution with holes of up to six, reversed or not, and windows that can be narrower than they are."""
+    c = random_convolution(rng)
+    spatial = len(c.padding)
+    dilation, strides, steps = (tuple(int(n) for n in rng.integers(1, last, spatial)) for last in (7, 5, 4))
+    return dataclasses.replace(
+        c,
+        lhs_dilation=dilation,
+        strides=strides,
+        rhs_dilation=steps,
+        reversal=tuple(bool(b) for b in rng.integers(0, 2, spatial)),
+        padding=tuple((int(a), int(b)) for a, b in rng.integers(-2, 9, (spatial, 2))),
+    )
+
+
+def test_any_holes() -> None:
+    rng = np.random.default_rng(SEED + 1)
+    for _ in range(150):
+        c = dilated(rng)
+        x, y = integers(rng, c)
+        expected = by_formula(c, x.astype(object), y.astype(object))
+        assert convolve(c, x, y, "i32").tolist() == expected.tolist(), c
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.float8_e5m2, np.complex64])
+def test_special_values_meet_holes(dtype: Any) -> None:
+    """Infinity times the zero of a hole is NaN: the products of all terms, in f64."""
+    rng = np.random.default_rng(SEED + 2)
+    element = {np.float32: "f32", ml_dtypes.float8_e5m2: "f8E5M2", np.complex64: "complex<f32>"}[dtype]
+    found = 0
+    for _ in range(60):
+        c = dilated(rng)
+        x, y = (v.astype(np.complex128 if element.startswith("c") else np.float64) for v in integers(rng, c))
+        for v, share in ((x, 0.05), (y, 0.1)):
+            v[rng.random(v.shape) < share] = np.inf
+            v[rng.random(v.shape) < share / 2] = np.nan
+        x, y = np.clip(np.real(x), -2, np.inf).astype(dtype), np.clip(np.real(y), -2, np.inf).astype(dtype)
+        wide = np.complex128 if element.startswith("c") else np.float64
+        expected = np.empty(c.result, wide)
+        with np.errstate(invalid="ignore"):
+            for at in np.ndindex(*c.result):
+                terms = [(0 if p is None else wide(x[p])) * wide(y[q]) for p, q in c.terms(at)]
+                expected[at] = np.sum(np.array(terms, wide))
+        actual = convolve(c, x, y, element)
+        if element.startswith("c"):  # the parts of a product with an infinity are the host's
+            np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected), str(c))
+            continue
+        with np.errstate(invalid="ignore", over="ignore"):
+            np.testing.assert_array_equal(actual.astype(float), expected.astype(dtype).astype(float), str(c))
+        found += np.isnan(expected).sum()
+    assert found > 100 or element.startswith("c")
+
+
+def test_holes_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The multiplications are those of elements, whatever lies between them."""
+    work: list[int] = []
+    matmul = convolution.Contraction.matmul
+
+    def count(self: Any, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        work.append(x.size * y.shape[-1])
+        return matmul(self, x, y)
+
+    monkeypatch.setattr(convolution.Contraction, "matmul", count)
+    rng, counts = np.random.default_rng(SEED), []
+    for holes in (1, 2, 4, 16):
+        c = Convolution((1, 8, 6, 6), (3, 8, holes, holes), (0, 1, 2, 3), (0, 1, 2, 3), (0, 1, 2, 3), (1, 1),
+                        ((holes - 1, holes - 1),) * 2, (holes, holes), (1, 1), (False, False))  # fmt: skip
+        work.clear()
+        x, y = rng.normal(size=c.lhs).astype(np.float32), rng.normal(size=c.rhs).astype(np.float32)
+        np.testing.assert_allclose(convolve(c, x, y, "f32"), by_formula(c, x, y).astype(float), 1e-4, 1e-4)
+        counts.append(sum(work) / np.prod(c.result))
+        assert len(work) < 20
+    assert max(counts) <= 8 + 1  # one element of each feature
