@@ -11,8 +11,8 @@ from typing import Any
 
 from ..ops.accumulators.record import Accumulator
 from ..ops.policy import Policy
+from . import foreign
 from .errors import InputError
-from .system import foreign
 
 _Fields = tuple[tuple[str, str | int], ...]
 

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from .. import foreign
 from ..comparison.choices import CHOICES
 from ..comparison.open_points import IDENTIFIERS
 from ..errors import InputError, printable
-from ..system import foreign
 from . import files
 from .cases.case import Case
 from .cases.cases import cases

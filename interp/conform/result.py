@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ..system import foreign
+from .. import foreign
 from . import files
 
 SCHEMA = "minihlo.conform/1"

@@ -7,8 +7,8 @@ import fnmatch
 import tomllib
 from typing import Any
 
+from .. import foreign
 from ..errors import InputError, printable
-from ..system import foreign
 from . import files
 
 #: A file of waivers is a few pages of text; larger files are not waivers.

@@ -19,7 +19,7 @@ LAYERS = [
     "ops.threads", "ops.blas", "ops.traits", "ops.tables", "ops.cast", "ops.ordering", "ops.accumulators", "ops.call",
     "ops.op", "ops.accumulators.selection", "ops.require", "ops.processes.exchange", "ops.processes.parallel",
     "ops.quantization", "ops.movement",
-    "ops.elementwise", "ops.programs", "ops.reductions", "ops.products", "ops.blocks", "ops.processes", "interp.errors",
+    "ops.elementwise", "ops.programs", "ops.reductions", "ops.products", "ops.blocks", "ops.processes", "interp.errors", "interp.foreign",
     "interp.policies", "interp.settings", "interp.program", "interp.steps", "interp.system", "interp.parse",
     "interp.values", "interp.passes", "interp.dynamic", "interp.code", "interp.expansions", "interp.printer",
     "interp.bodies", "interp.bind", "interp.machine", "interp.listing", "interp.loaded", "interp.lowered", "interp.api",

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ... import foreign
 from ...errors import InputError
 from ...oracle.exact import OPS, arity
 from ...oracle.formats import FORMATS, bits
-from ...system import foreign
 from ..format_text import code_text
 from ..report.accumulators import DROPS, PLACES
 from ..result import SCHEMA, AccumulatorFacts, CaseResult, ErrorCurve, Failure, Report, parse

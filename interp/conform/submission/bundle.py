@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from ... import foreign
 from ...errors import InputError, printable
 from ...oracle.formats import FORMATS
-from ...system import foreign
 from .. import files
 from ..conformance import Assessment
 from ..format_text import code_text

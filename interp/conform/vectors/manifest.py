@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from ... import foreign
 from ...errors import InputError
 from ...oracle.formats import FORMATS, bits
-from ...system import foreign
 from .. import files
 from .acceptable import RULES
 

@@ -25,9 +25,9 @@ from typing import IO, Protocol
 
 import numpy as np
 
+from ... import foreign
 from ...backends import BackendError
 from ...errors import InputError, printable
-from ...system import foreign
 from .manifest import Entry
 
 SCHEMA = "minihlo.results/1"

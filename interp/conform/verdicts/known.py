@@ -6,8 +6,8 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable, Iterator
 
+from ... import foreign
 from ...errors import InputError
-from ...system import foreign
 from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult
 
 
