@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .policies import policy
     from .probing.probe import probe
     from .products import matmul
+    from .transform.emulated import emulate
     from .transform.function import jit
     from .values.numbers import cast, scale
     from .values.packing import pack, unpack
@@ -44,6 +45,7 @@ _HOME = {
     **dict.fromkeys(("dequantize", "quantize", "straight_through"), ".blocks"),
     "blame": ".numerics.blame",
     "compare": ".diff.compare",
+    "emulate": ".transform.emulated",
     "jit": ".transform.function",
     "matmul": ".products",
     "policy": ".policies",
@@ -69,6 +71,7 @@ __all__ = [
     "cast",
     "compare",
     "dequantize",
+    "emulate",
     "jit",
     "load",
     "matmul",

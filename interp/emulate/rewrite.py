@@ -294,7 +294,7 @@ class Emulation:
         attributes = attributes_of(source)
         op = ir.Operation.create(name, types, values, attributes, regions=len(regions))
         record = lookup(name)
-        is_isolated = record is None or record.traits.regions is RegionSemantics.ELEMENTS
+        is_isolated = record is None or record.traits.regions not in (RegionSemantics.LOOP, RegionSemantics.ONE)
         for region, old, target in zip(regions, source.regions, op.regions, strict=True):
             block = old.blocks[0]
             takes = [self._carried(v.type, a.type) for v, a in zip(region.arguments, block.arguments, strict=True)]

@@ -34,13 +34,16 @@ class Computation:
     Compared by identity: what is derived of it is made once, and kept here.
     """
 
-    def __init__(self, jaxpr: ClosedJaxpr, policy: Policy) -> None:
-        """`jaxpr` is what JAX traced; the constants it closed over become `constants`. Raises ProgramError."""
+    def __init__(self, jaxpr: ClosedJaxpr, policy: Policy, *, is_emulated: bool = False) -> None:
+        """`jaxpr` is what JAX traced; the constants it closed over become `constants`. Raises ProgramError.
+
+        With `is_emulated` it is rewritten for XLA, rather than evaluated here.
+        """
         for aval in (*jaxpr.in_avals, *(v.aval for v in jaxpr.jaxpr.constvars)):
             if not isinstance(aval, core.ShapedArray):
                 raise ProgramError(f"{jaxpr.jaxpr.debug_info.func_name} takes a {aval}; minihlo takes arrays only")
         self.jaxpr = ClosedJaxpr(partial_eval.convert_constvars_jaxpr(jaxpr.jaxpr), ())
-        self.policy = policy
+        self.policy, self.is_emulated = policy, is_emulated
         self.constants = list(jaxpr.consts)
         self._derived: dict[Hashable, Any] = {}
         self._program: LoadedProgram | None = None
@@ -51,7 +54,7 @@ class Computation:
         traced = jax.jit(function).trace(*avals)
         if len(traced.jaxpr.in_avals) != len(avals):
             raise _ClosedOverError
-        return Computation(traced.jaxpr, self.policy), traced.out_tree
+        return Computation(traced.jaxpr, self.policy, is_emulated=self.is_emulated), traced.out_tree
 
     def __repr__(self) -> str:
         return f"<{self.name}>"

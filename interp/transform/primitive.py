@@ -7,7 +7,8 @@ linear in tangents.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -42,6 +43,8 @@ def _abstract(*_: Any, computation: Computation) -> tuple[Any, Any]:
 
 @call_p.def_impl
 def _evaluate(*args: Any, computation: Computation) -> list[Any]:
+    if computation.is_emulated:
+        return jax.jit(functools.partial(call_p.bind, computation=computation))(*args)
     target = _target(args)
     values = [
         np.asarray(a, dtype) if dtype is not None else to_numpy(a, aval)
@@ -103,10 +106,22 @@ def _target(args: Sequence[Any]) -> Any:
     return jax.sharding.NamedSharding(shared, jax.sharding.PartitionSpec())
 
 
+#: Lowers computations that are emulated; `emulated.py` adds it, which this file cannot import.
+_emulated: list[Callable[..., Any]] = []
+
+
+def lower_with(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare the decorated function as the one that lowers emulated computations."""
+    _emulated.append(function)
+    return function
+
+
 # -- in a program ------------------------------------------------------------------------------------------------------
 
 
 def _lower(ctx: Any, *operands: Any, computation: Computation) -> Any:
+    if computation.is_emulated:
+        return _emulated[0](ctx, mlir.flatten_ir_values(operands), computation)
     if lowered_under.get() == computation.policy:  # part of a program of our own: nothing is called
         return mlir.lower_fun(lambda *args: computation.function(*args), multiple_results=True)(ctx, *operands)
     computation.program()  # before it runs, when JAX may be used

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -57,17 +56,18 @@ def test_a_worker_that_dies_is_started_again(monkeypatch: pytest.MonkeyPatch) ->
 
     # The second program ends its process, as a crash of the parser would.
     script = (
-        "import json, os, sys\n"
-        "for request in sys.stdin:\n"
-        "    path, skip = json.loads(request)\n"
+        "import os, sys\n"
+        "from minihlo.interp.system import messages\n"
+        "out = sys.stdout.buffer\n"
+        "while True:\n"
+        "    (path, skip), _ = messages.read(messages.from_stream(sys.stdin.buffer))\n"
         "    for number, line in list(enumerate((1, 10, 20)))[skip:]:\n"
-        "        print(json.dumps(['start', line, number]), flush=True)\n"
+        "        messages.write(out, ['start', line, number])\n"
         "        if line == 10: os.abort()\n"
-        "        print(json.dumps(['done', None]), flush=True)\n"
-        "    print(json.dumps(['end']), flush=True)\n"
+        "        messages.write(out, ['done', None])\n"
+        "    messages.write(out, ['end'])\n"
     )
-    started = subprocess.Popen
-    monkeypatch.setattr(command.subprocess, "Popen", lambda _, **o: started([sys.executable, "-c", script], **o))
+    monkeypatch.setattr(command, "python", lambda *_: [sys.executable, "-c", script])
     outcomes = [o for actual in command.run_files(["x.mlir", "y.mlir"], 1) for o in actual]
     assert [(o.path, o.line, o.failure) for o in outcomes] == [
         (path, line, "the process died (SIGABRT)" if line == 10 else None)
