@@ -218,7 +218,9 @@ def _parser() -> tuple[argparse.ArgumentParser, Container[str]]:
     summary = "print the ops, the element types they take and their accuracy"
     tables.ops(command("ops", _lazily("tables", "ops"), summary))
     summary = "print a script that completes this command line in a shell"
-    tables.completion(command("completion", _lazily("completion"), summary, _COMPLETION))
+    made = command("completion", _lazily("completion"), summary, _COMPLETION)
+    made.set_defaults(command_parser=command_parser)
+    tables.completion(made)
     return parser, commands.choices
 
 

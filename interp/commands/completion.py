@@ -16,9 +16,7 @@ def main(options: argparse.Namespace) -> int:
         import shtab  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise InputError("expected the package shtab (pip install 'minihlo[completion]'), got none") from None
-    from ..cli import command_parser
-
-    parser = command_parser()
+    parser: argparse.ArgumentParser = options.command_parser()
     commands = _subparsers(parser)
     nested = {name: made for name, made in commands.choices.items() if " " in name}
     for name, made in nested.items():
