@@ -287,3 +287,22 @@ def test_an_unknown_backend_is_one_line(folder: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert done.stderr.startswith("expected a backend (minihlo, ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run", "x.mlir", "--inptu", "f32=1"), "unrecognized arguments: --inptu f32=1 (did you mean --input"),
+        (("conform", "minihlo", "--op", "add"), "--op add (did you mean --ops or"),
+        (("rn", "x.mlir"), "invalid choice: 'rn' (did you mean run?)"),
+        (("run", "x.mlir", "--rounding", "neares"), "'neares' (did you mean nearest_even or nearest_away?)"),
+        (("run", "x.mlir", "--target", "h10"), "got 'h10' (did you mean h100 or"),
+        (("conform", "jx:cpu"), "got 'jx:cpu', and no module jx exists (did you mean jax?)"),
+        (("conform", "minihlo", "--profile", "ocp-fp8-1"), "got ocp-fp8-1 (did you mean ocp-fp8-1.0?)"),
+    ],
+)
+def test_a_wrong_name_comes_before_those_that_resemble_it(
+    arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert words in capsys.readouterr().err
