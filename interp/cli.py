@@ -94,6 +94,11 @@ predicts them is checked on 10,000 random dots.
 
 Exit status: 0 if the record predicts every dot, 1 if none does or the backend is faulty, 2 for bad input."""
 
+_COMPLETION = """For bash: minihlo completion bash > ~/.local/share/bash-completion/completions/minihlo.
+It needs the package shtab (pip install 'minihlo[completion]').
+
+Exit status: 0, 2 without shtab."""
+
 _STATUS = """Exit status: 0 if all checks hold, 1 if a check fails or a backend is wrong, 2 for bad input, 70 for an
 error of minihlo itself, 74 if an output cannot be written (standard output or a file), 124 after --timeout
 or --max-steps, 130 after Ctrl-C, 141 if the reader of standard output has closed it."""
@@ -219,6 +224,10 @@ def _parser() -> tuple[argparse.ArgumentParser, Container[str]]:
     backends.probe(command("probe", _lazily("probe"), "find how a backend sums products", _PROBE))
     summary = "print the ops, the element types they take and their accuracy"
     tables.ops(command("ops", _lazily("tables", "ops"), summary))
+    summary = "print a script that completes this command line in a shell"
+    made = command("completion", _lazily("completion"), summary, _COMPLETION)
+    made.set_defaults(command_parser=command_parser)
+    tables.completion(made)
     return parser, commands.choices
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ..cli_cases import CHECKS, command, in_process, minihlo, write_programs
+from ..cli_cases import CHECKS, command, in_process, minihlo, refused, write_programs
 from ..processes import started
 
 
@@ -160,3 +161,30 @@ def test_a_closed_pipe_is_no_error() -> None:
         assert process.wait(timeout=90) == 141
         assert process.stderr is not None
         assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("run --el", ["--elided"]),
+        ("run --elided ", ["zeros", "sample"]),
+        ("conform exp", ["export"]),
+        ("conform export --a", ["--as"]),
+        ("conform reference --prof", ["--profile"]),
+    ],
+)
+def test_completion(words: str, expected: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("shtab")
+    status, script, _ = in_process("completion", "bash")
+    assert status == 0
+    array = " ".join(f'"{w}"' for w in ["minihlo", *words.split(" ")])
+    script += f"\nCOMP_WORDS=({array}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _shtab_minihlo\n"
+    done = subprocess.run(
+        ["bash"], input=f'{script}printf "%s\\n" "${{COMPREPLY[@]}}"', capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.stdout.split() == expected
+
+
+def test_completion_without_shtab(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert "expected the package shtab (pip install 'minihlo[completion]')" in refused(*in_process("completion", "zsh"))
