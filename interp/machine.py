@@ -98,7 +98,7 @@ def find_function(program: Program, name: str | None = None) -> Function:
     if name is not None:
         name = name.removeprefix("@")
         if name not in functions:
-            close = hint(name, functions) or f" ({_listed(functions)})"
+            close = hint(name, functions, few=0) or f" ({_listed(functions)})"
             raise InputError(f"{_start(program)}: no function @{escape(name)}{escape(close)}")
         return functions[name]
     if "main" in functions:

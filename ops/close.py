@@ -8,8 +8,8 @@ from collections.abc import Iterable
 _FEW = 6
 
 
-def hint(name: str, names: Iterable[str]) -> str:
-    """Return ` (did you mean A or B?)` with the names that a wrong one may mean, else the names if they are few.
+def hint(name: str, names: Iterable[str], few: int = _FEW) -> str:
+    """Return ` (did you mean A or B?)` with the names that a wrong one may mean, else the names if they are `few` or fewer.
 
     Those are the ones that begin with it, else those that resemble it.
     """
@@ -20,4 +20,4 @@ def hint(name: str, names: Iterable[str]) -> str:
     close = begun[:_FEW] or difflib.get_close_matches(given, known, 3)
     if close:
         return f" (did you mean {' or '.join(known[n] for n in close)}?)"
-    return f" (one of {', '.join(known.values())})" if 0 < len(known) <= _FEW else ""
+    return f" (one of {', '.join(known.values())})" if 0 < len(known) <= few else ""

@@ -15,6 +15,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from minihlo.interp import cli
+
 from ..cli_cases import ADD, FOREVER, INPUTS, command, in_process, minihlo, refused, write_programs
 from ..processes import started
 
@@ -304,5 +306,5 @@ def test_an_unknown_backend_is_one_line(folder: Path) -> None:
 def test_a_wrong_name_comes_before_those_that_resemble_it(
     arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(arguments) == 2
+    assert cli.main(arguments) == 2
     assert words in capsys.readouterr().err
