@@ -23,6 +23,12 @@ _RUN = f"""{_VALUE}
 
 Exit status: 0 if every check holds, 1 if a check fails, 2 for bad input, 124 after --timeout or --max-steps."""
 
+_EMULATE = """Each function keeps its types, and computes on codes within. What the program computes in f16 and wider
+types stays as it is.
+
+Exit status: 0 if the program is written, 2 for bad input and for an op that is not emulated, 74 if the file cannot
+be written, 124 after --timeout."""
+
 _TEST = """Exit status: 0 if every program passes, 1 if one fails, 2 for bad input."""
 
 _CONFORM = """Usage: minihlo conform BACKEND | minihlo conform --list
@@ -195,6 +201,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Container[str]]:
         return made
 
     programs.run(command("run", _run, "run a program and print its results", _RUN))
+    summary = "write a program that computes the same minifloats with integers and tables, for any compiler"
+    programs.emulate(command("emulate", _emulate, summary, _EMULATE))
     programs.diff(command("diff", _diff, "compare a backend with the exact results, op by op", _DIFF))
     summary = "find the ops that make the difference between two ways of computing a program"
     blame.blame(command("blame", _blame, summary, _BLAME))
@@ -235,6 +243,11 @@ def _run(options: argparse.Namespace) -> int:
     options.policy = _policy(options, options.target)
     # Parsing is C++ that may crash on bad input, so it happens in a child process.
     return _isolate("run", options)
+
+
+def _emulate(options: argparse.Namespace) -> int:
+    options.policy = _policy(options, options.target)
+    return _isolate("emulate", options)
 
 
 def _diff(options: argparse.Namespace) -> int:
