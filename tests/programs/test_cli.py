@@ -204,12 +204,12 @@ def test_seeded_rounding_is_reproducible(folder: Path) -> None:
         (("walk",), "invalid choice: 'walk'"),
         (("test", "no"), "no: No such file or directory"),
         (("test", "add.mlir", "-j", "0"), "argument -j"),
-        (("formats", "f8E4M3FM"), "expected a format, got 'f8E4M3FM', did you mean f8E4M3FN?"),
+        (("formats", "f8E4M3FM"), "expected a format, got 'f8E4M3FM' (did you mean f8E4M3FN"),
         (("formats", "f64", "--codes"), "--codes: expected a format of at most 16 bits, got f64"),
         (("cast", "1", "f9"), "expected an element type, got 'f9'"),
         (("cast", "one", "f8E4M3FN"), "expected a number, got 'one'"),
         (("cast", "500", "f32", "--from", "f8E4M3FN"), "expected a number from -448 to 448 for f8E4M3FN, got 500"),
-        (("ops", "addd"), "expected an op, got 'addd', did you mean add?"),
+        (("ops", "addd"), "expected an op, got 'addd' (did you mean add?)"),
     ],
 )
 def test_mistakes_are_reported_in_one_line(arguments, message, folder: Path) -> None:
