@@ -17,10 +17,10 @@ class _Recorder(Reader):
         self.operations: dict[Operation, ir.Operation] = {}
 
     def read_operation(self, op: ir.Operation) -> list[Operation]:
+        """Return an operation as plain data, and note its MLIR where it is that operation."""
         found = super().read_operation(op)
-        if len(found) != 1:
-            raise self.unsupported(op, "emulation needs StableHLO's own control flow")
-        self.operations[found[0]] = op
+        if len(found) == 1 and found[0].name == op.name:
+            self.operations[found[0]] = op
         return found
 
 
