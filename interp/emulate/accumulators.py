@@ -263,7 +263,7 @@ def _bits_of(count: int) -> int:
     return max(count, 1).bit_length()
 
 
-def _add(x: Exact, y: Exact) -> Exact:
+def add_exact(x: Exact, y: Exact) -> Exact:
     """Return the sums of numbers, rounded to odd at 60 bits; the sign of zero is that of IEEE 754."""
     terms, tops = [], []
     for v in (x, y):
@@ -290,13 +290,13 @@ def _add(x: Exact, y: Exact) -> Exact:
     return dataclasses.replace(found, sign=sign, is_nan=is_nan, is_infinite=x.is_infinite | y.is_infinite)
 
 
-class _Words:
+class Words:
     """Exact sums: words of 32 bits, the least first, in units of 2**low."""
 
     def __init__(self, low: int, words: Sequence[Tensor]) -> None:
         self.low, self.words = low, list(words)
 
-    def add(self, x: Exact) -> _Words:
+    def add(self, x: Exact) -> Words:
         """Return the sums with numbers added, of at most 50 bits and units of at least 2**low."""
         offset, m, words = x.exponent - self.low, x.significand.to(UI64), []
         sign = -(x.sign.to(I64))
@@ -305,7 +305,7 @@ class _Words:
             piece = m >> right.at_least(0).at_most(63).to(UI64)
             piece = (piece << (-right).at_least(0).at_most(63).to(UI64)) & ((1 << _WORD) - 1)
             words.append(word + _signed(sign, piece))
-        return _Words(self.low, words)
+        return Words(self.low, words)
 
     def total(self) -> Exact:
         """Return the sums, rounded to odd at 62 bits."""
@@ -428,7 +428,7 @@ class _Sums:
             if chunk:
                 ends = self._is_end(index, chunk, steps, 0)
                 outer = self._encode(
-                    _add(self._read(others[-1], _F32), self._read(total, self.type)), _F32, _F32, "nearest_even"
+                    add_exact(self._read(others[-1], _F32), self._read(total, self.type)), _F32, _F32, "nearest_even"
                 )
                 others[-1], total = where(ends, outer, others[-1]), where(ends, zero, total)
             return [total, *others]
@@ -451,7 +451,7 @@ class _Sums:
 
     def _after(self, total: Tensor, part: Tensor) -> Tensor:
         x, y = self._read(total, self.type), self._read(part, self.type)
-        return self._encode(_add(x, y), self.type, self.type, "nearest_even", self.record.overflow, flushes=True)
+        return self._encode(add_exact(x, y), self.type, self.type, "nearest_even", self.record.overflow, flushes=True)
 
     def _part(self, a: _Side, b: _Side, running: Tensor | None) -> Tensor:
         """Return the sum of a step that joins the running one after it."""
@@ -610,7 +610,7 @@ class _Sums:
                 return terms[0]
             middle = len(terms) // 2
             x, y = (self._read(half(part), self.type) for part in (terms[:middle], terms[middle:]))
-            return self._keep(_add(x, y))
+            return self._keep(add_exact(x, y))
 
         return half(terms)
 
@@ -627,7 +627,9 @@ class _Sums:
         if count == 1:
             sign, m, exponent, infinite = self._limited(a, b, 0)
             product = Exact(sign < 0, m, exponent - self.places)
-            found = _add(product, Exact(sign < 0, m & 0, exponent)) if running is None else _add(product, running)
+            found = (
+                add_exact(product, Exact(sign < 0, m & 0, exponent)) if running is None else add_exact(product, running)
+            )
             total, specials = found, list(_noted(self._no_infinities(), infinite, sign < 0))
         else:
             low, high = self.range
@@ -638,11 +640,11 @@ class _Sums:
 
             def add(i: int | Tensor, *state: Tensor) -> list[Tensor]:
                 sign, m, exponent, infinite = self._limited(a, b, i)
-                words = _Words(low, state[:size]).add(Exact(sign < 0, m, exponent - self.places)).words
+                words = Words(low, state[:size]).add(Exact(sign < 0, m, exponent - self.places)).words
                 return [*words, *_noted(state[size:], infinite, sign < 0)]
 
             state = _fold(count, add, [*zeros, *self._no_infinities()], 8)
-            words, specials = _Words(low, state[:size]), state[size:]
+            words, specials = Words(low, state[:size]), state[size:]
             total = (words if running is None else words.add(running)).total()
         sign = where(total.significand.equals(0), total.sign & ~total.sign, total.sign)
         return self._with_infinities(Exact(sign, total.significand, total.exponent), specials, running)

@@ -20,7 +20,7 @@ from ...ops.products.exact import exact_type_of_formats
 from ...ops.tables import all_codes
 from ...ops.types import ELEMENT_TYPES, ElementType
 from ..program import Operation
-from .products import Sums, contract_matrices, sums_of
+from .products import Sums, contract_matrices
 from .rewrite import Emulation, emulates, refuses
 from .rounding import exact_of_float
 from .tensor import I1, UI32, Tensor, concatenate, constant, fill, insert, integers, iota, type_of, where
@@ -42,7 +42,7 @@ def convolution(e: Emulation, operation: Operation, operands: Sequence[Any]) -> 
     groups = [int(attributes.get(f"{kind}_group_count", 1)) for kind in ("feature", "batch")]
     x, y = lhs.transpose(numbers.lhs), rhs.transpose(numbers.rhs)
     y = y.reverse(*(2 + i for i, r in enumerate(window.reversal) if r)) if any(window.reversal) else y
-    sums = sums_of(e, operation)
+    sums = Sums.of(e, operation)
     found = _direct(sums, x, y, window, padding) if groups == [1, 1] else None
     if found is None:
         found = _by_windows(sums, x, y, window, padding, *groups)
@@ -224,7 +224,7 @@ def ragged_dot(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     groups = [int(d) for d in numbers.get("rhs_group_dimensions", ())]
     x_free = [d for d in range(len(lhs.shape)) if d not in x_batch + x_sum]
     y_free = [d for d in range(len(rhs.shape)) if d not in y_batch + y_sum + groups]
-    sums = sums_of(e, operation)
+    sums = Sums.of(e, operation)
     if ragged in x_batch:
         return [contract_matrices(sums, lhs, rhs, (x_batch, x_free, x_sum), (y_batch, y_sum, y_free))]
     if len(sizes.shape) != 1 or e.policy.rounding == "stochastic":

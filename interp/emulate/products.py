@@ -2,8 +2,10 @@
 
 `ops.products.contraction` says which. Exact sums are formed by the device's own dots in a type that holds every partial
 sum, so they do not depend on its order of addition, nor on how the contraction is distributed over devices. Where no
-type does, operands are cut into slices of neighbouring bits, whose products are added in words of 32 bits. One rounding
-in integers follows.
+type does, operands are cut into digits, whose products are added in integers. One rounding in integers follows.
+
+Sums in f32 and f64 of the policies `f32` and `element`, of algorithms, and of operands that are not both minifloats,
+are the device's: it may order them as it likes.
 """
 
 from __future__ import annotations
@@ -16,288 +18,419 @@ from typing import Any
 import numpy as np
 
 from ...ops.accumulators.product import is_exact
-from ...ops.accumulators.selection import accumulator_of
+from ...ops.accumulators.record import Accumulator
+from ...ops.accumulators.selection import accumulator_of, precision_accumulator
 from ...ops.cast import cast, codes_of
-from ...ops.minifloat.codec import decode
+from ...ops.minifloat.codec import decode, neighbours
+from ...ops.minifloat.formats import FORMATS
 from ...ops.op import OpError
 from ...ops.policy import Policy
+from ...ops.products.contraction import Contraction
 from ...ops.products.dot import free_dimensions
-from ...ops.products.dot_algorithm import Algorithm
+from ...ops.products.dot_algorithm import TF32, Algorithm, components_of
 from ...ops.products.exact import exact_type_of_formats, range_between, room, slice_counts
 from ...ops.tables import all_codes
-from ...ops.types import ElementType, TensorType
+from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from ..program import Operation
-from .draws import draw
-from .lookup import binary, index_of
+from .accumulators import Words, accumulate, add_exact
+from .draws import draw, draws_of
+from .lookup import binary, choices, index_of, look_up
 from .rewrite import Emulation, carrier, emulates
-from .rounding import Exact, exact_of_float, round_number
-from .tensor import F32, F64, I64, UI32, UI64, Tensor, concatenate, constant, dot, loop, where
+from .rounding import Exact, exact_of_float, exact_of_integer, round_float, round_number
+from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, concatenate, constant, dot, loop, where
 
 _PLAIN = Policy()
-_WORD = 32  # bits of a word of an exact sum
-I8, INT32 = (dataclasses.replace(I64, name=f"i{bits}", bits=bits) for bits in (8, 32))
+_BYTE = 7  # bits of a digit in i8
+_LONG = 61  # bits of sums that are carried in one integer
+I8 = ELEMENT_TYPES["i8"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Sums:
-    """What decides the sums of two matrices: the types of the operands and of the result."""
+    """What decides the sums of two matrices: the types of the operands and of the result, and the policy."""
 
     e: Emulation
     lhs: ElementType
     rhs: ElementType
     result: ElementType
+    policy: Policy
+
+    @classmethod
+    def of(cls, e: Emulation, operation: Operation) -> Sums:
+        """Return the sums of an operation's first two operands, or of its only one with itself."""
+        values = [operation.operands[0], operation.operands[:2][-1], operation.results[0]]
+        types = [v.type.element for v in values if isinstance(v.type, TensorType)]
+        return cls(e, *types, e.policy)
+
+    @property
+    def are_minifloats(self) -> bool:
+        """Whether both operands are."""
+        return self.lhs.is_minifloat and self.rhs.is_minifloat
+
+    def into(self, result: ElementType) -> Sums:
+        """Return the same sums in another type."""
+        return dataclasses.replace(self, result=result)
 
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the products of (batch, M, K) and (batch, K, N), as values of the result's type are carried."""
-        policy = self.e.policy
-        are_minifloats = self.lhs.is_minifloat and self.rhs.is_minifloat
-        if are_minifloats and not self.result.is_float:
-            return dataclasses.replace(self, result=F64).matmul(x, y).to(carrier(self.result))
+        policy = self.policy
+        if not any(t.is_float or t.is_complex for t in (self.lhs, self.rhs)):
+            return self._of_integers(x, y)
         record = accumulator_of(policy, self.lhs, self.rhs, self.result)
-        if record is not None and not (is_exact(record) and are_minifloats):
-            from .accumulators import accumulate
-
-            storage = accumulate(record, index_of(x, self.lhs), index_of(y, self.rhs), self.lhs, self.rhs)
-            return self.round(exact_of_float(_as_f32(storage, record.storage.name)), storage)
-        if not are_minifloats:
-            return self._on_device(x, y)
+        if record is not None and not (is_exact(record) and self.are_minifloats):
+            return self.accumulate(record, x, y)
+        if not self.are_minifloats:
+            if policy.accumulate in ("exact", "reproducible"):
+                raise OpError(f"expected minifloats to be summed exactly, got {self.lhs} and {self.rhs}")
+            return self.on_device(x, y)
+        if not self.result.is_float:
+            return _of_number(self.into(F64).matmul(x, y), self.result)
         if record is not None or policy.sums_exactly:
             return self._exact(x, y)
-        if policy.accumulate == "element":
-            return self._stepwise(x, y)
-        return self._on_device(x, y)
+        return self.stepwise(x, y) if policy.accumulate == "element" else self.on_device(x, y)
 
-    def round(self, number: Exact, sums: Tensor | None = None) -> Tensor:
-        """Return numbers in the type of the result, rounded once; `sums` are the same in a float type, if there is."""
-        e, fmt = self.e, self.result.format
-        draws = draw(e, number.sign.shape) if e.policy.rounding == "stochastic" else None
-        if sums is not None and sums.element == self.result:
-            return sums
-        if number.is_nan is not None:  # whatever its sign was
-            number = dataclasses.replace(number, sign=number.sign & ~number.is_nan)
-        codes = round_number(number, fmt, e.policy, draws)
+    # -- roundings -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _rounding(self) -> Policy:
+        """The policy for results: of minifloats that is a conversion, else a result of arithmetic."""
+        return self.policy if self.are_minifloats else self.policy.for_results(self.result)
+
+    def _draw(self, shape: Sequence[int]) -> Tensor | None:
+        return draw(self.e, shape) if self.policy.rounding == "stochastic" else None
+
+    def round(self, x: Exact) -> Tensor:
+        """Return numbers in the float type of the result, rounded once."""
+        policy = self._rounding
+        if self.result == F64:  # infinities among sums in f64 stay
+            policy = dataclasses.replace(policy, overflow="ieee")
+        if x.is_nan is not None:  # whatever its sign was
+            x = dataclasses.replace(x, sign=x.sign & ~x.is_nan)
+        codes = round_number(x, self.result.format, policy, self._draw(x.sign.shape))
         return codes if self.result.is_minifloat else codes.bits(self.result)
 
-    # -- sums of the device --------------------------------------------------------------------------------------------
+    def round_sums(self, sums: Tensor) -> Tensor:
+        """Return sums in f32 or f64 in the float type of the result, rounded once."""
+        if self.result.bits < 8:  # these have no NaN, and its replacement has its sign
+            sums = _positive_nan(sums)
+        draws, is_same = self._draw(sums.shape), self.result == sums.element
+        if self.result == F64 or (is_same and self._rounding.overflow == "ieee"):
+            return sums.to(F64) if self.result == F64 else sums
+        if is_same:
+            codes = round_number(exact_of_float(sums), self.result.format, self._rounding, draws)
+        else:
+            codes = round_float(sums, self.result.format, self._rounding, draws)
+        return codes if self.result.is_minifloat else codes.bits(self.result)
 
-    def _on_device(self, x: Tensor, y: Tensor) -> Tensor:
+    # -- sums of the device, of integers, and of accumulators ----------------------------------------------------------
+
+    def on_device(self, x: Tensor, y: Tensor) -> Tensor:
         """Return sums in f32, or in the widest type of the operands and the result where it is wider."""
         types = self.lhs, self.rhs, self.result
         if any(t.is_complex for t in types):
             raise OpError(f"expected real operands beside minifloats, got {self.lhs} and {self.rhs}")
-        compute = F64 if F64 in types else F32
-        sums = dot(self._wide(x, self.lhs, compute), self._wide(y, self.rhs, compute), compute)
-        if not self.result.is_minifloat:
-            return sums.to(self.result)
-        return self.round(exact_of_float(sums))
+        return self.round_any(self.device_sums(x, y, F64 if F64 in types and not self.are_minifloats else F32))
 
-    def _wide(self, x: Tensor, t: ElementType, compute: ElementType) -> Tensor:
-        return decode_by_table(self.e, x, t, compute) if t.is_minifloat else x.to(compute)
+    def device_sums(self, x: Tensor, y: Tensor, compute: ElementType) -> Tensor:
+        """Return sums in f32 or f64."""
+        return dot(*(_decoded(self.e, v, t, compute) for v, t in ((x, self.lhs), (y, self.rhs))), compute)
 
-    def _stepwise(self, x: Tensor, y: Tensor) -> Tensor:
+    def round_any(self, sums: Tensor) -> Tensor:
+        """Return sums in f32 or f64 in the type of the result, which may be one of integers."""
+        return self.round_sums(sums) if self.result.is_float else _of_number(sums, self.result)
+
+    def _of_integers(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return sums modulo 2**64, rounded once."""
+        wide = I64 if Kind.SIGNED in (self.lhs.kind, self.rhs.kind) else UI64
+        return self.round(exact_of_integer(dot(x.to(wide), y.to(wide), wide)))
+
+    def accumulate(self, record: Accumulator, x: Tensor, y: Tensor) -> Tensor:
+        """Return sums as an accumulator forms them, rounded once more to the result."""
+        to_odd = is_exact(record) and self.result != F64
+        bits = accumulate(record, index_of(x, self.lhs), index_of(y, self.rhs), self.lhs, self.rhs, to_odd=to_odd)
+        return self.round_stored(bits, record)
+
+    def round_stored(self, bits: Tensor, record: Accumulator) -> Tensor:
+        """Return the bits of an accumulator's sums in the type of the result."""
+        stored = ELEMENT_TYPES[record.storage.name]
+        sums = bits.bits(stored)
+        if stored == self.result or not self.result.is_float:
+            self._draw(sums.shape)
+            return sums if stored == self.result else _of_number(sums, self.result)
+        number = exact_of_float(sums)
+        found, policy = self.round(number), self._rounding
+        is_plain = (policy.rounding, policy.overflow) == ("nearest_even", "ieee")
+        if record.nan == "ones" and self.result.name == "f16" and is_plain and number.is_nan is not None:
+            # The host's conversion passes on the payload.
+            return where(number.is_nan, constant(np.array(0x7FFF, np.uint16).view(np.float16), self.result), found)
+        return found
+
+    # -- sums whose steps are rounded ----------------------------------------------------------------------------------
+
+    def stepwise(self, x: Tensor, y: Tensor) -> Tensor:
         """Return sums of which each product and each sum is rounded, in order, beginning with zero."""
         e, t = self.e, self.result
-        if e.policy.rounding == "stochastic":
-            raise OpError("expected another rounding than stochastic for sums whose steps are rounded")
-        if not t.is_minifloat:
-            return self._stepwise_wide(x, y)
         (batch, rows, length), columns = x.shape, y.shape[-1]
-        x, y = (_recode(e, v, s, t) for v, s in ((x, self.lhs), (y, self.rhs)))
-        x, y = x.transpose((2, 0, 1)), y.transpose((1, 0, 2))
-        shape = (batch, rows, columns)
+        x, y = (self._recode(v, s) for v, s in ((x, self.lhs), (y, self.rhs)))
+        x, y, shape = x.transpose((2, 0, 1)), y.transpose((1, 0, 2)), (batch, rows, columns)
+        first = e.roundings
+        step = self._step_of_codes if t.is_minifloat else self._step_of_bits if t.bits == 16 else _step_of_floats
 
-        def step(k: Tensor, total: Tensor) -> list[Tensor]:
-            a, b = x.row(k).broadcast(shape, (0, 1)), y.row(k).broadcast(shape, (0, 2))
-            return [binary(e, "add", total, binary(e, "multiply", a, b, t), t)]
+        def body(k: Tensor, total: Tensor) -> list[Tensor]:
+            a, b = x.row(k).expand(2, columns), y.row(k).expand(1, rows)
+            return [step(a, b, total, k.to(UI64) * 2 + first)]
 
-        return loop(length, step, [constant(0, x.element, shape)])[0]
+        total = loop(length, body, [constant(0, x.element, shape)])[0]
+        if t.bits >= 32:
+            if self.policy.rounding != "down":  # a sum that begins with +0 is never -0, which compilers forget
+                total = where(total.equals(0), constant(0, t, shape), total)
+            return total
+        if self.policy.rounding == "stochastic":
+            e.roundings += 2 * length
+        return total if t.is_minifloat else total.bits(t)
 
-    def _stepwise_wide(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the same in f16 and wider types: products in f32 or f64 are exact, sums rounded once more."""
-        t, compute = self.result, F64 if self.result == F64 else F32
-        (batch, rows, length), columns = x.shape, y.shape[-1]
-        x = decode_by_table(self.e, x, self.lhs, compute).transpose((2, 0, 1))
-        y = decode_by_table(self.e, y, self.rhs, compute).transpose((1, 0, 2))
-        shape = (batch, rows, columns)
+    def _step_of_codes(self, a: Tensor, b: Tensor, total: Tensor, number: Tensor) -> Tensor:
+        if self.policy.rounding != "stochastic":
+            return binary(self.e, "add", total, binary(self.e, "multiply", a, b, self.result), self.result)
+        return self._drawn("add", total, self._drawn("multiply", a, b, number), number + 1)
 
-        def rounded(v: Tensor) -> Tensor:
-            if t == compute:
-                return v
-            return round_number(exact_of_float(v), t.format, self.e.policy.for_results(t)).bits(t).to(compute)
+    def _drawn(self, name: str, x: Tensor, y: Tensor, number: Tensor) -> Tensor:
+        """Return the results of an operation whose rounding has a number in the run."""
+        t, c = self.result, Contraction(self.lhs, self.rhs, self.result, self.policy)
+        types = [t, t]
+        tables = choices(lambda random: dataclasses.replace(c, random=random).kernel(name), types, t)
+        low, high, fraction = [
+            look_up(self.e, v, kind, [x, y], types) for v, kind in zip(tables, (t, t, UI64), strict=True)
+        ]
+        return where(draws_of(self.policy.seed, number, x.shape) < fraction, high, low)
 
-        def step(k: Tensor, total: Tensor) -> list[Tensor]:
-            product = x.row(k).broadcast(shape, (0, 1)) * y.row(k).broadcast(shape, (0, 2))
-            return [rounded(total + rounded(product))]
+    def _step_of_bits(self, a: Tensor, b: Tensor, total: Tensor, _: Tensor) -> Tensor:
+        t, policy = self.result, self.policy.for_results(self.result)
+        if policy.rounding == "stochastic":
+            raise OpError(f"expected another rounding than stochastic for steps in {t}")
+        x, y = exact_of_float(a.bits(t)), exact_of_float(b.bits(t))
+        product = exact_of_float(round_number(_multiply(x, y), t.format, policy).bits(t))
+        old = exact_of_float(total.bits(t))
+        found = add_exact(_finite_only(old), _finite_only(product))
+        if policy.rounding == "down":  # IEEE 754 section 6.3
+            negative = found.sign | (found.significand.equals(0) & (old.sign | product.sign))
+            found = dataclasses.replace(found, sign=negative)
+        return round_number(_canonical(found), t.format, policy)
 
-        total = loop(length, step, [constant(0, compute, shape)])[0]
-        if self.e.policy.rounding != "down":  # a sum that begins with +0 is never -0, which compilers forget
-            total = where(total.equals(0), constant(0, compute, shape), total)
-        return total.to(t)
+    def _recode(self, x: Tensor, source: ElementType) -> Tensor:
+        """Return operands in the type of the result, of f16 and bf16 as bits."""
+        t, index = self.result, index_of(x, source).to(UI32)
+        draws = self._draw(x.shape)
+        if source == t and t.is_minifloat:
+            return x
+        if draws is not None and t.is_minifloat:
+            numbers = decode(codes_of(all_codes(source), source.format), source.format)
+            low, high, fraction = neighbours(numbers, t.format, self.policy)
+            tables = [(low, ui(8)), (high, ui(8)), (fraction, UI64)]
+            below, above, cut = [self.e.table(v.astype(kind.dtype), kind).take(index) for v, kind in tables]
+            return where(draws < cut, above, below)
+        policy = dataclasses.replace(self.policy, rounding="nearest_even") if draws is not None else self.policy
+        entries = cast(all_codes(source), source, t, policy)
+        return self.e.table(entries.view(np.uint16) if t.bits == 16 else entries, ui(16) if t.bits == 16 else t).take(
+            index
+        )
 
     # -- exact sums ----------------------------------------------------------------------------------------------------
 
     def _exact(self, x: Tensor, y: Tensor) -> Tensor:
         """Return exact sums, rounded once."""
-        length = x.shape[-1]
-        digits = [self._digit(t) for t in (self.lhs, self.rhs)]
+        length, way = x.shape[-1], self.e.dots
         compute = exact_type_of_formats(self.lhs, self.rhs, length)
-        if length and None not in digits:
-            sums = dot(*(self._integers(v, t) for v, t in ((x, self.lhs), (y, self.rhs))), INT32)
-            number = Exact(sums < 0, abs(sums).bits(UI32), sum(t.format.min_exponent for t in (self.lhs, self.rhs)))
-        elif compute is not None:
-            sums = dot(*(decode_by_table(self.e, v, t, compute) for v, t in ((x, self.lhs), (y, self.rhs))), compute)
-            sums = where(sums.equals(0), constant(0, compute, sums.shape), sums)  # devices may give -0
-            number = exact_of_float(sums)
-            if self.result == compute and self.e.policy.rounding != "down":
-                return self.round(number, where(sums.differs(sums), constant(math.nan, compute, sums.shape), sums))
+        in_bytes = all(_is_byte(t) for t in (self.lhs, self.rhs)) if way == "auto" else way == "int8"
+        if in_bytes and 2 * (_BYTE - 1) + length.bit_length() <= 31:
+            number = self._of_digits(x, y, I8)
+        elif compute is None:
+            number = self._of_digits(x, y, F64)
         else:
-            number = self._sliced(x, y)
-        if self.e.policy.rounding == "down":
-            number = dataclasses.replace(number, sign=number.sign | self._is_negative_zero(number, x, y))
+            sums = self.device_sums(x, y, compute)
+            zero = constant(0, compute, sums.shape)  # devices may give -0
+            if self.policy.rounding == "down":
+                zero = where(self._is_negative_zero(x, y), constant(-0.0, compute, sums.shape), zero)
+            sums = where(sums.equals(0), zero, sums)
+            return self.round_sums(_positive_nan(sums) if _is_special(self.lhs) or _is_special(self.rhs) else sums)
+        if self.policy.rounding == "down":
+            is_negative = number.sign | (number.significand.equals(0) & self._is_negative_zero(x, y))
+            number = dataclasses.replace(number, sign=is_negative)
         return self.round(number)
 
-    def _digit(self, t: ElementType) -> int | None:
-        """Return the bits of a format whose numbers, in units of the smallest, fit a signed byte; None of others."""
-        if t.format.has_infinity or t.format.nan_code is not None:
-            return None
-        bits = range_between(t.format, int(t.format.has_zero), t.format.max_code).bits
-        return bits if bits < 8 else None
-
-    def _integers(self, x: Tensor, t: ElementType) -> Tensor:
-        numbers = all_codes(t).astype(np.float64) * 2.0**-t.format.min_exponent
-        return self.e.table(numbers.astype(np.int8), I8).take(x.to(UI32))
-
-    def _is_negative_zero(self, number: Exact, x: Tensor, y: Tensor) -> Tensor:
+    def _is_negative_zero(self, x: Tensor, y: Tensor) -> Tensor:
         """Return where a zero sum is -0 as it is rounded down: unless every product is +0 (IEEE 754 section 6.3)."""
         marks = []
         for v, t, axis, sign in ((x, self.lhs, 2, -1), (y, self.rhs, 1, 1)):
             values = all_codes(t).astype(np.float64)
             negative, is_zero = np.signbit(values), values == 0
             each = (negative, ~negative, sign * (negative & ~is_zero), sign * (~negative & ~is_zero))
-            tables = [self.e.table(np.asarray(m, np.float32), F32) for m in each]
-            marks.append(concatenate([m.take(v.to(UI32)) for m in tables], axis))
-        return number.significand.equals(0) & (dot(*marks, F32) < float(x.shape[-1]))
+            marks.append(concatenate([self._entries(v, np.asarray(m, np.float32), F32) for m in each], axis))
+        return dot(*marks, F32) < float(x.shape[-1])
 
-    def _sliced(self, x: Tensor, y: Tensor) -> Exact:
-        """Return sums that no type holds: of the products of slices, in words."""
+    def _of_digits(self, x: Tensor, y: Tensor, kind: ElementType) -> Exact:
+        """Return sums of the products of digits, which a type holds: f64, or i8 whose sums are i32."""
         length = x.shape[-1]
-        ranges = [range_between(t.format, int(t.format.has_zero), t.format.max_code) for t in (self.lhs, self.rhs)]
-        counts = slice_counts(ranges[0].bits, ranges[1].bits, room(length))
-        xs, ys = (self._slices(v, t, count) for v, t, count in ((x, self.lhs, counts[0]), (y, self.rhs, counts[1])))
-        low = ranges[0].low + ranges[1].low
-        bits = ranges[0].bits + ranges[1].bits + length.bit_length() + 2
-        shape = (*x.shape[:2], y.shape[2])
-        words = [constant(0, I64, shape) for _ in range(-(-bits // _WORD) + 2)]
-        for part, exponent in xs:
-            for other, other_exponent in ys:
-                _add(words, dot(part, other, F64).to(I64), exponent + other_exponent - low)
-        number = _exact_of_words(words, low)
-        if not any(t.format.has_infinity or t.format.nan_code is not None for t in (self.lhs, self.rhs)):
+        spans = [_span(t) for t in (self.lhs, self.rhs)]
+        low, bits = sum(s.low for s in spans), sum(s.bits for s in spans) + length.bit_length() + 1
+        if kind == I8:
+            cuts = [[*_balanced_digits(t)] for t in (self.lhs, self.rhs)]
+        else:
+            counts = slice_counts(spans[0].bits, spans[1].bits, room(length) - 3)
+            cuts = [[*_slices(t, count)] for t, count in zip((self.lhs, self.rhs), counts, strict=True)]
+        xs, ys = (
+            [(self._entries(v, entries, kind), at) for at, entries in digits]
+            for v, digits in zip((x, y), cuts, strict=True)
+        )
+        sums: dict[int, Tensor] = {}
+        for a, i in xs:
+            for b, j in ys:
+                part = dot(a, b, I32 if kind == I8 else F64).to(I64)
+                sums[i + j] = sums[i + j] + part if i + j in sums else part
+        number = _carried(sorted(sums.items()), low, bits)
+        if not any(_is_special(t) for t in (self.lhs, self.rhs)):
             return number
         # A sum of products of signs is finite where that of the numbers is.
-        special = exact_of_float(dot(self._signs(x, self.lhs), self._signs(y, self.rhs), F32))
+        marks = []
+        for v, t in ((x, self.lhs), (y, self.rhs)):
+            values = all_codes(t).astype(np.float32)
+            marks.append(self._entries(v, np.where(np.isfinite(values), np.sign(values), values), F32))
+        special = exact_of_float(dot(*marks, F32))
         assert special.is_infinite is not None
         sign = where(special.is_infinite, special.sign, number.sign)
         return dataclasses.replace(number, sign=sign, is_nan=special.is_nan, is_infinite=special.is_infinite)
 
-    def _slices(self, x: Tensor, t: ElementType, count: int) -> list[tuple[Tensor, int]]:
-        """Return integers of few bits, with their exponents: neighbouring bits of each number, with its sign."""
-        numbers = decode(codes_of(all_codes(t), t.format), t.format)
-        span = range_between(t.format, int(t.format.has_zero), t.format.max_code)
-        step = -(-span.bits // count)
-        slices = []
-        for first in range(0, count * step, step):
-            entries = np.zeros(numbers.significand.size)
-            for i in range(entries.size):
-                whole = int(numbers.significand[i]) << (int(numbers.exponent[i]) - span.low)
-                part = whole >> first & ((1 << step) - 1)
-                entries[i] = float(-part if numbers.sign[i] else part) if numbers.kind[i] == 0 else 0.0
-            if entries.any():
-                slices.append((self.e.table(entries, F64).take(x.to(UI32)), span.low + first))
-        return slices
-
-    def _signs(self, x: Tensor, t: ElementType) -> Tensor:
-        values = all_codes(t).astype(np.float32)
-        return self.e.table(np.where(np.isfinite(values), np.sign(values), values), F32).take(x.to(UI32))
+    def _entries(self, x: Tensor, entries: np.ndarray, kind: ElementType) -> Tensor:
+        return self.e.table(entries.astype(kind.dtype), kind).take(x.to(UI32))
 
 
-def decode_by_table(e: Emulation, x: Tensor, t: ElementType, wide: ElementType) -> Tensor:
-    """Return the numbers of codes in f32 or f64."""
+def _carried(sums: Sequence[tuple[int, Tensor]], low: int, bits: int) -> Exact:
+    """Return the total of integers times 2**(low + position), less than 2**(low + bits): to odd where it is long."""
+    (first, total), *others = sums
+    if not others:
+        return Exact(total < 0, abs(total).bits(UI64), low + first)
+    last, at, rest = sums[-1][0], first, constant(0, I64, total.shape)
+    if last - first > _LONG:
+        words = Words(low, [constant(0, I64, total.shape)] * (-(-bits // 32) + 1))
+        for position, part in sums:
+            exponent = constant(low + position, I32, part.shape)
+            words = words.add(Exact(part < 0, abs(part).bits(UI64), exponent))
+        return words.total()
+    for position, part in others:
+        rest = rest | ((total & ((1 << (position - at)) - 1)) << (at - first))
+        total, at = part + (total >> (position - at)), position
+    # The sum is total * 2**width + rest.
+    width, exponent = last - first, low + first
+    whole = (total << width) | rest
+    if bits - first <= _LONG:
+        return Exact(whole < 0, abs(whole).bits(UI64), exponent)
+    shown = max(_LONG - 1 - (bits - last), 0)  # bits of `rest` in a sum too long
+    cut = width - shown
+    floor = (total << shown) | (rest >> cut)
+    is_odd, negative = (rest & ((1 << cut) - 1)).differs(0), total < 0
+    toward_zero = where(negative, -floor - is_odd.to(I64), floor)
+    long = (toward_zero << 1) | is_odd.to(I64)
+    top = total >> (_LONG - width)
+    is_short = top.equals(0) | top.equals(-1)
+    magnitude = where(is_short, abs(whole), long).bits(UI64)
+    return Exact(negative, magnitude, where(is_short, constant(exponent, I32), constant(exponent + cut - 1, I32)))
+
+
+def _span(t: ElementType) -> Any:
+    return range_between(t.format, int(t.format.has_zero), t.format.max_code)
+
+
+def _is_special(t: ElementType) -> bool:
+    """Return whether a format has infinities or NaN."""
+    return t.format.has_infinity or t.format.nan_code is not None
+
+
+def _is_byte(t: ElementType) -> bool:
+    """Return whether all numbers of a format, in units of the smallest, fit a signed byte."""
+    return not _is_special(t) and _span(t).bits <= _BYTE
+
+
+def _wholes(t: ElementType) -> list[int]:
+    """Return the number of each code in units of the smallest; 0 for infinities and NaN."""
+    x, low = decode(codes_of(all_codes(t), t.format), t.format), _span(t).low
+    parts = zip(x.kind.tolist(), x.sign.tolist(), x.significand.tolist(), x.exponent.tolist(), strict=True)
+    return [0 if kind else (-s if sign else s) << max(e - low, 0) for kind, sign, s, e in parts]
+
+
+def _slices(t: ElementType, count: int) -> list[tuple[int, np.ndarray]]:
+    """Return neighbouring bits of each code's number, with its sign, and their positions."""
+    step = -(-_span(t).bits // count)
+    mask, wholes = (1 << step) - 1, _wholes(t)
+    positions = range(0, count * step, step)
+    return [(at, np.array([(abs(n) >> at & mask) * (-1 if n < 0 else 1) for n in wholes], float)) for at in positions]
+
+
+def _balanced_digits(t: ElementType) -> list[tuple[int, np.ndarray]]:
+    """Return digits from -64 to 63 of each code's number, and their positions."""
+    wholes, digits = _wholes(t), []
+    half = 1 << (_BYTE - 1)
+    if _is_byte(t):
+        return [(0, np.array(wholes))]
+    while any(wholes):
+        digits.append((_BYTE * len(digits), np.array([((n + half) & (2 * half - 1)) - half for n in wholes])))
+        wholes = [(n + half) >> _BYTE for n in wholes]
+    return digits
+
+
+def _decoded(e: Emulation, x: Tensor, t: ElementType, wide: ElementType) -> Tensor:
+    """Return operands in f32 or f64."""
+    if not t.is_minifloat:
+        return x.to(wide)
     return e.table(cast(all_codes(t), t, wide, _PLAIN), wide).take(x.to(UI32))
 
 
-def _recode(e: Emulation, x: Tensor, source: ElementType, target: ElementType) -> Tensor:
-    if source == target:
-        return x
-    return e.table(cast(all_codes(source), source, target, e.policy), target).take(x.to(UI32))
+def _of_number(x: Tensor, result: ElementType) -> Tensor:
+    """Return floats as integers, booleans or complex numbers, by the device's conversion."""
+    if result.is_complex:
+        real = x.to(result.part)
+        return real.elementwise("complex", real, constant(0, result.part, x.shape), element=result)
+    return x.to(carrier(result))
 
 
-def _as_f32(x: Tensor, name: str) -> Tensor:
-    """Return numbers of f16 in f32, others as they are."""
-    return x.to(F32) if name in ("f16", "bf16") else x
+def ui(bits: int) -> ElementType:
+    return ELEMENT_TYPES[f"ui{bits}"]
 
 
-def _add(words: list[Tensor], number: Tensor, position: int) -> None:
-    """Add integers below 2**53, times 2**position, to sums in words; carries are left where they are."""
-    at, shift = divmod(position, _WORD)
-    mask = (1 << _WORD) - 1
-    low = (number & mask).bits(UI64) << shift
-    high = (number >> _WORD) << shift
-    words[at] = words[at] + (low & mask).bits(I64)
-    words[at + 1] = words[at + 1] + (low >> _WORD).bits(I64) + (high & mask)
-    words[at + 2] = words[at + 2] + (high >> _WORD)
+def _positive_nan(sums: Tensor) -> Tensor:
+    return where(sums.differs(sums), constant(math.nan, sums.element, sums.shape), sums)
 
 
-def _carry(words: list[Tensor]) -> list[Tensor]:
-    """Return words of 32 bits each, and the last with the sign."""
-    result, carry = [], None
-    for word in words[:-1]:
-        word = word if carry is None else word + carry
-        result.append(word & ((1 << _WORD) - 1))
-        carry = word >> _WORD
-    return [*result, words[-1] if carry is None else words[-1] + carry]
+def _finite_only(x: Exact) -> Exact:
+    """Return numbers with the significand 0 for infinities and NaN."""
+    assert x.is_nan is not None
+    assert x.is_infinite is not None
+    return dataclasses.replace(x, significand=where(x.is_nan | x.is_infinite, 0, x.significand))
 
 
-def _exact_of_words(words: list[Tensor], low: int) -> Exact:
-    """Return sums in words as numbers: the leading 62 bits, the last of them set where there are others."""
-    words = _carry(words)
-    sign = words[-1] < 0
-    words = _carry([where(sign, -word, word) for word in words])
-    zero = constant(0, I64, sign.shape)
-    first, second, third, rest, exponent = zero, zero, zero, zero, zero
-    for i, word in enumerate(words):
-        is_top, after = word.differs(0), [words[i - j] if i >= j else zero for j in (1, 2)]
-        below = zero
-        for other in words[: max(i - 2, 0)]:
-            below = below | other
-        first, second, third, rest, exponent = (
-            where(is_top, new, old)
-            for new, old in (
-                (word, first), (after[0], second), (after[1], third), (below, rest),
-                (constant(low + _WORD * (i - 1), I64, sign.shape), exponent),
-            )
-        )  # fmt: skip
-    top = ((first << _WORD) | second).bits(UI64)
-    zeros = top.count_leading_zeros().at_most(_WORD)
-    third_bits = third.bits(UI64)
-    significand = (top << zeros) | (third_bits >> (_WORD - zeros))
-    left = (third_bits << (zeros + _WORD)) | rest.bits(UI64)
-    short = significand >> 2
-    sticky = (short << 2).differs(significand) | left.differs(0)
-    return Exact(sign, short | sticky.to(UI64), (exponent - zeros.to(I64) + 2).to(INT32))
+def _canonical(x: Exact) -> Exact:
+    assert x.is_nan is not None
+    return dataclasses.replace(x, sign=x.sign & ~x.is_nan)
+
+
+def _multiply(x: Exact, y: Exact) -> Exact:
+    """Return products of numbers of up to 31 bits in all."""
+    assert x.is_nan is not None
+    assert x.is_infinite is not None
+    assert y.is_nan is not None
+    assert y.is_infinite is not None
+    is_zero = x.significand.equals(0) | y.significand.equals(0)
+    infinite = x.is_infinite | y.is_infinite
+    is_nan = x.is_nan | y.is_nan | (infinite & is_zero)
+    exponent = x.exponent + y.exponent
+    found = Exact(x.sign ^ y.sign, x.significand * y.significand, exponent, is_nan, infinite & ~is_nan)
+    return _canonical(found)
+
+
+def _step_of_floats(a: Tensor, b: Tensor, total: Tensor, _: Tensor) -> Tensor:
+    return total + a * b
 
 
 # -- operations --------------------------------------------------------------------------------------------------------
-
-
-def _types(operation: Operation) -> list[TensorType]:
-    return [v.type for v in (*operation.operands[:2], operation.results[0]) if isinstance(v.type, TensorType)]
-
-
-def sums_of(e: Emulation, operation: Operation) -> Sums:
-    """Return the sums of an operation's first two operands."""
-    lhs, rhs, result = _types(operation)
-    return Sums(e, lhs.element, rhs.element, result.element)
 
 
 @emulates("dot_general")
@@ -310,36 +443,82 @@ def dot_general(e: Emulation, operation: Operation, operands: Sequence[Any]) -> 
     )
     attribute = operation.attributes.get("algorithm")
     algorithm = Algorithm.of(attribute) if attribute is not None else None
-    sums = sums_of(e, operation)
+    sums = Sums.of(e, operation)
     if algorithm is not None:
-        sums = _of_algorithm(sums, algorithm)
+        sums = ByAlgorithm(*(getattr(sums, f.name) for f in dataclasses.fields(sums)), algorithm)
     return [contract(e, operation, operands, batching, contracting, sums)]
 
 
-def _of_algorithm(sums: Sums, algorithm: Algorithm) -> Sums:
-    """Return the sums that an algorithm asks for: in f32 or f64 of the device, of operands that its types hold."""
-    wide = (F32, F64)
-    precisions = [p for p in (algorithm.lhs_precision, algorithm.rhs_precision) if p is not None]
-    if algorithm.accumulation not in wide or any(p.is_minifloat or p.bits < 16 for p in precisions):
-        raise OpError(f"expected an algorithm that adds in f32 or f64, got one in {algorithm.accumulation}")
-    plain = dataclasses.replace(sums.e.policy, accumulate="f32")
-    other = _copy_with(sums.e, plain)
-    return dataclasses.replace(sums, e=other)
+@dataclasses.dataclass(frozen=True)
+class ByAlgorithm(Sums):
+    """The sums that an `algorithm` asks for; see `ops.products.dot_algorithm`."""
+
+    algorithm: Algorithm
+
+    def matmul(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the products of components, added from the smallest to the largest."""
+        a, t = self.algorithm, self.algorithm.accumulation
+        names = [TF32.name if p is None else p.name for p in (a.lhs_precision, a.rhs_precision)]
+        record = precision_accumulator(self.policy, *names) if t == F32 else None
+        inner = Sums(self.e, a.lhs_precision or F32, a.rhs_precision or F32, t, self.policy)
+        if record is None and t not in (F32, F64) and len(a.products) > 1:
+            raise OpError(f"expected one product of components in {t}, got {len(a.products)}")
+        count = [1 + max(pair[side] for pair in a.products) for side in range(2)]
+        xs = self._components(x, self.lhs, a.lhs_precision, count[0], record)
+        ys = self._components(y, self.rhs, a.rhs_precision, count[1], record)
+
+        def product(i: int, j: int) -> Tensor:
+            if record is not None:
+                return dataclasses.replace(inner, result=F32).accumulate(record, xs[i], ys[j])
+            return inner.device_sums(xs[i], ys[j], t) if t in (F32, F64) else inner.stepwise(xs[i], ys[j])
+
+        *small, largest = [product(i, j) for i, j in a.products]
+        if small:
+            rest = small[0]
+            for part in small[1:]:
+                rest = rest + part
+            # The components of an infinity are infinities and NaN.
+            finite = rest.elementwise("is_finite", rest, element=ELEMENT_TYPES["i1"])
+            largest = where(finite, rest, 0.0) + largest
+        if t == self.result:
+            self._draw(largest.shape)
+            return largest
+        if t.is_minifloat:
+            largest = _decoded(self.e, largest, t, F32)
+        return self.round_any(largest if t.bits >= 32 else largest.to(F32))
+
+    def _components(
+        self, x: Tensor, source: ElementType, precision: ElementType | None, count: int, record: Accumulator | None
+    ) -> list[Tensor]:
+        """Return operands as so many numbers in the precision type; those of tf32 are f32."""
+        if self.policy.rounding == "stochastic":
+            raise OpError("expected another rounding than stochastic beside an algorithm")
+        t = precision or F32
+        if source == t and count == 1 and precision is not None:
+            return [x]
+        if source.is_float and source.bits <= 16:
+            c = Contraction(self.lhs, self.rhs, self.result, self.policy)
+            found = components_of(all_codes(source), source, precision, count, c)
+            return [self.e.table(part, t).take(index_of(x, source).to(UI32)) for part in found]
+        if source == F32 and precision is None and record is not None and len(self.algorithm.products) == 1:
+            return [(x.bits(UI32) & (0xFFFFFFFF << TF32_CUT & 0xFFFFFFFF)).bits(F32)]  # as the instruction reads it
+        rest, parts = x.to(F64), []
+        for _ in range(count):
+            codes = round_float(rest, TF32 if precision is None else t.format, self.policy)
+            codes = codes << TF32_CUT if precision is None else codes
+            parts.append(codes if t.is_minifloat else codes.bits(t))
+            rest = rest - _decoded(self.e, parts[-1], t, F64)
+        return parts
 
 
-def _copy_with(e: Emulation, policy: Policy) -> Emulation:
-    import copy
-
-    other = copy.copy(e)
-    other.policy = policy
-    return other
+TF32_CUT = FORMATS["f32"].mantissa_bits - TF32.mantissa_bits
 
 
 @emulates("dot")
 def dot_(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """The inner product of vectors, or the product of matrices and vectors."""
     rank = len(operands[0].shape)
-    return [contract(e, operation, operands, [(), ()], [(rank - 1,), (0,)], sums_of(e, operation))]
+    return [contract(e, operation, operands, [(), ()], [(rank - 1,), (0,)], Sums.of(e, operation))]
 
 
 def contract(

@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
+from ...ops.accumulators.selection import precision_accumulator
 from ...ops.op import Body, Call, OpError, lookup
-from ...ops.policy import Policy
+from ...ops.policy import ACCUMULATIONS, Policy
 from ...ops.programs.control import is_known_composite
 from ...ops.random_stream import RandomStream
 from ...ops.traits import RegionSemantics
@@ -43,6 +44,12 @@ from .tensor import UI8, Tensor, constant, insert
 #: Emulates one operation: takes its operands, and returns a value for each result.
 Rule = Callable[["Emulation", Operation, Sequence[Any]], Sequence[Any]]
 _RULES: dict[str, Rule] = {}
+#: Operations whose products an accumulator sums.
+SUMS_OF_PRODUCTS = (
+    *(f"stablehlo.{name}" for name in ("dot_general", "dot", "convolution", "dynamic_conv", "einsum", "unary_einsum")),
+    "chlo.ragged_dot",
+)
+DOTS = ("auto", "f64", "int8")
 #: Operations on minifloats that are refused, and why.
 _REFUSED: dict[str, str] = {}
 
@@ -106,14 +113,34 @@ def has_emulated(operation: Operation) -> bool:
     return any(is_emulated(v.type) for v in values)
 
 
-class Emulation:
-    """The rewriting of one program under a policy."""
+def is_summed_by_unit(operation: Operation, policy: Policy) -> bool:
+    """Return whether a chip's unit, or a record, sums the products of an operation on floats of 16 bits or of tf32."""
+    if operation.name not in SUMS_OF_PRODUCTS or policy.accumulate in ACCUMULATIONS:
+        return False
+    elements = [v.type.element for v in operation.operands[:2] if isinstance(v.type, TensorType)]
+    attribute = operation.attributes.get("algorithm")
+    if not attribute:
+        return all(e.is_float and e.bits <= 16 for e in elements)
+    names = [str(attribute.get(f"{side}_precision_type")) for side in ("lhs", "rhs")]
+    is_f32 = str(attribute.get("accumulation_type")) == "f32"
+    return is_f32 and precision_accumulator(policy, names[0], names[1]) is not None
 
-    def __init__(self, source: Source, policy: Policy) -> None:
+
+class Emulation:
+    """The rewriting of one program under a policy.
+
+    Attributes:
+        dots: How exact sums of products are formed: `"auto"`; `"f64"`, by dots in f32 and f64 alone; or `"int8"`, by
+            dots of bytes into i32.
+        roundings: How many roundings came before, under stochastic rounding.
+    """
+
+    def __init__(self, source: Source, policy: Policy, dots: str = "auto") -> None:
         rules()
-        self.source, self.policy, self.program = source, policy, source.program
+        if dots not in DOTS:
+            raise ValueError(f"dots: expected one of {', '.join(DOTS)}, got {dots!r}")
+        self.source, self.policy, self.program, self.dots = source, policy, source.program, dots
         self.settings = Settings()
-        #: How many roundings came before, under stochastic rounding.
         self.roundings = 0
         self._values: dict[Value, Any] = {}
         self._binder = Binder(self.program, policy, self.settings, RandomStream(), self._refuse_call)
@@ -246,7 +273,7 @@ class Emulation:
             return [self._constant(operation)]
         if is_call and not is_known_composite(operation.attributes):
             return self._call(operation, operands)
-        if has_emulated(operation) or name.startswith("minihlo."):
+        if self.changes(operation) or name.startswith("minihlo."):
             _check_static(operation)
             rule = _RULES.get(name)
             if rule is not None:
@@ -318,7 +345,7 @@ class Emulation:
         assert source is not None
         assert record is not None
         name = str(operation.attributes[record.calls[0]])
-        if not has_emulated(operation) and operation.name != "func.call" and not self._uses_emulated(name, set()):
+        if not self.changes(operation) and operation.name != "func.call" and not self._uses_emulated(name, set()):
             return self._copy(operation, operands)
         self._need(name)
         types = [self._carried(r.type, old.type) for r, old in zip(operation.results, source.results, strict=True)]
@@ -335,7 +362,7 @@ class Emulation:
         for operation in all_operations(function.body):
             record = lookup(operation.name)
             names = [str(operation.attributes.get(a)) for a in (record.calls if record else ())]
-            if has_emulated(operation) or any(self._uses_emulated(n, seen) for n in names):
+            if self.changes(operation) or any(self._uses_emulated(n, seen) for n in names):
                 return True
         return False
 
@@ -345,6 +372,10 @@ class Emulation:
             if isinstance(name, str) and name not in self._seen and name in self.program.functions:
                 self._seen.add(name)
                 self._pending.append(name)
+
+    def changes(self, operation: Operation) -> bool:
+        """Return whether an operation is emulated: it has minifloats or quantized types, or a unit sums for it."""
+        return has_emulated(operation) or is_summed_by_unit(operation, self.policy)
 
     # -- for rules -----------------------------------------------------------------------------------------------------
 

@@ -40,8 +40,8 @@ class Exact:
 
 
 def code_type(fmt: Format) -> ElementType:
-    """Return the type of the codes of a format: ui8 up to eight bits."""
-    return {8: UI8, 16: UI16, 32: UI32, 64: UI64}[max(fmt.bits, 8)]
+    """Return the type of the codes of a format: the narrowest that holds them."""
+    return next(t for t in (UI8, UI16, UI32, UI64) if fmt.bits <= t.bits)
 
 
 def round_number(x: Exact, fmt: Format, policy: Policy, draws: Tensor | None = None) -> Tensor:
@@ -63,9 +63,9 @@ def round_number(x: Exact, fmt: Format, policy: Policy, draws: Tensor | None = N
 
 
 def exact_of_float(x: Tensor) -> Exact:
-    """Return the numbers of f32 or f64."""
+    """Return the numbers of a float type of 16 bits or more."""
     source = FORMATS[x.element.name]
-    bits = x.bits(code_type(source))
+    bits = x.bits(code_type(source)).to(UI64 if source.bits == 64 else UI32)
     magnitude = bits & (source.sign_bit - 1)
     field = magnitude >> source.mantissa_bits
     is_normal = field.differs(0)
