@@ -11,12 +11,14 @@ from .loaded import LoadedProgram
 from .lowered import of_jax
 from .parse import containers, parser
 from .settings import default_settings
-from .system.child_python import python
+from .system.child import python
 from .system.isolate import death_in_child
 
 #: The most bytes to read from a pipe or device, which may be endless. Files may be larger.
 MOST_STREAMED = 1 << 30
 _PART = 1 << 20
+#: Damaged bytecode can make jaxlib's reader loop; it reads at least so many bytes a second.
+_READER_SECONDS, _BYTES_A_SECOND = 30.0, 1e6
 
 
 def load(source: str | bytes | os.PathLike[str] | Any, *, without: str = "") -> LoadedProgram:
@@ -43,7 +45,8 @@ def load(source: str | bytes | os.PathLike[str] | Any, *, without: str = "") -> 
         ProgramError: The program cannot be read. The message starts with the file, the line and the column.
         InputError: `source` is none of these forms, or `without` names an unknown optimization.
 
-    jaxlib's reader of bytecode can abort on damaged input. A child process tries it first, which takes about 0.2 s.
+    jaxlib's reader of bytecode can abort or loop on damaged input. A child process tries it first, which takes about
+    0.2 s.
     """
     settings = default_settings().without(without) if without else None
     program = _load(source)
@@ -82,7 +85,7 @@ def contents(source: str | os.PathLike[str]) -> tuple[str | bytes, str]:
 def _load_bytes(data: bytes, file: str) -> LoadedProgram:
     if data.startswith(containers.BYTECODE) or containers.is_contained(data):
         child = f"import sys; from {parser.__name__} import parse; parse(sys.stdin.buffer.read())"
-        death = death_in_child(python("-c", child), data)
+        death = death_in_child(python("-c", child), data, _READER_SECONDS + len(data) / _BYTES_A_SECOND)
         if death:
             raise ProgramError(f"{file}: {death}")
     return LoadedProgram(parser.parse(data, file))

@@ -22,6 +22,12 @@ _RUN = f"""{_VALUE}
 
 Exit status: 0 if every check holds, 1 if a check fails, 2 for bad input, 124 after --timeout or --max-steps."""
 
+_EMULATE = """Each function keeps its types, and computes on codes within. What the program computes in f16 and wider
+types stays as it is.
+
+Exit status: 0 if the program is written, 2 for bad input and for an op that is not emulated, 74 if the file cannot
+be written, 124 after --timeout."""
+
 _TEST = """Exit status: 0 if every program passes, 1 if one fails, 2 for bad input."""
 
 _CONFORM = """Usage: minihlo conform BACKEND | minihlo conform --list
@@ -92,6 +98,11 @@ the bits that are kept, how the rest is dropped, where the running sum joins, ho
 predicts them is checked on 10,000 random dots.
 
 Exit status: 0 if the record predicts every dot, 1 if none does or the backend is faulty, 2 for bad input."""
+
+_COMPLETION = """For bash: minihlo completion bash > ~/.local/share/bash-completion/completions/minihlo.
+It needs the package shtab (pip install 'minihlo[completion]').
+
+Exit status: 0, 2 without shtab."""
 
 _STATUS = """Exit status: 0 if all checks hold, 1 if a check fails or a backend is wrong, 2 for bad input, 70 for an
 error of minihlo itself, 74 if an output cannot be written (standard output or a file), 124 after --timeout
@@ -183,6 +194,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Container[str]]:
         return made
 
     programs.run(command("run", _run, "run a program and print its results", _RUN))
+    summary = "write a program that computes the same minifloats with integers and tables, for any compiler"
+    programs.emulate(command("emulate", _emulate, summary, _EMULATE))
     programs.diff(command("diff", _diff, "compare a backend with the exact results, op by op", _DIFF))
     summary = "find the ops that make the difference between two ways of computing a program"
     blame.blame(command("blame", _blame, summary, _BLAME))
@@ -212,6 +225,10 @@ def _parser() -> tuple[argparse.ArgumentParser, Container[str]]:
     backends.probe(command("probe", _lazily("probe"), "find how a backend sums products", _PROBE))
     summary = "print the ops, the element types they take and their accuracy"
     tables.ops(command("ops", _lazily("tables", "ops"), summary))
+    summary = "print a script that completes this command line in a shell"
+    made = command("completion", _lazily("completion"), summary, _COMPLETION)
+    made.set_defaults(command_parser=command_parser)
+    tables.completion(made)
     return parser, commands.choices
 
 
@@ -219,6 +236,11 @@ def _run(options: argparse.Namespace) -> int:
     options.policy = _policy(options, options.target)
     # Parsing is C++ that may crash on bad input, so it happens in a child process.
     return _isolate("run", options)
+
+
+def _emulate(options: argparse.Namespace) -> int:
+    options.policy = _policy(options, options.target)
+    return _isolate("emulate", options)
 
 
 def _diff(options: argparse.Namespace) -> int:

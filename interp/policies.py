@@ -7,11 +7,11 @@ import contextvars
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from ..ops.accumulators.record import Accumulator
 from ..ops.policy import Policy
+from . import foreign
 from .errors import InputError
 
 _Fields = tuple[tuple[str, str | int], ...]
@@ -108,7 +108,7 @@ def accumulation(text: str) -> str | Accumulator:
     if not text.startswith("@"):
         return text
     try:
-        found = Path(text[1:]).read_text(encoding="utf-8")
+        found = foreign.read_bytes(text[1:]).decode("utf-8")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "expected text"
         raise InputError(f"accumulate: {text[1:]}: {reason}") from None

@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
+from ..system.child import describe_end, last_words
 from . import exec_session
 from .base import PROGRAMS, BackendError, Evaluate, Kind
-from .child import death, last_words
 
 UNSUPPORTED = 69  #: EX_UNAVAILABLE of sysexits.h
 
@@ -83,7 +83,7 @@ def _once(command: list[str]) -> Evaluate:
             if ended.returncode == UNSUPPORTED:
                 raise BackendError("refused", (message.splitlines() or ["no reason given"])[-1])
             if ended.returncode != 0:
-                raise BackendError("died", f"{command[0]} {death(ended.returncode)}: {last_words(message)}")
+                raise BackendError("died", f"{command[0]} {describe_end(ended.returncode)}: {last_words(message)}")
             return _outputs(folder)
 
     return evaluate

@@ -12,9 +12,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..system.child_python import log_file
+from ..system.child import describe_end, last_words, log_file, read_end
 from .base import OPERATIONS, PROGRAMS, BackendError
-from .child import death, last_words
 from .operation import attribute_text, result_shape
 
 if TYPE_CHECKING:
@@ -143,10 +142,9 @@ class Session:
         except subprocess.TimeoutExpired:
             self._end()
             raise BackendError("died", f"{self._command[0]} closed its standard output, or gave half a line") from None
-        self._log.seek(0)
-        message = last_words(self._log.read()[-20000:].decode(errors="replace"))
+        message = last_words(read_end(self._log))
         self._end()
-        raise BackendError("died", f"{self._command[0]} {death(code)}: {message or 'it wrote no message'}")
+        raise BackendError("died", f"{self._command[0]} {describe_end(code)}: {message or 'it wrote no message'}")
 
     def _end(self) -> None:
         process, self._process = self._process, None

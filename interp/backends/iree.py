@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..system.child import describe_end
 from .base import BackendError, Evaluate, Kind
-from .child import death
 
 #: The runtime's driver for each target of the compiler, and the options of the target.
 _TARGETS: dict[str, tuple[str, list[str]]] = {
@@ -52,7 +52,7 @@ def _backend_error(text: str) -> BackendError:
     code = re.search(r"Error code: (-?\d+)", text)
     diagnostics = text.partition("Diagnostics:")[2].partition("Invoked with:")[0]
     if code and int(code[1]) < 0:
-        return BackendError("died", f"the compiler {death(int(code[1]))}")
+        return BackendError("died", f"the compiler {describe_end(int(code[1]))}")
     errors = [line.partition("error: ")[2] for line in diagnostics.splitlines() if "error: " in line]
     # The compiler prints the whole operation after the reason.
     reason = re.sub("(explicitly marked illegal): .*", r"\1", (errors or [diagnostics])[0])

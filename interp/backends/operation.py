@@ -19,7 +19,7 @@ from ..oracle.blocks import BLOCKS
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """One operation, by StableHLO's names. It can be pickled.
+    """One operation, by StableHLO's names.
 
     Operands and results are arrays of *codes*: bool for `i1`, else the unsigned integer of the width that stores the
     type (uint8 for all of 8 bits and less, uint16 …). A code is the bit pattern: -1 of `i4` is 0x0F, 1.0 of `f32`
@@ -50,6 +50,12 @@ class Operation:
     operands: tuple[str, ...]  #: element types, by MLIR's names
     result: str
     attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def from_json(fields: Mapping[str, Any]) -> Operation:
+    """Return the operation whose fields have been JSON, which has lists for tuples."""
+    attributes = {k: tuple(v) if isinstance(v, list) else v for k, v in fields["attributes"].items()}
+    return Operation(fields["op"], tuple(fields["operands"]), fields["result"], attributes)
 
 
 def result_shape(operation: Operation, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -1,22 +1,24 @@
 """The child process of a backend: reads programs or operations with arrays, answers with arrays.
 
-`python -m minihlo.interp.backends.worker NAME`. Messages are pickles with their lengths before them; an answer is a
-pair (see `base.call`). The first answer needs no request: whether the backend takes programs or operations.
+`python -m minihlo.interp.backends.worker NAME` reads messages (`system.messages`) from standard input. Those of a
+program have its text as their first array, those of an operation its fields as their header. The header of an answer is
+"results" and None, or `how` and the text of a BackendError. The first answer needs no request: it has what the backend
+takes, programs or operations.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-import pickle
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..system.child_python import end_with_parent, without_core_file
+from ..system import messages
+from ..system.isolate import without_core_file
 from . import kind_of, python
 from .base import call
-from .child import Strided, read_frame, write_frame
+from .operation import from_json
 
 
 def _start(name: str) -> tuple[str, Callable[..., Any]]:
@@ -31,22 +33,27 @@ def _start(name: str) -> tuple[str, Callable[..., Any]]:
 
 def _serve(name: str) -> None:
     without_core_file()
-    end_with_parent()
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    requests, answers = messages.from_stream(sys.stdin.buffer), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of C++ must not mix with answers
     how, started = call(_start, name)
-    function = None
-    if how == "results":
-        started, function = started
-    write_frame(answers, pickle.dumps((how, started)))
+    takes, function = started if how == "results" else (started, None)
+    messages.write(answers, (how, takes))
     while function is not None:
         try:
-            request = pickle.loads(read_frame(requests))
+            operation, arrays = messages.read(requests)
         except EOFError:
             return
-        what, arrays = request
-        arguments = [a.array() if isinstance(a, Strided) else a for a in arrays]
-        write_frame(answers, pickle.dumps(call(function, what, arguments)))
+        if operation is None:
+            program, *arrays = arrays
+            how, value = call(function, program.tobytes().decode(errors="surrogatepass"), arrays)
+        else:
+            how, value = call(lambda *request: [function(*request)], from_json(operation), arrays)
+        try:
+            messages.write(answers, (how, None), list(value)) if how == "results" else messages.write(
+                answers, (how, value)
+            )
+        except messages.MessageError as error:
+            messages.write(answers, ("died", str(error)))
 
 
 if __name__ == "__main__":

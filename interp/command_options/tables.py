@@ -45,3 +45,8 @@ def targets(parser: argparse.ArgumentParser) -> None:
 def ops(parser: argparse.ArgumentParser) -> None:
     """Add the options of `minihlo ops`."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="one op, such as dot_general")
+
+
+def completion(parser: argparse.ArgumentParser) -> None:
+    """Add the shell of `minihlo completion`."""
+    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"), metavar="SHELL", help="bash, zsh or tcsh")

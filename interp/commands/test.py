@@ -8,7 +8,6 @@ import dataclasses
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, escape
-from ..system.child_python import python
+from ..system.child import Child, describe_end, python
 from ..system.isolate import STOPPED
 from ..system.pool import share
 
@@ -85,77 +84,53 @@ class _Worker:
 
     def __init__(self, limits: dict[str, Any]) -> None:
         self._limits = limits
-        self._process: subprocess.Popen[str] | None = None
+        self._child: Child | None = None
         self._stopped = False
 
     def run(self, path: str) -> list[Outcome]:
         """Return the outcomes of the functions of a file. A crash is a failure of the function that was running."""
         outcomes: list[Outcome] = []
         skip = 0
-        while True:
-            finished = False
+        while not self._stopped:
             line: int | None = None
-            for word, *rest in self._ask(path, skip):
-                if word == "start":
-                    line, skip = rest[0], rest[1] + 1
-                elif word == "done":
-                    outcomes.append(Outcome(path, line or 1, rest[0]))
-                    line = None
-                else:
-                    finished = True
+            try:
+                for word, *rest in self._ask(path, skip):
+                    if word == "start":
+                        line, skip = rest[0], rest[1] + 1
+                    elif word == "done":
+                        outcomes.append(Outcome(path, line or 1, rest[0]))
+                        line = None
+                    else:
+                        return outcomes
+            except EOFError:
+                if self._stopped:
                     break
-            if finished or self._stopped:
-                return outcomes
-            outcomes.append(Outcome(path, line or 1, self._death()))
-            if line is None:  # it died between programs; another request might never end
-                return outcomes
+                outcomes.append(Outcome(path, line or 1, self._death()))
+                if line is None:  # it died between programs; another request might never end
+                    break
+        return outcomes
 
     def _ask(self, path: str, skip: int) -> Iterator[list[Any]]:
-        """Yield the answers until the worker has finished the file or is dead."""
-        if self._stopped:
-            return
-        if self._process is None:
-            # A session of its own: Ctrl-C in the terminal is for this process, which ends the workers itself.
-            self._process = subprocess.Popen(
-                python("-m", f"{__package__}.worker", json.dumps(self._limits)),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                encoding="utf-8",
-                start_new_session=True,
-            )
-        assert self._process.stdin
-        assert self._process.stdout
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps([path, skip]) + "\n")
-            self._process.stdin.flush()
-        for answer in self._process.stdout:
-            with contextlib.suppress(json.JSONDecodeError):  # a process that died may leave half a line
-                yield json.loads(answer)
+        """Yield the answers of the worker on a file. Raises EOFError if it dies."""
+        if self._child is None:
+            self._child = Child(python("-m", f"{__package__}.worker", json.dumps(self._limits)))
+        self._child.send([path, skip])
+        while True:
+            yield self._child.receive()[0]
 
     def _death(self) -> str:
-        code = self._end()
+        child, self._child = self._child, None
+        assert child is not None
+        code = child.wait()
         if -code == signal.SIGALRM:  # the worker sets this alarm
             return STOPPED.format(self._limits["timeout"])
-        try:
-            return f"the process died ({signal.Signals(-code).name})"
-        except ValueError:
-            return f"the process died (exit status {code})"
+        return f"the process {describe_end(code)}"
 
     def stop(self) -> None:
         """End the process immediately."""
         self._stopped = True
-        self._end(kill=True)
-
-    def _end(self, kill: bool = False) -> int:
-        """Wait for the process to end and return its exit status."""
-        process, self._process = self._process, None
-        if process is None:
-            return 0
-        if kill:
-            process.kill()
-        with process:  # closes its pipes
-            return process.wait()
+        if self._child is not None:
+            self._child.end()
 
 
 @contextlib.contextmanager

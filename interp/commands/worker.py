@@ -1,8 +1,7 @@
 """A process that runs .mlir files for `minihlo test`. If the parser crashes, only this process dies.
 
-It reads requests, one JSON list a line, from standard input: a file, and how many of its functions to skip. It
-answers with JSON lines: `["start", line, number]` before each function, `["done", message]` after it (null if it
-passes, a list of strings if checks fail), and `["end"]`.
+It reads messages (`system.messages`) from standard input: a file, and how many of its functions to skip. It answers
+with `["start", line, number]` before each function, `["done", message]` after it (null if it passes), and `["end"]`.
 """
 
 from __future__ import annotations
@@ -16,25 +15,23 @@ import sys
 import traceback
 from typing import Any
 
-from ..system import host_floats
-from ..system.child_python import end_with_parent, without_core_file
+from ..system import host_floats, messages
+from ..system.isolate import without_core_file
 
 
 def main() -> None:
     """Answer requests until standard input ends."""
     without_core_file()
     host_floats.make_default()
-    end_with_parent()
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    requests, answers = messages.from_stream(sys.stdin.buffer), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # programs may print; answers go elsewhere
 
     def answer(*words: Any) -> None:
-        answers.write(json.dumps(words) + "\n")
-        answers.flush()
+        messages.write(answers, words)
 
     limits = json.loads(sys.argv[1])
-    for request in sys.stdin:
-        path, skip = json.loads(request)
+    while True:
+        (path, skip), _ = messages.read(requests)
         for line, message in _results(path, skip, **limits):
             answer("start", line, message.number) if isinstance(message, _Started) else answer("done", message)
         answer("end")
@@ -118,5 +115,5 @@ def _results(path: str, skip: int, timeout: float | None, max_steps: int | None,
 if __name__ == "__main__":
     try:
         main()
-    except (KeyboardInterrupt, BrokenPipeError):
+    except (KeyboardInterrupt, BrokenPipeError, EOFError):
         os._exit(130)

@@ -6,6 +6,7 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 
+from . import profiles
 from .cases.case import PRODUCT_OPS
 from .cases.forms import forms
 from .format_text import count
@@ -58,9 +59,9 @@ class Assessment:
 
     @property
     def line(self) -> str:
-        """The verdict, the profile and the declarations."""
+        """The verdict, the profile with its origin, and the declarations."""
         declared = (f"{name}: {phrase}" for name, phrase in self.declared)
-        return "; ".join([f"{self.verdict} ({self.profile.identifier})", *declared])
+        return "; ".join([f"{self.verdict} ({profiles.origin(self.profile)})", *declared])
 
 
 def assess(profile: Profile, results: Sequence[CaseResult], waivers: Sequence[Waiver], takes: str) -> Assessment:

@@ -1,4 +1,8 @@
-"""Report files: written atomically, and read back with every field checked against its type."""
+"""Files of results: written atomically, and read back with their size and every field checked.
+
+A file may come from anyone. What is read is no larger than any that the tester writes, and fits the types of the
+dataclass that it becomes; what is wrong is a ValueError with its place.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,20 @@ import contextlib
 import dataclasses
 import errno
 import functools
+import itertools
+import math
 import os
+import secrets
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import OutputError
+
+#: Numbers of more bits are none of ours.
+_MOST_BITS = 64
 
 
 def write(path: str | Path, text: str) -> None:
@@ -24,16 +34,20 @@ def write(path: str | Path, text: str) -> None:
 def write_bytes(path: str | Path, raw: bytes) -> None:
     """Writes a binary file atomically. Raises OutputError if that fails."""
     target = Path(path)
-    is_special = target.exists() and not target.is_file()  # a pipe or a device, which cannot be replaced
-    written = target if is_special else _temporary(target)
     try:
-        written.write_bytes(raw)
-        if not is_special:
-            written.replace(target)
-    except OSError as error:
-        if not is_special:
+        if target.exists() and not target.is_file():  # a pipe or a device, which cannot be replaced
+            target.write_bytes(raw)
+            return
+        name = _temporary(target)
+        try:
+            with open(name, "xb") as file:
+                file.write(raw)
+            name.replace(target)
+        except BaseException:
             with contextlib.suppress(OSError):
-                written.unlink()
+                name.unlink()
+            raise
+    except OSError as error:
         raise OutputError(f"{path}: {error.strerror or error}") from None
 
 
@@ -45,15 +59,17 @@ def check(path: str | Path) -> None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if target.exists() and not target.is_file():
             return
-        with open(_temporary(target), "ab"):
+        name = _temporary(target)
+        with open(name, "xb"):
             pass
-        os.unlink(_temporary(target))
+        name.unlink()
     except OSError as error:
         raise OutputError(f"{path}: {error.strerror or error}") from None
 
 
 def _temporary(target: Path) -> Path:
-    return target.with_name(target.name + ".part")
+    """A new name beside a file: another one may belong to the user."""
+    return target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
 
 
 def read(kind: Any, data: Any, where: str = "") -> Any:
@@ -64,6 +80,8 @@ def read(kind: Any, data: Any, where: str = "") -> Any:
         data: the parsed JSON.
         where: the place in the file, for the message.
     """
+    if kind is str or kind is int:
+        return _as(kind, data, where)
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         for option in arguments:
@@ -73,52 +91,69 @@ def read(kind: Any, data: Any, where: str = "") -> Any:
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _record(kind, data, where)
     if origin is list:
-        return [read(arguments[0], x, f"{where}[{i}]") for i, x in enumerate(_as(list, data, where))]
+        if set(map(type, _as(list, data, where))) == {str} == {arguments[0]}:  # long lists are read quickly
+            return data
+        return _items(itertools.repeat(arguments[0]), _as(list, data, where), where)
+    if origin is tuple:
+        values = _as(list, data, where)
+        if arguments[-1] is ...:
+            return tuple(_items(itertools.repeat(arguments[0]), values, where))
+        if len(values) != len(arguments):
+            raise ValueError(f"{where}: expected {len(arguments)} items, got {len(values)}")
+        return tuple(_items(arguments, values, where))
     if origin is dict:
         return {k: read(arguments[1], x, f"{where}.{k}") for k, x in _as(dict, data, where).items()}
     if kind is types.NoneType:
         return _as(types.NoneType, data, where)
-    wanted: type = kind
-    if wanted is float and isinstance(data, int) and not isinstance(data, bool):
-        return float(data)
-    return _as(wanted, data, where)
+    return _as(kind, data, where)
+
+
+def _items(kinds: Iterable[Any], values: list[Any], where: str) -> list[Any]:
+    return [read(kind, x, f"{where}[{i}]") for i, (kind, x) in enumerate(zip(kinds, values, strict=False))]
 
 
 def _record(kind: type, data: Any, where: str) -> Any:
     given: Mapping[str, Any] = _as(dict, data, where)
-    hints, fields = _hints(kind), {f.name: f for f in dataclasses.fields(kind)}
-    unknown = next((k for k in given if k not in fields), None)
-    if unknown is not None:
-        raise ValueError(f"{where}: there is no field {_show(unknown)}")
-    needed = (f.name for f in fields.values() if _is_needed(f) and f.name not in given)
-    missing = next(needed, None)
+    hints, needed = _fields(kind)
+    unknown = given.keys() - hints.keys()
+    if unknown:
+        raise ValueError(f"{where}: there is no field {_show(min(unknown))}")
+    missing = next((name for name in needed if name not in given), None)
     if missing is not None:
         raise ValueError(f"{where}: the field {missing!r} is missing")
     return kind(**{k: read(hints[k], v, f"{where}.{k}") for k, v in given.items()})
 
 
 @functools.cache
-def _hints(kind: type) -> dict[str, Any]:
-    """The cached field types of a dataclass: a report has thousands of records."""
-    return typing.get_type_hints(kind)
-
-
-def _is_needed(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+def _fields(kind: type) -> tuple[dict[str, Any], list[str]]:
+    """The types of the fields of a dataclass, and the names of those without a default. A report has many records."""
+    fields, hints = dataclasses.fields(kind), typing.get_type_hints(kind)
+    missing = dataclasses.MISSING
+    needed = [f.name for f in fields if f.default is missing and f.default_factory is missing]
+    return {f.name: hints[f.name] for f in fields}, needed
 
 
 def _as(kind: type, data: Any, where: str) -> Any:
     if kind is int and isinstance(data, bool):  # a code of i1
         return int(data)
-    if not isinstance(data, kind):
+    if kind in (int, float) and type(data) is int:
+        if data.bit_length() > _MOST_BITS:
+            raise ValueError(f"{where}: expected a number of up to {_MOST_BITS} bits, got {data.bit_length()} bits")
+        return kind(data)
+    if not isinstance(data, kind) or (kind is float and not math.isfinite(data)):
         raise ValueError(f"{where}: expected {_name(kind)}, got {_show(data)}")
     return data
 
 
 def _name(kind: Any) -> str:
-    return {list: "a list", dict: "an object", str: "a string", int: "an integer", types.NoneType: "null"}.get(
-        kind, getattr(kind, "__name__", str(kind))
-    )
+    return {
+        list: "a list",
+        dict: "an object",
+        str: "a string",
+        int: "an integer",
+        float: "a number",
+        types.NoneType: "null",
+    }.get(kind, getattr(kind, "__name__", str(kind)))
 
 
 def _show(data: Any) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from .. import foreign
 from ..comparison.choices import CHOICES
 from ..comparison.open_points import IDENTIFIERS
 from ..errors import InputError, printable
@@ -184,6 +185,17 @@ def names() -> list[str]:
     return sorted(p.stem for p in folder().glob("*.toml"))
 
 
+def is_ours(profile: Profile) -> bool:
+    """Whether a profile is one of minihlo's, unchanged."""
+    return profile.identifier in names() and load(profile.identifier).sha256 == profile.sha256
+
+
+def origin(profile: Profile) -> str:
+    """The name of a profile, whose it is, and its hash: anyone may give a profile a name that resembles one of ours."""
+    whose = "a profile of minihlo" if is_ours(profile) else "not a profile of minihlo"
+    return f"{profile.identifier}, {whose}, SHA-256 {profile.sha256[:12]}"
+
+
 def load(name_or_path: str | Path) -> Profile:
     """Loads a profile by name or from a file. Raises InputError if there is none, or if it is invalid."""
     given = str(name_or_path)
@@ -191,12 +203,11 @@ def load(name_or_path: str | Path) -> Profile:
     if path.suffix != ".toml" and not path.is_file():
         raise InputError(f"expected a profile ({', '.join(names())}) or a TOML file, got {printable(given)}")
     try:
-        with open(path, "rb") as file:
-            raw = file.read(_MOST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{printable(given)}: {getattr(error, 'strerror', None) or error}") from None
-    if len(raw) > _MOST_BYTES:
-        raise InputError(f"{printable(given)}: expected a profile of up to {_MOST_BYTES:,} bytes, got more")
+        raw = foreign.read_bytes(path, _MOST_BYTES)
+    except OSError as error:
+        raise InputError(f"{printable(given)}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise InputError(printable(str(error))) from None
     return parse(raw, printable(given))
 
 
@@ -296,4 +307,4 @@ def _expect(is_so: bool, field: str, expected: str, got: Any) -> None:
 
 
 __all__ = ["NEEDS", "OPTIONAL", "REQUIRED", "WAIVABLE", "Declaration", "ListedCase", "Profile", "Selection"]
-__all__ += ["folder", "load", "names", "parse"]
+__all__ += ["folder", "is_ours", "load", "names", "origin", "parse"]

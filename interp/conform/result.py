@@ -14,6 +14,7 @@ import base64
 import dataclasses
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import foreign
 from . import files
 
 SCHEMA = "minihlo.conform/1"
@@ -274,20 +276,18 @@ def _without_nothing(case: CaseResult) -> dict[str, Any]:
 
 def load(path: str | Path) -> Report:
     """Reads a JSON file. Raises ValueError if it is not a report, and OSError if it cannot be read."""
-    return parse(Path(path).read_bytes(), path)
+    return parse(foreign.read_bytes(path), path)
 
 
 def parse(text: bytes, path: str | Path) -> Report:
     """Parses a report; `path` is for messages. Raises ValueError if it is not one."""
     try:
-        data = json.loads(text.decode("utf-8"))
+        data = foreign.parse_json(text)
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
             raise ValueError(f"expected an object whose schema is {SCHEMA!r}")
         cases = files.read(list[CaseResult], data.get("cases"), "cases")
         found = Report(files.read(Run, data.get("run"), "run"), cases)
         _check(found)
-    except RecursionError:
-        raise ValueError(f"{path} is not a result of minihlo conform: it is nested too deeply") from None
     except ValueError as error:  # also bytes that cannot be decoded and text that is not JSON
         raise ValueError(f"{path} is not a result of minihlo conform: {error}") from None
     return found
@@ -298,6 +298,11 @@ def _check(report: Report) -> None:
     for i, case in enumerate(report.cases):
         if case.verdict not in VERDICTS:
             raise ValueError(f"cases[{i}].verdict: expected one of {', '.join(VERDICTS)}, got {case.verdict!r}")
+        if not case.signature.isascii():
+            raise ValueError(f"cases[{i}].signature: expected ASCII, got {case.signature[:40]!r}")
+        for part, kept in case.kept.items():
+            if not re.fullmatch("[0-9]{1,6}", part) or kept.size < 0:
+                raise ValueError(f"cases[{i}].kept: expected the number of a part and its size, got {part[:40]!r}")
         if case.map is not None:
             try:
                 case.map.array()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import tomllib
-from pathlib import Path
 from typing import Any
 
+from .. import foreign
 from ..errors import InputError, printable
 from . import files
 
@@ -42,10 +42,7 @@ def read(path: str | None) -> tuple[Waiver, ...]:
         return ()
     where = f"--waivers {printable(path)}"
     try:
-        with open(Path(path), "rb") as file:
-            raw = file.read(_MOST_BYTES + 1)
-        if len(raw) > _MOST_BYTES:
-            raise InputError(f"{where}: expected a file of up to {_MOST_BYTES:,} bytes, got more")
+        raw = foreign.read_bytes(path, _MOST_BYTES)
         return check(files.read(_File, tomllib.loads(raw.decode("utf-8")), "the file").waiver, where)
     except OSError as error:
         raise InputError(f"{where}: {error.strerror or error}") from None

@@ -1,25 +1,24 @@
 """Tasks in several processes of this machine, each with a backend of its own.
 
 `python -m minihlo.interp.conform.workers` is such a process: it reads settings, then tasks, and answers with results.
+Messages are JSON (`system.messages`).
 """
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import os
-import pickle
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import Any
 
 from ..backends import BackendError, backend
-from ..backends.child import death, last_words, read_frame, write_frame
 from ..errors import InputError, WorkersLostError
-from ..system import host_floats
-from ..system.child_python import end_with_parent, log_file, python
+from ..system import host_floats, messages
+from ..system.child import Child, python
 from ..system.pool import share
+from . import files
 from .result import CaseResult
 from .run import Done, Task, Workers
 from .tester import Tester
@@ -37,10 +36,10 @@ def processes(jobs: int) -> Workers:
     return workers
 
 
-#: The message of a process that can take tasks.
-_READY = b"ready"
-#: After so many consecutive deaths before that message, a process is not restarted: no case is to blame.
+#: After so many consecutive deaths before it can take tasks, a process is not restarted: no case is to blame.
 _STARTS = 3
+#: A process ends its backend within so many seconds, or both are killed.
+_END_SECONDS = 1.0
 
 
 class _Process:
@@ -49,23 +48,21 @@ class _Process:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._failed = 0  #: number of consecutive deaths before it was ready
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log: IO[bytes] | None = None
+        self._child: Child | None = None
         self._stopped = False
 
     def run(self, task: Task) -> list[CaseResult]:
         """The results of a task. Raises WorkersLostError if the process cannot be started."""
-        while not self._is_started():
-            self._failed += 1
-            why = self._death()
+        while self._child is None:
+            why = self._start()
             if self._stopped:
                 return []
             if self._failed >= _STARTS:
                 raise WorkersLostError(f"no worker can be started: {why}, {_STARTS} times before it was ready")
         try:
-            return self._ask(task)
+            return files.read(list[CaseResult], self._ask(self._child, task), "results")
         except EOFError:
-            why = self._death()
+            why = self._death(self._child)
         if self._stopped:
             return []
         if len(task.specs) > 1:
@@ -73,100 +70,72 @@ class _Process:
         spec = next(iter(task.specs))
         return [outcome.without_result(spec.case, spec.form, "died", why, self._settings)]
 
-    def _is_started(self) -> bool:
-        """Starts the process if it is not running; returns whether it can take tasks."""
-        if self._process is not None:
-            return True
-        self._log = log_file()
-        self._process = subprocess.Popen(
-            python("-m", __name__),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            start_new_session=True,  # Ctrl-C in the terminal is for this process
-        )
+    def _start(self) -> str:
+        """Starts the process. Returns how it ended if it cannot take tasks."""
         try:
-            self._send(self._settings)
-            self._receive()
+            self._child = Child(python("-m", __name__))
+        except OSError as error:
+            raise WorkersLostError(f"no worker can be started: {error.strerror or error}") from None
+        try:
+            self._ask(self._child, self._settings)
         except EOFError:
-            return False
+            self._failed += 1
+            return self._death(self._child)
         self._failed = 0
-        return True
+        return ""
 
-    def _ask(self, task: Task) -> list[CaseResult]:
-        self._send(task)
-        return self._receive()
+    def _ask(self, child: Child, record: Any) -> Any:
+        """The answer to settings or a task. Raises the error of the process, and EOFError if it dies."""
+        child.send(dataclasses.asdict(record))
+        (how, value), _ = child.receive()
+        if how == "results":
+            return value
+        raise InputError(value) if how == _INPUT else BackendError(how, value)
 
-    def _receive(self) -> Any:
-        assert self._process
-        assert self._process.stdout
-        answer = pickle.loads(read_frame(self._process.stdout))
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    def _send(self, message: Any) -> None:
-        assert self._process
-        assert self._process.stdin
-        try:
-            write_frame(self._process.stdin, pickle.dumps(message))
-        except BrokenPipeError:
-            raise EOFError from None
-
-    def _death(self) -> str:
-        code = self._wait()
-        said = ""
-        if self._log is not None:
-            self._log.seek(0)
-            said = last_words(self._log.read()[-20000:].decode(errors="replace"))
-            self._log.close()
-        return f"the process {death(code)}: {said or 'it wrote no message'}"
+    def _death(self, child: Child) -> str:
+        self._child = None
+        return f"the process {child.death()}"
 
     def stop(self) -> None:
         """Ends the process and its backend."""
         self._stopped = True
-        if self._process is not None:
-            self._process.terminate()  # it closes its backend in answer
-            self._wait()
-        if self._log is not None:
-            self._log.close()
+        child = self._child
+        if child is not None:
+            child.process.terminate()  # it closes its backend in answer
+            child.wait(_END_SECONDS)
 
-    def _wait(self) -> int:
-        process, self._process = self._process, None
-        assert process
-        with contextlib.suppress(BrokenPipeError), process:
-            process.wait()
-        return process.returncode
+
+#: The answer of a process to what is no fault of its backend.
+_INPUT = "input"
 
 
 def _serve() -> None:
     """The main loop of a process."""
-    end_with_parent()
     host_floats.make_default()
-    answers = os.fdopen(os.dup(1), "wb")
+    requests, answers = messages.from_stream(sys.stdin.buffer), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    settings = pickle.loads(read_frame(sys.stdin.buffer))
-    try:
-        made = backend(settings.backend)
-    except (BackendError, InputError) as error:
-        write_frame(answers, pickle.dumps(error))
-        return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    tester: Tester | None = None
     try:
-        tester = Tester(made, settings)
-        write_frame(answers, pickle.dumps(_READY))
         while True:
+            head, _ = messages.read(requests)
             try:
-                task = pickle.loads(read_frame(sys.stdin.buffer))
-            except EOFError:
-                return
-            try:
-                answer: Any = tester.run(task.specs, task.beside)
-            except (BackendError, InputError) as error:
-                answer = error
-            write_frame(answers, pickle.dumps(answer))
+                if tester is None:
+                    settings = files.read(Settings, head)
+                    tester, results = Tester(backend(settings.backend), settings), []
+                else:
+                    task = files.read(Task, head)
+                    results = list(map(dataclasses.asdict, tester.run(task.specs, task.beside)))
+                messages.write(answers, ("results", results))
+            except BackendError as error:
+                messages.write(answers, (error.how, str(error)))
+            except InputError as error:
+                messages.write(answers, (_INPUT, str(error)))
+    except EOFError:
+        pass
     finally:
-        made.close()
+        if tester is not None:
+            tester.backend.close()
 
 
 if __name__ == "__main__":

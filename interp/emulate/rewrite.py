@@ -273,6 +273,8 @@ class Emulation:
             return self._barrier(operation, operands)
         if record is not None and record.is_elementwise:
             operands = _align(operands)
+            if self.policy.rounding == "stochastic":
+                _RULES["minihlo.roundings"](self, operation, operands)
         types = [self._carried(r.type, old.type) for r, old in zip(operation.results, source.results, strict=True)]
         if record is not None and record.is_elementwise and operands and isinstance(operands[-1], Tensor):
             types = [_reshaped(t, operands[-1].shape) for t in types]

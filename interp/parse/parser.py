@@ -24,7 +24,7 @@ from ..system.isolate import quiet_native_stderr
 from . import containers, syntax
 from .attributes import Elided
 from .containers import BYTECODE
-from .reader import Locator, MhloError, Reader
+from .reader import Locator, MhloError, Reader, VhloError
 
 _BYTE_ORDER_MARK = "\ufeff"  #: some editors begin a file with it
 READABLE = "MLIR (text, bytecode, a portable artifact), a file of jax.export, or HLO"
@@ -60,6 +60,8 @@ def module(source: str | bytes, file: str = "<string>", first_line: int = 1) -> 
     locate = Locator(file, first_line - 1)
     with quiet_native_stderr():
         module = _module(source, locate, file, first_line)
+        if any(op.operation.name.startswith("vhlo.") for op in module.body.operations):
+            return _from_vhlo(module, locate, VhloError(f"{file}: VHLO cannot be converted"))
         try:
             Reader(module, locate).require_no_mhlo()
         except MhloError as error:
@@ -115,9 +117,23 @@ def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
 def _program(module: ir.Module, locate: Locator, file: str, elided: Elided | None = None) -> Program:
     try:
         return _guarded(lambda: Reader(module, locate, elided=elided).program(file), locate)
+    except VhloError as error:
+        return _program(_from_vhlo(module, locate, error), locate, file, elided)
     except MhloError as error:
         converted = _from_mhlo(module, locate, error)
     return _guarded(lambda: Reader(converted, locate, True, elided).program(file), locate)
+
+
+def _from_vhlo(module: ir.Module, locate: Locator, refusal: VhloError) -> ir.Module:
+    """A copy of a module in StableHLO. Raises ProgramError where it has an op or attribute of an unknown version."""
+    data = io.BytesIO()
+    module.operation.write_bytecode(data)
+    try:
+        return _stablehlo.deserialize_portable_artifact(make_context(), data.getvalue())
+    except ir.MLIRError as e:
+        raise locate.error(e.error_diagnostics, "an op cannot be converted", "VHLO to StableHLO: ") from None
+    except (ValueError, RuntimeError):
+        raise refusal from None
 
 
 def _from_mhlo(module: ir.Module, locate: Locator, refusal: MhloError) -> ir.Module:

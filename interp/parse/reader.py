@@ -50,6 +50,10 @@ class MhloError(UnsupportedError):
     """The program has an op of MHLO."""
 
 
+class VhloError(UnsupportedError):
+    """The program is in VHLO, the dialect of portable artifacts."""
+
+
 class Locator:
     """Converts locations of MLIR to those of the source file."""
 
@@ -168,6 +172,8 @@ class Reader:
             elif op.name == "builtin.module":
                 for name, value in self.attributes_of(op).items():
                     program.attributes.setdefault(name, value)
+            elif op.name.startswith("vhlo."):
+                raise VhloError(self._message(op, "VHLO is not supported in this form (expected a portable artifact)"))
             else:
                 raise self.unsupported(op, "an op outside a function is not supported (expected func.func)")
         return spmd.with_manual_computations(program) if self._is_spmd else program

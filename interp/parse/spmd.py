@@ -21,7 +21,7 @@ from ...ops.processes.sharded import Sharding
 from ...ops.traits import Effects
 from ...ops.types import TensorType
 from ..errors import ProgramError, UnsupportedError
-from ..program import Function, Operation, Program, Region, Value
+from ..program import Function, Location, Operation, Program, Region, Value
 from . import sharding
 
 #: The custom calls that lead to the parts of devices, and back.
@@ -91,10 +91,15 @@ class _Rewriter:
         targets = {_target(o) for o in operations}
         if TO_PARTS not in targets and TO_WHOLE not in targets:
             return Region(region.arguments, operations, region.returns)
-        return Region(region.arguments, self._grouped(operations), region.returns)
+        wholes = {v: Value(v.type) for v in region.returns}
+        grouped = self._grouped(operations, wholes)
+        return Region(region.arguments, grouped, tuple([wholes.get(v, v) for v in region.returns]))
 
-    def _grouped(self, operations: list[Operation]) -> list[Operation]:
-        """The operations in groups: those on whole values, then what devices compute of their results, and so on."""
+    def _grouped(self, operations: list[Operation], returned: dict[Value, Value]) -> list[Operation]:
+        """The operations in groups: those on whole values, then what devices compute of their results, and so on.
+
+        Of `returned`, values that the region returns, those of devices stay, with the whole that is returned for each.
+        """
         wholes: dict[int, list[Operation]] = {}
         manual: dict[int, list[Operation]] = {}
         leaving: dict[int, list[Operation]] = {}
@@ -121,6 +126,15 @@ class _Rewriter:
             else:
                 wholes.setdefault(level, []).append(operation)
             levels.update(dict.fromkeys(operation.results, level))
+        # What is returned as each device has it is the same on all.
+        for value, whole in list(returned.items()):
+            if value not in of_devices:
+                del returned[value]
+                continue
+            text = {"call_target_name": TO_WHOLE, "mhlo.sharding": "{replicated}"}
+            place = next((o.location for o in operations if value in o.results), Location())
+            call = Operation("stablehlo.custom_call", (value,), (whole,), text, (), place)
+            leaving.setdefault(levels[value], []).append(call)
         result = []
         for level in range(max([*wholes, *manual, *leaving]) + 1):
             result += wholes.get(level, ())

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from ..errors import ProgramError
+from ..system import depth
 
 #: The prefix for names of ops and types that this jaxlib's dialects are too old to know.
 NEWER = "newer."
@@ -45,17 +46,18 @@ def check_nesting(text: str, file: str, first_line: int = 1) -> None:
 
     Raises ProgramError with the place of the first.
     """
-    if sum(map(text.count, "<({[")) <= MAX_NESTING:
+    most = depth.on_this_stack(MAX_NESTING)
+    if sum(map(text.count, "<({[")) <= most:
         return
-    depth = 0
+    level = 0
     for match in _BRACKETS.finditer(text):
         if match["open"]:
-            depth += len(match["open"])
-            if depth > MAX_NESTING:
-                at = match.end() - (depth - MAX_NESTING)
-                raise _error(text, at, file, first_line, f"expected at most {MAX_NESTING} nested brackets, got more")
+            level += len(match["open"])
+            if level > most:
+                at = match.end() - (level - most)
+                raise _error(text, at, file, first_line, f"expected at most {most} nested brackets, got more")
         elif match["close"]:
-            depth = max(0, depth - len(match["close"]))
+            level = max(0, level - len(match["close"]))
 
 
 def check_numbers(text: str, file: str, first_line: int = 1) -> None:

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ..errors import OutputError
 from . import streams
-from .child_python import without_core_file
 
 #: One byte shared by the two processes: 1 while the child is in native parsing. None outside `run_isolated`.
 _parsing: mmap.mmap | None = None
 
 TIMED_OUT = 124  #: exit code after --timeout or --max-steps, as of timeout(1)
 STOPPED = "stopped after {:g} seconds (--timeout)"
+_PATIENCE = 0.5  #: seconds that a parser has for the end after a signal
 _CRASH = 2  #: exit code of a program that cannot be read
 _BUG = 70  #: exit code of an unexpected exception
 #: The error numbers of the system for too little memory, too few descriptors or processes.
@@ -55,7 +55,7 @@ def run_isolated(main: Callable[[], int], subject: str, timeout: float | None = 
             _parsing = shared
             signal.signal(signal.SIGCHLD, on_child)
             _run_child(main, parent, before)
-        status, sent, timed_out = _wait(child, passed_on, timeout)
+        status, sent, timed_out = _wait(child, passed_on, timeout, shared)
     finally:
         signal.signal(signal.SIGCHLD, on_child)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -94,11 +94,14 @@ def quiet_native_stderr() -> Iterator[None]:
         os.close(saved)
 
 
-def death_in_child(command: list[str], data: bytes) -> str:
-    """Run `command` with `data` on standard input. Return what killed it, or an empty text if it ended normally."""
-    import subprocess
+def death_in_child(command: list[str], data: bytes, seconds: float) -> str:
+    """Run `command` with `data` on standard input. Return how it died or hung, or an empty text."""
+    from .child import run
 
-    code = subprocess.run(command, input=data, capture_output=True, check=False).returncode
+    try:
+        code, *_ = run(command, data, seconds)
+    except TimeoutError:
+        return f"the MLIR parser in jaxlib did not end within {seconds:g} s; the file is not a valid program"
     return _explain(-code, True) if code < 0 else ""
 
 
@@ -153,6 +156,16 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+def without_core_file() -> None:
+    """Make this process write no core file if it crashes."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    except (ImportError, OSError, ValueError):
+        pass
+
+
 def _die_with(parent: int) -> None:
     """Make Linux end this process when its parent ends, and write no core file if it crashes."""
     without_core_file()
@@ -166,28 +179,29 @@ def _die_with(parent: int) -> None:
             os._exit(_CRASH)
 
 
-def _wait(child: int, passed_on: set[int], timeout: float | None = None) -> tuple[int, int, bool]:
+def _wait(child: int, passed_on: set[int], timeout: float | None, parsing: mmap.mmap) -> tuple[int, int, bool]:
     """Wait for the child. Return its status, the first signal that was passed on or 0, and whether it timed out."""
     sent: list[int] = []
     timed_out = False
     if timeout is not None:
         signal.setitimer(signal.ITIMER_REAL, timeout)
     while True:
-        number = signal.sigwait({*passed_on, signal.SIGCHLD, *([] if timeout is None else [signal.SIGALRM])})
+        number = signal.sigwait({*passed_on, signal.SIGCHLD, signal.SIGALRM})
         if number == signal.SIGALRM:
-            timed_out = True
-            os.kill(child, signal.SIGKILL)
-            continue
-        if number == signal.SIGCHLD:
+            if not sent:
+                timed_out = True
+            if timed_out or parsing[0]:
+                os.kill(child, signal.SIGKILL)
+        elif number == signal.SIGCHLD:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
-                if timeout is not None:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.setitimer(signal.ITIMER_REAL, 0)
                 return status, next(iter(sent), 0), timed_out
-            continue
-        # A second Ctrl-C is for a child in native code, which does not handle the first.
-        os.kill(child, signal.SIGKILL if number in sent else number)
-        sent.append(number)
+        else:
+            # A second Ctrl-C is for a child in native code, which does not handle the first. The parser may never end.
+            os.kill(child, signal.SIGKILL if number in sent else number)
+            sent.append(number)
+            signal.setitimer(signal.ITIMER_REAL, _PATIENCE, _PATIENCE)
 
 
 def _explain(number: int, parsing: bool) -> str:

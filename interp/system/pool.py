@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
@@ -19,6 +20,9 @@ class Stoppable(Protocol):
         """End the process immediately."""
         ...
 
+
+#: The threads end within so many seconds after their processes. They must not run while Python shuts down.
+_PATIENCE = 5.0
 
 Process = TypeVar("Process", bound=Stoppable)
 
@@ -57,3 +61,6 @@ def share(
     finally:
         for process in pool:
             process.stop()
+        deadline = time.monotonic() + _PATIENCE
+        for t in filter(threading.Thread.is_alive, threads):
+            t.join(max(deadline - time.monotonic(), 0))

@@ -238,7 +238,7 @@ class Accumulator:
         """
         try:
             found = json.loads(text) if isinstance(text, str) else text
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"accumulator: expected a JSON object, got {error}") from None
         if not isinstance(found, Mapping):
             raise ValueError(f"accumulator: expected a JSON object, got {type(found).__name__}")
@@ -247,7 +247,10 @@ class Accumulator:
         fields = dict(found)
         if isinstance(fields.get("flush"), list):
             fields["flush"] = tuple(fields["flush"])
-        return Accumulator(**fields)
+        try:
+            return Accumulator(**fields)
+        except TypeError as error:  # a list where a number is expected, and the like
+            raise ValueError(f"accumulator: expected the types of the fields, got others: {error}") from None
 
 
 _FIELDS: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(Accumulator)}

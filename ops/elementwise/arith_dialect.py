@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..cast import cast, wrap
-from ..op import Call, Run, describe, element_types, lookup, op
+from ..op import EXACT, Accuracy, Call, Run, describe, element_types, lookup, op
 from ..policy import Policy
 from ..require import require
 from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType, Type
@@ -50,7 +50,12 @@ def _alias(name: str, types: str, of: str, doc: str, results: str = "") -> None:
         return lambda *xs: _reread(kernel(*map(_reread, xs, elements)), result.element)
 
     bind.__doc__ = doc
-    op(name, types.removeprefix("u "), values="numbers", is_elementwise=True)(bind)
+    accuracy = _AS_THERE if "float" in types + results else EXACT
+    op(name, types.removeprefix("u "), values="numbers", accuracy=accuracy, is_elementwise=True)(bind)
+
+
+#: Of ops of floats that are ops of StableHLO or CHLO under another name.
+_AS_THERE = Accuracy("as the op of StableHLO or CHLO that it is")
 
 
 def _kernel(call: Call, of: str, operands: Sequence[Type], results: Sequence[Type], **attributes: Any) -> Run:

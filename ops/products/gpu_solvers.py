@@ -75,11 +75,12 @@ def _perturbed(_: Use, *systems: np.ndarray) -> Arrays:
 
 
 def _permutation(use: Use, pivots: np.ndarray) -> Arrays:
-    """The order of rows after each pivot was exchanged with its own row."""
+    """The order of rows after each pivot was exchanged with its own row, up to the first that is no row."""
     size = use.call.shape()[-1]
     order = np.tile(np.arange(size, dtype=np.int32), (*pivots.shape[:-1], 1))
-    for i in range(pivots.shape[-1]):
-        other = pivots[..., i : i + 1].astype(np.int64)
+    is_row = np.logical_and.accumulate((pivots >= 0) & (pivots < size), -1)
+    for i in range(min(pivots.shape[-1], size)):
+        other = np.where(is_row[..., i : i + 1], pivots[..., i : i + 1], i).astype(np.int64)
         there = np.take_along_axis(order, other, -1)
         np.put_along_axis(order, other, order[..., i : i + 1].copy(), -1)
         order[..., i : i + 1] = there
@@ -106,8 +107,9 @@ def _threefry(_: Use, *words: np.ndarray) -> Arrays:
     return random.threefry2x32((words[0], words[1]), words[2], words[3])  # pyright: ignore[reportArgumentType]
 
 
-def _eigh(_: Use, a: np.ndarray) -> Arrays:
-    return xla_targets.eigh(a)
+def _eigh(use: Use, a: np.ndarray) -> Arrays:
+    """Of TPUs, whose flags are numbers in a text: the triangle comes first."""
+    return xla_targets.eigh(a, not str(lapack.configuration(use.call) or "").startswith("0"))
 
 
 def _declare() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..op import Accuracy, Call, Run, UnsupportedOpError, op
 from ..require import require, unpack
-from ..types import Kind, TensorType, type_of_dtype
+from ..types import Kind, TensorType, TupleType, type_of_dtype
 from . import checks
 
 #: Takes a call's operands as numpy arrays, and its `backend_config` as keyword arguments where that is a dictionary.
@@ -67,6 +67,9 @@ def custom_call(call: Call) -> Run:
     (I2) the name is one that is registered.
     """
     name = call.attribute("call_target_name")
+    if len(call.results) == 1 and isinstance(whole := call.results[0], TupleType):
+        parts = custom_call(dataclasses.replace(call, results=whole.elements))
+        return parts if len(whole.elements) != 1 else lambda *values: (parts(*values),)
     if "indices_of_shape_operands" in call.attributes:
         return _without_shapes(call)
     if name in _BOUND:

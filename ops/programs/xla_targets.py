@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..blas import look_again, on_one_thread
-from ..op import OpError
-from .custom_call import target
+from ..op import Call, OpError, Run
+from .custom_call import bound_target, target
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -31,8 +31,17 @@ def _identity(x: np.ndarray) -> np.ndarray:
     return x
 
 
-for _name in ("Sharding", "annotate_device_placement", "LayoutConstraint", "xla.sdy.FuncResultSharding"):
+for _name in (
+    "Sharding", "annotate_device_placement", "LayoutConstraint", "xla.sdy.FuncResultSharding", "MoveToHost",
+    "MoveToDevice",
+):  # fmt: skip
     target(_name)(_identity)
+
+
+@bound_target("InspectSharding")
+def _inspect(call: Call) -> Run:
+    """The operand, or nothing: the host is told how it lies on the devices."""
+    return _identity if call.results else lambda _: ()
 
 
 @target("dce_sink")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,20 @@ from ..types import TensorType
 
 
 @bound_target("ApproxTopK")
+@bound_target("PartialReduce")
+@bound_target("stablehlo.dynamic_approx_top_k")
 def approx_top_k(call: Call) -> Run:
-    """The first elements along a dimension by the comparator, exactly: operands, and an initial value of each."""
+    """The first elements along a dimension by the comparator, exactly: operands, and an initial value of each.
+
+    A last operand, a scalar besides these, says how many.
+    """
     record, callees = lookup("sort"), list(call.functions.values())
     assert record is not None
     require(len(callees) == 1, f"called_computations names {len(callees)} functions (expected 1)")
-    require(len(call.operands) == 2 * len(call.results), "takes an initial value for each operand")
+    has_count = len(call.operands) == 2 * len(call.results) + 1
+    require(has_count or len(call.operands) == 2 * len(call.results), "takes an initial value for each operand")
     config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config") or {}
+    config = _of_json(config) if isinstance(config, str) else config
     require("reduction_dim" in config, "attribute 'reduction_dim' is missing")
     count, dimension = len(call.results), int(config["reduction_dim"])
     types = tuple([call.tensor(i) for i in range(count)])
@@ -29,13 +37,39 @@ def approx_top_k(call: Call) -> Run:
 
     def kernel(*values: np.ndarray) -> Any:
         arrays, length = values[:count], values[0].shape[dimension]
-        most = length if size is None else size
+        most = int(values[-1]) if has_count else length if size is None else size
         outputs = ordered((callees[0].run,), *arrays)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         kept = tuple(np.take(x, range(most), dimension) for x in outputs)
         return kept[0] if count == 1 else kept
 
     return kernel
+
+
+@bound_target("TopK")
+def top_k(call: Call) -> Run:
+    """The first elements along the last dimension by the comparator, and their indices."""
+    record, callees = lookup("sort"), list(call.functions.values())
+    assert record is not None
+    require(len(callees) == 1, f"called_computations names {len(callees)} functions (expected 1)")
+    t, count = call.tensor(), call.shape()[-1]
+    places = TensorType(t.shape, call.result(1).element)
+    ordered = record.function(_sort(call, (t, places), len(t.shape) - 1, callees[0].body))
+
+    def kernel(x: np.ndarray) -> Any:
+        numbers = np.arange(x.shape[-1], dtype=places.element.dtype)
+        outputs = ordered((callees[0].run,), x, np.broadcast_to(numbers, x.shape).copy())
+        return tuple(o[..., :count] for o in outputs)
+
+    return kernel
+
+
+def _of_json(text: str) -> dict[str, Any]:
+    try:
+        config = json.loads(text)
+    except ValueError:
+        config = None
+    return config if isinstance(config, dict) else {}
 
 
 def _sort(call: Call, types: tuple[TensorType, ...], dimension: int, body: Any) -> Call:

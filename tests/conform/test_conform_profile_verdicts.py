@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from minihlo.interp.conform import profiles
 from minihlo.interp.conform.report import github
 from minihlo.interp.conform.result import CaseResult, Report
 from minihlo.interp.conform.result import Run as ReportRun
@@ -12,6 +13,8 @@ from minihlo.interp.conform.result import Run as ReportRun
 from .profile_runs import PROFILE, WAIVERS, Run, on_profile, runner
 
 pytestmark = pytest.mark.usefixtures("in_the_repository")
+
+OWN = f"test-1.0, not a profile of minihlo, SHA-256 {profiles.parse(PROFILE.encode(), '').sha256[:12]}"
 
 
 @pytest.fixture
@@ -24,14 +27,14 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 def test_a_backend_that_conforms(run: Run) -> None:
     status, out, err = run(*on_profile("minihlo"))
-    assert (status, out[-1]) == (0, "conformant (test-1.0); overflow: infinity or NaN; accumulator: exact")
+    assert (status, out[-1]) == (0, f"conformant ({OWN}); overflow: infinity or NaN; accumulator: exact")
     assert err == []
 
 
 def test_a_choice_is_declared(run: Run) -> None:
     status, out, _ = run(*on_profile("tests.conform_profile_backends:saturating"))
     assert status == 0
-    assert out[-1].startswith("conformant (test-1.0); overflow: saturates; infinite-result: saturates (f8E5M2);")
+    assert out[-1].startswith(f"conformant ({OWN}); overflow: saturates; infinite-result: saturates (f8E5M2);")
 
 
 def test_a_choice_that_may_not_be_declared(run: Run, tmp_path: Path) -> None:
@@ -39,7 +42,7 @@ def test_a_choice_that_may_not_be_declared(run: Run, tmp_path: Path) -> None:
     (tmp_path / "q.toml").write_text(other)
     status, out, _ = run("tests.conform_profile_backends:saturating", "--profile", "@q.toml", "-j", "1")
     assert status == 1
-    assert out[-1].startswith("not conformant (test-1.0)")
+    assert out[-1].startswith("not conformant (test-1.0, not a profile of minihlo, SHA-256 ")
     assert "overflow: largest is not among the choices that test-1.0 lets be declared" in "\n".join(out)
 
 
@@ -61,11 +64,11 @@ def test_waivers(run: Run) -> None:
     words = on_profile("tests.conform_profile_backends:without_f64")
     status, out, _ = run(*words)
     assert status == 1
-    assert out[-1].startswith("not conformant (test-1.0)")
+    assert out[-1].startswith("not conformant (test-1.0, not a profile of minihlo, SHA-256 ")
     assert any(w.startswith("against test-1.0: convert.f64.f8E5M2 array: unsupported, and waivable: ") for w in out)
     assert any(w.startswith("against test-1.0: subtract.f8E5M2 array: 65") or "results are wrong" in w for w in out)
     status, out, err = run(*words, "--waivers", "@w.toml")
-    assert (status, out[-1].partition(";")[0]) == (0, "conformant with 2 waivers (test-1.0)")
+    assert (status, out[-1].partition(";")[0]) == (0, f"conformant with 2 waivers ({OWN})")
     assert err == []
 
 
@@ -122,7 +125,7 @@ def test_known_failures_of_the_adopter_do_not_fail_its_ci(run: Run, tmp_path: Pa
     words = on_profile("tests.conform_profile_backends:wrong_addition", "--xfail", "@known.txt")
     status, out, _ = run(*words)
     assert status == 0
-    assert out[-1].startswith("not conformant (test-1.0)")
+    assert out[-1].startswith("not conformant (test-1.0, not a profile of minihlo, SHA-256 ")
     assert out[-1].endswith("; --xfail lists all its problems")
     (tmp_path / "known.txt").write_text("add.f8E5M2\n")
     assert run(*words)[0] == 1

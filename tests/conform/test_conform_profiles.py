@@ -165,7 +165,7 @@ def test_files_that_are_no_profiles(tmp_path: Path) -> None:
     (tmp_path / "empty.toml").write_text("")
     for name, message in (
         ("bytes.toml", "utf-8"),
-        ("large.toml", "expected a profile of up to 1,048,576 bytes, got more"),
+        ("large.toml", "expected at most 1,048,576 bytes, got more"),
         ("empty.toml", "is missing"),
         ("none.toml", "No such file"),
         ("ocp-fp8", "expected a profile .*ocp-fp8-1.0.* or a TOML file, got"),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from minihlo.interp.conform import profiles
 from minihlo.interp.conform.result import load
 from minihlo.interp.conform.submission import bundle
 
@@ -44,12 +45,16 @@ def test_a_submission_is_verified(run: Run, tmp_path: Path, submission: bytes) -
     assert status == 0
     assert out[0] == "waiver convert.f64.*: the chip has no f64"
     assert out[-1].startswith(
-        "verified: tests.conform_profile_backends:without_f64: conformant with 2 waivers (test-1.0); overflow: "
+        "verified: tests.conform_profile_backends:without_f64: conformant with 2 waivers (test-1.0, not a profile of "
     )
     badge = json.loads((tmp_path / "b.json").read_text())
-    assert (badge["schemaVersion"], badge["label"], badge["message"]) == (1, "test-1.0", "conformant with 2 waivers")
+    assert (badge["schemaVersion"], badge["label"], badge["message"]) == (
+        1,
+        "own profile test-1.0",
+        "conformant with 2 waivers",
+    )
     drawn = ET.parse(tmp_path / "b.svg").getroot()
-    assert drawn.findtext("{*}title") == "test-1.0: conformant with 2 waivers"
+    assert drawn.findtext("{*}title") == "own profile test-1.0: conformant with 2 waivers"
 
 
 def test_the_claim(submission: bytes) -> None:
@@ -242,7 +247,7 @@ def test_verify_a_nonconforming_submission(run: Run) -> None:
     assert run(*on_profile("tests.conform_profile_backends:wrong_addition", "--submit", "@s.zip"))[0] == 1
     status, out, _ = run("verify", "@s.zip")
     assert (status, len(out)) == (1, 1)
-    assert out[0].startswith("verified: tests.conform_profile_backends:wrong_addition: not conformant (test-1.0)")
+    assert out[0].startswith("verified: tests.conform_profile_backends:wrong_addition: not conformant (test-1.0, not")
 
 
 def bomb(name: str, size: int) -> bytes:
@@ -295,3 +300,12 @@ def test_an_unfinished_run_is_continued_with_its_codes(run: Run, tmp_path: Path)
     report.run.options["keeps"] = []
     report.save(tmp_path / "r.json")
     assert run(*on_profile("minihlo", "--json", "@r.json", "--submit", "@b.zip"))[0] == 2
+
+
+def test_the_verdict_says_whose_profile_it_is() -> None:
+    ours = profiles.load("ocp-fp8-1.0")
+    assert profiles.origin(ours) == f"ocp-fp8-1.0, a profile of minihlo, SHA-256 {ours.sha256[:12]}"
+    near = profiles.parse(ours.text.replace('"1.0"', '"1.00"', 1).replace(ours.sha256, "").encode(), "near")
+    assert profiles.origin(near).startswith("ocp-fp8-1.00, not a profile of minihlo, ")
+    other = profiles.parse(ours.text.replace("title = ", "title = '' # ", 1).replace(ours.sha256, "").encode(), "other")
+    assert profiles.origin(other).startswith("ocp-fp8-1.0, not a profile of minihlo, ")

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ..cli_cases import CHECKS, command, in_process, minihlo, write_programs
+from ..cli_cases import CHECKS, command, in_process, minihlo, refused, write_programs
 from ..processes import started
 
 
@@ -57,17 +57,18 @@ def test_a_worker_that_dies_is_started_again(monkeypatch: pytest.MonkeyPatch) ->
 
     # The second program ends its process, as a crash of the parser would.
     script = (
-        "import json, os, sys\n"
-        "for request in sys.stdin:\n"
-        "    path, skip = json.loads(request)\n"
+        "import os, sys\n"
+        "from minihlo.interp.system import messages\n"
+        "out = sys.stdout.buffer\n"
+        "while True:\n"
+        "    (path, skip), _ = messages.read(messages.from_stream(sys.stdin.buffer))\n"
         "    for number, line in list(enumerate((1, 10, 20)))[skip:]:\n"
-        "        print(json.dumps(['start', line, number]), flush=True)\n"
+        "        messages.write(out, ['start', line, number])\n"
         "        if line == 10: os.abort()\n"
-        "        print(json.dumps(['done', None]), flush=True)\n"
-        "    print(json.dumps(['end']), flush=True)\n"
+        "        messages.write(out, ['done', None])\n"
+        "    messages.write(out, ['end'])\n"
     )
-    started = subprocess.Popen
-    monkeypatch.setattr(command.subprocess, "Popen", lambda _, **o: started([sys.executable, "-c", script], **o))
+    monkeypatch.setattr(command, "python", lambda *_: [sys.executable, "-c", script])
     outcomes = [o for actual in command.run_files(["x.mlir", "y.mlir"], 1) for o in actual]
     assert [(o.path, o.line, o.failure) for o in outcomes] == [
         (path, line, "the process died (SIGABRT)" if line == 10 else None)
@@ -160,3 +161,30 @@ def test_a_closed_pipe_is_no_error() -> None:
         assert process.wait(timeout=90) == 141
         assert process.stderr is not None
         assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("run --el", ["--elided"]),
+        ("run --elided ", ["zeros", "sample"]),
+        ("conform exp", ["export"]),
+        ("conform export --a", ["--as"]),
+        ("conform reference --prof", ["--profile"]),
+    ],
+)
+def test_completion(words: str, expected: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("shtab")
+    status, script, _ = in_process("completion", "bash")
+    assert status == 0
+    array = " ".join(f'"{w}"' for w in ["minihlo", *words.split(" ")])
+    script += f"\nCOMP_WORDS=({array}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _shtab_minihlo\n"
+    done = subprocess.run(
+        ["bash"], input=f'{script}printf "%s\\n" "${{COMPREPLY[@]}}"', capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.stdout.split() == expected
+
+
+def test_completion_without_shtab(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert "expected the package shtab (pip install 'minihlo[completion]')" in refused(*in_process("completion", "zsh"))

@@ -98,11 +98,11 @@ def test_children_are_as_strict_as_their_parent(hostile: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-#: What starts processes, and where it may stand. `exec` runs the user's command, `isolate` what it is given.
+#: What starts processes, and where it may stand. `exec` runs the user's command.
 STARTERS = {
-    "sys.executable": {"system/child_python.py"},
-    "subprocess.Popen": {"commands/test.py", "backends/child.py", "backends/exec_session.py", "conform/workers.py"},
-    "subprocess.run": {"backends/exec.py", "system/isolate.py"},
+    "sys.executable": {"system/child.py"},
+    "subprocess.Popen": {"system/child.py", "backends/exec_session.py"},
+    "subprocess.run": {"backends/exec.py"},
 }
 UNUSED = {f"os.{name}" for name in ("system", "popen", "execv", "execve", "execvp", "spawnv", "posix_spawn")}
 UNUSED |= {"multiprocessing", "runpy", "pty", "concurrent.futures.ProcessPoolExecutor"}
@@ -128,7 +128,7 @@ def test_children_are_started_in_one_way() -> None:
 
 
 def test_arrays_are_read_without_pickles() -> None:
-    """`np.load` says so each time, and pickles are read only from pipes to processes of ours."""
+    """`np.load` says so each time, and nothing else reads pickles."""
     readers = 0
     for path in SOURCES:
         for call in (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call)):
@@ -139,7 +139,5 @@ def test_arrays_are_read_without_pickles() -> None:
                 options = {k.arg: ast.unparse(k.value) for k in call.keywords}
                 assert options.get("allow_pickle") == "False", f"{path}:{call.lineno}"
                 readers += 1
-            if name in ("pickle.load", "pickle.loads", "pickle.Unpickler"):
-                assert ast.unparse(call.args[0]).startswith("read_frame("), f"{path}:{call.lineno}"
-                readers += 1
-    assert readers > 4
+            assert not name.startswith("pickle."), f"{path}:{call.lineno}"
+    assert readers > 2

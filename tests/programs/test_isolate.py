@@ -225,3 +225,15 @@ def test_children_hear_signals_that_this_process_ignores() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert done.stdout == "[<Handlers.SIG_DFL: 0>, <Handlers.SIG_DFL: 0>] <built-in function default_int_handler>\n"
+
+
+def test_one_ctrl_c_ends_a_parser_that_loops() -> None:
+    body = (
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n"  # as native code that never returns
+        "with quiet_native_stderr():\n  print(flush=True)\n  time.sleep(120)\n"
+    )
+    with start(body) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(20) == 130

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minihlo.interp import InputError, ProgramError, load
+from minihlo.interp import ExecutionError, InputError, ProgramError, load
 from minihlo.interp.parse import parser
 
 X = np.array([0.5, -1, 2, 0.5], np.float32)
@@ -223,3 +223,38 @@ def test_modules() -> None:
     same = "module @p { func.func @a() {return} }\nmodule { func.func @a() {return} }"
     with pytest.raises(InputError, match=r"there is @p::a, @module1::a"):
         run(same)
+
+
+def test_parts_that_are_returned() -> None:
+    """torch_xla returns what is the same on each device without making it whole."""
+    text = GSPMD.replace("DEVICES_OF_VECTORS", "{devices=[2]<=[2]}").replace("DEVICES", "{devices=[2,1]<=[2]}")
+    text = text.replace("return %4, %6, %11 :", "return %2, %6, %11 :")
+    x = np.array([[1, 2], [3, 4], [5, 6], [7, 8]], np.float32)
+    assert run(text, x)[0] == [[6, 8], [10, 12]]
+    text = text.replace("return %2,", "return %1,")
+    with pytest.raises(ExecutionError, match="devices 0 and 1 have different values"):
+        run(text, x)
+
+
+def test_top_k_of_xla() -> None:
+    """TopK with a comparator, and results as a tuple."""
+    text = """func.func private @gt(%a: tensor<f32>, %b: tensor<f32>, %i: tensor<i32>, %j: tensor<i32>) -> tensor<i1> {
+      %0 = stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      return %0 : tensor<i1>
+    }
+    func.func @main(%x: tensor<2x4xf32>) -> (tensor<2x2xf32>, tensor<2x2xi32>) {
+      %0 = stablehlo.custom_call @TopK(%x) {called_computations = [@gt]} :
+        (tensor<2x4xf32>) -> tuple<tensor<2x2xf32>, tensor<2x2xi32>>
+      %1 = stablehlo.get_tuple_element %0[0] : (tuple<tensor<2x2xf32>, tensor<2x2xi32>>) -> tensor<2x2xf32>
+      %2 = stablehlo.get_tuple_element %0[1] : (tuple<tensor<2x2xf32>, tensor<2x2xi32>>) -> tensor<2x2xi32>
+      return %1, %2 : tensor<2x2xf32>, tensor<2x2xi32>
+    }"""
+    x = np.array([[1, 3, 2, 3], [0, -1, 5, 4]], np.float32)
+    assert run(text, x) == [[[3, 3], [5, 4]], [[1, 3], [2, 3]]]
+
+
+def test_marks_of_memory() -> None:
+    for name in ("MoveToHost", "MoveToDevice", "InspectSharding"):
+        assert run(of_one(f"%0 = stablehlo.custom_call @{name}(%x) : (tensor<4xf32>) -> tensor<4xf32>"), X) == [
+            X.tolist()
+        ]

@@ -21,7 +21,7 @@ import numpy as np
 
 from minihlo.interp.backends import reference
 from minihlo.interp.backends.base import BackendError, call
-from minihlo.interp.backends.child import death, last_words, read_frame, write_frame
+from minihlo.interp.system.child import describe_end, last_words
 
 #: A program's text and its inputs.
 Program = tuple[str, Sequence[np.ndarray]]
@@ -65,13 +65,13 @@ def _until_death(programs: Sequence[Program], log: BinaryIO) -> list[tuple[str, 
         os._exit(0)
     os.close(send)
     answers = []
-    with os.fdopen(receive, "rb") as pipe, contextlib.suppress(EOFError):
+    with os.fdopen(receive, "rb") as pipe, contextlib.suppress(EOFError, pickle.UnpicklingError):
         while len(answers) < len(programs):
-            answers.append(pickle.loads(read_frame(pipe)))
+            answers.append(pickle.load(pipe))
     code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     if len(answers) < len(programs):
         log.seek(0)
-        answers.append(("died", f"{death(code)}: {last_words(log.read().decode(errors='replace'))}"))
+        answers.append(("died", f"{describe_end(code)}: {last_words(log.read().decode(errors='replace'))}"))
     return answers
 
 
@@ -80,7 +80,8 @@ def _run(programs: Sequence[Program], pipe: BinaryIO) -> None:
     for text, inputs in programs:
         signal.alarm(_SECONDS)
         answer = call(evaluate, text, inputs)
-        write_frame(pipe, pickle.dumps(answer))
+        pickle.dump(answer, pipe)
+        pipe.flush()
 
 
 def _main() -> None:

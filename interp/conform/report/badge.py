@@ -6,6 +6,7 @@ import dataclasses
 import json
 from xml.sax.saxutils import escape, quoteattr
 
+from .. import profiles
 from ..conformance import Assessment
 
 #: Colors on which white text has a contrast of at least 4.5.
@@ -51,7 +52,8 @@ class Badge:
 def of(assessment: Assessment) -> Badge:
     """The badge of a verdict: green, amber with waivers, else red."""
     color = _RED if assessment.problems else _AMBER if assessment.used else _GREEN
-    return Badge(assessment.profile.identifier, assessment.verdict, color)
+    label = assessment.profile.identifier
+    return Badge(label if profiles.is_ours(assessment.profile) else f"own profile {label}", assessment.verdict, color)
 
 
 def _width(text: str) -> int:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
-import io
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ... import foreign
 from ...errors import InputError
 from ...oracle.exact import OPS, arity
 from ...oracle.formats import FORMATS, bits
@@ -18,8 +16,6 @@ from ..format_text import code_text
 from ..report.accumulators import DROPS, PLACES
 from ..result import SCHEMA, AccumulatorFacts, CaseResult, ErrorCurve, Failure, Report, parse
 
-#: Maximum size of a decompressed file.
-_MOST_BYTES = 1 << 30
 #: A file must name its schema within this many characters to count as a report.
 _HEAD = 4096
 #: Maximum length of texts shown, by field; _WORD for other fields.
@@ -51,13 +47,13 @@ def reports(folder: Path) -> tuple[list[LoadedReport], list[Path]]:
     found, others = [], []
     for path in sorted(p for p in folder.iterdir() if p.name.endswith((".json", ".json.gz")) and p.is_file()):
         try:
-            data = decompress(path)
+            data = foreign.read_bytes(path)
             if SCHEMA.split("/")[0].encode() not in data[:_HEAD]:
                 others.append(path)
                 continue
             report = parse(data, path)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror or error}") from None
         except ValueError as error:
             raise InputError(str(error)) from None
         found.append(LoadedReport(path.name.removesuffix(".gz").removesuffix(".json"), check(report, path)))
@@ -68,17 +64,6 @@ def reports(folder: Path) -> tuple[list[LoadedReport], list[Path]]:
 
 def _kind(path: Path) -> str:
     return "a file" if path.exists() else "no such file"
-
-
-def decompress(path: Path) -> bytes:
-    """The bytes of a file, decompressed if it is `*.gz`. Raises InputError if they are too many."""
-    if not path.name.endswith(".gz"):
-        return path.read_bytes()
-    with gzip.GzipFile(fileobj=io.BytesIO(path.read_bytes())) as stream:
-        data = stream.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise InputError(f"{path}: expected at most {_MOST_BYTES:,} bytes after decompression, got more")
-    return data
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------

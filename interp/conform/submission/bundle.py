@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import foreign
 from ...errors import InputError, printable
 from ...oracle.formats import FORMATS
 from .. import files
@@ -185,7 +186,7 @@ def read(path: str | Path) -> Submission:
     """Reads a submission. Raises InputError if the file is none."""
     where = printable(str(path))
     try:
-        with zipfile.ZipFile(path) as archive:
+        with foreign.open_file(path) as file, zipfile.ZipFile(file) as archive:
             members = _members(archive, where)
     except OSError as error:
         raise InputError(f"{where}: {error.strerror or error}") from None
@@ -209,9 +210,7 @@ def read(path: str | Path) -> Submission:
 def _load_json(members: Mapping[str, bytes], name: str) -> Any:
     """The JSON of a member. Raises ValueError if it is not JSON."""
     try:
-        return json.loads(members[name].decode("utf-8"))
-    except RecursionError:
-        raise ValueError(f"{name}: expected JSON, got a value that is nested too deeply") from None
+        return foreign.parse_json(members[name])
     except ValueError as error:
         raise ValueError(f"{name}: expected JSON, got invalid text: {error}") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from ...errors import InputError, printable
@@ -89,10 +90,9 @@ def _profile(submission: Submission) -> Profile:
     if profile.sha256 != claim.profile_sha256 or profile.identifier != claim.profile:
         said = f"{claim.profile} with the hash {claim.profile_sha256}"
         raise InputError(f"another profile: the claim is of {said}, and profile.toml is {_describe(profile)}")
-    if profile.identifier in profiles.names():
+    if profile.identifier in profiles.names() and not profiles.is_ours(profile):
         ours = profiles.load(profile.identifier)
-        if ours.sha256 != profile.sha256:
-            raise InputError(f"another profile: expected {_describe(ours)}, got {_describe(profile)}")
+        raise InputError(f"another profile: expected {_describe(ours)}, got {_describe(profile)}")
     if claim.backend != submission.report.run.backend:
         raise InputError(f"the claim is of {claim.backend}, and results.json is of {submission.report.run.backend}")
     if claim.takes not in ("programs", "operations"):
@@ -118,7 +118,7 @@ def _judge_again(submission: Submission, profile: Profile) -> tuple[Report, list
     has = [c.key for c in report.cases]
     reasons = [f"{s} {f}: the case is missing" for s, f in sorted(wanted - set(has))]
     reasons += [f"{s} {f}: the profile has no such case" for s, f in sorted(set(has) - wanted)]
-    reasons += [f"{s} {f}: the case is there twice" for s, f in sorted({k for k in has if has.count(k) > 1})]
+    reasons += [f"{s} {f}: the case is there twice" for (s, f), n in sorted(Counter(has).items()) if n > 1]
     if reasons:
         return report, reasons
     records = tuple(report.run.options.get("accumulate", ()))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from ... import foreign
 from ...errors import InputError
 from ...oracle.formats import FORMATS, bits
 from .. import files
@@ -185,11 +186,13 @@ def load(folder: str | Path) -> Manifest:
     if not Path(folder).is_dir():
         raise InputError(f"{folder}: expected a folder that minihlo conform export has written, got none")
     try:
-        data = path.read_bytes()
+        data = foreign.read_bytes(path)
     except FileNotFoundError:
         raise InputError(f"{path}: expected the manifest of a finished export, got no such file") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise InputError(str(error)) from None
     try:
         found = _read(data)
     except (ValueError, RecursionError) as error:
@@ -208,7 +211,7 @@ def _short(error: Exception) -> str:
 
 
 def _read(data: bytes) -> Manifest:
-    made = json.loads(data.decode("utf-8"))
+    made = foreign.parse_json(data)
     if not isinstance(made, dict) or made.get("schema") != SCHEMA:
         raise ValueError(f"no object with the schema {SCHEMA!r}")
     types, made["types"] = made.get("types"), {}  # facts for other readers
@@ -221,7 +224,7 @@ def _read(data: bytes) -> Manifest:
 
 def _check(path: Path, expected: File) -> None:
     try:
-        with open(path, "rb") as stream:
+        with foreign.open_file(path) as stream:
             size, digest = 0, hashlib.sha256()
             while piece := stream.read(_PIECE):
                 size += len(piece)
@@ -230,6 +233,8 @@ def _check(path: Path, expected: File) -> None:
         raise InputError(f"{path}: expected a file of {expected.size} bytes, got none") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise InputError(str(error)) from None
     if size != expected.size:
         raise InputError(f"{path}: expected {expected.size} bytes, got {size}; the file has changed")
     if digest.hexdigest() != expected.sha256:

@@ -25,6 +25,7 @@ from typing import IO, Protocol
 
 import numpy as np
 
+from ... import foreign
 from ...backends import BackendError
 from ...errors import InputError, printable
 from .manifest import Entry
@@ -65,6 +66,8 @@ def read(path: str | Path, entries: Iterable[Entry], wanted: Iterable[Entry], ve
         found = _Folder(Path(path), known, vectors) if Path(path).is_dir() else _File(Path(path), known, vectors)
     except OSError as error:
         raise InputError(f"{error.filename or path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise InputError(str(error)) from None
     missing = [e.name for e in wanted if e.name not in found.names]
     if missing:
         more = f" and {len(missing) - _FEW:,} more" if len(missing) > _FEW else ""
@@ -137,7 +140,7 @@ class _File:
     def __init__(self, path: Path, known: Mapping[str, Entry], vectors: str) -> None:
         self._path, self.backend = path, ""
         self._blocks: dict[str, _Block | BackendError] = {}
-        with open(path, "rb") as stream:
+        with foreign.open_file(path) as stream:
             self._index(stream, known, vectors)
 
     @property
@@ -197,7 +200,7 @@ class _File:
         block = self._blocks[entry.name]
         if isinstance(block, BackendError):
             raise block
-        with open(self._path, "rb") as stream:
+        with foreign.open_file(self._path) as stream:
             stream.seek(block.start)
             lines = _lines(stream, self._path)
             pieces = [_digits(next(lines)[1], _width(entry), str(self._path)) for _ in range(block.lines)]
@@ -256,19 +259,21 @@ class _Folder:
 
 
 def _text(path: Path) -> str:
-    return path.read_bytes()[:4096].decode(errors="replace").strip()
+    with foreign.open_file(path) as stream:
+        return stream.read(4096).decode(errors="replace").strip()
 
 
 def _in_file(path: Path, entry: Entry) -> np.ndarray:
     """The codes in a file of their own."""
     width = _width(entry)
     if path.suffix == ".hex":
-        with open(path, "rb") as stream:
+        with foreign.open_file(path) as stream:
             data = b"".join(_digits(line, width, where) for where, line, _ in _lines(stream, path))
         codes = _codes(data, width)
     else:
         try:
-            array = np.load(path, allow_pickle=False)
+            with foreign.open_file(path) as stream:
+                array = np.load(stream, allow_pickle=False)
         except (ValueError, EOFError) as error:
             raise InputError(f"{path}: expected an array of numpy, got {printable(str(error))[:120]}") from None
         kinds = f"u{width}", f"i{width}", *(["?"] if width == 1 else [])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
+from ... import foreign
 from ...errors import InputError
 from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult
 
@@ -35,10 +35,10 @@ def read(path: str | None) -> list[Known]:
     if path is None:
         return []
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        lines = foreign.read_bytes(path).decode("utf-8").splitlines()
     except OSError as error:
         raise InputError(f"--xfail {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
+    except ValueError as error:
         raise InputError(f"--xfail {path}: {error}") from None
     words = [line.partition("#")[0].split() for line in lines]
     wrong = next((w for w in words if len(w) > 2), None)

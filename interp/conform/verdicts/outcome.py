@@ -32,7 +32,7 @@ AnyPart = Part | RowPart | BlockPart
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The settings of a run that concern a case; they can be pickled."""
+    """The settings of a run that concern a case."""
 
     backend: str
     level: int = 1
