@@ -30,10 +30,9 @@ from .lookup import look_up
 from .rewrite import Emulation, carrier, emulates
 from .tensor import I32, UI8, Tensor, branch, concatenate, constant, fill, insert, integers, type_of, where
 
-#: So many elements, at least, are combined by one iteration of a loop, which takes so many steps at most.
-_ELEMENTS, _STEPS = 1 << 9, 32
-#: Up to so many steps are written one after the other.
-_UNROLLED = 8
+#: An iteration of a loop combines so many elements, if that is so many lookups for each of its columns at most: a
+#: compiler takes long for more, and for other steps than lookups.
+_ELEMENTS, _STEPS = 1 << 9, 8
 
 Step = Callable[..., list[Tensor]]
 
@@ -161,7 +160,7 @@ class Combiner:
             return list(totals), passed
 
         width = math.prod(columns)
-        length = min(steps if steps <= _UNROLLED else max(1, min(_STEPS, _ELEMENTS // max(width, 1))), steps)
+        length = max(1, min(_STEPS, _ELEMENTS // max(width, 1), steps)) if self.pairs is not None else 1
         paths = [constant(0, s.element, (steps, *columns)) for s in starts] if trail else []
 
         def body(index: Tensor, *state: Tensor) -> list[Tensor]:
