@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NoReturn
 
+from ..ops.close import hint
 from ..ops.policy import Policy
 from .command_options import backends, blame, programs, tables, vectors
 from .errors import CheckFailure, Error, LimitError, OutputError
-from .system import host_floats, streams
+from .system import host_floats, memory, streams
 from .system.isolate import TIMED_OUT, report, run_isolated
 
 _VALUE = """A VALUE is a type and numbers, as in IREE's tools with MLIR's names of types:
@@ -118,8 +119,14 @@ class _Parser(argparse.ArgumentParser):
         """The same, with no argument left over: argparse would report those of a command without its name."""
         found, rest = super().parse_known_args(args, namespace)
         if rest:
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
+            wrong = next((a for a in rest if a.startswith("-")), rest[0])
+            close = hint(wrong.partition("=")[0], [o for a in self._actions for o in a.option_strings if o[:2] == "--"])
+            self.error(f"unrecognized arguments: {' '.join(rest)}{close if wrong.startswith('-') else ''}")
         return found, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}{hint(str(value), action.choices)}")
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
@@ -261,7 +268,13 @@ def _profile(options: argparse.Namespace) -> int:
 def _isolate(command: str, options: argparse.Namespace) -> int:
     subject = "<stdin>" if options.file == "-" else options.file
     limit = () if options.timeout is None else (options.timeout,)
-    return run_isolated(lambda: _lazily(command)(options), subject, *limit)
+
+    def main() -> int:
+        if command in ("run", "profile"):  # others start backends, which may reserve memory that they never use
+            memory.confine()
+        return _lazily(command)(options)
+
+    return run_isolated(main, subject, *limit)
 
 
 def _test(options: argparse.Namespace) -> int:

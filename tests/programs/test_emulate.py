@@ -16,8 +16,7 @@ from minihlo.interp.emulate.program import emulate_text
 from minihlo.interp.parse.parser import make_context
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS
 from minihlo.ops.policy import Policy
-
-from .emulated import check
+from tests.emulated import check
 
 EIGHT = [name for name in MINIFLOATS if FORMATS[name].bits == 8]
 WITHOUT_SIX = [name for name in MINIFLOATS if FORMATS[name].bits != 6]
