@@ -121,7 +121,10 @@ def examine(
     else:
         examiner = Examiner(source, backend, policy or Policy(), beside)
         results = Walk(examiner, iterations).run(source.function, values)
-    return Report(backend.name, how, list(examiner.reports.values()), results, beside)
+    report = Report(backend.name, how, list(examiner.reports.values()), results, beside)
+    if not beside and how == "op" and backend.takes == PROGRAMS:
+        report.outputs = whole.examine_outputs(examiner, values, results)
+    return report
 
 
 def _name_policy(policy: Any, index: int) -> tuple[str, Policy]:

@@ -33,7 +33,7 @@ Arrays = Sequence[np.ndarray]
 #: Number of elements reported for an op, and the largest operand that is shown whole.
 _EXAMPLES, _WHOLE = 4, 8
 #: The longest message of another tool in a note.
-_NOTE = 240
+NOTE = 240
 #: `tensor<2x3xf32>` but not `tensor<f32>`.
 _SHAPE = re.compile(r"tensor<(?:\d+x)+")
 
@@ -71,6 +71,10 @@ class Examiner:
             self._plans[operation] = self.source.plan(operation, self._policy)
         return machine.run(self._plans[operation], values)
 
+    def all_here(self, arguments: Sequence[Any]) -> list[Any]:
+        """Our results of the whole program."""
+        return machine.run(machine.plan(self.source.program, self.source.function.name, self._policy), arguments)
+
     def there(self, operation: Operation, values: Arrays) -> list[np.ndarray]:
         """The backend's results of the op alone. Raises BackendError."""
         if operation in self._refused:
@@ -80,7 +84,7 @@ class Examiner:
         try:
             if self.backend.takes == OPERATIONS:
                 return operate(self.backend, operation, operands_of(operation, values))
-            return self._evaluate(self._texts[operation], operation, values)
+            return self._evaluate(self._texts[operation], operation, self.source.select(operation, values))
         except BackendError as error:
             self._refused[operation] = error
             raise
@@ -127,7 +131,7 @@ class Examiner:
         report.executions += 1
         if verdict not in report.verdict or not report.notes:
             report.verdict = verdict
-            report.notes.append(textwrap.shorten(note, _NOTE, placeholder=" …"))
+            report.notes.append(textwrap.shorten(note, NOTE, placeholder=" …"))
             self._keep(operation, values, report)
 
     # -- comparing -----------------------------------------------------------------------------------------------------
@@ -203,7 +207,7 @@ class Examiner:
     def _keep(self, operation: Operation, values: Arrays, report: OpReport) -> None:
         if is_movable(operation):
             report.program = self.source.text(operation, packed=False)
-            self._give(report, values)
+            self._give(report, self.source.select(operation, values))
 
     @staticmethod
     def _give(report: OpReport, values: Arrays) -> None:
@@ -218,10 +222,10 @@ class Examiner:
         at, shape = tuple(places.T), f"tensor<{len(places)}x"
         few = [x[at] if x.shape == graded.grades.shape else x for x in values]
         text = _SHAPE.sub(shape, self.source.text(operation, packed=False))
-        small = Source.of_text(text, "op.mlir")
-        assert small.function.body is not None
-        (made,) = small.function.body.operations
         try:
+            small = Source.of_text(text, "op.mlir")
+            assert small.function.body is not None
+            (made,) = small.function.body.operations
             if self.backend.takes == OPERATIONS:
                 theirs = operate(self.backend, made, operands_of(made, few))
             else:

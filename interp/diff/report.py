@@ -184,6 +184,7 @@ class Report:
     ops: list[OpReport]
     results: list[Any]  #: the backend's own, of the whole program
     beside: str = ""  #: the policy it is compared with, if the backend is another one
+    outputs: OpReport | None = None  #: the outputs of the program as it stands, beside those of each op by itself
 
     @property
     def parting(self) -> OpReport | None:
@@ -192,13 +193,14 @@ class Report:
 
     @property
     def failures(self) -> list[OpReport]:
-        """The ops with wrong results, and those on which the backend crashed."""
-        return [o for o in self.ops if o.failed]
+        """The ops with wrong results, and those on which the backend crashed; if there are none, wrong outputs."""
+        failed = [o for o in self.ops if o.failed]
+        return failed or [o for o in [self.outputs] if o is not None and o.failed]
 
     @property
     def verdict(self) -> str:
-        """The verdict of the worst op."""
-        return worst([o.verdict for o in self.ops] or [PASS])
+        """The verdict of the worst op, or of the outputs."""
+        return worst([o.verdict for o in (*([self.outputs] if self.outputs else []), *self.ops)] or [PASS])
 
     def __str__(self) -> str:
         count = Counter(o.verdict for o in self.ops)
@@ -208,6 +210,8 @@ class Report:
         if self.beside:
             first = self.parting
             head += f"\nthey first differ at {first.location}: {first.op}" if first else "\nthey give the same results"
+        if self.outputs is not None and self.outputs.verdict != PASS:
+            head += f"\nthe program as it stands: {self.outputs.verdict}: {'; '.join(self.outputs.notes)}"
         order = [*reversed(VERDICTS)]
         shown = sorted((o for o in self.ops if o.verdict != PASS), key=lambda o: order.index(o.verdict))
         return "\n\n".join([head, *(self._section(alike) for alike in _group(shown))])
@@ -231,4 +235,7 @@ class Report:
             data.pop("input_types")
             ops.append(data)
         beside = {"beside": self.beside} if self.beside else {}
-        return {"backend": self.backend, **beside, "how": self.how, "verdict": self.verdict, "ops": ops}
+        whole = {}
+        if self.outputs is not None:
+            whole = {"outputs": {"verdict": self.outputs.verdict, "notes": self.outputs.notes}}
+        return {"backend": self.backend, **beside, "how": self.how, "verdict": self.verdict, **whole, "ops": ops}
