@@ -44,7 +44,9 @@ def main(options: argparse.Namespace) -> int:
     try:
         for source in sources_of(options):
             for what, arrays in inputs_of(source, given, options.seed):
-                report = examine(source, arrays, backend, options.how, options.policy, options.iterations, beside)
+                report = examine(
+                    source, arrays, backend, options.how, options.policy, options.iterations, beside, options.flush
+                )
                 print(f"{source.file}: {what}\n{report}\n" if what else f"{report}\n", flush=True)
                 reports.append({"file": source.file, "inputs": what} | report.data())
                 _save(report, options.save, len(reports))

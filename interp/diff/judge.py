@@ -109,6 +109,16 @@ def _kind_of_regions(operation: Operation) -> Kind:
     return Kind.EXACT
 
 
+#: Ops whose results are some of their operands' elements, or tests of them.
+_SELECTING = ("sort", "maximum", "minimum", "clamp", "select", "compare", "top_k", "return")
+
+
+def selects(operation: Operation) -> bool:
+    """Whether an op, or the ops of its body, only compare elements and choose among them."""
+    inside = list(_inside(operation))
+    return all(o.name.rpartition(".")[2] in _SELECTING for o in (inside or [operation]))
+
+
 def _inside(operation: Operation) -> Iterator[Operation]:
     for region in operation.regions:
         for inner in region.operations:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...ops.types import TensorType
 from ..comparison.grades import Note
-from ..conform.result import CRASH, FAIL, PASS, VERDICTS, worst
+from ..conform.result import CRASH, DIVERGENT, FAIL, PASS, VERDICTS, worst
 from ..program import Location
 from ..values import npy
 from ..values.printing import format_value
@@ -23,6 +23,10 @@ from ..values.printing import format_value
 _FEW = 64
 #: More distances than this are shown in ranges.
 _STEPS = 8
+
+#: Whether a backend may take subnormal numbers as zero: it passes, is reported in a line, or fails.
+FLUSHES = ALLOW, REPORT, FORBID = ("allow", "report", "forbid")
+FLUSHED = Note("flushed", "subnormal numbers are taken as zero")
 
 HOWS = {
     "op": "each op by itself, on the operands that the backend has computed",
@@ -212,8 +216,15 @@ class Report:
             head += f"\nthey first differ at {first.location}: {first.op}" if first else "\nthey give the same results"
         if self.outputs is not None and self.outputs.verdict != PASS:
             head += f"\nthe program as it stands: {self.outputs.verdict}: {'; '.join(self.outputs.notes)}"
+        flushing = [o for o in self.ops if o.verdict == DIVERGENT and o.causes == [FLUSHED.identifier]]
+        if flushing:
+            names = ", ".join(dict.fromkeys(o.op for o in flushing))
+            ops = f"{len(flushing)} op{'s' * (len(flushing) != 1)}"
+            head += f"\n{FLUSHED.sentence} by {ops} ({names}); --flush forbid calls that a failure"
         order = [*reversed(VERDICTS)]
-        shown = sorted((o for o in self.ops if o.verdict != PASS), key=lambda o: order.index(o.verdict))
+        shown = sorted(
+            (o for o in self.ops if o.verdict != PASS and o not in flushing), key=lambda o: order.index(o.verdict)
+        )
         return "\n\n".join([head, *(self._section(alike) for alike in _group(shown))])
 
     def _section(self, alike: list[OpReport]) -> str:

@@ -223,3 +223,40 @@ def test_sampled_loops_end(tmp_path: Any, capfd: pytest.CaptureFixture[str]) -> 
     (tmp_path / "w.mlir").write_text(func("%i: tensor<i64>", "tensor<i64>", endless))
     assert run_minihlo("diff", str(tmp_path / "w.mlir"), "minihlo") == 0
     assert capfd.readouterr().out.count("left out, as a loop takes more than 100,000 steps") == 2
+
+
+# -- subnormal numbers -------------------------------------------------------------------------------------------------
+
+TINY = float(np.float32(2.0**-149))
+
+
+@pytest.mark.parametrize(
+    ("op", "y", "got", "reported"),
+    [
+        ("add", [TINY, 1, 2], [0, 1, 3], "DIVERGENT"),  # operands
+        ("multiply", [2.0**-60, 1, 2], [0, TINY, 2], "DIVERGENT"),  # a result
+        ("maximum", [2 * TINY, 1, 2], [TINY, 1, 2], "DIVERGENT"),  # compared as zeros, and kept
+        ("remainder", [3 * TINY, 1, 2], [np.nan, TINY, 1], "DIVERGENT"),
+        ("add", [TINY, 1, 2], [TINY * 3, 1, 3], "FAIL"),
+        ("add", [TINY, 1, 2], [0, 1, 4], "FAIL"),  # of another fault too
+    ],
+)
+def test_flushing_is_allowed_reported_or_forbidden(op: str, y: list, got: list, reported: str) -> None:
+    body = f"%0 = stablehlo.{op} %x, %y : tensor<3xf32>\nreturn %0 : tensor<3xf32>"
+    text = func("%x: tensor<3xf32>, %y: tensor<3xf32>", "tensor<3xf32>", body)
+    x = np.array([2.0**-80 if op == "multiply" else TINY, TINY, 1], np.float32)
+    inputs, planted = [x, np.array(y, np.float32)], gives(np.array(got, np.float32))
+    found = {f: interp.compare(text, *inputs, backend=planted, flush=f) for f in ("allow", "report", "forbid")}
+    is_flush = reported == "DIVERGENT"
+    assert [r.verdict for r in found.values()] == ["PASS" if is_flush else "FAIL", reported, "FAIL"]
+    line = f"subnormal numbers are taken as zero by 1 op (stablehlo.{op}); --flush forbid calls that a failure"
+    assert (line in str(found["report"])) == is_flush
+    with pytest.raises(interp.InputError, match="flush: expected one of allow, report, forbid, got 'never'"):
+        interp.compare(text, *inputs, backend=planted, flush="never")
+
+
+def test_minifloats_are_not_flushed() -> None:
+    t = "tensor<1xf8E5M2>"
+    text = func(f"%x: {t}", t, f"%0 = stablehlo.add %x, %x : {t}\nreturn %0 : {t}")
+    x = np.array([1], np.uint8).view("float8_e5m2")
+    assert interp.compare(text, x, backend=gives(np.array([0], np.uint8))).verdict == "FAIL"
