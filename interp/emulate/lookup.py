@@ -136,7 +136,9 @@ def choices(make: Callable[[Any], Run], elements: Sequence[ElementType], target:
         probe = _Probe(up)
         entries.append(Tabulated(make(probe), elements, target.dtype).table())
         fraction = probe.fraction
-    return (entries[0],) if fraction is None else (*entries, fraction.reshape(-1).astype(np.uint64))
+    return (
+        (entries[0],) if fraction is None or not fraction.any() else (*entries, fraction.reshape(-1).astype(np.uint64))
+    )
 
 
 @emulates("minihlo.roundings")

@@ -20,7 +20,7 @@ import numpy as np
 from ...ops.accumulators.product import is_exact
 from ...ops.accumulators.record import Accumulator
 from ...ops.accumulators.selection import accumulator_of, precision_accumulator
-from ...ops.cast import cast, codes_of
+from ...ops.cast import cast, codes_of, holds
 from ...ops.minifloat.codec import decode, neighbours
 from ...ops.minifloat.formats import FORMATS
 from ...ops.op import OpError
@@ -33,11 +33,11 @@ from ...ops.tables import all_codes
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from ..program import Operation
 from .accumulators import Words, accumulate, add_exact
-from .draws import draw, draws_of
+from .draws import draw, numbered_loop
 from .lookup import binary, choices, index_of, look_up
 from .rewrite import Emulation, carrier, emulates
-from .rounding import Exact, exact_of_float, exact_of_integer, round_float, round_number
-from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, concatenate, constant, dot, loop, where
+from .rounding import Exact, code_type, exact_of_float, exact_of_integer, round_float, round_number
+from .tensor import F32, F64, I32, I64, UI16, UI32, UI64, Tensor, concatenate, constant, dot, where
 
 _PLAIN = Policy()
 _BYTE = 7  # bits of a digit in i8
@@ -113,13 +113,14 @@ class Sums:
         """Return sums in f32 or f64 in the float type of the result, rounded once."""
         if self.result.bits < 8:  # these have no NaN, and its replacement has its sign
             sums = _positive_nan(sums)
-        draws, is_same = self._draw(sums.shape), self.result == sums.element
+        is_same = self.result == sums.element
         if self.result == F64 or (is_same and self._rounding.overflow == "ieee"):
             return sums.to(F64) if self.result == F64 else sums
-        if is_same:
-            codes = round_number(exact_of_float(sums), self.result.format, self._rounding, draws)
+        if is_same:  # only infinities change
+            policy = dataclasses.replace(self._rounding, rounding="nearest_even")
+            codes = round_number(exact_of_float(sums), self.result.format, policy)
         else:
-            codes = round_float(sums, self.result.format, self._rounding, draws)
+            codes = round_float(sums, self.result.format, self._rounding, self._draw(sums.shape))
         return codes if self.result.is_minifloat else codes.bits(self.result)
 
     # -- sums of the device, of integers, and of accumulators ----------------------------------------------------------
@@ -152,18 +153,21 @@ class Sums:
 
     def round_stored(self, bits: Tensor, record: Accumulator) -> Tensor:
         """Return the bits of an accumulator's sums in the type of the result."""
-        stored = ELEMENT_TYPES[record.storage.name]
+        stored, fmt = ELEMENT_TYPES[record.storage.name], record.storage
         sums = bits.bits(stored)
         if stored == self.result or not self.result.is_float:
-            self._draw(sums.shape)
             return sums if stored == self.result else _of_number(sums, self.result)
-        number = exact_of_float(sums)
-        found, policy = self.round(number), self._rounding
-        is_plain = (policy.rounding, policy.overflow) == ("nearest_even", "ieee")
-        if record.nan == "ones" and self.result.name == "f16" and is_plain and number.is_nan is not None:
-            # The host's conversion passes on the payload.
-            return where(number.is_nan, constant(np.array(0x7FFF, np.uint16).view(np.float16), self.result), found)
-        return found
+        number, is_held = exact_of_float(sums), holds(self.result.format, fmt)
+        number = dataclasses.replace(number, significand=number.significand.to(UI64))
+        policy = _PLAIN if is_held else self._rounding
+        found = dataclasses.replace(self, policy=policy).round(number)
+        if record.nan == "quiet" or policy.rounding == "stochastic":
+            return found
+        # Of other codes of NaN the host's conversion passes on what fits.
+        ones = cast(np.array(fmt.sign_bit - 1, fmt.code_dtype).view(fmt.dtype), stored, self.result, policy)
+        nan = constant(ones.view(np.uint8) if self.result.is_minifloat else ones, found.element)
+        assert number.is_nan is not None
+        return where(number.is_nan, nan.broadcast(found.shape), found)
 
     # -- sums whose steps are rounded ----------------------------------------------------------------------------------
 
@@ -173,38 +177,35 @@ class Sums:
         (batch, rows, length), columns = x.shape, y.shape[-1]
         x, y = (self._recode(v, s) for v, s in ((x, self.lhs), (y, self.rhs)))
         x, y, shape = x.transpose((2, 0, 1)), y.transpose((1, 0, 2)), (batch, rows, columns)
-        first = e.roundings
         step = self._step_of_codes if t.is_minifloat else self._step_of_bits if t.bits == 16 else _step_of_floats
 
         def body(k: Tensor, total: Tensor) -> list[Tensor]:
-            a, b = x.row(k).expand(2, columns), y.row(k).expand(1, rows)
-            return [step(a, b, total, k.to(UI64) * 2 + first)]
+            return [step(x.row(k).expand(2, columns), y.row(k).expand(1, rows), total)]
 
-        total = loop(length, body, [constant(0, x.element, shape)])[0]
+        total = numbered_loop(e, length, body, [constant(0, x.element, shape)])[0]
         if t.bits >= 32:
             if self.policy.rounding != "down":  # a sum that begins with +0 is never -0, which compilers forget
                 total = where(total.equals(0), constant(0, t, shape), total)
             return total
-        if self.policy.rounding == "stochastic":
-            e.roundings += 2 * length
         return total if t.is_minifloat else total.bits(t)
 
-    def _step_of_codes(self, a: Tensor, b: Tensor, total: Tensor, number: Tensor) -> Tensor:
+    def _step_of_codes(self, a: Tensor, b: Tensor, total: Tensor) -> Tensor:
         if self.policy.rounding != "stochastic":
             return binary(self.e, "add", total, binary(self.e, "multiply", a, b, self.result), self.result)
-        return self._drawn("add", total, self._drawn("multiply", a, b, number), number + 1)
+        return self._drawn("add", total, self._drawn("multiply", a, b))
 
-    def _drawn(self, name: str, x: Tensor, y: Tensor, number: Tensor) -> Tensor:
-        """Return the results of an operation whose rounding has a number in the run."""
+    def _drawn(self, name: str, x: Tensor, y: Tensor) -> Tensor:
+        """Return the results of an operation under stochastic rounding."""
         t, c = self.result, Contraction(self.lhs, self.rhs, self.result, self.policy)
         types = [t, t]
-        tables = choices(lambda random: dataclasses.replace(c, random=random).kernel(name), types, t)
-        low, high, fraction = [
-            look_up(self.e, v, kind, [x, y], types) for v, kind in zip(tables, (t, t, UI64), strict=True)
-        ]
-        return where(draws_of(self.policy.seed, number, x.shape) < fraction, high, low)
+        low, *others = choices(lambda random: dataclasses.replace(c, random=random).kernel(name), types, t)
+        below = look_up(self.e, low, t, [x, y], types)
+        if not others:
+            return below
+        above, fraction = (look_up(self.e, v, kind, [x, y], types) for v, kind in zip(others, (t, UI64), strict=True))
+        return where(draw(self.e, x.shape) < fraction, above, below)
 
-    def _step_of_bits(self, a: Tensor, b: Tensor, total: Tensor, _: Tensor) -> Tensor:
+    def _step_of_bits(self, a: Tensor, b: Tensor, total: Tensor) -> Tensor:
         t, policy = self.result, self.policy.for_results(self.result)
         if policy.rounding == "stochastic":
             raise OpError(f"expected another rounding than stochastic for steps in {t}")
@@ -219,21 +220,21 @@ class Sums:
 
     def _recode(self, x: Tensor, source: ElementType) -> Tensor:
         """Return operands in the type of the result, of f16 and bf16 as bits."""
-        t, index = self.result, index_of(x, source).to(UI32)
-        draws = self._draw(x.shape)
+        t, index, is_drawn = self.result, index_of(x, source).to(UI32), self.policy.rounding == "stochastic"
         if source == t and t.is_minifloat:
             return x
-        if draws is not None and t.is_minifloat:
+        if is_drawn and t.bits <= 16 and not holds(t.format, source.format):
             numbers = decode(codes_of(all_codes(source), source.format), source.format)
+            kind = code_type(t.format)
             low, high, fraction = neighbours(numbers, t.format, self.policy)
-            tables = [(low, ui(8)), (high, ui(8)), (fraction, UI64)]
-            below, above, cut = [self.e.table(v.astype(kind.dtype), kind).take(index) for v, kind in tables]
-            return where(draws < cut, above, below)
-        policy = dataclasses.replace(self.policy, rounding="nearest_even") if draws is not None else self.policy
-        entries = cast(all_codes(source), source, t, policy)
-        return self.e.table(entries.view(np.uint16) if t.bits == 16 else entries, ui(16) if t.bits == 16 else t).take(
-            index
-        )
+            below, above, cut = [
+                self.e.table(v.astype(u.dtype), u).take(index) for v, u in ((low, kind), (high, kind), (fraction, UI64))
+            ]
+            return where(draw(self.e, x.shape) < cut, above, below)
+        entries = cast(all_codes(source), source, t, _PLAIN if is_drawn else self.policy)
+        if t.bits == 16:
+            return self.e.table(entries.view(np.uint16), UI16).take(index)
+        return self.e.table(entries, t).take(index)
 
     # -- exact sums ----------------------------------------------------------------------------------------------------
 
@@ -256,7 +257,8 @@ class Sums:
         if self.policy.rounding == "down":
             is_negative = number.sign | (number.significand.equals(0) & self._is_negative_zero(x, y))
             number = dataclasses.replace(number, sign=is_negative)
-        return self.round(number)
+        is_known = self.result == F64 and compute is not None  # which nothing is drawn for
+        return (dataclasses.replace(self, policy=_PLAIN) if is_known else self).round(number)
 
     def _is_negative_zero(self, x: Tensor, y: Tensor) -> Tensor:
         """Return where a zero sum is -0 as it is rounded down: unless every product is +0 (IEEE 754 section 6.3)."""
@@ -392,10 +394,6 @@ def _of_number(x: Tensor, result: ElementType) -> Tensor:
     return x.to(carrier(result))
 
 
-def ui(bits: int) -> ElementType:
-    return ELEMENT_TYPES[f"ui{bits}"]
-
-
 def _positive_nan(sums: Tensor) -> Tensor:
     return where(sums.differs(sums), constant(math.nan, sums.element, sums.shape), sums)
 
@@ -426,7 +424,7 @@ def _multiply(x: Exact, y: Exact) -> Exact:
     return _canonical(found)
 
 
-def _step_of_floats(a: Tensor, b: Tensor, total: Tensor, _: Tensor) -> Tensor:
+def _step_of_floats(a: Tensor, b: Tensor, total: Tensor) -> Tensor:
     return total + a * b
 
 
@@ -481,7 +479,6 @@ class ByAlgorithm(Sums):
             finite = rest.elementwise("is_finite", rest, element=ELEMENT_TYPES["i1"])
             largest = where(finite, rest, 0.0) + largest
         if t == self.result:
-            self._draw(largest.shape)
             return largest
         if t.is_minifloat:
             largest = _decoded(self.e, largest, t, F32)

@@ -385,15 +385,19 @@ def concatenate(parts: Sequence[Tensor], axis: int) -> Tensor:
 
 def dot(x: Tensor, y: Tensor, result: ElementType) -> Tensor:
     """Return the products of (batch, M, K) and (batch, K, N) as (batch, M, N), summed by the device in `result`."""
-    shape = (*x.shape[:2], y.shape[2])
-    numbers = (
-        "#stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], "
-        "lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>"
-    )
+    if x.shape[0] == 1:  # compilers have quicker code for plain matrices
+        x, y = x.reshape(x.shape[1:]), y.reshape(y.shape[1:])
+        return _dot(x, y, result, (x.shape[0], y.shape[1]), 0).expand(0)
+    return _dot(x, y, result, (*x.shape[:2], y.shape[2]), 1)
+
+
+def _dot(x: Tensor, y: Tensor, result: ElementType, shape: Sequence[int], at: int) -> Tensor:
+    batch = "lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], " if at else ""
+    numbers = f"#stablehlo.dot<{batch}lhs_contracting_dimensions = [{at + 1}], rhs_contracting_dimensions = [{at}]>"
     highest = "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"
     attributes = {"dot_dimension_numbers": numbers, "precision_config": highest}
     op = insert("dot_general", [type_of(result, shape)], [x.value, y.value], attributes)
-    return Tensor(op.results[0], result, shape)
+    return Tensor(op.results[0], result, tuple(shape))
 
 
 # -- regions -----------------------------------------------------------------------------------------------------------
@@ -429,3 +433,19 @@ def loop(count: int | Tensor, body: Callable[..., Sequence[Tensor]], state: Sequ
     fill(op.regions[0], types, condition)
     fill(op.regions[1], types, step)
     return [Tensor(r, x.element, x.shape) for r, x in zip(list(op.results)[1:], state, strict=True)]
+
+
+def branch(
+    condition: Tensor,
+    like: Sequence[Tensor],
+    first: Callable[[], Sequence[Tensor]],
+    second: Callable[[], Sequence[Tensor]],
+) -> list[Tensor]:
+    """Return what `first` gives where a scalar of i1 holds, else what `second` gives: only one of them is run.
+
+    The results have the types of `like`.
+    """
+    op = insert("if", [x.value.type for x in like], [condition.value], regions=2)
+    for region, give in zip(op.regions, (first, second), strict=True):
+        fill(region, [], lambda give=give: [x.value for x in give()])
+    return [Tensor(r, x.element, x.shape) for r, x in zip(op.results, like, strict=True)]
