@@ -34,6 +34,7 @@ class Scales:
     y: Tensor
     element: ElementType
     block: int
+    is_signed: bool = False  #: whether their signs count, as they do for no unit
 
 
 def accumulate(
@@ -90,34 +91,46 @@ class _Side:
     lowest: int  #: the least exponent
 
     def scaled(self, codes: Tensor, scales: Scales, record: Accumulator) -> _Side:
-        """Return the operand with its scales, whose sign counts for nothing."""
+        """Return the operand with its scales."""
         length, inner, block = self.significand.shape[0], record.inner, scales.block
         count = codes.shape[0]
         if count != -(-length // block) or block % inner:
             raise UnsupportedOpError(f"expected blocks of a multiple of {inner}, and {count} of {block}, got {length}")
         s = _side(Accumulator(), codes, scales.element)
-        if "infinite" in s.flags or ("infinite" in self.flags and inner > 1):
-            raise UnsupportedOpError(f"expected scales of a type without infinities, got {scales.element}")
 
         def each(x: Tensor, group: int) -> Tensor:
             """Return a value for each `group` elements."""
             per = block // group
             return x.expand(1, per).reshape((count * per, *x.shape[1:])).slice(0, 0, -(-length // group))
 
-        flags = {**self.flags, "nan": self.flags["nan"] | each(s.flags["nan"], 1)}
+        (x_nan, x_zero, x_infinite), (s_nan, s_zero, s_infinite) = (
+            self.kinds(),
+            [each(flag, 1) for flag in s.kinds()],
+        )
+        is_nan = x_nan | s_nan | (x_infinite & s_zero) | (x_zero & s_infinite)
+        flags = {"nan": is_nan, "zero": (x_zero | s_zero) & ~is_nan}
+        if "infinite" in self.flags or "infinite" in s.flags:
+            flags["infinite"] = x_infinite | s_infinite
+        sign = self.sign ^ each(s.sign, 1) if scales.is_signed else self.sign
         ends = self.range[0] + s.range[0], self.range[1] + s.range[1]
         if inner > 1:
             factor, exponent = each(s.significand, inner), each(s.exponent, inner)
             return dataclasses.replace(
-                self, factor=factor, exponent=exponent, flags=flags, places=self.places + s.places,
+                self, sign=sign, factor=factor, exponent=exponent, flags=flags, places=self.places + s.places,
                 factor_bits=s.bits, range=ends,
             )  # fmt: skip
         wide = UI32 if self.bits + s.bits <= 32 else UI64
         significand = self.significand.to(wide) * each(s.significand, 1).to(wide)
         return dataclasses.replace(
-            self, significand=significand, exponent=self.exponent + each(s.exponent, 1), flags=flags,
+            self, sign=sign, significand=significand, exponent=self.exponent + each(s.exponent, 1), flags=flags,
             places=self.places + s.places, bits=self.bits + s.bits, range=ends, lowest=self.lowest + s.lowest,
         )  # fmt: skip
+
+    def kinds(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return where there are NaN, zeros and infinities, as i1."""
+        is_nan = self.flags["nan"]
+        infinite = self.flags.get("infinite", is_nan & ~is_nan)
+        return is_nan, self.flags.get("zero", self.significand.equals(0) & ~(is_nan | infinite)), infinite
 
     def map(self, function: Callable[[Tensor], Tensor], factors: Callable[[Tensor], Tensor] | None = None) -> _Side:
         """Return the operand with its tensors changed, those of inner sums by `factors`."""
@@ -176,7 +189,7 @@ def _side_of_codes(x: Tensor, fmt: Format, record: Accumulator) -> _Side:
 
 
 def _side_of_bits(bits: Tensor, fmt: Format, record: Accumulator) -> _Side:
-    x = _decode(bits.bits(code_type(fmt)), fmt, "operands" in record.flush)
+    x = decode_bits(bits.bits(code_type(fmt)), fmt, "operands" in record.flush)
     assert isinstance(x.exponent, Tensor)
     assert x.is_nan is not None
     assert x.is_infinite is not None
@@ -193,7 +206,7 @@ def _side_of_bits(bits: Tensor, fmt: Format, record: Accumulator) -> _Side:
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def _decode(bits: Tensor, fmt: Format, is_flushed: bool = False) -> Exact:
+def decode_bits(bits: Tensor, fmt: Format, is_flushed: bool = False) -> Exact:
     """Return the numbers of a float type of at least 16 bits; infinities and NaN have the significand 0."""
     wide = bits.to(UI64 if fmt.bits == 64 else UI32)
     magnitude = wide & (fmt.sign_bit - 1)
@@ -297,7 +310,8 @@ class _Words:
         self.low, self.words = low, list(words)
 
     def add(self, x: Exact) -> _Words:
-        """Return the sums with numbers added, of at most 50 bits and units of at least 2**low."""
+        """Return the sums with numbers added, of at most 62 bits and units of at least 2**low."""
+        assert isinstance(x.exponent, Tensor)
         offset, m, words = x.exponent - self.low, x.significand.to(UI64), []
         sign = -(x.sign.to(I64))
         for i, word in enumerate(self.words):
@@ -368,8 +382,8 @@ class _Sums:
             if max(own, total + joined + 1) > 61:
                 raise UnsupportedOpError(f"expected products of fewer bits, got {product_bits}")
             self.wide = UI32 if max(own, total) <= 29 else UI64
-        elif product_bits > 50:
-            raise UnsupportedOpError(f"expected products of at most 50 bits, got {product_bits}")
+        elif product_bits > (62 if self.step > record.inner else 50):
+            raise UnsupportedOpError(f"expected products of fewer bits, got {product_bits}")
         self.whole = I64 if self.wide == UI64 else I32
         self.a, self.b = (self._arrange(side) for side in (a, b))
 
@@ -591,8 +605,8 @@ class _Sums:
         assert record.bits is not None
         count = self._terms(a)
         for first in range(min(2, count)):
-            sides = (s.map(lambda x, at=first: x.slice(0, at, x.shape[0], 2)) for s in (a, b))
-            found.append(self._aligned(*sides, None))
+            x, y = (s.map(lambda x, at=first: x.slice(0, at, x.shape[0], 2)) for s in (a, b))
+            found.append(self._aligned(x, y, None))
         top = found[0][3] if count < 2 else found[0][3].at_least(found[1][3])
         total, own = constant(0, self.whole, self.shape), int(record.drop == "sticky")
         for part, _, _, e in found:
@@ -650,7 +664,7 @@ class _Sums:
     # -- results --
 
     def _read(self, bits: Tensor, fmt: Format) -> Exact:
-        found = _decode(bits, fmt)
+        found = decode_bits(bits, fmt)
         return found if self.specials else dataclasses.replace(found, is_nan=None, is_infinite=None)
 
     def _exact_of(self, total: Tensor, unit: Tensor, specials: list[Tensor], running: Exact | None = None) -> Exact:
@@ -728,11 +742,8 @@ class _Sums:
         """Return the infinite products less the negative ones, and all of them, counted in f32."""
         signed, plain = [], []
         for side, axes in zip(self.ends, ((1, 2, 0), (1, 0, 2)), strict=True):
-            infinite, zero = (side.flags.get(name, side.sign.differs(side.sign)) for name in ("infinite", "zero"))
-            other = ~(infinite | side.flags["nan"])
-            if "zero" not in side.flags:
-                other = other & side.significand.differs(0)
-            other = other & ~zero
+            is_nan, zero, infinite = side.kinds()
+            other = ~(is_nan | zero | infinite)
             signs = side.sign.to(F32) * 2 + 1
             parts = [infinite.to(F32), other.to(F32)]
             parts.insert(1, parts[0])  # infinite by infinite, infinite by others, others by infinite
@@ -740,7 +751,7 @@ class _Sums:
             axis = axes.index(0)
             plain.append(concatenate([x.transpose(axes) for x in parts], axis))
             signed.append(concatenate([(x * signs).transpose(axes) for x in parts], axis))
-        return dot(*signed, F32), dot(*plain, F32)
+        return dot(signed[0], signed[1], F32), dot(plain[0], plain[1], F32)
 
     def _not_numbers(self) -> Tensor:
         """Return where NaN, or an infinity by zero, is among the products."""
@@ -750,7 +761,7 @@ class _Sums:
             if "infinite" not in x.flags:
                 continue
             infinite = x.flags["infinite"].to(F32).transpose(axes[0])
-            zero = y.flags.get("zero", y.significand.equals(0) & ~y.flags["nan"]).to(F32).transpose(axes[1])
+            zero = y.kinds()[1].to(F32).transpose(axes[1])
             count = dot(infinite, zero, F32) if x is a else dot(zero, infinite, F32)
             found = found | count.differs(0)
         return found
