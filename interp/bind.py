@@ -72,16 +72,20 @@ class Binder:
         cannot be held, with the place.
         """
         for operation in region.operations:
-            if operation.name == CONSTANT and isinstance(value := operation.attributes.get("value"), np.ndarray):
-                self._constants[operation.results[0]] = value
-                if (operation.origin or operation).name == CONSTANT:
-                    self._literals.add(operation.results[0])
+            self.note(operation)
             if operation not in self._bound:
                 self.reserve(operation)
                 self._bound[operation] = self._bind(operation)
             for inner in operation.regions:
                 if operation.name != TABLE:
                     self.bind(inner)
+
+    def note(self, operation: Operation) -> None:
+        """Note the value of a constant, which regions may use."""
+        if operation.name == CONSTANT and isinstance(value := operation.attributes.get("value"), np.ndarray):
+            self._constants[operation.results[0]] = value
+            if (operation.origin or operation).name == CONSTANT:
+                self._literals.add(operation.results[0])
 
     def find(self, operation: Operation) -> Bound | Function:
         """Return what an operation was bound to: its kernel, or the function that it expands to."""

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NoReturn
 
+from ..ops.close import hint
 from ..ops.policy import Policy
 from .command_options import backends, blame, programs, tables, vectors
 from .errors import CheckFailure, Error, LimitError, OutputError
-from .system import host_floats, streams
+from .system import host_floats, memory, streams
 from .system.isolate import TIMED_OUT, report, run_isolated
 
 _VALUE = """A VALUE is a type and numbers, as in IREE's tools with MLIR's names of types:
@@ -21,6 +22,12 @@ f32=1.5, complex<f32>=(1,2). It can also be a file: @x.npy, or 8xf8E4M3FN=@codes
 _RUN = f"""{_VALUE}
 
 Exit status: 0 if every check holds, 1 if a check fails, 2 for bad input, 124 after --timeout or --max-steps."""
+
+_EMULATE = """Each function keeps its types, and computes on codes within. What the program computes in f16 and wider
+types stays as it is.
+
+Exit status: 0 if the program is written, 2 for bad input and for an op that is not emulated, 74 if the file cannot
+be written, 124 after --timeout."""
 
 _TEST = """Exit status: 0 if every program passes, 1 if one fails, 2 for bad input."""
 
@@ -112,8 +119,14 @@ class _Parser(argparse.ArgumentParser):
         """The same, with no argument left over: argparse would report those of a command without its name."""
         found, rest = super().parse_known_args(args, namespace)
         if rest:
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
+            wrong = next((a for a in rest if a.startswith("-")), rest[0])
+            close = hint(wrong.partition("=")[0], [o for a in self._actions for o in a.option_strings if o[:2] == "--"])
+            self.error(f"unrecognized arguments: {' '.join(rest)}{close if wrong.startswith('-') else ''}")
         return found, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}{hint(str(value), action.choices)}")
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
@@ -188,6 +201,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Container[str]]:
         return made
 
     programs.run(command("run", _run, "run a program and print its results", _RUN))
+    summary = "write a program that computes the same minifloats with integers and tables, for any compiler"
+    programs.emulate(command("emulate", _emulate, summary, _EMULATE))
     programs.diff(command("diff", _diff, "compare a backend with the exact results, op by op", _DIFF))
     summary = "find the ops that make the difference between two ways of computing a program"
     blame.blame(command("blame", _blame, summary, _BLAME))
@@ -230,6 +245,11 @@ def _run(options: argparse.Namespace) -> int:
     return _isolate("run", options)
 
 
+def _emulate(options: argparse.Namespace) -> int:
+    options.policy = _policy(options, options.target)
+    return _isolate("emulate", options)
+
+
 def _diff(options: argparse.Namespace) -> int:
     targets = [*(options.target or ()), None, None]
     options.policy, options.second = _policy(options, targets[0]), _policy(options, targets[1])
@@ -248,7 +268,13 @@ def _profile(options: argparse.Namespace) -> int:
 def _isolate(command: str, options: argparse.Namespace) -> int:
     subject = "<stdin>" if options.file == "-" else options.file
     limit = () if options.timeout is None else (options.timeout,)
-    return run_isolated(lambda: _lazily(command)(options), subject, *limit)
+
+    def main() -> int:
+        if command in ("run", "profile"):  # others start backends, which may reserve memory that they never use
+            memory.confine()
+        return _lazily(command)(options)
+
+    return run_isolated(main, subject, *limit)
 
 
 def _test(options: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..ops import threads
+from ..ops.close import hint
 from ..ops.op import CheckError, OpError, call_attribute, lookup, traits_of
 from ..ops.policy import Policy
 from ..ops.processes import parallel
@@ -41,7 +42,7 @@ from .printer import one_at_a_time
 from .program import CONSTANT, Function, Operation, Program, Region, Value
 from .settings import Settings, default_settings
 from .steps import Steps, StepsError
-from .system import depth, host_floats
+from .system import depth, host_floats, memory
 
 #: Is called after each op with its results.
 Listener = Callable[[Operation, tuple[Any, ...]], None]
@@ -97,7 +98,8 @@ def find_function(program: Program, name: str | None = None) -> Function:
     if name is not None:
         name = name.removeprefix("@")
         if name not in functions:
-            raise InputError(f"{_start(program)}: no function @{escape(name)} ({_listed(functions)})")
+            close = hint(name, functions, few=0) or f" ({_listed(functions)})"
+            raise InputError(f"{_start(program)}: no function @{escape(name)}{escape(close)}")
         return functions[name]
     if "main" in functions:
         return functions["main"]
@@ -265,8 +267,8 @@ class _Assembler:
             used = used_values(operation)
             dying = [v for v in used if last_uses[v] is operation and v in ends and v not in self._constants]
             source = operation.origin or operation
-            for step in self._operation(operation, dying):
-                target.steps.append(code.step_of(step, source))
+            steps = [code.step_of(step, source) for step in self._operation(operation, dying)]
+            target.steps += self._counting(operation, source, steps)
             target.steps += [code.step_of(step, source) for step in self._watching(source, operation)]
             unused = [r for r in operation.results if r not in last_uses]
             large = [self._slot(v) for v in (*dying, *unused) if _is_large(v.type)]
@@ -274,6 +276,34 @@ class _Assembler:
                 target.steps.append(code.drop(large))
         target.returns = self._slots_of(region.returns)
         return target
+
+    def _counting(self, operation: Operation, source: Operation, steps: list[Step]) -> Iterator[Step]:
+        """Yield the steps of an operation. Where results are large, their memory is counted and may not suffice."""
+        results = [r for r in operation.results if not are_static([r.type]) or _nbytes(r.type) >= memory.COUNTED]
+        traits = traits_of(operation.name)
+        if not results or traits.is_call or traits.regions in (RegionSemantics.LOOP, RegionSemantics.ONE):
+            yield from steps  # whose regions count their values
+            return
+        # Results that may be views, or replace an operand, are counted when they exist.
+        needed = sum(_nbytes(r.type) for r in results) if _allocates(operation) else 0
+        slots = self._slots_of(results)
+
+        def reserve(nbytes: int, counted: int = 0) -> None:
+            try:
+                memory.reserve(nbytes, ", ".join(dict.fromkeys(str(r.type) for r in results)), counted)
+            except ResourceError as error:
+                raise ResourceError(f"{source.location}: {source.name}: {error}") from None
+
+        if needed:
+            yield _ignoring_frame(lambda: reserve(needed))
+        yield from steps
+
+        def count(frame: Frame) -> None:
+            counted = sum(memory.count(frame[i]) for i in slots if isinstance(frame[i], np.ndarray))
+            if counted and not needed:
+                reserve(counted, counted)
+
+        yield count
 
     def _constant(self, operation: Operation) -> Any:
         """Return the value of a constant; that of a quantized type is written in another type of as many bits."""
@@ -380,6 +410,18 @@ def _without_view(operation: Operation, run: Run) -> Run:
     return lambda *values: run(*values).copy()
 
 
+def _allocates(operation: Operation) -> bool:
+    """Whether an operation surely makes a new array for each result; others may return views of their operands."""
+    record, traits = lookup(operation.name), traits_of(operation.name)
+    is_new = record is not None and record.is_elementwise and not traits.keeps_bits and not traits.selects_operand
+    return is_new or operation.name == TABLE or traits.terms is not None or traits.folds
+
+
+def _nbytes(t: Type) -> int:
+    """Return the bytes of a static tensor; 0 for other values."""
+    return t.nbytes if isinstance(t, TensorType) and t.is_static else 0
+
+
 def _ignoring_frame(action: Callable[[], None]) -> Step:
     return lambda _: action()
 
@@ -423,13 +465,20 @@ def run(plan: Plan, values: Sequence[Any], process: parallel.Process | None = No
         ResourceError: The memory does not suffice.
         ExecutionError: An op fails in another way. Each of these has the place of the op.
     """
+    for value in values:
+        if isinstance(value, np.ndarray):
+            memory.count(value)
     with np.errstate(all="ignore"):
         return run_without_warnings(plan, values, process)
 
 
 def run_without_warnings(plan: Plan, values: Sequence[Any], process: parallel.Process | None = None) -> list[Any]:
     """Run a plan where numpy does not warn, as `run` does: `np.errstate` takes longer than a small program."""
-    return _run(plan, lambda: code.detach(list(plan.entry(*values))), process)
+    results = _run(plan, lambda: code.detach(list(plan.entry(*values))), process)
+    for value in results:
+        if isinstance(value, np.ndarray):
+            memory.count(value)
+    return results
 
 
 def run_grid(

@@ -11,8 +11,10 @@ the fraction that would be cut off. Its first 16 bits decide nearly always, so t
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
+from collections.abc import Callable
 
 import numpy as np
 
@@ -30,11 +32,16 @@ class Draws:
 
     Args:
         key: two words of 64 bits, from the seed.
-        number: how many roundings came before it in the run.
+        next_number: gives how many roundings came before it in the run, and counts it. It is called when the first
+            draw is taken: an operation whose results need no rounding is none.
     """
 
-    def __init__(self, key: np.ndarray, number: int) -> None:
-        self._key, self._number, self._taken = key, number, 0
+    def __init__(self, key: np.ndarray, next_number: Callable[[], int]) -> None:
+        self._key, self._next_number, self._taken = key, next_number, 0
+
+    @functools.cached_property
+    def _number(self) -> int:
+        return self._next_number()
 
     def bits(self, first: int, count: int) -> np.ndarray:
         """The first 16 bits of the draws of the places from `first` on, as uint16."""

@@ -151,9 +151,9 @@ def _accumulation(value: Any) -> str | Accumulator:
     try:
         return Accumulator.from_text(value) if "=" in value else units.canonical(value)
     except ValueError as error:
-        words = "" if "=" in value or "." in value else f"one of {', '.join(ACCUMULATIONS)}, a record (step=…), or "
+        words = "" if "=" in value or "." in value else f"{', '.join(ACCUMULATIONS)}, a record (step=…), "
         text = str(error).removeprefix("unit: ")
-        raise ValueError(f"accumulate: {text.replace('expected one of', f'expected {words}a chip of', 1)}") from None
+        raise ValueError(f"accumulate: {text.replace('expected a', f'expected {words}a', 1)}") from None
 
 
 def _choose(field: str, value: str, choices: tuple[str, ...]) -> None:

@@ -45,8 +45,11 @@ class RandomStream(threading.local):
         if self._key is None:
             seed = self._seed if isinstance(self._seed, np.random.SeedSequence) else np.random.SeedSequence(self._seed)
             self._key = seed.generate_state(2, np.uint64)
+        return Draws(self._key, self._next_number)
+
+    def _next_number(self) -> int:
         self._roundings += 1
-        return Draws(self._key, self._roundings - 1)
+        return self._roundings - 1
 
     @contextlib.contextmanager
     def one_rounding(self, policy: Policy) -> Iterator[None]:

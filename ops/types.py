@@ -7,11 +7,11 @@ import enum
 import functools
 import math
 import re
-from collections.abc import Iterable
 
 import ml_dtypes
 import numpy as np
 
+from .close import hint
 from .minifloat.formats import FORMATS, Format
 
 
@@ -151,8 +151,8 @@ def element_type(name: str) -> ElementType:
         return _parse_quantized(name)
     element = ELEMENT_TYPES.get(re.sub(r"^si(?=\d)", "i", name))
     if element is None:
-        meant = guess(name, ELEMENT_TYPES)
-        raise ValueError(f"expected an element type, got {name!r}{meant} (known: {', '.join(ELEMENT_TYPES)})")
+        meant = hint(name, ELEMENT_TYPES) or f" (known: {', '.join(ELEMENT_TYPES)})"
+        raise ValueError(f"expected an element type, got {name!r}{meant}")
     return element
 
 
@@ -162,16 +162,6 @@ def named_type(name: str) -> ElementType:
     Raises ValueError that lists MLIR's names.
     """
     return _BY_DTYPE_NAME.get(name) or element_type(name)
-
-
-def guess(name: str, names: Iterable[str]) -> str:
-    """What a mistyped name may mean, as a part of an error: one that begins so, else one that is near, or nothing."""
-    import difflib  # which takes some ms to import
-
-    lower, given = {known.lower(): known for known in names}, name.lower()[:100]
-    begun = [known for known in lower if known.startswith(given)]
-    near = begun if len(begun) == 1 else difflib.get_close_matches(given, begun or lower, 1)
-    return f", did you mean {lower[near[0]]}?" if near else ""
 
 
 def type_of_dtype(dtype: np.dtype) -> ElementType:

@@ -12,6 +12,7 @@ import importlib.util
 import pkgutil
 from importlib.machinery import PathFinder
 
+from ...ops.close import hint
 from ..errors import InputError
 from . import python
 from .base import OPERATIONS, PROGRAMS, Backend, BackendError, Kind
@@ -64,8 +65,12 @@ def kind_of(name: str) -> Kind:
     if python.KIND.accepts(name):
         if _is_here(word.partition(".")[0]):
             return python.KIND
-        raise InputError(f"expected a backend, got {name!r}, and no module {word} exists (backends: {spellings()})")
-    raise InputError(f"expected a backend, got {name!r} (backends: {spellings()})")
+        raise InputError(f"expected a backend, got {name!r}, and no module {word} exists{_hint(word)}")
+    raise InputError(f"expected a backend, got {name!r}{_hint(word)}")
+
+
+def _hint(word: str) -> str:
+    return hint(word, ["minihlo", *kinds()]) or f" (backends: {spellings()})"
 
 
 def spellings() -> str:

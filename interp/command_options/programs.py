@@ -95,6 +95,7 @@ def run(parser: argparse.ArgumentParser) -> None:
         "(minihlo targets), a record (step=…,keep=…), or @FILE of a record",
     )
     add("--target", metavar="CHIP", help="compute as a chip does: how it sums, and how it converts (minihlo targets)")
+    add("--on", metavar="BACKEND", help="emulate the program and run it on a backend of programs, such as jax:cuda")
     add_conversion(parser)
     add(
         "--split-input-file", action="store_true", help="accepted for compatibility: // ----- always separates programs"
@@ -108,6 +109,22 @@ def run(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="turn off optimizations: tables, blocks, threads, … (results stay the same)",
     )
+
+
+def emulate(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `minihlo emulate`."""
+    add = parser.add_argument
+    add("file", metavar="FILE", help="MLIR text, MLIR bytecode or a StableHLO portable artifact (-: standard input)")
+    add("-o", "--output", default="-", metavar="OUT", help="the file to write; OUT.mlirbc is bytecode (default: print)")
+    add("--function", metavar="NAME", help="the function that --input is for (default: @main, or the only public one)")
+    add("--input", action="append", default=[], metavar="VALUE", help="a value of the next argument, for its sizes")
+    add("--codes", action="store_true", help="take and give minifloats as their codes, ui8")
+    add("--for-version", metavar="V", help="write a portable artifact of this version of StableHLO, such as 1.0.0")
+    add("--arithmetic", default=Policy.arithmetic, metavar="direct|upcast[:TYPE]", help="arithmetic on minifloats")
+    add("--accumulate", metavar="HOW", help="how products are summed, as for minihlo run")
+    add("--target", metavar="CHIP", help="compute as a chip does: how it sums, and how it converts (minihlo targets)")
+    add_limits(parser, "the rewriting", has_steps=False)
+    add_conversion(parser)
 
 
 def diff(parser: argparse.ArgumentParser) -> None:

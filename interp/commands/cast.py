@@ -12,13 +12,14 @@ import numpy as np
 
 from ...ops.blocks.formats import BLOCK_FORMATS
 from ...ops.cast import codes_of
+from ...ops.close import hint
 from ...ops.draws import Draws
 from ...ops.minifloat.codec import decode, round_number, to_fraction
 from ...ops.minifloat.formats import Format
 from ...ops.minifloat.number import FINITE, NAN, Number
 from ...ops.policy import Policy
 from ...ops.random_stream import first_draws
-from ...ops.types import ElementType, guess, named_type
+from ...ops.types import ElementType, named_type
 from ..errors import InputError
 from ..parse.literals import array_of_literals, fraction, is_code, real
 from ..values.numbers import convert
@@ -39,8 +40,8 @@ def main(options: argparse.Namespace) -> int:
         raise InputError(f"--scale: expected a block format ({', '.join(BLOCK_FORMATS)}), got {options.format}")
     text = options.value.strip()
     if options.format.startswith(tuple(name.partition("_")[0] for name in BLOCK_FORMATS)):
-        meant = guess(options.format, BLOCK_FORMATS)
-        raise InputError(f"expected a block format, got {options.format!r}{meant} (known: {', '.join(BLOCK_FORMATS)})")
+        meant = hint(options.format, BLOCK_FORMATS) or f" (known: {', '.join(BLOCK_FORMATS)})"
+        raise InputError(f"expected a block format, got {options.format!r}{meant}")
     target = _element(options.format)
     policy = options.policy
     draws = first_draws(policy)

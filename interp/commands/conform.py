@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import difflib
 import fnmatch
 import os
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...ops.accumulators.record import Accumulator
+from ...ops.close import hint
 from ..backends import Backend, backend, spellings
 from ..conform import files, run, shards, tests
 from ..conform.cases import data
@@ -227,9 +227,8 @@ def check(choice: run.Choice, level: int) -> None:
     for option, patterns, names in (*given, ("--form", [choice.form], FORMS)):
         for pattern in filter(None, patterns):
             if not fnmatch.filter(names, pattern):
-                near = difflib.get_close_matches(pattern, list(names), 1)
-                hint = f"did you mean {near[0]}?" if near else "minihlo conform --list lists them"
-                raise InputError(f"{option}: expected {EXPECTED[option]}, got {pattern} ({hint})")
+                close = hint(pattern, names) or " (minihlo conform --list lists them)"
+                raise InputError(f"{option}: expected {EXPECTED[option]}, got {pattern}{close}")
     if not choice.of_all_shards(level):
         raise InputError("expected options that select a case, got none selected (minihlo conform --list lists all)")
 

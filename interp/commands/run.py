@@ -33,6 +33,7 @@ from ..settings import default_settings
 from ..values import npy, safetensors
 from ..values.printing import format_value, json_value
 from ..values.values import check_input, read_values, tensors_of, value_of
+from .run_on import run_on
 
 
 def main(options: argparse.Namespace) -> int:
@@ -68,12 +69,17 @@ def main(options: argparse.Namespace) -> int:
     ]
     for (_, p), grid in zip(jobs, grids, strict=True):
         _check_results(p.result_types * math.prod(grid), options.output, expected)
+    if options.on and (len(jobs) > 1 or any(math.prod(grid) > 1 for grid in grids) or options.file == "-"):
+        raise InputError(f"{programs[0].file}: expected one program of one process, in a file, for --on")
     failed = False
     for (_, p), grid, values in zip(jobs, grids, fitted, strict=True):
         try:
             for of_process in values:
                 recorder.arguments(p, of_process)
-            results = run_grid(p, *grid, values) if len(values) > 1 else [run_plan(p, values[0])]
+            if options.on:
+                results = [run_on(options.on, *read_source(options.file), p, values[0])]
+            else:
+                results = run_grid(p, *grid, values) if len(values) > 1 else [run_plan(p, values[0])]
         except CheckFailure as failure:
             sys.stdout.flush()
             print(failure, file=sys.stderr)

@@ -10,10 +10,11 @@ import numpy as np
 
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
 from ...ops.blocks.stablehlo import quantizer
+from ...ops.close import hint
 from ...ops.minifloat.formats import FORMATS, Format, Nan
 from ...ops.op import EXACT, SPECIFICATION_VERSION, Op, describe, full_name
 from ...ops.op import ops as all_ops
-from ...ops.types import ELEMENT_TYPES, guess
+from ...ops.types import ELEMENT_TYPES
 from ..errors import InputError
 from ..values.printing import code_text, number_text, number_texts
 
@@ -36,7 +37,7 @@ def formats(options: argparse.Namespace) -> int:
     fmt = (FORMATS | {f.dtype_name: f for f in FORMATS.values()}).get(options.name)
     if fmt is None:
         known = (*FORMATS, *BLOCK_FORMATS)
-        raise InputError(f"expected a format, got {options.name!r}{guess(options.name, known)} ({', '.join(known)})")
+        raise InputError(f"expected a format, got {options.name!r}{hint(options.name, known)}")
     if not options.codes:
         print("\n".join(f"{name:18} {value}" for name, value in _facts(fmt).items()))
         return 0
@@ -115,7 +116,7 @@ def ops(options: argparse.Namespace) -> int:
     record = records.get(full_name(options.name))
     if record is None:
         names = [name.removeprefix("stablehlo.") for name in records]
-        raise InputError(f"expected an op, got {options.name!r}{guess(options.name, names)} (minihlo ops lists all)")
+        raise InputError(f"expected an op, got {options.name!r}{hint(options.name, names)} (minihlo ops lists all)")
     print(f"{record.name}\n\n{inspect.cleandoc(record.doc)}\n")
     if record.specification is not None:
         print(f"Specification (StableHLO {SPECIFICATION_VERSION}): {record.specification}\n")

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...ops.close import hint
 from .. import foreign
 from ..comparison.choices import CHOICES
 from ..comparison.open_points import IDENTIFIERS
@@ -201,7 +202,7 @@ def load(name_or_path: str | Path) -> Profile:
     given = str(name_or_path)
     path = folder() / f"{given}.toml" if given in names() else Path(given)
     if path.suffix != ".toml" and not path.is_file():
-        raise InputError(f"expected a profile ({', '.join(names())}) or a TOML file, got {printable(given)}")
+        raise InputError(f"expected a profile or a TOML file, got {printable(given)}{hint(given, names())}")
     try:
         raw = foreign.read_bytes(path, _MOST_BYTES)
     except OSError as error:

@@ -13,10 +13,9 @@ from typing import Any
 
 class _Package(types.ModuleType):
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Emulate a function of JAX; see `interp.transform.emulated.emulate`."""
-        from ..transform.emulated import emulate
-
-        return emulate(*args, **options)
+        """Emulate a function of JAX, as the function of that name in `interp.transform` does."""
+        facade = sys.modules[self.__name__.rpartition(".")[0]]
+        return facade.__getattr__("emulate")(*args, **options)
 
 
 sys.modules[__name__].__class__ = _Package

@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...ops.draws import FIRST_BITS, REST_BITS
-from .tensor import UI64, Tensor, concatenate, constant, iota
+from .tensor import UI64, Tensor, concatenate, constant, iota, loop
 
 if TYPE_CHECKING:
     from .rewrite import Emulation
@@ -22,11 +22,12 @@ _ROUNDS = 10
 _MULTIPLIERS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
 _WEYL = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
 _FIRST, _REST = 1, 2  # kinds of counters
-_MASK = (1 << 64) - 1
 
 
 def draw(e: Emulation, shape: Sequence[int]) -> Tensor:
     """Return the draws of the next rounding, of an array of this shape: 62 bits each, as ui64."""
+    if e.drawn is not None:
+        return e.drawn
     number = e.roundings
     e.roundings = number + 1
     return draws_of(e.policy.seed, number, shape)
@@ -45,16 +46,37 @@ def draws_of(seed: int, number: int | Tensor, shape: Sequence[int]) -> Tensor:
     return ((first << REST_BITS) | rest).reshape(shape)
 
 
+def numbered_loop(
+    e: Emulation, count: int | Tensor, body: Callable[..., Sequence[Tensor]], state: Sequence[Tensor]
+) -> list[Tensor]:
+    """Repeat `body` as `tensor.loop` does; the roundings of each iteration follow those of the one before."""
+    if e.policy.rounding != "stochastic":
+        return loop(count, body, state)
+    first = e.roundings if isinstance(e.roundings, Tensor) else constant(e.roundings, UI64)
+
+    def numbered(index: Tensor, number: Tensor, *state: Tensor) -> list[Tensor]:
+        e.roundings = number
+        following = body(index, *state)
+        assert isinstance(e.roundings, Tensor)
+        return [e.roundings, *following]
+
+    e.roundings, *results = loop(count, numbered, [first, *state])
+    return results
+
+
 def _blocks(key: Sequence[int], number: int | Tensor, kind: int, count: int) -> Tensor:
     """Return the first blocks of four words of a kind: ui64 of shape (count, 4)."""
     shape = (count,)
     second = number.broadcast(shape) if isinstance(number, Tensor) else constant(number, UI64, shape)
     c = [iota(UI64, shape) + 1, second, constant(kind, UI64, shape), constant(0, UI64, shape)]
-    k = list(key)
-    for _ in range(_ROUNDS):
+
+    def mix(index: Tensor, *c: Tensor) -> list[Tensor]:
+        number = index.to(UI64)
+        keys = [number * weyl + k for weyl, k in zip(_WEYL, key, strict=True)]
         (high0, low0), (high1, low1) = (_product(c[2 * i], _MULTIPLIERS[i]) for i in range(2))
-        c = [high1 ^ c[1] ^ k[0], low1, high0 ^ c[3] ^ k[1], low0]
-        k = [(a + b) & _MASK for a, b in zip(k, _WEYL, strict=True)]
+        return [high1 ^ c[1] ^ keys[0], low1, high0 ^ c[3] ^ keys[1], low0]
+
+    c = loop(_ROUNDS, mix, c)  # written once, since a compiler takes long for ten
     return concatenate([word.expand(1) for word in c], 1)
 
 

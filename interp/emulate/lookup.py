@@ -113,9 +113,10 @@ class _Probe(RandomStream):
 
     def __init__(self, up: bool) -> None:
         super().__init__()
-        self._up, self.fraction = up, None
+        self._up, self.fraction, self.count = up, None, 0
 
     def draws(self, policy: Any) -> Any:  # noqa: ARG002
+        self.count += 1
         return self
 
     def round_up(self, fraction: np.ndarray) -> np.ndarray:
@@ -135,7 +136,18 @@ def choices(make: Callable[[Any], Run], elements: Sequence[ElementType], target:
         probe = _Probe(up)
         entries.append(Tabulated(make(probe), elements, target.dtype).table())
         fraction = probe.fraction
-    return (entries[0],) if fraction is None else (*entries, fraction.reshape(-1).astype(np.uint64))
+    return (
+        (entries[0],) if fraction is None or not fraction.any() else (*entries, fraction.reshape(-1).astype(np.uint64))
+    )
+
+
+@emulates("minihlo.roundings")
+def count_roundings(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """Count the roundings of an elementwise operation that stays as it is, as the interpreter does."""
+    probe, elements = _Probe(False), [_element(v.type) for v in operation.operands]
+    kernel(e, operation, probe)(*(np.zeros(1, t.dtype) for t in elements))
+    e.roundings += probe.count
+    return ()
 
 
 def _chosen(
@@ -226,5 +238,5 @@ def bitcast_convert(e: Emulation, operation: Operation, operands: Sequence[Any])
     shape = tuple([int(n or 0) for n in result.type.shape]) if isinstance(result.type, TensorType) else ()
     x = x.to(UI4) if source.is_float and source.bits == 4 else x
     native = (UI4 if target.bits == 4 else UI8) if target.is_minifloat else target.storage
-    found = x.cast_bits("bitcast_convert", native, shape) if (x.element, x.shape) != (native, shape) else x
+    found = x.cast_bits(native, shape) if (x.element, x.shape) != (native, shape) else x
     return [found.to(UI8) if target.is_minifloat else found]

@@ -35,7 +35,7 @@ from ..passes.fold_constants import fold_constants
 from ..passes.fuse import fuse
 from ..passes.inline import called_once, inline
 from ..passes.rewriting import all_operations
-from ..program import CONSTANT, Function, Operation, Region, Value
+from ..program import BARRIER, CONSTANT, Function, Operation, Region, Value
 from ..settings import Settings
 from .source import Source
 from .tensor import UI8, Tensor, constant, insert
@@ -122,7 +122,9 @@ class Emulation:
         self.source, self.policy, self.program = source, policy, source.program
         self.settings = Settings()
         #: How many roundings came before, under stochastic rounding.
-        self.roundings = 0
+        self.roundings: int | Tensor = 0
+        #: The draws of the next rounding, where they are some of those of another one.
+        self.drawn: Tensor | None = None
         self._values: dict[Value, Any] = {}
         self._binder = Binder(self.program, policy, self.settings, RandomStream(), self._refuse_call)
         self._once = called_once(self.program)
@@ -183,7 +185,7 @@ class Emulation:
 
         unknown = ir.Location.unknown()
         block = op.regions[0].blocks.append(*takes, arg_locs=[unknown] * len(takes))
-        with ir.InsertionPoint(block), self._constants_in(block):
+        with ir.InsertionPoint(block), self.constants_in(block):
             insert("func.return", [], body(*block.arguments))
 
     def _apply_passes(self, function: Function) -> Region:
@@ -251,6 +253,7 @@ class Emulation:
         name, record = operation.name, lookup(operation.name)
         is_call = record is not None and record.traits.is_call
         if name == CONSTANT:
+            self._binder.note(operation)
             return [self._constant(operation)]
         rule = _RULES.get(_full(str(operation.attributes.get(_NAMED.get(name, "")))))
         if rule is not None:
@@ -283,6 +286,8 @@ class Emulation:
             return self._barrier(operation, operands)
         if record is not None and record.is_elementwise:
             operands = _align(operands)
+            if self.policy.rounding == "stochastic":
+                _RULES["minihlo.roundings"](self, operation, operands)
         types = [self._carried(r.type, old.type) for r, old in zip(operation.results, source.results, strict=True)]
         if record is not None and record.is_elementwise and operands and isinstance(operands[-1], Tensor):
             types = [_reshaped(t, operands[-1].shape) for t in types]
@@ -313,14 +318,14 @@ class Emulation:
             takes = [self._carried(v.type, a.type) for v, a in zip(region.arguments, block.arguments, strict=True)]
             inner = target.blocks.append(*takes, arg_locs=[ir.Location.unknown()] * len(takes))
             end = list(block.operations)[-1].operation.name
-            with ir.InsertionPoint(inner), self._constants_in(inner) if is_isolated else contextlib.nullcontext():
+            with ir.InsertionPoint(inner), self.constants_in(inner) if is_isolated else contextlib.nullcontext():
                 given = [_wrap(a, v.type) for a, v in zip(inner.arguments, region.arguments, strict=True)]
                 insert(end, [], [_unwrap(v) for v in self.apply(region, given)])
         return op
 
     def _barrier(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
         """Return what an operation that a pass inserted gives: its operands."""
-        if len(operation.results) != len(operands):
+        if operation.name != BARRIER or len(operation.results) != len(operands):
             raise OpError("expected an operation of the program, got one that a pass inserted")
         return operands
 
@@ -387,7 +392,7 @@ class Emulation:
         return self.reuse(key, lambda: constant(entries, element))
 
     @contextlib.contextmanager
-    def _constants_in(self, block: ir.Block) -> Iterator[None]:
+    def constants_in(self, block: ir.Block) -> Iterator[None]:
         """Put the constants of `reuse` into a block in the meantime."""
         self._home.append((block, {}))
         try:

@@ -13,12 +13,14 @@ class _Recorder(Reader):
     """A reader that notes the MLIR of each operation."""
 
     def __init__(self, module: ir.Module, places: Locator) -> None:
-        super().__init__(module, places)
+        super().__init__(module, places, is_converted=True)
         self.operations: dict[Operation, ir.Operation] = {}
 
-    def _operation(self, op: ir.Operation) -> Operation:
-        found = super()._operation(op)
-        self.operations[found] = op
+    def read_operation(self, op: ir.Operation) -> list[Operation]:
+        """Return an operation as plain data, and note its MLIR where it is that operation."""
+        found = super().read_operation(op)
+        if len(found) == 1 and found[0].name == op.name:
+            self.operations[found[0]] = op
         return found
 
 

@@ -429,3 +429,19 @@ def loop(count: int | Tensor, body: Callable[..., Sequence[Tensor]], state: Sequ
     fill(op.regions[0], types, condition)
     fill(op.regions[1], types, step)
     return [Tensor(r, x.element, x.shape) for r, x in zip(list(op.results)[1:], state, strict=True)]
+
+
+def branch(
+    condition: Tensor,
+    like: Sequence[Tensor],
+    first: Callable[[], Sequence[Tensor]],
+    second: Callable[[], Sequence[Tensor]],
+) -> list[Tensor]:
+    """Return what `first` gives where a scalar of i1 holds, else what `second` gives: only one of them is run.
+
+    The results have the types of `like`.
+    """
+    op = insert("if", [x.value.type for x in like], [condition.value], regions=2)
+    for region, give in zip(op.regions, (first, second), strict=True):
+        fill(region, [], lambda give=give: [x.value for x in give()])
+    return [Tensor(r, x.element, x.shape) for r, x in zip(op.results, like, strict=True)]

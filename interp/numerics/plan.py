@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from ...ops.blocks.formats import BLOCK_FORMATS
+from ...ops.close import hint
 from ...ops.minifloat.formats import FORMATS
 from ...ops.policy import Policy
-from ...ops.types import TensorType, TokenType, guess
+from ...ops.types import TensorType, TokenType
 from .. import machine
 from ..diff.arguments import fit_arguments
 from ..diff.compare import is_program, source_of
@@ -246,7 +247,7 @@ def _check_formats(formats: Iterable[str]) -> list[str]:
     for name in names:
         if name not in known:
             raise InputError(f"formats: expected a float type of up to 16 bits or a block format, got {name!r}"
-                             f"{guess(str(name), known)}")  # fmt: skip
+                             f"{hint(str(name), known)}")  # fmt: skip
     if not names:
         raise InputError("formats: expected at least one, got none")
     return names

@@ -164,7 +164,11 @@ def _assert(build: Builder, op: Structured) -> None:
 
 def _named_computation(build: Builder, op: Structured) -> None:
     body = op.regions[0]
-    for operand, argument in zip(op.operands, body.arguments, strict=True):
+    takes = op.operands if body.arguments else ()  # older fusions capture what they take
+    if len(takes) != len(body.arguments) or len(op.results) != len(body.returns):
+        given = f"{len(body.arguments)} arguments and {len(body.returns)} results"
+        raise UnsupportedError(f"{build.location}: expected a region of the op's operands and results, got {given}")
+    for operand, argument in zip(takes, body.arguments, strict=True):
         build.same(operand, argument)
     build.operations += body.operations
     for value, result in zip(body.returns, op.results, strict=True):

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterator
 from ...ops.op import call_attribute
 from ...ops.programs.control import is_known_composite
 from ..program import BARRIER, Function, Operation, Program, Region, Value
-from .rewriting import Values, all_operations, copy_operation, copy_value, size_of
+from .rewriting import Values, all_operations, copy_operation, copy_value, size_of, with_regions
 
 #: The operations of the longest function that is inlined, and of all inlined functions together. They decide which
 #: kind of body a reduction has, and so in which order it is applied: no tuning.
@@ -90,7 +90,7 @@ class _Inliner:
             if here is not None:
                 operation = copy_operation(operation, regions, here)
             elif any(new is not old for new, old in zip(regions, operation.regions, strict=True)):
-                operation, changed = dataclasses.replace(operation, regions=regions), True
+                operation, changed = with_regions(operation, regions), True
             operations.append(operation)
         if not changed:
             return region

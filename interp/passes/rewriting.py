@@ -65,7 +65,8 @@ def copy_operation(operation: Operation, regions: tuple[Region, ...], values: Va
     """Return an operation on other values, with the regions given."""
     operands = tuple(values.get(v, v) for v in operation.operands)
     results = tuple(copy_value(v, values) for v in operation.results)
-    return Operation(operation.name, operands, results, operation.attributes, regions, operation.location)
+    origin = operation.origin or operation
+    return Operation(operation.name, operands, results, operation.attributes, regions, operation.location, origin)
 
 
 def substitute(region: Region, values: Mapping[Value, Value]) -> Region:

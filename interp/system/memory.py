@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import os
 import re
 import sys
+import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +17,8 @@ from typing import TYPE_CHECKING
 from ..errors import InputError, ResourceError
 
 if TYPE_CHECKING:  # the start of the plugin needs no types
+    import numpy as np
+
     from ...ops.types import TensorType
 
 #: The environment variable for the memory that values may take; `parse_size` describes its syntax.
@@ -21,6 +26,8 @@ LIMIT = "MINIHLO_MEMORY_LIMIT"
 
 #: The share of the free memory that values may take: an op needs operands, results and scratch space at once.
 _SHARE = 0.75
+#: The share of the free memory that a process may take at all.
+_SURE_SHARE = 0.95
 #: The free memory to assume on systems that do not report it.
 _UNKNOWN = 4 << 30
 #: Requests up to this size are granted without asking the system.
@@ -77,9 +84,11 @@ def free_memory() -> list[int]:
 def limit(used: int = 0, free: Sequence[int] | None = None) -> int:
     """Return the number of bytes that may still be allocated when values take `used` bytes already.
 
-    It is a share of the least of `free`, by default of `free_memory()`, and at most the ceiling.
+    All values together take a share of what they have and what is free, the least of `free`, by default of
+    `free_memory()`; and at most the ceiling.
     """
-    allowed = int(max(min(free_memory() if free is None else free, default=_UNKNOWN), 0) * _SHARE)
+    left = max(min(free_memory() if free is None else free, default=_UNKNOWN), 0)
+    allowed = max(int((used + left) * _SHARE) - used, 0)
     most = ceiling()
     return allowed if most is None else max(min(allowed, most - used), 0)
 
@@ -96,6 +105,84 @@ def require(nbytes: int, what: object, used: int = 0, free: Sequence[int] | None
     if nbytes > allowed:
         raise ResourceError(f"{what} takes {_format_size(nbytes)}, but only {_format_size(allowed)} are available")
     return allowed
+
+
+def confine() -> None:
+    """Make allocations of this process fail that would exhaust the machine, those of operations for a while too.
+
+    Its child processes inherit the limit. Linux only.
+    """
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        taken = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+        most = taken + int(max(min(free_memory(), default=_UNKNOWN), 0) * _SURE_SHARE)
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+# -- the values that exist ---------------------------------------------------------------------------------------------
+
+#: Arrays of fewer bytes are not counted.
+COUNTED = 1 << 14
+_sizes: dict[int, int] = {}  #: the bytes of counted arrays, by identity
+_references: dict[int, weakref.ref[np.ndarray]] = {}
+_freed: collections.deque[int] = collections.deque()  #: those that are gone
+_counting = threading.Lock()
+_used = _unseen = 0
+
+
+def used() -> int:
+    """Return the bytes of the counted arrays that exist."""
+    global _used
+    with _counting:
+        while _freed:
+            key = _freed.popleft()
+            _references.pop(key, None)
+            _used -= _sizes.pop(key, 0)
+        return _used
+
+
+def count(array: np.ndarray) -> int:
+    """Count the memory of an array until it is freed: that of the whole array of which it is a view.
+
+    Returns the bytes that had not been counted before.
+    """
+    global _used, _unseen
+    if array.base is None and array.nbytes < COUNTED:
+        return 0
+    import numpy as np  # imported here, so that commands start quickly
+
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    if array.nbytes < COUNTED or type(array) is not np.ndarray:  # the memory of a file is not taken
+        return 0
+    used()  # the identity may be that of an array that is gone
+    with _counting:
+        key = id(array)
+        if key in _sizes:
+            return 0
+        _references[key] = weakref.ref(array, lambda _: _freed.append(key))
+        _sizes[key] = array.nbytes
+        _used += array.nbytes
+        _unseen += array.nbytes
+        return array.nbytes
+
+
+def reserve(nbytes: int, what: object, counted: int = 0) -> None:
+    """Raise ResourceError if bytes exceed the limit beside the counted arrays, of which they are `counted` already."""
+    global _unseen
+    most = ceiling()
+    if most is None and nbytes + _unseen <= _SMALL:
+        return
+    _unseen, others = 0, used() - counted
+    try:
+        require(nbytes, what, others)
+    except ResourceError as error:
+        raise ResourceError(f"{error} beside the {_format_size(others)} of other values") from None
+
+
+# -- one value ---------------------------------------------------------------------------------------------------------
 
 
 def check_type(t: TensorType) -> None:

@@ -11,9 +11,10 @@ from ...ops.blocks import blockwise
 from ...ops.blocks.blockwise import Layout, Quantized
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
 from ...ops.blocks.scales import RULES
+from ...ops.close import hint
 from ...ops.policy import Policy
 from ...ops.random_stream import first_draws
-from ...ops.types import ElementType, guess
+from ...ops.types import ElementType
 from ..errors import InputError
 from .values import to_numpy
 
@@ -24,8 +25,8 @@ def block_format(name: Any) -> BlockFormat:
     """The block format of a name. Raises InputError."""
     fmt = BLOCK_FORMATS.get(name) if isinstance(name, str) else None
     if fmt is None:
-        known = ", ".join(BLOCK_FORMATS)
-        raise InputError(f"expected a block format, got {name!r}{guess(str(name), BLOCK_FORMATS)} (formats: {known})")
+        known = hint(str(name), BLOCK_FORMATS) or f" (formats: {', '.join(BLOCK_FORMATS)})"
+        raise InputError(f"expected a block format, got {name!r}{known}")
     return fmt
 
 

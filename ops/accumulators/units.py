@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 
+from ..close import hint
 from .chips import CHIPS
 from .record import Accumulator
 
@@ -173,7 +174,7 @@ def canonical(name: str) -> str:
     chip, dot, instruction = name.partition(".")
     own = next((c.name for c in CHIPS.values() if chip == c.name or chip in c.aliases), None)
     if own is None:
-        raise ValueError(f"unit: expected one of {', '.join(CHIPS)}, or a chip's instruction, got {name!r}")
+        raise ValueError(f"unit: expected a chip or its instruction, got {name!r}{hint(name, names())}")
     if dot and instruction not in (known := instructions(own)):
         raise ValueError(f"unit: expected an instruction of {own} ({', '.join(known)}), got {name!r}")
     return own + dot + instruction

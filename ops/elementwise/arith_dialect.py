@@ -220,10 +220,28 @@ def cmpi(call: Call) -> Run:
     require(0 <= number < len(_PREDICATES), f"expected a predicate of 0 to {len(_PREDICATES) - 1}, got {number}")
     sign, compare = _PREDICATES[number]
     if element.bits < 8:
-        require(element.kind is Kind.BOOL and number < 2, f"predicate {number} of {element} is not supported")
-        return compare
+        return lambda x, y: compare(_narrow_integers(x, element, sign), _narrow_integers(y, element, sign))
     dtype = np.dtype(f"{'i' if sign == 's' else 'u'}{element.bits // 8}")
     return lambda x, y: compare(x.view(dtype), y.view(dtype))
+
+
+def _narrow_integers(x: np.ndarray, element: ElementType, sign: str) -> np.ndarray:
+    """Integers of fewer than eight bits as numpy's own; true is -1 as a signed one."""
+    numbers = np.asarray(x).astype(np.int8)
+    if element.kind is Kind.BOOL:
+        return -numbers if sign == "s" else numbers
+    shift = np.int8(8 - element.bits)
+    return numbers << shift >> shift if sign == "s" else numbers & np.int8((1 << element.bits) - 1)
+
+
+_alias("math.isfinite", _FLOATS, "is_finite", "Whether the number is finite.", "bool")
+_alias("math.isinf", _FLOATS, "chlo.is_inf", "Whether the number is infinite.", "bool")
+
+
+@op("math.isnan", _FLOATS, values="numbers", operands=1, is_elementwise=True)
+def isnan(call: Call) -> Run:
+    """Whether the number is NaN."""
+    return _nan_test(call, call.tensor())
 
 
 @op("arith.select", operands=3, is_elementwise=True)

@@ -146,10 +146,15 @@ _CHOICE = np.dtype([("low", np.uint16), ("high", np.uint16), ("fraction", np.int
 
 
 def _by_draws(function: Function, element: ElementType, policy: Policy, random: RandomStream, has_table: bool) -> Run:
-    choices = (_choice_table if has_table else _choices)(function, element, dataclasses.replace(policy, seed=0))
+    policy_of_all = dataclasses.replace(policy, seed=0)
+    choices = (_choice_table if has_table else _choices)(function, element, policy_of_all)
+    is_small = element.bits * function.arity <= MOST_BITS
 
     def kernel(*arrays: np.ndarray) -> np.ndarray:
-        draws, found = random.draws(policy), choices(*arrays)
+        found = choices(*arrays)
+        if is_small and not _rounds(function, element, policy_of_all):
+            return array_of(found["low"].astype(element.format.code_dtype), element.format)
+        draws = random.draws(policy)
         assert draws is not None
         codes = np.where(draws.round_up(found["fraction"]), found["high"], found["low"])
         return array_of(codes.astype(element.format.code_dtype), element.format)
@@ -160,6 +165,12 @@ def _by_draws(function: Function, element: ElementType, policy: Policy, random: 
 @functools.cache
 def _choice_table(function: Function, element: ElementType, policy: Policy) -> Tabulated:
     return Tabulated(_choices(function, element, policy), [element] * function.arity, _CHOICE)
+
+
+@functools.cache
+def _rounds(function: Function, element: ElementType, policy: Policy) -> bool:
+    """Whether a function of at most 16 bits is rounded for some operands."""
+    return bool(_choice_table(function, element, policy).table()["fraction"].any())
 
 
 def _choices(function: Function, element: ElementType, policy: Policy) -> Run:

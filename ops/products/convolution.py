@@ -29,7 +29,7 @@ _BLOCK = 1 << 18
 
 
 @dataclasses.dataclass(frozen=True)
-class _Numbers:
+class Numbers:
     """The role of each dimension: of lhs and the result batch, feature, spatial …; of rhs output, input, spatial …"""
 
     lhs: Shape
@@ -37,7 +37,7 @@ class _Numbers:
     result: Shape
 
     @classmethod
-    def of(cls, numbers: Any, rank: int) -> _Numbers:
+    def of(cls, numbers: Any, rank: int) -> Numbers:
         """Raises OpError where a dimension is missing, or there twice."""
         if not isinstance(numbers, Mapping):
             raise OpError(f"expected dimension_numbers to be a structure, got {numbers!r}")
@@ -59,7 +59,7 @@ class _Numbers:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Window:
+class Window:
     """The attributes of the window, one of each for every spatial dimension."""
 
     strides: Shape
@@ -68,7 +68,7 @@ class _Window:
     reversal: Shape
 
     @classmethod
-    def of(cls, call: Call, spatial: int) -> _Window:
+    def of(cls, call: Call, spatial: int) -> Window:
         """Raises OpError where one has the wrong length, or is not positive."""
         ones = (1,) * spatial
         names = ("window_strides", "lhs_dilation", "rhs_dilation")
@@ -91,7 +91,7 @@ def _convolution(call: Call, has_padding: bool) -> Run:
     rank = len(lhs.shape)
     same = rank == len(rhs.shape) == len(result.shape) and rank >= 2
     require(same, f"lhs is {lhs}, rhs {rhs} and the result {result} (expected of one rank, at least 2)")
-    numbers, window = _Numbers.of(call.attribute("dimension_numbers"), rank), _Window.of(call, rank - 2)
+    numbers, window = Numbers.of(call.attribute("dimension_numbers"), rank), Window.of(call, rank - 2)
     padding = integers_or(call, "padding", (0, 0) * (rank - 2)) if has_padding else None
     features, batches = (int(call.attributes.get(f"{kind}_group_count", 1)) for kind in ("feature", "batch"))
     require(features > 0 and batches > 0, f"expected positive group counts, got {features} and {batches}")

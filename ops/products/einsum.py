@@ -38,6 +38,11 @@ def unary_einsum(call: Call) -> Run:
     return lambda x: kernel(one, x)
 
 
+def dimensions_of(call: Call) -> tuple[list[Labels], Labels]:
+    """The labels of the operands and of the output of a use. Raises OpError where they do not fit the tensors."""
+    return _parse(call, [call.tensor(i) for i in range(len(call.operands))])
+
+
 def _parse(call: Call, tensors: list[TensorType]) -> tuple[list[Labels], Labels]:
     """The labels of the operands and of the output. Raises OpError where they do not fit the tensors."""
     config = str(call.attribute("einsum_config"))

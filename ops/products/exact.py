@@ -87,7 +87,7 @@ def exact_product(
     c: Contraction, x: np.ndarray, y: np.ndarray, ranges: tuple[Range, Range] | None = None
 ) -> np.ndarray:
     """The product of floats, each element rounded once as the policy says; `ranges` are the operands', if known."""
-    compute = _exact_type_of_formats(c.lhs, c.rhs, x.shape[-1]) if ranges is None else None
+    compute = exact_type_of_formats(c.lhs, c.rhs, x.shape[-1]) if ranges is None else None
     if compute is None:
         ranges = ranges or (range_of(x, c.lhs), range_of(y, c.rhs))
         compute = _exact_type(*ranges, x.shape[-1])
@@ -112,9 +112,9 @@ def _exact_type(x: Range, y: Range, length: int) -> ElementType | None:
 
 
 @functools.lru_cache(1 << 10)
-def _exact_type_of_formats(lhs: ElementType, rhs: ElementType, length: int) -> ElementType | None:
+def exact_type_of_formats(lhs: ElementType, rhs: ElementType, length: int) -> ElementType | None:
     """The same for all numbers of two formats."""
-    x, y = (_range_between(t.format, int(t.format.has_zero), t.format.max_code) for t in (lhs, rhs))
+    x, y = (range_between(t.format, int(t.format.has_zero), t.format.max_code) for t in (lhs, rhs))
     return _exact_type(x, y, length)
 
 
@@ -131,11 +131,11 @@ def range_of(x: np.ndarray, t: ElementType) -> Range:
     # Subtracting one makes zero the largest code, so that the minimum is that of the others.
     skipped = code(fmt.has_zero)
     bottom = int((magnitude - skipped).min(initial=np.iinfo(code).max)) + int(skipped)
-    return Range(0, 0) if bottom > fmt.max_code else _range_between(fmt, bottom, top)
+    return Range(0, 0) if bottom > fmt.max_code else range_between(fmt, bottom, top)
 
 
 @functools.lru_cache(1 << 12)
-def _range_between(fmt: Format, bottom: int, top: int) -> Range:
+def range_between(fmt: Format, bottom: int, top: int) -> Range:
     """The range of the numbers between two codes."""
     ends = decode(np.array([bottom, top], fmt.code_dtype), fmt)
     low, high = ends.exponent.tolist()
@@ -148,7 +148,7 @@ def _range_between(fmt: Format, bottom: int, top: int) -> Range:
 def _sliced_sums(c: Contraction, x: np.ndarray, y: np.ndarray, x_range: Range, y_range: Range) -> np.ndarray:
     """The sums of the products of all slices, a part of the rows at a time."""
     (batch, rows, length), columns = x.shape, y.shape[-1]
-    x_parts, y_parts = _slice_counts(x_range.bits, y_range.bits, _room(length))
+    x_parts, y_parts = slice_counts(x_range.bits, y_range.bits, room(length))
     xs, ys = _slices(x, x_range, x_parts), _slices(y, y_range, y_parts)
     low, bits = x_range.low + y_range.low, x_range.bits + y_range.bits + length.bit_length() + 2
     draws = c.random.draws(c.policy) if c.result == _F64 else None
@@ -168,17 +168,17 @@ def _sliced_sums(c: Contraction, x: np.ndarray, y: np.ndarray, x_range: Range, y
     return result
 
 
-def _room(length: int) -> int:
+def room(length: int) -> int:
     """The bits that two slices may have together, so that sums of their products have 53 at most."""
     return 53 - max(length - 1, 0).bit_length()
 
 
 @functools.cache
-def _slice_counts(x_bits: int, y_bits: int, room: int) -> tuple[int, int]:
-    """The numbers of slices, with the fewest products, so that no two have more than `room` bits together."""
+def slice_counts(x_bits: int, y_bits: int, most: int) -> tuple[int, int]:
+    """The numbers of slices, with the fewest products, so that no two have more than `most` bits together."""
     choices = []
     for x_parts in range(1, max(x_bits, 1) + 1):
-        left = room - -(-x_bits // x_parts)
+        left = most - -(-x_bits // x_parts)
         if left > 0:
             y_parts = max(-(-y_bits // left), 1)
             choices.append((x_parts * y_parts, x_parts, y_parts))
@@ -229,7 +229,7 @@ def _set_negative_zeros(sums: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
 def _reproducible(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The product of f32 in f64, nearly exact: the error is below 2**-40 of the length times the largest magnitudes of
     the row and the column. Equal bits everywhere, at the cost of three products in f64."""
-    bits = _room(x.shape[-1]) // 2
+    bits = room(x.shape[-1]) // 2
     (x_high, x_rest, x_scale), (y_high, y_rest, y_scale) = _two_slices(x, -1, bits), _two_slices(y, -2, bits)
     sums = blas.matmul(x_rest, y_high)
     sums += blas.matmul(x_high, y_rest)

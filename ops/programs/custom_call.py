@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..close import hint
 from ..op import Accuracy, Call, Run, UnsupportedOpError, op
 from ..require import require, unpack
 from ..types import Kind, TensorType, TupleType, type_of_dtype
@@ -76,7 +77,7 @@ def custom_call(call: Call) -> Run:
         return _BOUND[name](call)
     function = _TARGETS.get(name)
     if function is None:
-        raise UnsupportedOpError(f"expected a known target ({', '.join(sorted([*_TARGETS, *_BOUND]))}), got {name!r}")
+        raise UnsupportedOpError(f"expected a known target, got {name!r}{hint(name, [*_TARGETS, *_BOUND])}")
     config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
     keywords = dict(config) if isinstance(config, Mapping) else {}
     types = call.results

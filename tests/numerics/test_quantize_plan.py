@@ -123,7 +123,7 @@ def test_a_plan_of_a_program_and_its_reports(tmp_path: Any) -> None:
 def test_what_is_not_valid_is_refused_in_one_line() -> None:
     f, x = (lambda x: x @ x), np.eye(3, dtype=np.float32)
     for call, words in (
-        (lambda: interp.quantize_plan(f, x, formats=["f8E4M3F"]), "got 'f8E4M3F', did you mean"),
+        (lambda: interp.quantize_plan(f, x, formats=["f8E4M3F"]), "got 'f8E4M3F' \\(did you mean"),
         (lambda: interp.quantize_plan(f, x, formats=["f32"]), "expected a float type of up to 16 bits"),
         (lambda: interp.quantize_plan(f, x, formats=[]), "expected at least one, got none"),
         (lambda: interp.quantize_plan(f, x, bound=-1), "expected a number of at least 0, got -1"),

@@ -144,3 +144,24 @@ def test_functions_of_math() -> None:
         assert run(f"math.{name}", "f32", "f32", x).tolist() == [np.float32(f(float(v))) for v in x]
     assert run("math.powf", "f32", "f32", x, x).tolist() == [np.float32(v**v) for v in (0.25, 0.5)]
     assert run("math.ctpop", "i8", "i8", np.array([7, -1], np.int8)).tolist() == [3, 8]
+
+
+def test_comparisons_of_few_bits() -> None:
+    """True is -1 as a signed integer."""
+    for element, values in (("i1", [False, True]), ("i4", [-8, -1, 0, 1, 7])):
+        pairs = list(itertools.product(values, repeat=2))
+        dtype = np.bool_ if element == "i1" else ml_dtypes.int4
+        x, y = (np.array(v).astype(dtype) for v in zip(*pairs, strict=True))
+        bits = int(element[1:])
+        signed = [(_wrapped(int(a), bits), _wrapped(int(b), bits)) for a, b in pairs]
+        unsigned = [(int(a) % (1 << bits), int(b) % (1 << bits)) for a, b in pairs]
+        below = run("arith.cmpi", element, "i1", x, y, attributes="predicate = 2 : i64")
+        assert below.tolist() == [a < b for a, b in signed]
+        below = run("arith.cmpi", element, "i1", x, y, attributes="predicate = 6 : i64")
+        assert below.tolist() == [a < b for a, b in unsigned]
+
+
+def test_kinds_of_floats() -> None:
+    x = np.array([1, math.inf, -math.inf, math.nan]).astype(ml_dtypes.float8_e5m2)
+    for name, expected in (("isnan", [0, 0, 0, 1]), ("isinf", [0, 1, 1, 0]), ("isfinite", [1, 0, 0, 0])):
+        assert run(f"math.{name}", "f8E5M2", "i1", x).tolist() == [bool(e) for e in expected]

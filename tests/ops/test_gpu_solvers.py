@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import export
+from jax._src.lax import linalg as internal
 
 from minihlo.interp import load
 
@@ -43,6 +44,8 @@ _CHECKS = _unstable(
 @pytest.mark.parametrize("platform", ["cuda", "rocm"])
 @pytest.mark.parametrize("name", [n for n in PROGRAMS if n not in ("schur", "hessenberg")])
 def test_programs_for_gpus(name: str, platform: str) -> None:
+    if name == "reflectors" and not hasattr(internal, "ormqr"):
+        pytest.skip("this JAX has no ormqr")
     f, shapes = PROGRAMS[name]
     dtype = np.complex64 if (platform == "rocm") ^ (list(PROGRAMS).index(name) % 2 == 0) else np.float32
     agree(f, platform, *(matrices(*s, dtype=dtype) for s in shapes))

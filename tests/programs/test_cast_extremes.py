@@ -127,13 +127,13 @@ def test_names_of_numpy_and_ml_dtypes(capsys: pytest.CaptureFixture[str]) -> Non
     [("F8E4M3", "f8E4M3"), ("f8e4m3fnuz", "f8E4M3FNUZ"), ("F32", "f32"), ("BF16", "bf16"), ("f8E4M3FM", "f8E4M3FN")],
 )
 def test_a_mistyped_name_gets_a_guess(capsys: pytest.CaptureFixture[str], wrong: str, meant: str) -> None:
-    with pytest.raises(InputError, match=f"expected an element type, got '{wrong}', did you mean {meant}\\?"):
+    with pytest.raises(InputError, match=f"expected an element type, got '{wrong}' \\(did you mean {meant}[ ?]"):
         cast(1.0, wrong)
     for command in (("cast", "1", wrong), ("formats", wrong), ("cast", f"{wrong}=1", "f32")):
         assert cli.main(list(command)) == 2
-        assert f"did you mean {meant}?" in capsys.readouterr().err
+        assert f"(did you mean {meant}" in capsys.readouterr().err
 
 
 def test_a_mistyped_block_format_gets_a_guess(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["cast", "[1, 2]", "mxfp8_e4m4"]) == 2
-    assert "expected a block format, got 'mxfp8_e4m4', did you mean mxfp8_e4m3?" in capsys.readouterr().err
+    assert "expected a block format, got 'mxfp8_e4m4' (did you mean mxfp8_e4m3 or" in capsys.readouterr().err

@@ -15,6 +15,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from minihlo.interp import cli
+
 from ..cli_cases import ADD, FOREVER, INPUTS, command, in_process, minihlo, refused, write_programs
 from ..processes import started
 
@@ -202,12 +204,12 @@ def test_seeded_rounding_is_reproducible(folder: Path) -> None:
         (("walk",), "invalid choice: 'walk'"),
         (("test", "no"), "no: No such file or directory"),
         (("test", "add.mlir", "-j", "0"), "argument -j"),
-        (("formats", "f8E4M3FM"), "expected a format, got 'f8E4M3FM', did you mean f8E4M3FN?"),
+        (("formats", "f8E4M3FM"), "expected a format, got 'f8E4M3FM' (did you mean f8E4M3FN"),
         (("formats", "f64", "--codes"), "--codes: expected a format of at most 16 bits, got f64"),
         (("cast", "1", "f9"), "expected an element type, got 'f9'"),
         (("cast", "one", "f8E4M3FN"), "expected a number, got 'one'"),
         (("cast", "500", "f32", "--from", "f8E4M3FN"), "expected a number from -448 to 448 for f8E4M3FN, got 500"),
-        (("ops", "addd"), "expected an op, got 'addd', did you mean add?"),
+        (("ops", "addd"), "expected an op, got 'addd' (did you mean add?)"),
     ],
 )
 def test_mistakes_are_reported_in_one_line(arguments, message, folder: Path) -> None:
@@ -287,3 +289,22 @@ def test_an_unknown_backend_is_one_line(folder: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert done.stderr.startswith("expected a backend (minihlo, ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run", "x.mlir", "--inptu", "f32=1"), "unrecognized arguments: --inptu f32=1 (did you mean --input"),
+        (("conform", "minihlo", "--op", "add"), "--op add (did you mean --ops or"),
+        (("rn", "x.mlir"), "invalid choice: 'rn' (did you mean run?)"),
+        (("run", "x.mlir", "--rounding", "neares"), "'neares' (did you mean nearest_even or nearest_away?)"),
+        (("run", "x.mlir", "--target", "h10"), "got 'h10' (did you mean h100 or"),
+        (("conform", "jx:cpu"), "got 'jx:cpu', and no module jx exists (did you mean jax?)"),
+        (("conform", "minihlo", "--profile", "ocp-fp8-1"), "got ocp-fp8-1 (did you mean ocp-fp8-1.0?)"),
+    ],
+)
+def test_a_wrong_name_comes_before_those_that_resemble_it(
+    arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == 2
+    assert words in capsys.readouterr().err

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 #: From the ground up. A module belongs to the entry that names most of it.
 LAYERS = [
-    "ops", "interp", "interp.oracle", "ops.minifloat.formats", "ops.types", "ops.accumulators.record",
+    "ops", "ops.close", "interp", "interp.oracle", "ops.minifloat.formats", "ops.types", "ops.accumulators.record",
     "ops.accumulators.chips", "ops.accumulators.units", "ops.policy", "ops.random_stream", "ops.minifloat",
     "ops.threads", "ops.blas", "ops.traits", "ops.tables", "ops.cast", "ops.ordering", "ops.accumulators", "ops.call",
     "ops.op", "ops.accumulators.selection", "ops.require", "ops.processes.exchange", "ops.processes.parallel",

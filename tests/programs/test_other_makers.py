@@ -83,6 +83,12 @@ def test_a_custom_call_that_stands_for_no_op() -> None:
             [1, -2, 4, 1],
         ),
         (
+            '%0 = "mhlo.fusion"(%x) ({ %b = mhlo.add %x, %x : tensor<4xf32>\n mhlo.return %b '
+            ": tensor<4xf32> }) {fusion_kind = #mhlo<fusion_kind kLoop>} : (tensor<4xf32>) -> tensor<4xf32>",
+            "tensor<4xf32>",
+            [1, -2, 4, 1],
+        ),
+        (
             "%t = mhlo.create_token : !mhlo.token\n "
             "%0 = mhlo.add_dependency %x, %t : (tensor<4xf32>, !mhlo.token) -> tensor<4xf32>",
             "tensor<4xf32>",

@@ -1,0 +1,359 @@
+"""Folds: the body of a reduction along the first dimension of arrays, in the order of `ops.reductions.folds`.
+
+A body of one minifloat is a lookup in the table of its results for all pairs of codes: a step for all columns at once.
+One that selects by the order of numbers is a maximum or a minimum of integers, in any order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxlib.mlir import ir
+
+from ...ops.minifloat.codec import decode
+from ...ops.minifloat.formats import FORMATS, Format, Nan
+from ...ops.op import Body, OpError
+from ...ops.reductions.folds import PAIRS_FROM, body_elements, is_associative
+from ...ops.tables import Tabulated
+from ...ops.types import ElementType, TensorType
+from ..bodies import independent_parts
+from ..passes.fuse import fuse
+from ..passes.inline import inline
+from ..program import Operation, Region, Value
+from .draws import draw, numbered_loop
+from .lookup import look_up
+from .rewrite import Emulation, carrier, emulates
+from .tensor import I32, UI8, Tensor, branch, concatenate, constant, fill, insert, integers, type_of, where
+
+#: An iteration of a loop combines so many elements, if that is so many lookups for each of its columns at most: a
+#: compiler takes long for more, and for other steps than lookups.
+_ELEMENTS, _STEPS = 1 << 9, 8
+
+Step = Callable[..., list[Tensor]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Combiner:
+    """The body of a reduction.
+
+    Attributes:
+        elements: The types of its accumulators, and of the elements that it combines with them.
+        pairs: For a body of one minifloat that rounds nothing by draws, its results for all pairs of codes.
+    """
+
+    e: Emulation
+    region: Region
+    body: Body
+    elements: tuple[ElementType, ...]
+    pairs: np.ndarray | None
+
+    @classmethod
+    def of(cls, e: Emulation, region: Region, count: int = 1) -> Combiner:
+        """Return the combiner of a region over `count` values. Raises OpError where it is no such body."""
+        region = inline(e.program, region)
+        body = e.body(region)
+        elements, pairs, compute = tuple(body_elements(body, count)), None, body.vectorised
+        is_drawn = e.policy.rounding == "stochastic"
+        if count == 1 and elements[0].is_minifloat and compute is not None and (body.selects or not is_drawn):
+            pairs = Tabulated(lambda x, y: compute(x, y)[0], elements * 2, elements[0].dtype).table().view(np.uint8)
+        return cls(e, region if is_drawn else fuse(region), body, elements, pairs)
+
+    @functools.cached_property
+    def parts(self) -> list[Combiner]:
+        """A combiner for each accumulator, where these do not depend on each other."""
+        return [Combiner.of(self.e, r) for r in independent_parts(self.region)] if self.body.parts else []
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the body combines a single minifloat."""
+        return len(self.elements) == 1 and self.elements[0].is_minifloat
+
+    @functools.cached_property
+    def order(self) -> Order | None:
+        """The order by which the body selects one of two minifloats; None of others."""
+        return None if self.pairs is None else Order.of(self.pairs, FORMATS[self.elements[0].name])
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether results are rounded by draws."""
+        return self.e.policy.rounding == "stochastic" and not self.body.selects
+
+    @property
+    def rounds_once(self) -> bool:
+        """Whether the steps of a fold share the draws of one rounding: `ops.reductions.folds.rounds_once`."""
+        (element, *others) = self.elements
+        is_narrow = element.is_float and element.bits <= 16 and not others
+        return self.is_drawn and self.body.sole_op is not None and is_narrow
+
+    def step(self, *values: Tensor) -> list[Tensor]:
+        """Return the next accumulators, for arrays of accumulators and of elements, all of one shape."""
+        if self.pairs is not None:
+            return [
+                look_up(self.e, self.pairs.view(self.elements[0].dtype), self.elements[0], values, self.elements * 2)
+            ]
+        shape = values[0].shape
+        if self.body.vectorised is None:
+            for operation in self.region.operations:
+                if any(v.shape for v in operation.results) or operation.regions:
+                    raise OpError(f"expected a body of operations on single elements, got {operation.name}")
+            if self.is_drawn:
+                raise OpError("expected a body of elementwise operations under stochastic rounding, got another one")
+        results = self.e.apply(self.region, values)
+        return [r if r.shape == shape else r.broadcast(shape) for r in results]
+
+    @property
+    def is_associative(self) -> bool:
+        """Whether the body selects by comparisons, with equal bits in any grouping."""
+        compute = self.body.vectorised
+        return compute is not None and self.body.selects and is_associative(compute, self.elements)
+
+    def fold(self, starts: Sequence[Tensor], rows: Sequence[Tensor], *, as_reduction: bool = False) -> list[Tensor]:
+        """Return the accumulators of each column after all rows.
+
+        Args:
+            starts: The first accumulators.
+            rows: The elements: rows of the shape of the accumulators.
+            as_reduction: Whether a long row may be combined in pairs, as `reduce` does.
+        """
+        if not rows[0].size:
+            return list(starts)
+        if self.order is not None:
+            return [self.select(starts[0], self.order.reduce(rows[0], [0]), lambda: rows[0])]
+        if self.is_associative:
+            return self._by_halves(starts, rows)
+        is_long = as_reduction and len(rows[0].shape) > 0 and rows[0].shape[0] >= PAIRS_FROM
+        is_stochastic = self.e.policy.rounding == "stochastic"
+        is_long = is_long and self.body.pairs and (is_stochastic or not self.is_single)
+        if is_long and (is_stochastic or not self.parts):
+            return self._by_halves(starts, rows)
+        if self.parts and not self.is_drawn:
+            each = zip(self.parts, starts, rows, strict=True)
+            return [part.fold([s], [x], as_reduction=as_reduction)[0] for part, s, x in each]
+        return self.run(starts, rows)[0]
+
+    def run(
+        self, starts: Sequence[Tensor], rows: Sequence[Tensor], trail: bool = False, step: Step | None = None
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Go row by row, and return the last accumulators; with `trail`, those after each row too."""
+        step, count, (steps, *columns) = step or self.step, len(starts), rows[0].shape
+        rows = list(rows)
+        if self.rounds_once:
+            rows.append(draw(self.e, rows[0].shape))
+
+        def some(first: Tensor | int, length: int, totals: Sequence[Tensor]) -> tuple[list[Tensor], list[list[Tensor]]]:
+            parts = [
+                x.slice(0, first, first + length) if isinstance(first, int) else x.window([first], [length])
+                for x in rows
+            ]
+            passed = []
+            for i in range(length):
+                row = [p.slice(0, i, i + 1).reshape(columns) for p in parts]
+                self.e.drawn = row[count] if len(row) > count else None
+                totals = step(*totals, *row[:count])
+                self.e.drawn = None
+                passed.append(totals)
+            return list(totals), passed
+
+        width = math.prod(columns)
+        length = max(1, min(_STEPS, _ELEMENTS // max(width, 1), steps)) if self.pairs is not None else 1
+        paths = [constant(0, s.element, (steps, *columns)) for s in starts] if trail else []
+
+        def body(index: Tensor, *state: Tensor) -> list[Tensor]:
+            first = index * length
+            totals, passed = some(first, length, state[:count])
+            paths = state[count:]
+            for i, path in enumerate(paths):
+                part = concatenate([p[i].expand(0) for p in passed], 0)
+                paths = (*paths[:i], path.with_window(part, [first]), *paths[i + 1 :])
+            return [*totals, *paths]
+
+        if length == steps:
+            totals, passed = some(0, steps, starts)
+            return totals, [concatenate([p[i].expand(0) for p in passed], 0) for i in range(count * trail)]
+        whole, rest = divmod(steps, length)
+        state = numbered_loop(self.e, whole, body, [*starts, *paths])
+        if rest:
+            totals, passed = some(whole * length, rest, state[:count])
+            at = [constant(whole * length, I32)]
+            ends = [concatenate([p[i].expand(0) for p in passed], 0) for i in range(count * trail)]
+            state = [*totals, *(p.with_window(end, at) for p, end in zip(state[count:], ends, strict=True))]
+        return state[:count], state[count:]
+
+    def _by_halves(self, starts: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:
+        """Combine neighbours in pairs, and the pairs in pairs; last the first accumulators with the result."""
+        values = list(rows)
+        while (length := values[0].shape[0]) > 1:
+            even = length // 2 * 2
+            pairs = self.step(*(v.slice(0, i, even, 2) for i in (0, 1) for v in values))
+            values = [
+                concatenate([p, v.slice(0, even, length)], 0) if length % 2 else p
+                for p, v in zip(pairs, values, strict=True)
+            ]
+        return self.step(*starts, *(v.reshape(v.shape[1:]) for v in values))
+
+    def select(self, start: Tensor, found: Tensor, rows: Callable[[], Tensor]) -> Tensor:
+        """Return the results for the integers that `Order.reduce` gives; in order where there is NaN of several codes.
+
+        `rows` gives the elements as `fold` takes them.
+        """
+        order = self.order
+        assert order is not None
+
+        def in_order() -> list[Tensor]:
+            return self.run([start], [rows()])[0]
+
+        def selected() -> list[Tensor]:
+            return self.step(start, order.codes(self.e, found))
+
+        if order.is_complete:
+            return selected()[0]
+        has_nan = order.is_nan(found).any(range(len(found.shape)))
+        return branch(has_nan, [start], in_order, selected)[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """Integers for the codes of a format, of which the body of a reduction selects the largest or the smallest.
+
+    Attributes:
+        is_complete: Whether this holds of NaN too; otherwise some NaN is the result where there is one.
+    """
+
+    fmt: Format
+    is_largest: bool
+    is_complete: bool
+
+    @classmethod
+    def of(cls, pairs: np.ndarray, fmt: Format) -> Order | None:
+        """Return the order of a body, given by its results for all pairs of codes; None where it is no such body."""
+        codes = np.arange(1 << fmt.bits, dtype=np.uint8)
+        pairs = pairs.reshape(codes.size, codes.size)
+        is_nan = decode(codes, fmt).is_nan
+        for largest in (True, False):
+            order = cls(fmt, largest, True)
+            keys = order.keys_of_array(codes)
+            best = (np.maximum if largest else np.minimum)(keys[:, None], keys[None])
+            agrees = order.table[best] == pairs
+            if agrees.all():
+                return order
+            either = is_nan[:, None] | is_nan[None]
+            if agrees[~either].all() and is_nan[pairs[either]].all():
+                return cls(fmt, largest, False)
+        return None
+
+    def keys(self, x: Tensor | np.ndarray, select: Callable[..., Any] = where) -> Any:
+        """Return the integers of codes, ui8: in the order of numbers, with NaN beyond all of them."""
+        fmt, top = self.fmt, 255 * self.is_largest
+        if not fmt.is_signed:
+            return x if self.is_largest else x + 1
+        if fmt.bits < 8:
+            x = x << (8 - fmt.bits)
+        one = int(fmt.nan is Nan.NEGATIVE_ZERO)  # whose 0x7F is a number, so that another integer has to be free
+        above, below = 128 - one * self.is_largest, one * (not self.is_largest)
+        key = select(x >= 128, ~x + below, x + above)
+        if fmt.nan is Nan.NONE:
+            return key
+        is_nan = (x ^ 128) < 1 if one else (x & 127) > (fmt.max_code + fmt.has_infinity)
+        return select(is_nan, top, key)
+
+    def keys_of_array(self, codes: np.ndarray) -> np.ndarray:
+        """Return the integers of an array of codes."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.keys(codes, np.where)).astype(np.uint8)
+
+    @functools.cached_property
+    def table(self) -> np.ndarray:
+        """The code of each integer; of all NaN the last."""
+        codes = np.arange(1 << self.fmt.bits, dtype=np.uint8)
+        table = np.zeros(256, np.uint8)
+        table[self.keys_of_array(codes)] = codes
+        return table
+
+    def codes(self, e: Emulation, keys: Tensor) -> Tensor:
+        """Return the codes that have these integers."""
+        return e.table(self.table, UI8).take(keys)
+
+    def is_nan(self, keys: Tensor) -> Tensor:
+        """Return whether integers are those of NaN."""
+        return keys.equals(255 * self.is_largest)
+
+    def reduce(self, x: Tensor, axes: Sequence[int]) -> Tensor:
+        """Return the integer of the selected element along dimensions."""
+        keys = self.keys(x)
+        return keys.reduce("maximum", 0, axes) if self.is_largest else keys.reduce("minimum", 255, axes)
+
+
+def to_elements(
+    e: Emulation, values: Sequence[Tensor], types: Sequence[Any], elements: Sequence[ElementType]
+) -> list[Tensor]:
+    """Return operands converted to the element types of a body."""
+    found = []
+    for x, t, element in zip(values, types, elements, strict=True):
+        if t.element == element:
+            found.append(x)
+            continue
+        if e.policy.rounding == "stochastic":
+            raise OpError(f"expected operands of the body's type under stochastic rounding, got {t.element}")
+        found.append(operate(e, "convert", [x], [t.element], element))
+    return found
+
+
+def operate(
+    e: Emulation,
+    name: str,
+    operands: Sequence[Tensor],
+    types: Sequence[ElementType],
+    result: ElementType,
+    **attributes: Any,
+) -> Tensor:
+    """Write an elementwise operation of StableHLO on minifloats, whose codes `operands` are."""
+    shape = max((x.shape for x in operands), key=len)
+    values = tuple([Value(TensorType(x.shape, t)) for x, t in zip(operands, types, strict=True)])
+    gives = (Value(TensorType(shape, result)),)
+    (found,) = e.emit(Operation(f"stablehlo.{name}", values, gives, attributes, (), ""), operands)
+    return found
+
+
+def fill_with(e: Emulation, target: Any, region: Region) -> None:
+    """Write a region on scalars into an empty one, on codes."""
+    types = [type_of(carrier(v.type.element), ()) for v in region.arguments if isinstance(v.type, TensorType)]
+
+    def body(*values: Any) -> list[Any]:
+        with e.constants_in(ir.InsertionPoint.current.block):
+            return [r.value for r in e.apply(region, [Tensor.of(v) for v in values])]
+
+    fill(target, types, body)
+
+
+@emulates("reduce")
+def reduce(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """Columns folded from the initial values; by the device where the body has no minifloat."""
+    count, dimensions = len(operands) // 2, sorted(int(d) for d in np.ravel(operation.attributes["dimensions"]))
+    combiner = Combiner.of(e, operation.regions[0], count)
+    elements, types = combiner.elements, [v.type for v in operation.operands]
+    values = to_elements(e, operands, types, elements * 2)
+    arrays, starts = values[:count], values[count:]
+    rank = len(arrays[0].shape)
+    others = [d for d in range(rank) if d not in dimensions]
+    shape = [arrays[0].shape[d] for d in others]
+    if not any(t.is_minifloat for t in elements):
+        op = insert(
+            "reduce", [type_of(t, shape) for t in elements], [v.value for v in values],
+            {"dimensions": integers(dimensions)}, 1,
+        )  # fmt: skip
+        fill_with(e, op.regions[0], combiner.region)
+        return [Tensor.of(r) for r in op.results]
+    starts = [s.broadcast(shape) for s in starts]
+    steps = math.prod(arrays[0].shape[d] for d in dimensions)
+
+    def rows() -> list[Tensor]:
+        return [x.transpose([*dimensions, *others]).reshape((steps, *shape)) for x in arrays]
+
+    if combiner.order is not None and arrays[0].size:
+        return [combiner.select(starts[0], combiner.order.reduce(arrays[0], dimensions), lambda: rows()[0])]
+    return combiner.fold(starts, rows(), as_reduction=True)
