@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...ops.accumulators.operands import ABSENT, operand
+from ...ops.accumulators.operands import ABSENT
 from ...ops.accumulators.record import EXACT, Accumulator
+from ...ops.minifloat.codec import decode
 from ...ops.minifloat.formats import FORMATS, Format
 from ...ops.op import UnsupportedOpError
 from ...ops.types import ELEMENT_TYPES, ElementType
-from .rounding import Exact, code_type
+from .rounding import WORD, Exact, code_type, exact_of_words
 from .tensor import F32, I32, I64, UI32, UI64, Tensor, concatenate, constant, dot, loop, where
 
 #: The terms of a step that are written one after the other; of more there is a loop.
 _UNROLLED = 64
 _LOW = -900  # exponents that terms are aligned to
-_WORD = 32  # bits of a word of an exact sum
 _F32 = FORMATS["f32"]
 
 
@@ -52,10 +52,8 @@ def accumulate(
 
     Args:
         record: The accumulator.
-        x: Codes of minifloats, bits of wider types, or f32.
-        y: The same.
-        lhs: The element type of `x`.
-        rhs: That of `y`.
+        x: Codes of minifloats, bits of wider types, or f32; of the element type `lhs`.
+        y: The same, of `rhs`.
         c: What sums begin with, of the type of `record.storage`; None: zeros.
         scales: Those of both operands, or None.
         to_odd: With keep=exact, whether sums are rounded to odd in f64, to be rounded once more; else to nearest.
@@ -66,8 +64,8 @@ def accumulate(
     a = _side(record, x.transpose((2, 0, 1)), lhs)
     b = _side(record, y.transpose((1, 0, 2)), rhs)
     if scales is not None:
-        a = a.scaled(scales.x.transpose((2, 0, 1)), scales, record)
-        b = b.scaled(scales.y.transpose((1, 0, 2)), scales, record)
+        a = a.scaled(scales.x.transpose((2, 0, 1)), scales, record.inner)
+        b = b.scaled(scales.y.transpose((1, 0, 2)), scales, record.inner)
     sums = _Sums(record, a, b, c is not None, to_odd)
     return sums.finish(sums.run(c))
 
@@ -83,159 +81,127 @@ class _Side:
     significand: Tensor  #: ui32 or ui64; 0 for infinities and NaN
     exponent: Tensor  #: i32, by which terms are aligned; `ABSENT` for zeros, infinities and NaN
     factor: Tensor | None  #: significands of scales that inner sums are multiplied by
-    flags: dict[str, Tensor]  #: i1: `nan`; `infinite` and `zero` where the format has infinities
+    is_nan: Tensor
+    is_infinite: Tensor
+    is_zero: Tensor
     places: int
     bits: int  #: of a significand
     factor_bits: int
     range: tuple[int, int]  #: the least unit, and the power of two that values are below
     lowest: int  #: the least exponent
+    has_infinity: bool
 
-    def scaled(self, codes: Tensor, scales: Scales, record: Accumulator) -> _Side:
+    def scaled(self, codes: Tensor, scales: Scales, inner: int) -> _Side:
         """Return the operand with its scales."""
-        length, inner, block = self.significand.shape[0], record.inner, scales.block
-        count = codes.shape[0]
+        length, count, block = self.significand.shape[0], codes.shape[0], scales.block
         if count != -(-length // block) or block % inner:
             raise UnsupportedOpError(f"expected blocks of a multiple of {inner}, and {count} of {block}, got {length}")
         s = _side(Accumulator(), codes, scales.element)
 
-        def each(x: Tensor, group: int) -> Tensor:
+        def each(x: Tensor, group: int = 1) -> Tensor:
             """Return a value for each `group` elements."""
             per = block // group
             return x.expand(1, per).reshape((count * per, *x.shape[1:])).slice(0, 0, -(-length // group))
 
-        (x_nan, x_zero, x_infinite), (s_nan, s_zero, s_infinite) = (
-            self.kinds(),
-            [each(flag, 1) for flag in s.kinds()],
-        )
-        is_nan = x_nan | s_nan | (x_infinite & s_zero) | (x_zero & s_infinite)
-        flags = {"nan": is_nan, "zero": (x_zero | s_zero) & ~is_nan}
-        if "infinite" in self.flags or "infinite" in s.flags:
-            flags["infinite"] = x_infinite | s_infinite
-        sign = self.sign ^ each(s.sign, 1) if scales.is_signed else self.sign
-        ends = self.range[0] + s.range[0], self.range[1] + s.range[1]
+        zero, infinite = each(s.is_zero), each(s.is_infinite)
+        is_nan = self.is_nan | each(s.is_nan) | (self.is_infinite & zero) | (self.is_zero & infinite)
+        changed = dataclasses.replace(
+            self, is_nan=is_nan, is_infinite=self.is_infinite | infinite, is_zero=self.is_zero | zero,
+            sign=self.sign ^ each(s.sign) if scales.is_signed else self.sign, places=self.places + s.places,
+            range=(self.range[0] + s.range[0], self.range[1] + s.range[1]),
+            has_infinity=self.has_infinity or s.has_infinity,
+        )  # fmt: skip
         if inner > 1:
             factor, exponent = each(s.significand, inner), each(s.exponent, inner)
-            return dataclasses.replace(
-                self, sign=sign, factor=factor, exponent=exponent, flags=flags, places=self.places + s.places,
-                factor_bits=s.bits, range=ends,
-            )  # fmt: skip
+            return dataclasses.replace(changed, factor=factor, exponent=exponent, factor_bits=s.bits)
         wide = UI32 if self.bits + s.bits <= 32 else UI64
-        significand = self.significand.to(wide) * each(s.significand, 1).to(wide)
         return dataclasses.replace(
-            self, sign=sign, significand=significand, exponent=self.exponent + each(s.exponent, 1), flags=flags,
-            places=self.places + s.places, bits=self.bits + s.bits, range=ends, lowest=self.lowest + s.lowest,
+            changed, significand=self.significand.to(wide) * each(s.significand).to(wide),
+            exponent=self.exponent + each(s.exponent), bits=self.bits + s.bits, lowest=self.lowest + s.lowest,
         )  # fmt: skip
-
-    def kinds(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return where there are NaN, zeros and infinities, as i1."""
-        is_nan = self.flags["nan"]
-        infinite = self.flags.get("infinite", is_nan & ~is_nan)
-        return is_nan, self.flags.get("zero", self.significand.equals(0) & ~(is_nan | infinite)), infinite
 
     def map(self, function: Callable[[Tensor], Tensor], factors: Callable[[Tensor], Tensor] | None = None) -> _Side:
         """Return the operand with its tensors changed, those of inner sums by `factors`."""
-        few = factors or function
-        factor = None if self.factor is None else few(self.factor)
-        flags = {name: function(flag) for name, flag in self.flags.items()}
-        exponent = (few if factor is not None else function)(self.exponent)
-        parts = function(self.sign), function(self.significand), exponent
-        return dataclasses.replace(
-            self, sign=parts[0], significand=parts[1], exponent=parts[2], factor=factor, flags=flags
-        )
+        few = ("factor", "exponent") if self.factor is not None else ()
+        tensors = {f.name: x for f in dataclasses.fields(self) if isinstance(x := getattr(self, f.name), Tensor)}
+        changed = {n: factors(x) if factors and n in few else function(x) for n, x in tensors.items()}
+        return dataclasses.replace(self, **changed)
 
 
-def _side(record: Accumulator, x: Tensor, element: ElementType) -> _Side:
+def _side(record: Accumulator, codes: Tensor, element: ElementType) -> _Side:
     """Return an operand whose first axis is that of the sum."""
     fmt = element.format
     if fmt.bits > 32:
         raise UnsupportedOpError(f"expected operands of up to 32 bits, got {element}")
-    found = (_side_of_codes if fmt.bits <= 8 else _side_of_bits)(x, fmt, record)
-    if record.inner == 1:
+    x, places, inner = numbers_of(codes, fmt), fmt.mantissa_bits, record.inner
+    assert isinstance(x.exponent, Tensor)
+    is_nan, is_infinite = flags_of(x)
+    significand = x.significand
+    if "operands" in record.flush and fmt.has_subnormals:
+        significand = where(significand < (1 << places), 0, significand)
+    is_zero = significand.equals(0) & ~(is_nan | is_infinite)
+    exponent = where(significand.equals(0), ABSENT, x.exponent + places)
+    low = fmt.min_exponent + places
+    high = (fmt.max_code >> places) - fmt.bias
+    found = _Side(
+        -(x.sign.to(I32)), significand, exponent, None, is_nan, is_infinite, is_zero, places, fmt.precision, 0,
+        (low - places, high + 1), low, fmt.has_infinity,
+    )  # fmt: skip
+    if inner == 1:
         return found
     # Elements as integers in units of the least: their products are added before they are scaled.
-    low, high = found.lowest, found.range[1] - 1
-    if found.bits + high - low > 30:
+    bits, few = fmt.precision + high - low, (-(-exponent.shape[0] // inner), *exponent.shape[1:])
+    if bits > 30:
         raise UnsupportedOpError(f"expected elements of a narrow range for inner sums, got {element}")
-    shift = (found.exponent - low).at_least(0).bits(UI32)
-    few = (-(-found.exponent.shape[0] // record.inner), *found.exponent.shape[1:])
     return dataclasses.replace(
-        found, significand=found.significand << shift, exponent=constant(0, I32, few), factor=constant(1, UI32, few),
-        places=found.places - low, bits=found.bits + high - low, factor_bits=1, lowest=0,
-    )  # fmt: skip
-
-
-def _side_of_codes(x: Tensor, fmt: Format, record: Accumulator) -> _Side:
-    codes = np.arange(1 << fmt.bits).astype(fmt.code_dtype)
-    read = operand(codes, fmt.name, record)
-    values, exponents, places = read.values, read.exponents.astype(np.int32), fmt.mantissa_bits
-    is_number = np.isfinite(values) & (values != 0)
-    with np.errstate(all="ignore"):
-        significands = np.where(is_number, np.ldexp(np.abs(values), places - np.where(is_number, exponents, 0)), 0)
-    flags = {"nan": np.isnan(values)}
-    if np.isinf(values).any():
-        flags.update(infinite=np.isinf(values), zero=values == 0)
-    index = x.to(UI32)
-
-    def read_table(entries: np.ndarray) -> Tensor:
-        return constant(entries.astype(np.int32), I32).take(index)
-
-    known = exponents[is_number]
-    ends = int(known.min()) - places, int(known.max()) + 1
-    return _Side(
-        read_table(-np.signbit(values).astype(np.int32)), read_table(significands).bits(UI32), read_table(exponents),
-        None, {name: read_table(v).differs(0) for name, v in flags.items()}, places, fmt.precision, 0, ends,
-        int(known.min()),
-    )  # fmt: skip
-
-
-def _side_of_bits(bits: Tensor, fmt: Format, record: Accumulator) -> _Side:
-    x = decode_bits(bits.bits(code_type(fmt)), fmt, "operands" in record.flush)
-    assert isinstance(x.exponent, Tensor)
-    assert x.is_nan is not None
-    assert x.is_infinite is not None
-    places, zero = fmt.mantissa_bits, x.significand.equals(0)
-    flags = {"nan": x.is_nan, "infinite": x.is_infinite, "zero": zero & ~(x.is_nan | x.is_infinite)}
-    exponent = where(zero, ABSENT, x.exponent + places)
-    lowest = 1 - fmt.bias
-    return _Side(
-        -(x.sign.to(I32)), x.significand, exponent, None, flags, places, fmt.precision, 0,
-        (lowest - places, fmt.bias + 1), lowest,
+        found, significand=significand << (exponent - low).at_least(0).bits(UI32), exponent=constant(0, I32, few),
+        factor=constant(1, UI32, few), places=places - low, bits=bits, factor_bits=1, lowest=0,
     )  # fmt: skip
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
-def decode_bits(bits: Tensor, fmt: Format, is_flushed: bool = False) -> Exact:
-    """Return the numbers of a float type of at least 16 bits; infinities and NaN have the significand 0."""
+def numbers_of(codes: Tensor, fmt: Format) -> Exact:
+    """Return the numbers of codes, or bits, of a format; infinities and NaN have the significand 0."""
+    if fmt.bits > 8:
+        return _decode(codes.bits(code_type(fmt)), fmt)
+    x, index = decode(np.arange(1 << fmt.bits), fmt), codes.to(UI32)
+    is_number = ~(x.is_nan | x.is_infinite)
+
+    def look_up(entries: np.ndarray) -> Tensor:
+        return constant(entries.astype(np.int32), I32).take(index)
+
+    return Exact(
+        look_up(x.sign).differs(0), look_up(x.significand * is_number).bits(UI32), look_up(x.exponent),
+        look_up(x.is_nan).differs(0), look_up(x.is_infinite).differs(0),
+    )  # fmt: skip
+
+
+def flags_of(x: Exact) -> tuple[Tensor, Tensor]:
+    """Return where numbers are NaN, and where infinite."""
+    never = x.sign & ~x.sign
+    return never if x.is_nan is None else x.is_nan, never if x.is_infinite is None else x.is_infinite
+
+
+def _decode(bits: Tensor, fmt: Format) -> Exact:
+    """Return the numbers of a float type of at least 16 bits."""
     wide = bits.to(UI64 if fmt.bits == 64 else UI32)
-    magnitude = wide & (fmt.sign_bit - 1)
+    magnitude, infinity = wide & (fmt.sign_bit - 1), fmt.infinity_code or 0
     field = magnitude >> fmt.mantissa_bits
     hidden = field.differs(0).to(wide.element) << fmt.mantissa_bits
     significand = (magnitude & ((1 << fmt.mantissa_bits) - 1)) | hidden
-    infinity = fmt.infinity_code or 0
-    is_zero = magnitude >= infinity
-    if is_flushed:
-        is_zero = is_zero | field.equals(0)
     return Exact(
-        (wide >> (fmt.bits - 1)).differs(0), where(is_zero, 0, significand),
+        (wide >> (fmt.bits - 1)).differs(0), where(magnitude >= infinity, 0, significand),
         field.to(I32).at_least(1) + (fmt.min_exponent - 1), magnitude > infinity, magnitude.equals(infinity),
     )  # fmt: skip
 
 
-def _cut(m: Tensor, places: int, distance: Tensor | None, drop: str, negative: Tensor | None = None) -> Tensor:
-    """Return magnitudes times 2**(places - distance) as integers, in halves for `sticky`.
-
-    Args:
-        m: Magnitudes that leave the last two bits of their type free.
-        places: What they are shifted to the left by first.
-        distance: What they are shifted to the right by, at least 0.
-        drop: What happens to the bits that are cut off.
-        negative: i1, for `floor`.
+def _cut(m: Tensor, places: int, distance: Tensor, drop: str, negative: Tensor | None = None) -> Tensor:
+    """Return magnitudes, below a fourth of their type's range, times 2**(places - distance) as integers, cut as `drop`
+    says: in halves for `sticky`. A distance is at least 0.
     """
     wide = m.element
-    if distance is None:
-        distance = constant(0, I32, m.shape)
     m = m << places if places > 0 else m
     distance = distance - places if places < 0 else distance
     shift = distance.bits(UI32).at_most(wide.bits - 1).to(wide)
@@ -296,55 +262,21 @@ def _add(x: Exact, y: Exact) -> Exact:
     assert total is not None
     sign = where(total.equals(0), x.sign & y.sign, total < 0)
     found = Exact(sign, _magnitude(total), top)
-    if x.is_nan is None or x.is_infinite is None or y.is_nan is None or y.is_infinite is None:
-        return found
-    is_nan = x.is_nan | y.is_nan | (x.is_infinite & y.is_infinite & x.sign.differs(y.sign))
-    sign = where(x.is_infinite, x.sign, where(y.is_infinite, y.sign, sign))
-    return dataclasses.replace(found, sign=sign, is_nan=is_nan, is_infinite=x.is_infinite | y.is_infinite)
+    (x_nan, x_infinite), (y_nan, y_infinite) = flags_of(x), flags_of(y)
+    is_nan = x_nan | y_nan | (x_infinite & y_infinite & x.sign.differs(y.sign))
+    sign = where(x_infinite, x.sign, where(y_infinite, y.sign, sign))
+    return dataclasses.replace(found, sign=sign, is_nan=is_nan, is_infinite=x_infinite | y_infinite)
 
 
-class _Words:
-    """Exact sums: words of 32 bits, the least first, in units of 2**low."""
-
-    def __init__(self, low: int, words: Sequence[Tensor]) -> None:
-        self.low, self.words = low, list(words)
-
-    def add(self, x: Exact) -> _Words:
-        """Return the sums with numbers added, of at most 62 bits and units of at least 2**low."""
-        assert isinstance(x.exponent, Tensor)
-        offset, m, words = x.exponent - self.low, x.significand.to(UI64), []
-        sign = -(x.sign.to(I64))
-        for i, word in enumerate(self.words):
-            right = _WORD * i - offset
-            piece = m >> right.at_least(0).at_most(63).to(UI64)
-            piece = (piece << (-right).at_least(0).at_most(63).to(UI64)) & ((1 << _WORD) - 1)
-            words.append(word + _signed(sign, piece))
-        return _Words(self.low, words)
-
-    def total(self) -> Exact:
-        """Return the sums, rounded to odd at 62 bits."""
-        words = _carry(self.words)
-        negative = words[-1] < 0
-        words = _carry([where(negative, -w, w) for w in words])
-        shape = negative.shape
-        m, rest = constant(0, UI64, shape), constant(False, negative.element, shape)
-        exponent = constant(self.low, I32, shape)
-        for i in reversed(range(len(words))):
-            word = words[i].bits(UI64)
-            taken = (m.count_leading_zeros().at_least(2) - 2).at_most(_WORD)
-            left = _WORD - taken
-            more = word >> left
-            m, rest = (m << taken) | more, rest | (more << left).differs(word)
-            exponent = where(taken.equals(0), exponent, left.to(I32) + (self.low + _WORD * i))
-        return Exact(negative, m | rest.to(UI64), exponent)
-
-
-def _carry(words: Sequence[Tensor]) -> list[Tensor]:
-    found, carry = [], None
+def _add_to_words(words: Sequence[Tensor], low: int, x: Exact) -> list[Tensor]:
+    """Return sums in words, in units of 2**low, with numbers added, of at most 62 bits and larger units."""
+    assert isinstance(x.exponent, Tensor)
+    offset, m, sign, found = x.exponent - low, x.significand.to(UI64), -(x.sign.to(I64)), []
     for i, word in enumerate(words):
-        word = word if carry is None else word + carry
-        carry = word >> _WORD
-        found.append(word & ((1 << _WORD) - 1) if i + 1 < len(words) else word)
+        right = WORD * i - offset
+        piece = m >> right.at_least(0).at_most(63).to(UI64)
+        piece = (piece << (-right).at_least(0).at_most(63).to(UI64)) & ((1 << WORD) - 1)
+        found.append(word + _signed(sign, piece))
     return found
 
 
@@ -366,11 +298,10 @@ class _Sums:
             product_bits += a.factor_bits + b.factor_bits + _bits_of(record.inner - 1)
         limit = record.product_limit
         self.limit = None if limit is None or limit >= self.range[1] else limit
-        self.has_infinities = "infinite" in a.flags or "infinite" in b.flags or self.limit is not None
+        self.by_term = a.has_infinity or b.has_infinity or self.limit is not None
         reach = self.range[1] + _bits_of(self.length) + 1
-        #: Whether a sum can be infinite before the end.
-        self.specials = has_c or self.limit is not None or reach > min(self.type.bias, record.storage.bias)
-        self.by_term = self.specials and self.has_infinities
+        #: Whether a sum can be infinite.
+        self.specials = self.by_term or has_c or reach > min(self.type.bias, record.storage.bias)
         if self.by_term and record.inner > 1:
             raise UnsupportedOpError("expected elements without infinities for inner sums, got others")
         self.wide = UI64
@@ -398,8 +329,7 @@ class _Sums:
             window, rest = step * ways, x.shape[1:]
             count = -(-x.shape[0] // max(window, 1))
             value = ABSENT if x.element == I32 and x.value == side.exponent.value else 0
-            fill = constant(bool(value), x.element) if x.element.bits == 1 else value
-            x = x.pad(fill, [0, 0, 0], [count * window - x.shape[0], 0, 0])
+            x = x.pad(False if x.element.bits == 1 else value, [0, 0, 0], [count * window - x.shape[0], 0, 0])
             if ways > 1:
                 x = x.reshape((count, step // run, ways, run, *rest)).transpose((0, 2, 1, 3, 4, 5))
             return x.reshape((count * ways, step, *rest))
@@ -522,11 +452,9 @@ class _Sums:
         """Return a term, and where it is infinite."""
         sign, m, exponent = self._product(a, b, i)
         infinite: Tensor | None = None
-        if self.by_term:
-            for side, axis in ((a, 2), (b, 1)):
-                if "infinite" in side.flags:
-                    flag = _at(side.flags["infinite"], i).expand(axis, self.shape[axis])
-                    infinite = flag if infinite is None else infinite | flag
+        if a.has_infinity or b.has_infinity:
+            x, y = self._over(a, b, "is_infinite", i)
+            infinite = x | y
         if self.limit is not None:
             length = (m.element.bits - m.count_leading_zeros()).to(I32)
             big = (exponent + length - self.places > self.limit) & m.differs(0)
@@ -576,9 +504,8 @@ class _Sums:
         assert record.sum_bits is not None
         assert record.c_bits is not None
         assert isinstance(x.exponent, Tensor)
-        own = x.exponent + self.type.mantissa_bits  # also of zero
-        if x.is_infinite is not None and x.is_nan is not None:
-            own = where(x.is_infinite | x.is_nan, 1 - self.type.bias, own)
+        is_nan, is_infinite = flags_of(x)
+        own = where(is_nan | is_infinite, 1 - self.type.bias, x.exponent + self.type.mantissa_bits)  # also of zero
         top = e.at_least(own)
         sticky, negative = int(record.join == "sticky"), part < 0
         cut = _cut(_magnitude(part).to(UI64), record.sum_bits - self._fraction, top - e, record.join, negative)
@@ -647,24 +574,24 @@ class _Sums:
             low, high = self.range
             if self.type.bits != 64:
                 low, high = min(low, self.type.min_exponent), max(high, self.type.bias + 1)
-            size = -(-(high - low + _bits_of(self.length) + 2) // _WORD) + 1
+            size = -(-(high - low + _bits_of(self.length) + 2) // WORD) + 1
             zeros = [constant(0, I64, self.shape)] * size
 
             def add(i: int | Tensor, *state: Tensor) -> list[Tensor]:
                 sign, m, exponent, infinite = self._limited(a, b, i)
-                words = _Words(low, state[:size]).add(Exact(sign < 0, m, exponent - self.places)).words
+                words = _add_to_words(state[:size], low, Exact(sign < 0, m, exponent - self.places))
                 return [*words, *_noted(state[size:], infinite, sign < 0)]
 
             state = _fold(count, add, [*zeros, *self._no_infinities()], 8)
-            words, specials = _Words(low, state[:size]), state[size:]
-            total = (words if running is None else words.add(running)).total()
+            words, specials = state[:size], state[size:]
+            total = exact_of_words(words if running is None else _add_to_words(words, low, running), low)
         sign = where(total.significand.equals(0), total.sign & ~total.sign, total.sign)
         return self._with_infinities(Exact(sign, total.significand, total.exponent), specials, running)
 
     # -- results --
 
     def _read(self, bits: Tensor, fmt: Format) -> Exact:
-        found = decode_bits(bits, fmt)
+        found = _decode(bits, fmt)
         return found if self.specials else dataclasses.replace(found, is_nan=None, is_infinite=None)
 
     def _exact_of(self, total: Tensor, unit: Tensor, specials: list[Tensor], running: Exact | None = None) -> Exact:
@@ -676,10 +603,10 @@ class _Sums:
             return x
         positive, negative = specials or [constant(False, ELEMENT_TYPES["i1"], self.shape)] * 2
         is_nan = positive & negative
-        if running is not None and running.is_nan is not None and running.is_infinite is not None:
-            positive = positive | (running.is_infinite & ~running.sign)
-            negative = negative | (running.is_infinite & running.sign)
-            is_nan = (positive & negative) | running.is_nan
+        if running is not None:
+            old_nan, old = flags_of(running)
+            positive, negative = positive | (old & ~running.sign), negative | (old & running.sign)
+            is_nan = (positive & negative) | old_nan
         is_infinite = positive | negative
         return dataclasses.replace(
             x, sign=where(is_infinite, negative, x.sign), is_nan=is_nan, is_infinite=is_infinite
@@ -729,42 +656,14 @@ class _Sums:
     def finish(self, bits: Tensor) -> Tensor:
         """Return the bits of sums with what infinities and NaN among the operands make of them."""
         fmt = self.record.storage
-        is_nan = (bits & (fmt.sign_bit - 1)) > (fmt.infinity_code or 0)
-        if self.has_infinities and not self.by_term:
-            total, count = self._infinities()
-            is_nan = is_nan | abs(total).differs(count)
-            signs = (total < 0).to(bits.element) << (fmt.bits - 1)
-            bits = where(count.differs(0), signs | (fmt.infinity_code or 0), bits)
-        is_nan = is_nan | self._not_numbers()
-        return where(is_nan, fmt.sign_bit - 1 if self.record.nan == "ones" else fmt.nan_code or 0, bits)
-
-    def _infinities(self) -> tuple[Tensor, Tensor]:
-        """Return the infinite products less the negative ones, and all of them, counted in f32."""
-        signed, plain = [], []
-        for side, axes in zip(self.ends, ((1, 2, 0), (1, 0, 2)), strict=True):
-            is_nan, zero, infinite = side.kinds()
-            other = ~(is_nan | zero | infinite)
-            signs = side.sign.to(F32) * 2 + 1
-            parts = [infinite.to(F32), other.to(F32)]
-            parts.insert(1, parts[0])  # infinite by infinite, infinite by others, others by infinite
-            parts = [parts[0], *(parts[1:] if side is self.ends[0] else parts[:0:-1])]
-            axis = axes.index(0)
-            plain.append(concatenate([x.transpose(axes) for x in parts], axis))
-            signed.append(concatenate([(x * signs).transpose(axes) for x in parts], axis))
-        return dot(signed[0], signed[1], F32), dot(plain[0], plain[1], F32)
-
-    def _not_numbers(self) -> Tensor:
-        """Return where NaN, or an infinity by zero, is among the products."""
         (a, b) = self.ends
-        found = a.flags["nan"].any([0]).expand(2, self.shape[2]) | b.flags["nan"].any([0]).expand(1, self.shape[1])
-        for x, y, axes in ((a, b, ((1, 2, 0), (1, 0, 2))), (b, a, ((1, 0, 2), (1, 2, 0)))):
-            if "infinite" not in x.flags:
-                continue
-            infinite = x.flags["infinite"].to(F32).transpose(axes[0])
-            zero = y.kinds()[1].to(F32).transpose(axes[1])
-            count = dot(infinite, zero, F32) if x is a else dot(zero, infinite, F32)
-            found = found | count.differs(0)
-        return found
+        is_nan = (bits & (fmt.sign_bit - 1)) > (fmt.infinity_code or 0)
+        is_nan = is_nan | a.is_nan.any([0]).expand(2, self.shape[2]) | b.is_nan.any([0]).expand(1, self.shape[1])
+        if a.has_infinity or b.has_infinity:  # infinities by zeros, counted
+            x = concatenate([a.is_infinite, a.is_zero], 0).to(F32).transpose((1, 2, 0))
+            y = concatenate([b.is_zero, b.is_infinite], 0).to(F32).transpose((1, 0, 2))
+            is_nan = is_nan | dot(x, y, F32).differs(0)
+        return where(is_nan, fmt.sign_bit - 1 if self.record.nan == "ones" else fmt.nan_code or 0, bits)
 
 
 def _at(x: Tensor, i: int | Tensor) -> Tensor:

@@ -20,16 +20,14 @@ from ...ops.blocks.scaled_dot import composite_dimensions, custom_call_dimension
 from ...ops.blocks.scales import RULES, decode_f64, thresholds
 from ...ops.blocks.targets import DEQUANTIZE, QUANTIZE, configuration
 from ...ops.cast import cast
-from ...ops.minifloat.codec import decode
 from ...ops.minifloat.formats import FORMATS, Format, Nan
-from ...ops.minifloat.number import FINITE
 from ...ops.op import OpError
 from ...ops.policy import ACCUMULATIONS, Policy
 from ...ops.products.dot import free_dimensions
 from ...ops.tables import all_codes
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind
 from ..program import Operation
-from .accumulators import Scales, accumulate, decode_bits
+from .accumulators import Scales, accumulate, flags_of, numbers_of
 from .draws import draw, draws_of
 from .rewrite import Emulation, carrier, emulates
 from .rounding import Exact, code_type, exact_of_integer, round_number
@@ -41,23 +39,6 @@ _F64_BITS = 53
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
-
-
-def _of_codes(e: Emulation, codes: Tensor, fmt: Format) -> Exact:
-    """Return the numbers of codes, or bits, of a format."""
-    if fmt.bits > 8:
-        return decode_bits(codes, fmt)
-    x = decode(np.arange(1 << fmt.bits), fmt)
-    index, is_number = codes.to(UI32), x.kind == FINITE
-
-    def look_up(entries: Any, element: ElementType) -> Tensor:
-        return e.table(np.where(is_number, entries, 0).astype(element.dtype), element).take(index)
-
-    sign, flag = e.table(np.asarray(x.sign, np.uint32), UI32).take(index), np.asarray(x.kind, np.uint32)
-    kind = e.table(np.where(x.is_nan, 2, np.where(x.is_infinite, 1, 0 * flag)).astype(np.uint32), UI32).take(index)
-    return Exact(
-        sign.differs(0), look_up(x.significand, UI32), look_up(x.exponent, I32), kind.equals(2), kind.equals(1)
-    )  # fmt: skip
 
 
 def _of_number(value: float, shape: Sequence[int]) -> Exact:
@@ -79,17 +60,11 @@ def _normal(x: Exact) -> tuple[Tensor, Tensor]:
 def _product(x: Exact, y: Exact) -> Exact:
     """Return products of numbers of few bits; with the NaN and infinities of both."""
     significand = x.significand.to(UI64) * y.significand.to(UI64)
-    (x_nan, x_infinite), (y_nan, y_infinite) = (_flags(v) for v in (x, y))
+    (x_nan, x_infinite), (y_nan, y_infinite) = (flags_of(v) for v in (x, y))
     zero = (x.significand.equals(0) & ~(x_nan | x_infinite), y.significand.equals(0) & ~(y_nan | y_infinite))
     is_nan = x_nan | y_nan | (x_infinite & zero[1]) | (y_infinite & zero[0])
     sign = where(x_nan, x.sign, where(y_nan, y.sign, x.sign.differs(y.sign)))  # a NaN keeps its own
     return Exact(sign, significand, y.exponent + x.exponent, is_nan, x_infinite | y_infinite)
-
-
-def _flags(x: Exact) -> tuple[Tensor, Tensor]:
-    assert x.is_nan is not None
-    assert x.is_infinite is not None
-    return x.is_nan, x.is_infinite
 
 
 def _quotient(x: Exact, divisor: Exact) -> Exact:
@@ -100,8 +75,8 @@ def _quotient(x: Exact, divisor: Exact) -> Exact:
     whole = significand // short
     rest = (whole * short).differs(significand)
     found = exponent - unit - (_LONG - _DIVISOR)
-    is_nan, is_infinite = _flags(x)
-    return Exact(x.sign, whole | rest.to(UI64), found, is_nan | _flags(divisor)[0], is_infinite)
+    is_nan, is_infinite = flags_of(x)
+    return Exact(x.sign, whole | rest.to(UI64), found, is_nan | flags_of(divisor)[0], is_infinite)
 
 
 def _over(x: Exact, shape: Sequence[int], dims: Sequence[int]) -> Exact:
@@ -180,22 +155,22 @@ def quantize(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seq
     sign, magnitude, kind = _magnitudes(e, x, source)
     sign, magnitude = places.rows(sign), places.rows(magnitude)
     amax = _exact_of(magnitude.reduce("maximum", 0, [1]), kind)
-    is_nan, is_infinite = _flags(amax)
+    is_nan, is_infinite = flags_of(amax)
     amax = dataclasses.replace(amax, is_nan=is_nan | is_infinite, is_infinite=is_infinite & ~is_infinite)
     outer, count = x.shape[:tensors], amax.sign.shape[0]
     given: Tensor | None = None
     of_block: Exact | None = None
     if fmt.tensor_scale is not None:
         of_tensor = operands[1].bits(UI32).broadcast(outer) if len(operands) > 1 else _tensor_scale(amax, fmt, outer)
-        of_block, given = _of_rows(decode_bits(of_tensor, FORMATS["f32"]), outer, count), of_tensor
+        of_block, given = _of_rows(numbers_of(of_tensor, FORMATS["f32"]), outer, count), of_tensor
     scales = _block_scales(amax, fmt, rule, of_block)
-    factors = _of_codes(e, scales, fmt.scale_format)
+    factors = numbers_of(scales, fmt.scale_format)
     factors = factors if of_block is None else _product(factors, of_block)
     factors = _over(factors, magnitude.shape, [0])
     number = dataclasses.replace(_exact_of(magnitude, kind), sign=sign)
     if fmt.has_power_scale:
         exponent = number.exponent - factors.exponent
-        scaled = Exact(sign, number.significand, exponent, _flags(factors)[0])
+        scaled = Exact(sign, number.significand, exponent, flags_of(factors)[0])
     else:
         scaled = _quotient(number, factors)
     assert scaled.is_nan is not None
@@ -229,7 +204,7 @@ def _magnitudes(e: Emulation, x: Tensor, source: ElementType) -> tuple[Tensor, T
 
 def _exact_of(magnitude: Tensor, kind: ElementType) -> Exact:
     if kind.is_float:
-        return decode_bits(magnitude, kind.format)
+        return numbers_of(magnitude, kind.format)
     found = exact_of_integer(magnitude)
     assert isinstance(found.exponent, Tensor)
     return dataclasses.replace(found, is_nan=found.sign, is_infinite=found.sign)
@@ -237,7 +212,7 @@ def _exact_of(magnitude: Tensor, kind: ElementType) -> Exact:
 
 def _tensor_scale(amax: Exact, fmt: BlockFormat, outer: Sequence[int]) -> Tensor:
     """Return the scale of each tensor from its largest finite block, as bits of f32."""
-    is_nan, _ = _flags(amax)
+    is_nan, _ = flags_of(amax)
     # Normal significands and exponents are compared as one integer of 64 bits, their last bits in a second step.
     significand, exponent = _normal(amax)
     finite = ~is_nan & significand.differs(0)
@@ -260,7 +235,7 @@ def _tensor_scale(amax: Exact, fmt: BlockFormat, outer: Sequence[int]) -> Tensor
 
 def _block_scales(amax: Exact, fmt: BlockFormat, rule: str, of_tensor: Exact | None) -> Tensor:
     """Return the codes of the scales of blocks."""
-    target, (is_nan, _) = fmt.scale_format, _flags(amax)
+    target, (is_nan, _) = fmt.scale_format, flags_of(amax)
     zero = amax.significand.equals(0) & ~is_nan
     if fmt.has_power_scale or rule in ("floor", "ceil", "even"):
         a = amax if of_tensor is None else _quotient(amax, of_tensor)
@@ -322,11 +297,11 @@ def dequantize(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
         never = rows.differs(rows)
         number = Exact(value < 0, abs(value).bits(UI32), constant(-fmt.fraction_bits, I32, rows.shape), never, never)
     else:
-        number = _of_codes(e, rows, fmt.element_format)
-    factors = _of_codes(e, places.scale_rows(_bits_of(scales)), fmt.scale_format)
+        number = numbers_of(rows, fmt.element_format)
+    factors = numbers_of(places.scale_rows(_bits_of(scales)), fmt.scale_format)
     if len(operands) > 2:
         outer, count = codes.shape[:tensors], rows.shape[0]
-        factors = _product(factors, _of_rows(decode_bits(operands[2].bits(UI32), FORMATS["f32"]), outer, count))
+        factors = _product(factors, _of_rows(numbers_of(operands[2].bits(UI32), FORMATS["f32"]), outer, count))
     found = _product(number, _over(factors, rows.shape, [0]))
     draws = draws_of(policy.seed, 0, rows.shape) if policy.rounding == "stochastic" else None
     return [_as(places.whole(round_number(found, target.format, policy, draws)), target)]
@@ -378,8 +353,8 @@ def scaled_dot(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     draws = draw(e, sums.shape) if policy.rounding == "stochastic" else None
     if storage == result:
         return [_as(sums, result).reshape(shape)]
-    number = decode_bits(sums, storage.format)
-    number = dataclasses.replace(number, sign=number.sign & ~_flags(number)[0])
+    number = numbers_of(sums, storage.format)
+    number = dataclasses.replace(number, sign=number.sign & ~flags_of(number)[0])
     return [_as(round_number(number, result.format, policy.for_results(result), draws), result).reshape(shape)]
 
 
@@ -403,4 +378,4 @@ def _inner(types: Sequence[ElementType], block: int) -> int:
     """Return how many products of elements are added as integers, before they are scaled."""
     spans = [t.format.precision + (1 << t.format.exponent_bits) - 2 for t in types[:2]]
     fits = max(spans) <= 30 and sum(spans) + 2 * types[2].format.precision + 4 <= 62
-    return math.gcd(block, 16) if fits and all(t.is_minifloat for t in types[:2]) else 1
+    return math.gcd(block, 16) if fits and not any(t.format.has_infinity for t in types) else 1

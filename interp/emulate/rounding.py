@@ -8,6 +8,7 @@ devices which flush subnormals or contract operations give equal bits.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from ...ops.draws import FRACTION_BITS
 from ...ops.minifloat.formats import FORMATS, Format, Nan
@@ -17,6 +18,7 @@ from .tensor import I32, I64, UI8, UI16, UI32, UI64, Tensor, constant, where
 
 #: A positive result up to 2**this is NaN in f8E8M0FNU; see `ops.minifloat.codec`.
 _E8M0_VANISHES = -150
+WORD = 32  # bits of a word of an exact sum
 _NEAREST = ("nearest_even", "nearest_away", "stochastic")
 
 
@@ -199,3 +201,31 @@ def _with_sign(code: Tensor, sign: Tensor, is_nan: Tensor | None, fmt: Format, p
             return where(is_nan, fmt.max_code, signed)
         return where(is_nan, (~sign).to(code.element) * fmt.sign_bit, signed)
     return where(is_nan, signs | (fmt.nan_code or 0), signed)
+
+
+# -- sums in words -----------------------------------------------------------------------------------------------------
+
+
+def exact_of_words(words: Sequence[Tensor], low: int) -> Exact:
+    """Return sums in words of 32 bits, the least first: their leading 62 bits, the last set where there are others."""
+    words = _carry(words)
+    sign = words[-1] < 0
+    words = _carry([where(sign, -word, word) for word in words])
+    m, rest, exponent = constant(0, UI64, sign.shape), sign & ~sign, constant(low, I32, sign.shape)
+    for i, word in reversed(list(enumerate(words))):
+        taken = (m.count_leading_zeros().at_least(2) - 2).at_most(WORD)
+        left = WORD - taken
+        more = word.bits(UI64) >> left
+        m, rest = (m << taken) | more, rest | (more << left).differs(word.bits(UI64))
+        exponent = where(taken.equals(0), exponent, left.to(I32) + (low + WORD * i))
+    return Exact(sign, m | rest.to(UI64), exponent)
+
+
+def _carry(words: Sequence[Tensor]) -> list[Tensor]:
+    """Return words of 32 bits each, and the last with the sign."""
+    result, carry = [], None
+    for word in words[:-1]:
+        word = word if carry is None else word + carry
+        result.append(word & ((1 << WORD) - 1))
+        carry = word >> WORD
+    return [*result, words[-1] if carry is None else words[-1] + carry]
