@@ -17,7 +17,7 @@ from ...ops.minifloat.codec import decode
 from ...ops.minifloat.formats import FORMATS, Format
 from ...ops.op import UnsupportedOpError
 from ...ops.types import ELEMENT_TYPES, ElementType
-from .rounding import WORD, Exact, code_type, exact_of_words
+from .rounding import WORD, Exact, code_type, exact_of_bits, exact_of_words
 from .tensor import F32, I32, I64, UI32, UI64, Tensor, concatenate, constant, dot, loop, where
 
 #: The terms of a step that are written one after the other; of more there is a loop.
@@ -134,7 +134,6 @@ def _side(record: Accumulator, codes: Tensor, element: ElementType) -> _Side:
     if fmt.bits > 32:
         raise UnsupportedOpError(f"expected operands of up to 32 bits, got {element}")
     x, places, inner = numbers_of(codes, fmt), fmt.mantissa_bits, record.inner
-    assert isinstance(x.exponent, Tensor)
     is_nan, is_infinite = flags_of(x)
     significand = x.significand
     if "operands" in record.flush and fmt.has_subnormals:
@@ -165,7 +164,9 @@ def _side(record: Accumulator, codes: Tensor, element: ElementType) -> _Side:
 def numbers_of(codes: Tensor, fmt: Format) -> Exact:
     """Return the numbers of codes, or bits, of a format; infinities and NaN have the significand 0."""
     if fmt.bits > 8:
-        return _decode(codes.bits(code_type(fmt)), fmt)
+        found = exact_of_bits(codes.bits(code_type(fmt)), fmt)
+        is_nan, is_infinite = flags_of(found)
+        return dataclasses.replace(found, significand=where(is_nan | is_infinite, 0, found.significand))
     x, index = decode(np.arange(1 << fmt.bits), fmt), codes.to(UI32)
     is_number = ~(x.is_nan | x.is_infinite)
 
@@ -182,19 +183,6 @@ def flags_of(x: Exact) -> tuple[Tensor, Tensor]:
     """Return where numbers are NaN, and where infinite."""
     never = x.sign & ~x.sign
     return never if x.is_nan is None else x.is_nan, never if x.is_infinite is None else x.is_infinite
-
-
-def _decode(bits: Tensor, fmt: Format) -> Exact:
-    """Return the numbers of a float type of at least 16 bits."""
-    wide = bits.to(UI64 if fmt.bits == 64 else UI32)
-    magnitude, infinity = wide & (fmt.sign_bit - 1), fmt.infinity_code or 0
-    field = magnitude >> fmt.mantissa_bits
-    hidden = field.differs(0).to(wide.element) << fmt.mantissa_bits
-    significand = (magnitude & ((1 << fmt.mantissa_bits) - 1)) | hidden
-    return Exact(
-        (wide >> (fmt.bits - 1)).differs(0), where(magnitude >= infinity, 0, significand),
-        field.to(I32).at_least(1) + (fmt.min_exponent - 1), magnitude > infinity, magnitude.equals(infinity),
-    )  # fmt: skip
 
 
 def _cut(m: Tensor, places: int, distance: Tensor, drop: str, negative: Tensor | None = None) -> Tensor:
@@ -270,7 +258,6 @@ def _add(x: Exact, y: Exact) -> Exact:
 
 def _add_to_words(words: Sequence[Tensor], low: int, x: Exact) -> list[Tensor]:
     """Return sums in words, in units of 2**low, with numbers added, of at most 62 bits and larger units."""
-    assert isinstance(x.exponent, Tensor)
     offset, m, sign, found = x.exponent - low, x.significand.to(UI64), -(x.sign.to(I64)), []
     for i, word in enumerate(words):
         right = WORD * i - offset
@@ -281,6 +268,9 @@ def _add_to_words(words: Sequence[Tensor], low: int, x: Exact) -> list[Tensor]:
 
 
 # -- sums --------------------------------------------------------------------------------------------------------------
+
+
+_Aligned = tuple[Tensor, int, list[Tensor], Tensor]
 
 
 class _Sums:
@@ -346,7 +336,10 @@ class _Sums:
         """Return the bits of the sums in the type of `record.storage`."""
         record, steps = self.record, self.a.significand.shape[0] if self.length else 0
         kind, stored = code_type(self.type), code_type(record.storage)
-        start = constant(0, stored, self.shape) if c is None else self._start(c.bits(stored))
+        start = constant(0, stored, self.shape) if c is None else c.bits(stored)
+        if "c" in record.flush:
+            fmt = record.storage
+            start = where((start & (fmt.sign_bit - 1)) < (1 << fmt.mantissa_bits), start & fmt.sign_bit, start)
         ways = record.pattern[1] // record.pattern[0]
         each = record.group // self.step if record.c == "after" and record.group else 1
         chunk = record.outer // (self.step * ways) * ways if record.outer else 0
@@ -386,13 +379,6 @@ class _Sums:
         ends = ((at + 1) % size).equals(0) | index.equals(steps - 1)
         return ends.broadcast(self.shape)
 
-    def _start(self, c: Tensor) -> Tensor:
-        fmt = self.record.storage
-        if "c" not in self.record.flush:
-            return c
-        is_small = (c & (fmt.sign_bit - 1)) < (1 << fmt.mantissa_bits)
-        return where(is_small, c & fmt.sign_bit, c)
-
     def _after(self, total: Tensor, part: Tensor) -> Tensor:
         x, y = self._read(total, self.type), self._read(part, self.type)
         return self._encode(_add(x, y), self.type, self.type, "nearest_even", self.record.overflow, flushes=True)
@@ -402,8 +388,7 @@ class _Sums:
         if self.record.tree:
             return self._tree(a, b)
         if self.record.even_odd:
-            total, unit, specials, _ = self._even_and_odd(a, b)
-            return self._keep(self._exact_of(total, unit, specials))
+            return self._keep(self._exact_of(*self._even_and_odd(a, b)))
         return self._sum(a, b, running)
 
     # -- a step --
@@ -413,11 +398,7 @@ class _Sums:
         x = None if running is None else self._read(running, self.type)
         if self.record.bits is None:
             return self._keep(self._exact(a, b, x))
-        total, unit, specials, _ = self._aligned(a, b, x)
-        return self._keep(self._exact_of(total, unit, specials, x))
-
-    def _terms(self, side: _Side) -> int:
-        return side.exponent.shape[0]
+        return self._keep(self._exact_of(*self._aligned(a, b, x), x))
 
     def _product(self, a: _Side, b: _Side, i: int | Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return a term: its sign, 0 or -1, its magnitude, and the exponent that it is aligned by."""
@@ -441,13 +422,6 @@ class _Sums:
         x, y = (_at(getattr(side, name), i) for side in (a, b))
         return x.expand(2, self.shape[2]), y.expand(1, self.shape[1])
 
-    def _exponent(self, m: Tensor, exponent: Tensor) -> Tensor:
-        """Return the exponent that a product is aligned by."""
-        if not self.record.normalise:
-            return exponent
-        length = (m.element.bits - m.count_leading_zeros()).to(I32)
-        return where(m.equals(0), 2 * ABSENT, exponent + length - (self.places + 1))
-
     def _limited(self, a: _Side, b: _Side, i: int | Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Return a term, and where it is infinite."""
         sign, m, exponent = self._product(a, b, i)
@@ -462,22 +436,24 @@ class _Sums:
             m, exponent = where(big, 0, m), where(big, 2 * ABSENT, exponent)
         return sign, m, exponent, infinite
 
-    def _aligned(self, a: _Side, b: _Side, running: Exact | None) -> tuple[Tensor, Tensor, list[Tensor], Tensor]:
-        """Return the sum of a step, its unit's exponent, where there are infinities of both signs, and the exponent
-        that terms are aligned to.
+    def _aligned(self, a: _Side, b: _Side, running: Exact | None = None) -> _Aligned:
+        """Return the sum of a step, its fraction bits, where there are infinities of both signs, and the exponent that
+        terms are aligned to.
         """
-        record, bits, count = self.record, self.record.bits, self._terms(a)
+        record, bits, count = self.record, self.record.bits, a.exponent.shape[0]
         assert bits is not None
         least = _LOW if record.least is None else max(record.least, _LOW)
         places = self.type.mantissa_bits
         own: Tensor | None = None
         if running is not None:
-            assert isinstance(running.exponent, Tensor)
             own = where(running.significand.equals(0), ABSENT, running.exponent + places)
 
         def larger(i: int | Tensor, top: Tensor) -> list[Tensor]:
             _, m, exponent, _ = self._limited(a, b, i)
-            return [top.at_least(self._exponent(m, exponent))]
+            if record.normalise:
+                length = (m.element.bits - m.count_leading_zeros()).to(I32)
+                exponent = where(m.equals(0), 2 * ABSENT, exponent + length - (self.places + 1))
+            return [top.at_least(exponent)]
 
         def add(i: int | Tensor, total: Tensor, *infinities: Tensor) -> list[Tensor]:
             sign, m, exponent, infinite = self._limited(a, b, i)
@@ -492,7 +468,7 @@ class _Sums:
             cut = _cut(running.significand.to(self.wide), bits - places, top - own, record.drop, running.sign)
             total = _signed(running.sign, cut)
         total, *specials = _fold(count, add, [total, *self._no_infinities()])
-        return total, top - (bits + (record.drop == "sticky")), specials, top
+        return total, bits + (record.drop == "sticky"), specials, top
 
     def _no_infinities(self) -> list[Tensor]:
         return [constant(False, ELEMENT_TYPES["i1"], self.shape)] * 2 if self.by_term else []
@@ -500,51 +476,46 @@ class _Sums:
     def _joined(self, a: _Side, b: _Side, running: Tensor) -> Tensor:
         """Return the running sum after a step of c=joined."""
         record, x = self.record, self._read(running, self.type)
-        part, unit, specials, e = (self._even_and_odd if record.even_odd else self._aligned_alone)(a, b)
+        part, fraction, specials, e = self._even_and_odd(a, b) if record.even_odd else self._aligned(a, b)
         assert record.sum_bits is not None
         assert record.c_bits is not None
-        assert isinstance(x.exponent, Tensor)
         is_nan, is_infinite = flags_of(x)
         own = where(is_nan | is_infinite, 1 - self.type.bias, x.exponent + self.type.mantissa_bits)  # also of zero
         top = e.at_least(own)
         sticky, negative = int(record.join == "sticky"), part < 0
-        cut = _cut(_magnitude(part).to(UI64), record.sum_bits - self._fraction, top - e, record.join, negative)
+        cut = _cut(_magnitude(part).to(UI64), record.sum_bits - fraction, top - e, record.join, negative)
         c = x.significand
         if record.c_reach is not None:
             c = where(own < top - record.c_reach, 0, c)
         old = _cut(c.to(UI64), record.c_bits - self.type.mantissa_bits, top - own, record.join, x.sign)
         most = max(record.sum_bits, record.c_bits)
         total = (_signed(negative, cut) << (most - record.sum_bits)) + (_signed(x.sign, old) << (most - record.c_bits))
-        return self._keep(self._exact_of(total, top - (most + sticky), specials, x))
+        return self._keep(self._exact_of(total, most + sticky, specials, top, x))
 
-    @property
-    def _fraction(self) -> int:
-        """The bits of a step's sum below the exponent that it is aligned to."""
-        assert self.record.bits is not None
-        return self.record.bits + ((self.record.join if self.record.even_odd else self.record.drop) == "sticky")
-
-    def _aligned_alone(self, a: _Side, b: _Side) -> tuple[Tensor, Tensor, list[Tensor], Tensor]:
-        return self._aligned(a, b, None)
-
-    def _even_and_odd(self, a: _Side, b: _Side) -> tuple[Tensor, Tensor, list[Tensor], Tensor]:
+    def _even_and_odd(self, a: _Side, b: _Side) -> _Aligned:
         """Return the sum of a step whose products of even and odd position are summed apart and joined."""
         record, found = self.record, []
         assert record.bits is not None
-        count = self._terms(a)
+        count = a.exponent.shape[0]
         for first in range(min(2, count)):
             x, y = (s.map(lambda x, at=first: x.slice(0, at, x.shape[0], 2)) for s in (a, b))
-            found.append(self._aligned(x, y, None))
+            found.append(self._aligned(x, y))
         top = found[0][3] if count < 2 else found[0][3].at_least(found[1][3])
         total, own = constant(0, self.whole, self.shape), int(record.drop == "sticky")
         for part, _, _, e in found:
             cut = _cut(_magnitude(part), -own, top - e, record.join, part < 0)
             total = total + _signed(part < 0, cut)
         specials = [x | y for x, y in zip(*(f[2] for f in found), strict=True)] if count > 1 else found[0][2]
-        return total, top - self._fraction, specials, top
+        return total, record.bits + (record.join == "sticky"), specials, top
 
     def _tree(self, a: _Side, b: _Side) -> Tensor:
         """Return the sum of a step by halves, every sum rounded."""
-        terms = [self._kept_product(a, b, i) for i in range(self._terms(a))]
+
+        def kept(i: int) -> Tensor:
+            sign, m, exponent, infinite = self._limited(a, b, i)
+            is_number = m.differs(0) if infinite is None else m.differs(0) | infinite
+            is_nan = None if infinite is None else infinite & ~infinite
+            return self._keep(Exact((sign < 0) & is_number, m, exponent - self.places, is_nan, infinite))
 
         def half(terms: list[Tensor]) -> Tensor:
             if len(terms) == 1:
@@ -553,18 +524,11 @@ class _Sums:
             x, y = (self._read(half(part), self.type) for part in (terms[:middle], terms[middle:]))
             return self._keep(_add(x, y))
 
-        return half(terms)
-
-    def _kept_product(self, a: _Side, b: _Side, i: int) -> Tensor:
-        sign, m, exponent, infinite = self._limited(a, b, i)
-        is_nan = None if infinite is None else infinite & ~infinite
-        negative = (sign < 0) & m.differs(0)
-        negative = negative if infinite is None else negative | ((sign < 0) & infinite)
-        return self._keep(Exact(negative, m, exponent - self.places, is_nan, infinite))
+        return half([kept(i) for i in range(a.exponent.shape[0])])
 
     def _exact(self, a: _Side, b: _Side, running: Exact | None) -> Exact:
         """Return the exact sum of a step, rounded to odd."""
-        count = self._terms(a)
+        count = a.exponent.shape[0]
         if count == 1:
             sign, m, exponent, infinite = self._limited(a, b, 0)
             product = Exact(sign < 0, m, exponent - self.places)
@@ -591,12 +555,14 @@ class _Sums:
     # -- results --
 
     def _read(self, bits: Tensor, fmt: Format) -> Exact:
-        found = _decode(bits, fmt)
+        found = numbers_of(bits, fmt)
         return found if self.specials else dataclasses.replace(found, is_nan=None, is_infinite=None)
 
-    def _exact_of(self, total: Tensor, unit: Tensor, specials: list[Tensor], running: Exact | None = None) -> Exact:
+    def _exact_of(
+        self, total: Tensor, fraction: int, specials: list[Tensor], top: Tensor, running: Exact | None = None
+    ) -> Exact:
         """Return a sum of integers as numbers, with the infinities of its terms."""
-        return self._with_infinities(Exact(total < 0, _magnitude(total), unit), specials, running)
+        return self._with_infinities(Exact(total < 0, _magnitude(total), top - fraction), specials, running)
 
     def _with_infinities(self, x: Exact, specials: list[Tensor], running: Exact | None) -> Exact:
         if not self.specials:

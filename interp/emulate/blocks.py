@@ -36,6 +36,7 @@ from .tensor import F32, I32, I64, UI32, UI64, Tensor, constant, where
 _LONG = 62  # bits that a normalised significand has
 _DIVISOR = 28  # bits of a divisor
 _F64_BITS = 53
+_F32 = FORMATS["f32"]
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
@@ -154,15 +155,18 @@ def quantize(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seq
     places = _Places(Layout.of(x.shape, fmt, axes))
     sign, magnitude, kind = _magnitudes(e, x, source)
     sign, magnitude = places.rows(sign), places.rows(magnitude)
-    amax = _exact_of(magnitude.reduce("maximum", 0, [1]), kind)
+    largest = magnitude.reduce("maximum", 0, [1])
+    amax = _exact_of(largest, kind)
     is_nan, is_infinite = flags_of(amax)
     amax = dataclasses.replace(amax, is_nan=is_nan | is_infinite, is_infinite=is_infinite & ~is_infinite)
     outer, count = x.shape[:tensors], amax.sign.shape[0]
     given: Tensor | None = None
     of_block: Exact | None = None
     if fmt.tensor_scale is not None:
-        of_tensor = operands[1].bits(UI32).broadcast(outer) if len(operands) > 1 else _tensor_scale(amax, fmt, outer)
-        of_block, given = _of_rows(numbers_of(of_tensor, FORMATS["f32"]), outer, count), of_tensor
+        of_tensor = (
+            operands[1].bits(UI32).broadcast(outer) if len(operands) > 1 else _tensor_scale(largest, kind, fmt, outer)
+        )
+        of_block, given = _of_rows(numbers_of(of_tensor, _F32), outer, count), of_tensor
     scales = _block_scales(amax, fmt, rule, of_block)
     factors = numbers_of(scales, fmt.scale_format)
     factors = factors if of_block is None else _product(factors, of_block)
@@ -206,31 +210,19 @@ def _exact_of(magnitude: Tensor, kind: ElementType) -> Exact:
     if kind.is_float:
         return numbers_of(magnitude, kind.format)
     found = exact_of_integer(magnitude)
-    assert isinstance(found.exponent, Tensor)
     return dataclasses.replace(found, is_nan=found.sign, is_infinite=found.sign)
 
 
-def _tensor_scale(amax: Exact, fmt: BlockFormat, outer: Sequence[int]) -> Tensor:
-    """Return the scale of each tensor from its largest finite block, as bits of f32."""
-    is_nan, _ = flags_of(amax)
-    # Normal significands and exponents are compared as one integer of 64 bits, their last bits in a second step.
-    significand, exponent = _normal(amax)
-    finite = ~is_nan & significand.differs(0)
+def _tensor_scale(magnitude: Tensor, kind: ElementType, fmt: BlockFormat, outer: Sequence[int]) -> Tensor:
+    """Return the scale of each tensor from the largest of its finite blocks, as bits of f32."""
     tensors = math.prod(outer)
-
-    def largest(v: Tensor) -> Tensor:
-        return v.reshape((tensors, v.size // max(tensors, 1))).reduce("maximum", 0, [1])
-
-    rank = where(finite, exponent + (1 << 14), 0)
-    top = largest(rank)
-    each = top.expand(1, rank.size // max(tensors, 1)).reshape(rank.shape)
-    most = largest(where(finite & rank.equals(each), significand, 0))
-    never = most < 0
-    divisor = _of_number(fmt.largest * float(decode_f64(fmt.scale_format.max_code, fmt.scale_format)), most.shape)
-    found = _quotient(Exact(never, most, top - (1 << 14), never, never), divisor)
-    codes = round_number(found, FORMATS["f32"], Policy()).at_least(1).at_most(FORMATS["f32"].max_code)
+    is_nan, is_infinite = flags_of(_exact_of(magnitude, kind))
+    finite = where(is_nan | is_infinite, 0, magnitude).reshape((tensors, magnitude.size // max(tensors, 1)))
+    most = _exact_of(finite.reduce("maximum", 0, [1]), kind)
+    divisor = _of_number(fmt.largest * float(decode_f64(fmt.scale_format.max_code, fmt.scale_format)), (tensors,))
+    codes = round_number(_quotient(most, divisor), _F32, Policy()).at_least(1).at_most(_F32.max_code)
     one = int(np.float32(1).view(np.uint32))
-    return where(most.equals(0), one, codes).reshape(outer)
+    return where(most.significand.equals(0), one, codes).reshape(outer)
 
 
 def _block_scales(amax: Exact, fmt: BlockFormat, rule: str, of_tensor: Exact | None) -> Tensor:
@@ -301,7 +293,7 @@ def dequantize(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     factors = numbers_of(places.scale_rows(_bits_of(scales)), fmt.scale_format)
     if len(operands) > 2:
         outer, count = codes.shape[:tensors], rows.shape[0]
-        factors = _product(factors, _of_rows(numbers_of(operands[2].bits(UI32), FORMATS["f32"]), outer, count))
+        factors = _product(factors, _of_rows(numbers_of(operands[2].bits(UI32), _F32), outer, count))
     found = _product(number, _over(factors, rows.shape, [0]))
     draws = draws_of(policy.seed, 0, rows.shape) if policy.rounding == "stochastic" else None
     return [_as(places.whole(round_number(found, target.format, policy, draws)), target)]

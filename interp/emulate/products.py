@@ -142,7 +142,8 @@ class Sums:
         compute = exact_type_of_formats(self.lhs, self.rhs, length)
         if length and None not in digits:
             sums = dot(*(self._integers(v, t) for v, t in ((x, self.lhs), (y, self.rhs))), INT32)
-            number = Exact(sums < 0, abs(sums).bits(UI32), sum(t.format.min_exponent for t in (self.lhs, self.rhs)))
+            low = sum(t.format.min_exponent for t in (self.lhs, self.rhs))
+            number = Exact(sums < 0, abs(sums).bits(UI32), constant(low, INT32, sums.shape))
         elif compute is not None:
             sums = dot(*(decode_by_table(self.e, v, t, compute) for v, t in ((x, self.lhs), (y, self.rhs))), compute)
             sums = where(sums.equals(0), constant(0, compute, sums.shape), sums)  # devices may give -0

@@ -29,14 +29,14 @@ class Exact:
     Attributes:
         sign: i1.
         significand: ui32 below 2**30, or ui64 below 2**62.
-        exponent: i32, or one number for all.
+        exponent: i32.
         is_nan: i1; None where there is none.
         is_infinite: i1; None where there is none.
     """
 
     sign: Tensor
     significand: Tensor
-    exponent: Tensor | int
+    exponent: Tensor
     is_nan: Tensor | None = None
     is_infinite: Tensor | None = None
 
@@ -67,15 +67,20 @@ def round_number(x: Exact, fmt: Format, policy: Policy, draws: Tensor | None = N
 def exact_of_float(x: Tensor) -> Exact:
     """Return the numbers of f32 or f64."""
     source = FORMATS[x.element.name]
-    bits = x.bits(code_type(source))
-    magnitude = bits & (source.sign_bit - 1)
-    field = magnitude >> source.mantissa_bits
-    is_normal = field.differs(0)
-    significand = (magnitude & ((1 << source.mantissa_bits) - 1)) | (is_normal.to(bits.element) << source.mantissa_bits)
-    exponent = field.to(I32).at_least(1) + (source.min_exponent - 1)
-    infinity = source.infinity_code or 0
+    return exact_of_bits(x.bits(code_type(source)), source)
+
+
+def exact_of_bits(bits: Tensor, fmt: Format) -> Exact:
+    """Return the numbers of the bits of a float type of at least 16."""
+    bits = bits.to(UI64 if fmt.bits == 64 else UI32)
+    magnitude, infinity = bits & (fmt.sign_bit - 1), fmt.infinity_code or 0
+    field = magnitude >> fmt.mantissa_bits
+    significand = (magnitude & ((1 << fmt.mantissa_bits) - 1)) | (
+        field.differs(0).to(bits.element) << fmt.mantissa_bits
+    )
+    exponent = field.to(I32).at_least(1) + (fmt.min_exponent - 1)
     return Exact(
-        (bits >> (source.bits - 1)).differs(0), significand, exponent, magnitude > infinity, magnitude.equals(infinity)
+        (bits >> (fmt.bits - 1)).differs(0), significand, exponent, magnitude > infinity, magnitude.equals(infinity)
     )
 
 
@@ -88,11 +93,12 @@ def exact_of_integer(x: Tensor) -> Exact:
     else:
         magnitude = x.to(UI64 if x.element.bits >= 32 else UI32)
         sign = magnitude < 0
+    zero = constant(0, I32, x.shape)
     if x.element.bits < 32:
-        return Exact(sign, magnitude, 0)
+        return Exact(sign, magnitude, zero)
     magnitude = magnitude.to(UI64)
     if x.element.bits < 62:
-        return Exact(sign, magnitude, 0)
+        return Exact(sign, magnitude, zero)
     is_large = (magnitude >> 62).differs(0)
     short = magnitude >> 2
     odd = short | ((short << 2).differs(magnitude)).to(UI64)
@@ -106,7 +112,6 @@ def round_float(x: Tensor, fmt: Format, policy: Policy, draws: Tensor | None = N
         return round_number(number, fmt, policy, draws)
     # The exponent says where to cut: there is no need to look for the leading bit. Subnormal numbers of the source are
     # far below those of the target, or lie where they do there.
-    assert isinstance(number.exponent, Tensor)
     field = number.exponent + (source.mantissa_bits - fmt.mantissa_bits - fmt.min_exponent)
     cut = (source.mantissa_bits - fmt.mantissa_bits) - field.at_most(0)
     return _round(number, cut, field.at_least(0), fmt, policy, draws)
