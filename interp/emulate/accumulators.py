@@ -38,16 +38,9 @@ class Scales:
 
 
 def accumulate(
-    record: Accumulator,
-    x: Tensor,
-    y: Tensor,
-    lhs: ElementType,
-    rhs: ElementType,
-    c: Tensor | None = None,
-    *,
-    scales: Scales | None = None,
-    to_odd: bool = False,
-) -> Tensor:
+    record: Accumulator, x: Tensor, y: Tensor, lhs: ElementType, rhs: ElementType, c: Tensor | None = None, *,
+    scales: Scales | None = None, to_odd: bool = False,
+) -> Tensor:  # fmt: skip
     """Return the products of (batch, M, K) and (batch, K, N), plus c of (batch, M, N), as the bits of their sums.
 
     Args:
@@ -68,9 +61,6 @@ def accumulate(
         b = b.scaled(scales.y.transpose((1, 0, 2)), scales, record.inner)
     sums = _Sums(record, a, b, c is not None, to_odd)
     return sums.finish(sums.run(c))
-
-
-# -- operands ----------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,9 +148,6 @@ def _side(record: Accumulator, codes: Tensor, element: ElementType) -> _Side:
     )  # fmt: skip
 
 
-# -- numbers -----------------------------------------------------------------------------------------------------------
-
-
 def numbers_of(codes: Tensor, fmt: Format) -> Exact:
     """Return the numbers of codes, or bits, of a format; infinities and NaN have the significand 0."""
     if fmt.bits > 8:
@@ -177,6 +164,13 @@ def numbers_of(codes: Tensor, fmt: Format) -> Exact:
         look_up(x.sign).differs(0), look_up(x.significand * is_number).bits(UI32), look_up(x.exponent),
         look_up(x.is_nan).differs(0), look_up(x.is_infinite).differs(0),
     )  # fmt: skip
+
+
+def normal(x: Exact) -> tuple[Tensor, Tensor]:
+    """Return significands of 62 bits, or 0, and the exponents of their units."""
+    wide = x.significand.to(UI64)
+    shift = wide.count_leading_zeros().at_most(63)
+    return (wide << shift) >> 2, x.exponent - shift.to(I32) + 2
 
 
 def flags_of(x: Exact) -> tuple[Tensor, Tensor]:
@@ -234,12 +228,10 @@ def _add(x: Exact, y: Exact) -> Exact:
     """Return the sums of numbers, rounded to odd at 60 bits; the sign of zero is that of IEEE 754."""
     terms, tops = [], []
     for v in (x, y):
-        shift = v.significand.to(UI64).count_leading_zeros().at_most(63)
-        m = (v.significand.to(UI64) << shift) >> 3
         # Eleven bits below the last of f64 are free, so that this cuts off nothing.
-        exponent = v.exponent - shift.to(I32) + 3
-        terms.append(m)
-        tops.append(where(m.equals(0), 3 * ABSENT, exponent))
+        m, exponent = normal(v)
+        terms.append(m >> 1)
+        tops.append(where(m.equals(0), 3 * ABSENT, exponent + 1))
     top = tops[0].at_least(tops[1])
     total: Tensor | None = None
     for v, m, exponent in zip((x, y), terms, tops, strict=True):
@@ -265,9 +257,6 @@ def _add_to_words(words: Sequence[Tensor], low: int, x: Exact) -> list[Tensor]:
         piece = (piece << (-right).at_least(0).at_most(63).to(UI64)) & ((1 << WORD) - 1)
         found.append(word + _signed(sign, piece))
     return found
-
-
-# -- sums --------------------------------------------------------------------------------------------------------------
 
 
 _Aligned = tuple[Tensor, int, list[Tensor], Tensor]
@@ -330,8 +319,6 @@ class _Sums:
             wide["factor"] = found.factor.to(self.wide)
         return dataclasses.replace(found, **wide)
 
-    # -- the running sum --
-
     def run(self, c: Tensor | None) -> Tensor:
         """Return the bits of the sums in the type of `record.storage`."""
         record, steps = self.record, self.a.significand.shape[0] if self.length else 0
@@ -364,9 +351,8 @@ class _Sums:
                 others[0] = where(ends, zero, part)
             if chunk:
                 ends = self._is_end(index, chunk, steps, 0)
-                outer = self._encode(
-                    _add(self._read(others[-1], _F32), self._read(total, self.type)), _F32, _F32, "nearest_even"
-                )
+                added = _add(self._read(others[-1], _F32), self._read(total, self.type))
+                outer = self._encode(added, _F32, _F32, "nearest_even")
                 others[-1], total = where(ends, outer, others[-1]), where(ends, zero, total)
             return [total, *others]
 
@@ -376,8 +362,7 @@ class _Sums:
     def _is_end(self, index: Tensor, size: int, steps: int, chunk: int) -> Tensor:
         """Return whether a step is the last of so many, of a chunk, or of all; of the shape of sums."""
         at = index % chunk if chunk else index
-        ends = ((at + 1) % size).equals(0) | index.equals(steps - 1)
-        return ends.broadcast(self.shape)
+        return (((at + 1) % size).equals(0) | index.equals(steps - 1)).broadcast(self.shape)
 
     def _after(self, total: Tensor, part: Tensor) -> Tensor:
         x, y = self._read(total, self.type), self._read(part, self.type)
@@ -390,8 +375,6 @@ class _Sums:
         if self.record.even_odd:
             return self._keep(self._exact_of(*self._even_and_odd(a, b)))
         return self._sum(a, b, running)
-
-    # -- a step --
 
     def _sum(self, a: _Side, b: _Side, running: Tensor | None) -> Tensor:
         """Return the sum of a step, with the running sum where there is one, in the form that is kept."""
@@ -552,8 +535,6 @@ class _Sums:
         sign = where(total.significand.equals(0), total.sign & ~total.sign, total.sign)
         return self._with_infinities(Exact(sign, total.significand, total.exponent), specials, running)
 
-    # -- results --
-
     def _read(self, bits: Tensor, fmt: Format) -> Exact:
         found = numbers_of(bits, fmt)
         return found if self.specials else dataclasses.replace(found, is_nan=None, is_infinite=None)
@@ -605,11 +586,10 @@ class _Sums:
         elif rounding != "toward_zero":
             code = code + _is_up(rounding, whole, rest, shift, x.sign).to(target)
         more = fmt.mantissa_bits - p
+        code, most = code << more, form.max_code << more
         if self.specials:
-            beyond = {"infinity": fmt.infinity_code, "largest": form.max_code << more, "nan": fmt.nan_code}[overflow]
-            code = where(code > form.max_code, constant(beyond or 0, target, code.shape), code << more)
-        else:
-            code = code << more
+            beyond = {"infinity": fmt.infinity_code, "largest": most, "nan": fmt.nan_code}[overflow]
+            code = where(code > most, beyond or 0, code)
         if flushes and "results" in self.record.flush:
             code = where(code < (1 << fmt.mantissa_bits), 0, code)
         if x.is_infinite is not None:

@@ -27,8 +27,9 @@ from ...ops.products.dot import free_dimensions
 from ...ops.tables import all_codes
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind
 from ..program import Operation
-from .accumulators import Scales, accumulate, flags_of, numbers_of
+from .accumulators import Scales, accumulate, flags_of, normal, numbers_of
 from .draws import draw, draws_of
+from .products import to_matrix
 from .rewrite import Emulation, carrier, emulates
 from .rounding import Exact, code_type, exact_of_integer, round_number
 from .tensor import F32, I32, I64, UI32, UI64, Tensor, constant, where
@@ -39,23 +40,12 @@ _F64_BITS = 53
 _F32 = FORMATS["f32"]
 
 
-# -- numbers -----------------------------------------------------------------------------------------------------------
-
-
 def _of_number(value: float, shape: Sequence[int]) -> Exact:
     """Return a positive number, in a shape."""
     whole, parts = value.as_integer_ratio()
     zeros = (whole & -whole).bit_length() - 1
     significand = constant(whole >> zeros, UI64, shape)
-    never = significand.equals(0)
-    return Exact(never, significand, constant(zeros - parts.bit_length() + 1, I32, shape), never, never)
-
-
-def _normal(x: Exact) -> tuple[Tensor, Tensor]:
-    """Return significands of 62 bits, or 0, and the exponents of their units."""
-    wide = x.significand.to(UI64)
-    shift = wide.count_leading_zeros().at_most(63)
-    return (wide << shift) >> 2, x.exponent - shift.to(I32) + 2
+    return Exact(significand < 0, significand, constant(zeros - parts.bit_length() + 1, I32, shape))
 
 
 def _product(x: Exact, y: Exact) -> Exact:
@@ -70,8 +60,8 @@ def _product(x: Exact, y: Exact) -> Exact:
 
 def _quotient(x: Exact, divisor: Exact) -> Exact:
     """Return quotients by positive numbers of at most 28 bits, rounded to odd at 34 bits or more."""
-    significand, exponent = _normal(x)
-    wide, unit = _normal(divisor)
+    significand, exponent = normal(x)
+    wide, unit = normal(divisor)
     short = (wide >> (_LONG - _DIVISOR)).at_least(1)
     whole = significand // short
     rest = (whole * short).differs(significand)
@@ -80,52 +70,30 @@ def _quotient(x: Exact, divisor: Exact) -> Exact:
     return Exact(x.sign, whole | rest.to(UI64), found, is_nan | flags_of(divisor)[0], is_infinite)
 
 
-def _over(x: Exact, shape: Sequence[int], dims: Sequence[int]) -> Exact:
-    """Return numbers broadcast to a shape."""
-    return _mapped(x, lambda v: v.broadcast(shape, dims))
-
-
 def _mapped(x: Exact, function: Any) -> Exact:
     values = (getattr(x, f.name) for f in dataclasses.fields(x))
     return Exact(*(function(v) if isinstance(v, Tensor) else v for v in values))
 
 
-# -- places of blocks --------------------------------------------------------------------------------------------------
+def _rows(layout: Layout, x: Tensor) -> Tensor:
+    """Return a row for each block."""
+    first = len(layout.outer)
+    x = x.transpose(layout.order)
+    more = [n * b - s for n, b, s in zip(layout.counts, layout.block, x.shape[first:], strict=True)]
+    if any(more):
+        x = x.pad(0, [0] * len(x.shape), [0] * first + more)
+    size = math.prod(layout.block)
+    return x.reshape(layout.split).transpose(layout.block_order).reshape((x.size // size if size else 0, size))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Places:
-    """`Layout` for tensors of the program."""
-
-    layout: Layout
-
-    def rows(self, x: Tensor) -> Tensor:
-        """Return a row for each block."""
-        layout, first = self.layout, len(self.layout.outer)
-        x = x.transpose(layout.order)
-        more = [n * b - s for n, b, s in zip(layout.counts, layout.block, x.shape[first:], strict=True)]
-        if any(more):
-            x = x.pad(0, [0] * len(x.shape), [0] * first + more)
-        size = math.prod(layout.block)
-        count = math.prod((*layout.outer, *layout.counts))
-        return x.reshape(layout.split).transpose(layout.block_order).reshape((count, size))
-
-    def whole(self, rows: Tensor) -> Tensor:
-        """Return the tensor whose blocks are these rows."""
-        layout, order = self.layout, self.layout.block_order
-        x = rows.reshape([layout.split[d] for d in order]).transpose(_inverse(order))
-        x = x.reshape((*layout.outer, *(n * b for n, b in zip(layout.counts, layout.block, strict=True))))
-        for axis, d in enumerate(layout.order):
-            x = x.slice(axis, 0, layout.shape[d])
-        return x.transpose(_inverse(layout.order))
-
-    def scales(self, each: Tensor) -> Tensor:
-        """Return one value for each row in the shape of the scales."""
-        return each.reshape((*self.layout.outer, *self.layout.counts)).transpose(_inverse(self.layout.order))
-
-    def scale_rows(self, scales: Tensor) -> Tensor:
-        """Return one value for each row, from the shape of the scales."""
-        return scales.transpose(self.layout.order).reshape((scales.size,))
+def _whole(layout: Layout, rows: Tensor) -> Tensor:
+    """Return the tensor whose blocks are these rows."""
+    order = layout.block_order
+    x = rows.reshape([layout.split[d] for d in order]).transpose(_inverse(order))
+    x = x.reshape((*layout.outer, *(n * b for n, b in zip(layout.counts, layout.block, strict=True))))
+    for axis, d in enumerate(layout.order):
+        x = x.slice(axis, 0, layout.shape[d])
+    return x.transpose(_inverse(layout.order))
 
 
 def _inverse(order: Sequence[int]) -> list[int]:
@@ -136,9 +104,6 @@ def _of_rows(x: Exact, outer: Sequence[int], count: int) -> Exact:
     """Return the number of each tensor for each of its rows."""
     tensors = math.prod(outer)
     return _mapped(x, lambda v: v.reshape((tensors,)).expand(1, count // max(tensors, 1)).reshape((count,)))
-
-
-# -- conversions -------------------------------------------------------------------------------------------------------
 
 
 @emulates(QUANTIZE)
@@ -152,35 +117,31 @@ def quantize(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seq
     if policy.rounding == "stochastic" and not fmt.has_power_scale:
         raise OpError("expected another rounding than stochastic where scales are no powers of two")
     x: Tensor = operands[0]
-    places = _Places(Layout.of(x.shape, fmt, axes))
+    layout = Layout.of(x.shape, fmt, axes)
     sign, magnitude, kind = _magnitudes(e, x, source)
-    sign, magnitude = places.rows(sign), places.rows(magnitude)
+    sign, magnitude = _rows(layout, sign), _rows(layout, magnitude)
     largest = magnitude.reduce("maximum", 0, [1])
     amax = _exact_of(largest, kind)
     is_nan, is_infinite = flags_of(amax)
     amax = dataclasses.replace(amax, is_nan=is_nan | is_infinite, is_infinite=is_infinite & ~is_infinite)
     outer, count = x.shape[:tensors], amax.sign.shape[0]
-    given: Tensor | None = None
+    given: list[Tensor] = []
     of_block: Exact | None = None
     if fmt.tensor_scale is not None:
-        of_tensor = (
-            operands[1].bits(UI32).broadcast(outer) if len(operands) > 1 else _tensor_scale(largest, kind, fmt, outer)
-        )
-        of_block, given = _of_rows(numbers_of(of_tensor, _F32), outer, count), of_tensor
+        given = [operands[1].bits(UI32).broadcast(outer)] if operands[1:] else _tensor_scales(largest, kind, fmt, outer)
+        of_block = _of_rows(numbers_of(given[0], _F32), outer, count)
     scales = _block_scales(amax, fmt, rule, of_block)
     factors = numbers_of(scales, fmt.scale_format)
     factors = factors if of_block is None else _product(factors, of_block)
-    factors = _over(factors, magnitude.shape, [0])
+    factors = _mapped(factors, lambda v: v.broadcast(magnitude.shape, [0]))
     number = dataclasses.replace(_exact_of(magnitude, kind), sign=sign)
-    if fmt.has_power_scale:
-        exponent = number.exponent - factors.exponent
-        scaled = Exact(sign, number.significand, exponent, flags_of(factors)[0])
-    else:
-        scaled = _quotient(number, factors)
-    assert scaled.is_nan is not None
-    scaled = dataclasses.replace(scaled, sign=scaled.sign & ~scaled.is_nan, is_infinite=None)
-    codes = places.whole(_elements(scaled, fmt, policy))
-    found = [codes, places.scales(scales), *([] if given is None else [given])]
+    is_nan, _ = flags_of(factors)
+    scaled = dataclasses.replace(number, exponent=number.exponent - factors.exponent)
+    scaled = scaled if fmt.has_power_scale else _quotient(number, factors)
+    scaled = dataclasses.replace(scaled, sign=scaled.sign & ~is_nan, is_nan=is_nan, is_infinite=None)
+    codes = _whole(layout, _elements(scaled, fmt, policy))
+    scales = scales.reshape((*layout.outer, *layout.counts)).transpose(_inverse(layout.order))
+    found = [codes, scales, *given]
     return [_as(v, r.type.element) for v, r in zip(found, operation.results, strict=True)]  # type: ignore[union-attr]
 
 
@@ -213,7 +174,7 @@ def _exact_of(magnitude: Tensor, kind: ElementType) -> Exact:
     return dataclasses.replace(found, is_nan=found.sign, is_infinite=found.sign)
 
 
-def _tensor_scale(magnitude: Tensor, kind: ElementType, fmt: BlockFormat, outer: Sequence[int]) -> Tensor:
+def _tensor_scales(magnitude: Tensor, kind: ElementType, fmt: BlockFormat, outer: Sequence[int]) -> list[Tensor]:
     """Return the scale of each tensor from the largest of its finite blocks, as bits of f32."""
     tensors = math.prod(outer)
     is_nan, is_infinite = flags_of(_exact_of(magnitude, kind))
@@ -222,7 +183,7 @@ def _tensor_scale(magnitude: Tensor, kind: ElementType, fmt: BlockFormat, outer:
     divisor = _of_number(fmt.largest * float(decode_f64(fmt.scale_format.max_code, fmt.scale_format)), (tensors,))
     codes = round_number(_quotient(most, divisor), _F32, Policy()).at_least(1).at_most(_F32.max_code)
     one = int(np.float32(1).view(np.uint32))
-    return where(most.significand.equals(0), one, codes).reshape(outer)
+    return [where(most.significand.equals(0), one, codes).reshape(outer)]
 
 
 def _block_scales(amax: Exact, fmt: BlockFormat, rule: str, of_tensor: Exact | None) -> Tensor:
@@ -231,7 +192,7 @@ def _block_scales(amax: Exact, fmt: BlockFormat, rule: str, of_tensor: Exact | N
     zero = amax.significand.equals(0) & ~is_nan
     if fmt.has_power_scale or rule in ("floor", "ceil", "even"):
         a = amax if of_tensor is None else _quotient(amax, of_tensor)
-        significand, unit = _normal(a)
+        significand, unit = normal(a)
         short = significand >> (_LONG - _F64_BITS)
         short = short | (short << (_LONG - _F64_BITS)).differs(significand).to(UI64)
         offset, reached = thresholds(fmt, rule)
@@ -282,29 +243,21 @@ def dequantize(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     if not target.is_float:
         raise OpError(f"expected a result of floats, got {target}")
     codes, scales = operands[:2]
-    places = _Places(Layout.of(codes.shape, fmt, axes))
-    rows = places.rows(codes)
+    layout = Layout.of(codes.shape, fmt, axes)
+    rows = _rows(layout, codes)
     if fmt.element_format is None:
         value = rows.bits(ELEMENT_TYPES["i8"]).to(I32)
         never = rows.differs(rows)
         number = Exact(value < 0, abs(value).bits(UI32), constant(-fmt.fraction_bits, I32, rows.shape), never, never)
     else:
         number = numbers_of(rows, fmt.element_format)
-    factors = numbers_of(places.scale_rows(_bits_of(scales)), fmt.scale_format)
+    factors = numbers_of(scales.transpose(layout.order).reshape((scales.size,)), fmt.scale_format)
     if len(operands) > 2:
         outer, count = codes.shape[:tensors], rows.shape[0]
         factors = _product(factors, _of_rows(numbers_of(operands[2].bits(UI32), _F32), outer, count))
-    found = _product(number, _over(factors, rows.shape, [0]))
+    found = _product(number, _mapped(factors, lambda v: v.broadcast(rows.shape, [0])))
     draws = draws_of(policy.seed, 0, rows.shape) if policy.rounding == "stochastic" else None
-    return [_as(places.whole(round_number(found, target.format, policy, draws)), target)]
-
-
-def _bits_of(x: Tensor) -> Tensor:
-    """Return the bits of floats; codes stay."""
-    return x.bits(code_type(x.element.format)) if x.element.is_float else x
-
-
-# -- dots --------------------------------------------------------------------------------------------------------------
+    return [_as(_whole(layout, round_number(found, target.format, policy, draws)), target)]
 
 
 @emulates("xla.scaled_dot", "__op$block_scaled_dot")
@@ -321,7 +274,7 @@ def scaled_dot(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     if not all(t.is_float for t in types) or types[2] != types[3]:
         raise OpError(f"expected elements of float types and scales of one type, got {', '.join(map(str, types))}")
     batching, contracting = found
-    x, y, s, t = map(_bits_of, operands)
+    x, y, s, t = operands
     free = free_dimensions(call, [call.tensor(0), call.tensor(1)], batching, contracting)
     if policy.accumulate in ACCUMULATIONS:
         sides = zip((x, y), (s, t), contracting, strict=True)
@@ -333,7 +286,7 @@ def scaled_dot(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     else:
         record, block = record_of(call, contracting)
     (x, s), (y, t) = (
-        [_matrices(v, dims) for v in pair]
+        [to_matrix(v, *dims) for v in pair]
         for pair, dims in (
             ((x, s), (batching[0], free[0], contracting[0])),
             ((y, t), (batching[1], contracting[1], free[1])),
@@ -348,12 +301,6 @@ def scaled_dot(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     number = numbers_of(sums, storage.format)
     number = dataclasses.replace(number, sign=number.sign & ~flags_of(number)[0])
     return [_as(round_number(number, result.format, policy.for_results(result), draws), result).reshape(shape)]
-
-
-def _matrices(x: Tensor, dims: Sequence[Sequence[int]]) -> Tensor:
-    """Return a tensor as (batch, rows, columns), each of several of its dimensions."""
-    shape = [math.prod(x.shape[d] for d in each) for each in dims]
-    return x.transpose([d for each in dims for d in each]).reshape(shape)
 
 
 def _spread(scales: Tensor, shape: Sequence[int]) -> Tensor:

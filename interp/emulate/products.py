@@ -324,11 +324,11 @@ def contract_matrices(
     sums: Sums, lhs: Tensor, rhs: Tensor, x: Sequence[Sequence[int]], y: Sequence[Sequence[int]]
 ) -> Tensor:
     """Return sums of products; `x` has the dimensions of lhs that are (batch, M, K), `y` those of (batch, K, N)."""
-    found = sums.matmul(_matrix(lhs, *x), _matrix(rhs, *y))
+    found = sums.matmul(to_matrix(lhs, *x), to_matrix(rhs, *y))
     return found.reshape([*(lhs.shape[d] for d in (*x[0], *x[1])), *(rhs.shape[d] for d in y[2])])
 
 
-def _matrix(x: Tensor, *groups: Sequence[int]) -> Tensor:
+def to_matrix(x: Tensor, *groups: Sequence[int]) -> Tensor:
     """Return a tensor with each group of dimensions as one."""
     moved = x.transpose([d for group in groups for d in group])
     return moved.reshape([math.prod(x.shape[d] for d in group) for group in groups])
