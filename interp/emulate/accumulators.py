@@ -16,9 +16,9 @@ from ...ops.accumulators.record import EXACT, Accumulator
 from ...ops.minifloat.codec import decode
 from ...ops.minifloat.formats import FORMATS, Format
 from ...ops.op import UnsupportedOpError
-from ...ops.types import ELEMENT_TYPES, ElementType
+from ...ops.types import ElementType
 from .rounding import WORD, Exact, code_type, exact_of_bits, exact_of_words
-from .tensor import F32, I32, I64, UI32, UI64, Tensor, concatenate, constant, dot, loop, where
+from .tensor import F32, I1, I32, I64, UI32, UI64, Tensor, concatenate, constant, dot, loop, where
 
 #: The terms of a step that are written one after the other; of more there is a loop.
 _UNROLLED = 64
@@ -41,18 +41,10 @@ def accumulate(
     record: Accumulator, x: Tensor, y: Tensor, lhs: ElementType, rhs: ElementType, c: Tensor | None = None, *,
     scales: Scales | None = None, to_odd: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return the products of (batch, M, K) and (batch, K, N), plus c of (batch, M, N), as the bits of their sums.
+    """Return the products of (batch, M, K) and (batch, K, N), plus c of (batch, M, N), as bits of `record.storage`.
 
-    Args:
-        record: The accumulator.
-        x: Codes of minifloats, bits of wider types, or f32; of the element type `lhs`.
-        y: The same, of `rhs`.
-        c: What sums begin with, of the type of `record.storage`; None: zeros.
-        scales: Those of both operands, or None.
-        to_odd: With keep=exact, whether sums are rounded to odd in f64, to be rounded once more; else to nearest.
-
-    Returns:
-        Sums as unsigned integers of the width of `record.storage`.
+    `x` and `y` have codes of minifloats, or the bits of wider types; c those of `record.storage`. With keep=exact sums
+    are rounded to nearest in f64, or `to_odd`, to be rounded once more.
     """
     a = _side(record, x.transpose((2, 0, 1)), lhs)
     b = _side(record, y.transpose((1, 0, 2)), rhs)
@@ -102,7 +94,7 @@ class _Side:
             has_infinity=self.has_infinity or s.has_infinity,
         )  # fmt: skip
         if inner > 1:
-            factor, exponent = each(s.significand, inner), each(s.exponent, inner)
+            factor, exponent = each(s.significand.to(UI64), inner), each(s.exponent, inner)
             return dataclasses.replace(changed, factor=factor, exponent=exponent, factor_bits=s.bits)
         wide = UI32 if self.bits + s.bits <= 32 else UI64
         return dataclasses.replace(
@@ -144,7 +136,7 @@ def _side(record: Accumulator, codes: Tensor, element: ElementType) -> _Side:
         raise UnsupportedOpError(f"expected elements of a narrow range for inner sums, got {element}")
     return dataclasses.replace(
         found, significand=significand << (exponent - low).at_least(0).bits(UI32), exponent=constant(0, I32, few),
-        factor=constant(1, UI32, few), places=places - low, bits=bits, factor_bits=1, lowest=0,
+        factor=constant(1, UI64, few), places=places - low, bits=bits, factor_bits=1, lowest=0,
     )  # fmt: skip
 
 
@@ -180,9 +172,7 @@ def flags_of(x: Exact) -> tuple[Tensor, Tensor]:
 
 
 def _cut(m: Tensor, places: int, distance: Tensor, drop: str, negative: Tensor | None = None) -> Tensor:
-    """Return magnitudes, below a fourth of their type's range, times 2**(places - distance) as integers, cut as `drop`
-    says: in halves for `sticky`. A distance is at least 0.
-    """
+    """Return magnitudes times 2**(places - distance), cut to integers as `drop` says; in halves for `sticky`."""
     wide = m.element
     m = m << places if places > 0 else m
     distance = distance - places if places < 0 else distance
@@ -232,14 +222,11 @@ def _add(x: Exact, y: Exact) -> Exact:
         m, exponent = normal(v)
         terms.append(m >> 1)
         tops.append(where(m.equals(0), 3 * ABSENT, exponent + 1))
-    top = tops[0].at_least(tops[1])
-    total: Tensor | None = None
+    top, total = tops[0].at_least(tops[1]), constant(0, I64, x.sign.shape)
     for v, m, exponent in zip((x, y), terms, tops, strict=True):
         shift = (top - exponent).at_most(62).bits(UI32).to(UI64)
         cut = m >> shift
-        term = _signed(v.sign, cut | (cut << shift).differs(m).to(UI64))
-        total = term if total is None else total + term
-    assert total is not None
+        total = total + _signed(v.sign, cut | (cut << shift).differs(m).to(UI64))
     sign = where(total.equals(0), x.sign & y.sign, total < 0)
     found = Exact(sign, _magnitude(total), top)
     (x_nan, x_infinite), (y_nan, y_infinite) = flags_of(x), flags_of(y)
@@ -283,6 +270,7 @@ class _Sums:
         self.specials = self.by_term or has_c or reach > min(self.type.bias, record.storage.bias)
         if self.by_term and record.inner > 1:
             raise UnsupportedOpError("expected elements without infinities for inner sums, got others")
+        self.none = [constant(False, I1, self.shape)] * 2 if self.by_term else []
         self.wide = UI64
         if record.bits is not None:
             growth, count = record.bits - self.places, _bits_of(self.step // record.inner)
@@ -314,10 +302,7 @@ class _Sums:
             return x.reshape((count * ways, step, *rest))
 
         found = side.map(lambda x: split(x, self.step), lambda x: split(x, -(-self.step // inner)))
-        wide = {"significand": found.significand.to(self.wide), "sign": found.sign.to(self.whole)}
-        if found.factor is not None:
-            wide["factor"] = found.factor.to(self.wide)
-        return dataclasses.replace(found, **wide)
+        return dataclasses.replace(found, significand=found.significand.to(self.wide), sign=found.sign.to(self.whole))
 
     def run(self, c: Tensor | None) -> Tensor:
         """Return the bits of the sums in the type of `record.storage`."""
@@ -331,11 +316,7 @@ class _Sums:
         each = record.group // self.step if record.c == "after" and record.group else 1
         chunk = record.outer // (self.step * ways) * ways if record.outer else 0
         zero = constant(0, kind, self.shape)
-        state = [zero if chunk else start]
-        if each > 1:
-            state.append(zero)
-        if chunk:
-            state.append(start)
+        state = [zero if chunk else start, *([zero] if each > 1 else []), *([start] if chunk else [])]
 
         def body(index: Tensor, *state: Tensor) -> list[Tensor]:
             a, b = (side.map(lambda x: x.row(index)) for side in (self.a, self.b))
@@ -390,15 +371,13 @@ class _Sums:
             sign, m = (self._over(a, b, name, i) for name in ("sign", "significand"))
             signs, e = sign[0] ^ sign[1], self._over(a, b, "exponent", i)
             return signs, m[0] * m[1], e[0] + e[1]
-        total: Tensor | None = None
+        total = constant(0, self.whole, self.shape)
         for j in range(inner):
-            at = i * inner + j
-            sign, m = (self._over(a, b, name, at) for name in ("sign", "significand"))
-            term = _signed(sign[0] ^ sign[1], m[0] * m[1])
-            total = term if total is None else total + term
-        assert total is not None
+            sign, m = (self._over(a, b, name, i * inner + j) for name in ("sign", "significand"))
+            total = total + _signed(sign[0] ^ sign[1], m[0] * m[1])
         factors, e = (self._over(a, b, name, i) for name in ("factor", "exponent"))
-        return total >> (total.element.bits - 1), _magnitude(total) * (factors[0] * factors[1]), e[0] + e[1]
+        m = _magnitude(total) * (factors[0] * factors[1]).to(self.wide)
+        return total >> (total.element.bits - 1), m, e[0] + e[1]
 
     def _over(self, a: _Side, b: _Side, name: str, i: int | Tensor) -> tuple[Tensor, Tensor]:
         """Return a row of both operands, over all rows and columns."""
@@ -450,11 +429,8 @@ class _Sums:
         if running is not None and own is not None:
             cut = _cut(running.significand.to(self.wide), bits - places, top - own, record.drop, running.sign)
             total = _signed(running.sign, cut)
-        total, *specials = _fold(count, add, [total, *self._no_infinities()])
+        total, *specials = _fold(count, add, [total, *self.none])
         return total, bits + (record.drop == "sticky"), specials, top
-
-    def _no_infinities(self) -> list[Tensor]:
-        return [constant(False, ELEMENT_TYPES["i1"], self.shape)] * 2 if self.by_term else []
 
     def _joined(self, a: _Side, b: _Side, running: Tensor) -> Tensor:
         """Return the running sum after a step of c=joined."""
@@ -516,7 +492,7 @@ class _Sums:
             sign, m, exponent, infinite = self._limited(a, b, 0)
             product = Exact(sign < 0, m, exponent - self.places)
             found = _add(product, Exact(sign < 0, m & 0, exponent)) if running is None else _add(product, running)
-            total, specials = found, list(_noted(self._no_infinities(), infinite, sign < 0))
+            total, specials = found, list(_noted(self.none, infinite, sign < 0))
         else:
             low, high = self.range
             if self.type.bits != 64:
@@ -529,7 +505,7 @@ class _Sums:
                 words = _add_to_words(state[:size], low, Exact(sign < 0, m, exponent - self.places))
                 return [*words, *_noted(state[size:], infinite, sign < 0)]
 
-            state = _fold(count, add, [*zeros, *self._no_infinities()], 8)
+            state = _fold(count, add, [*zeros, *self.none], 8)
             words, specials = state[:size], state[size:]
             total = exact_of_words(words if running is None else _add_to_words(words, low, running), low)
         sign = where(total.significand.equals(0), total.sign & ~total.sign, total.sign)
@@ -548,16 +524,15 @@ class _Sums:
     def _with_infinities(self, x: Exact, specials: list[Tensor], running: Exact | None) -> Exact:
         if not self.specials:
             return x
-        positive, negative = specials or [constant(False, ELEMENT_TYPES["i1"], self.shape)] * 2
+        positive, negative = specials or [constant(False, I1, self.shape)] * 2
         is_nan = positive & negative
         if running is not None:
             old_nan, old = flags_of(running)
             positive, negative = positive | (old & ~running.sign), negative | (old & running.sign)
             is_nan = (positive & negative) | old_nan
         is_infinite = positive | negative
-        return dataclasses.replace(
-            x, sign=where(is_infinite, negative, x.sign), is_nan=is_nan, is_infinite=is_infinite
-        )  # fmt: skip
+        sign = where(is_infinite, negative, x.sign)
+        return dataclasses.replace(x, sign=sign, is_nan=is_nan, is_infinite=is_infinite)
 
     def _keep(self, x: Exact) -> Tensor:
         """Return sums in the form that is kept, as bits of its type."""

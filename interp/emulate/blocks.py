@@ -201,9 +201,8 @@ def _block_scales(amax: Exact, fmt: BlockFormat, rule: str, of_tensor: Exact | N
             exponent = exponent + (short >= int(t * 2**_F64_BITS)).to(I32)
         if fmt.has_power_scale:
             codes = where(zero, 0, (exponent - target.min_exponent).at_least(0))
-            return where(is_nan | (codes > target.max_code), target.nan_code or 0, codes.bits(UI32)).to(
-                code_type(target)
-            )
+            codes = where(is_nan | (codes > target.max_code), target.nan_code or 0, codes)
+            return codes.to(code_type(target))
         number = Exact(amax.sign, where(zero, constant(0, UI32), constant(1, UI32)), exponent, is_nan)
         rounding = "nearest_even"
     else:
@@ -225,13 +224,11 @@ def _elements(x: Exact, fmt: BlockFormat, policy: Policy) -> Tensor:
         return round_number(x, fmt.element_format, policy, draws)
     # Integers are the numbers of a format with one exponent: its subnormal ones, of seven bits.
     plain = Format("integer", "uint16", 8, 7, fmt.fraction_bits - 6, False, Nan.NONE)
-    codes = round_number(
-        dataclasses.replace(x, is_nan=None), plain, dataclasses.replace(policy, overflow="saturate"), draws
-    )
-    codes = codes.to(UI32)
+    policy = dataclasses.replace(policy, overflow="saturate")
+    codes = round_number(dataclasses.replace(x, is_nan=None), plain, policy, draws).to(UI32)
     magnitude = (codes & (plain.sign_bit - 1)).at_most(127).bits(I32)
     signed = where((codes & plain.sign_bit).differs(0), -magnitude, magnitude)
-    return where(x.is_nan, 0, signed).to(ELEMENT_TYPES["i8"]) if x.is_nan is not None else signed
+    return where(flags_of(x)[0], 0, signed).to(ELEMENT_TYPES["i8"])
 
 
 @emulates(DEQUANTIZE)
@@ -247,8 +244,7 @@ def dequantize(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     rows = _rows(layout, codes)
     if fmt.element_format is None:
         value = rows.bits(ELEMENT_TYPES["i8"]).to(I32)
-        never = rows.differs(rows)
-        number = Exact(value < 0, abs(value).bits(UI32), constant(-fmt.fraction_bits, I32, rows.shape), never, never)
+        number = Exact(value < 0, abs(value).bits(UI32), constant(-fmt.fraction_bits, I32, rows.shape))
     else:
         number = numbers_of(rows, fmt.element_format)
     factors = numbers_of(scales.transpose(layout.order).reshape((scales.size,)), fmt.scale_format)
@@ -285,13 +281,8 @@ def scaled_dot(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
             s, t = _spread(s, x.shape), _spread(t, y.shape)
     else:
         record, block = record_of(call, contracting)
-    (x, s), (y, t) = (
-        [to_matrix(v, *dims) for v in pair]
-        for pair, dims in (
-            ((x, s), (batching[0], free[0], contracting[0])),
-            ((y, t), (batching[1], contracting[1], free[1])),
-        )
-    )
+    x, s = (to_matrix(v, batching[0], free[0], contracting[0]) for v in (x, s))
+    y, t = (to_matrix(v, batching[1], contracting[1], free[1]) for v in (y, t))
     scales = Scales(s, t, types[2], block, is_signed=policy.accumulate in ACCUMULATIONS)
     sums = accumulate(record, x, y, types[0], types[1], scales=scales, to_odd=result.name != "f64")
     storage, shape = ELEMENT_TYPES[record.storage.name], call.shape()
