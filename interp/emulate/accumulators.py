@@ -470,7 +470,7 @@ class _Sums:
     def _tree(self, a: _Side, b: _Side) -> Tensor:
         """Return the sum of a step by halves, every sum rounded."""
 
-        def kept(i: int) -> Tensor:
+        def rounded(i: int) -> Tensor:
             sign, m, exponent, infinite = self._limited(a, b, i)
             is_number = m.differs(0) if infinite is None else m.differs(0) | infinite
             is_nan = None if infinite is None else infinite & ~infinite
@@ -483,7 +483,7 @@ class _Sums:
             x, y = (self._read(half(part), self.type) for part in (terms[:middle], terms[middle:]))
             return self._keep(_add(x, y))
 
-        return half([kept(i) for i in range(a.exponent.shape[0])])
+        return half([rounded(i) for i in range(a.exponent.shape[0])])
 
     def _exact(self, a: _Side, b: _Side, running: Exact | None) -> Exact:
         """Return the exact sum of a step, rounded to odd."""
