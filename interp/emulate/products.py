@@ -32,11 +32,21 @@ from ...ops.products.exact import exact_type_of_formats, range_between, room, sl
 from ...ops.tables import all_codes
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from ..program import Operation
-from .accumulators import Words, accumulate, add_exact
+from .accumulators import accumulate, add_exact, add_to_words
 from .draws import draw, numbered_loop
 from .lookup import binary, choices, index_of, look_up
 from .rewrite import Emulation, carrier, emulates
-from .rounding import Exact, code_type, exact_of_float, exact_of_integer, round_float, round_number
+from .rounding import (
+    WORD,
+    Exact,
+    code_type,
+    exact_of_float,
+    exact_of_integer,
+    exact_of_words,
+    flags_of,
+    round_float,
+    round_number,
+)
 from .tensor import F32, F64, I32, I64, UI16, UI32, UI64, Tensor, concatenate, constant, dot, where
 
 _PLAIN = Policy()
@@ -310,19 +320,19 @@ def _carried(sums: Sequence[tuple[int, Tensor]], low: int, bits: int) -> Exact:
     """Return the total of integers times 2**(low + position), less than 2**(low + bits): to odd where it is long."""
     (first, total), *others = sums
     if not others:
-        return Exact(total < 0, abs(total).bits(UI64), low + first)
+        return Exact(total < 0, abs(total).bits(UI64), constant(low + first, I32, total.shape))
     last, at, rest = sums[-1][0], first, constant(0, I64, total.shape)
     if last - first > _LONG:
-        words = Words(low, [constant(0, I64, total.shape)] * (-(-bits // 32) + 1))
+        words = [constant(0, I64, total.shape)] * (-(-bits // WORD) + 2)
         for position, part in sums:
             exponent = constant(low + position, I32, part.shape)
-            words = words.add(Exact(part < 0, abs(part).bits(UI64), exponent))
-        return words.total()
+            words = add_to_words(words, low, Exact(part < 0, abs(part).bits(UI64), exponent))
+        return exact_of_words(words, low)
     for position, part in others:
         rest = rest | ((total & ((1 << (position - at)) - 1)) << (at - first))
         total, at = part + (total >> (position - at)), position
     # The sum is total * 2**width + rest.
-    width, exponent = last - first, low + first
+    width, exponent = last - first, constant(low + first, I32, total.shape)
     whole = (total << width) | rest
     if bits - first <= _LONG:
         return Exact(whole < 0, abs(whole).bits(UI64), exponent)
@@ -335,7 +345,7 @@ def _carried(sums: Sequence[tuple[int, Tensor]], low: int, bits: int) -> Exact:
     top = total >> (_LONG - width)
     is_short = top.equals(0) | top.equals(-1)
     magnitude = where(is_short, abs(whole), long).bits(UI64)
-    return Exact(negative, magnitude, where(is_short, constant(exponent, I32), constant(exponent + cut - 1, I32)))
+    return Exact(negative, magnitude, where(is_short, exponent, exponent + (cut - 1)))
 
 
 def _span(t: ElementType) -> Any:
@@ -400,28 +410,21 @@ def _positive_nan(sums: Tensor) -> Tensor:
 
 def _finite_only(x: Exact) -> Exact:
     """Return numbers with the significand 0 for infinities and NaN."""
-    assert x.is_nan is not None
-    assert x.is_infinite is not None
-    return dataclasses.replace(x, significand=where(x.is_nan | x.is_infinite, 0, x.significand))
+    is_nan, is_infinite = flags_of(x)
+    return dataclasses.replace(x, significand=where(is_nan | is_infinite, 0, x.significand))
 
 
 def _canonical(x: Exact) -> Exact:
-    assert x.is_nan is not None
-    return dataclasses.replace(x, sign=x.sign & ~x.is_nan)
+    return dataclasses.replace(x, sign=x.sign & ~flags_of(x)[0])
 
 
 def _multiply(x: Exact, y: Exact) -> Exact:
     """Return products of numbers of up to 31 bits in all."""
-    assert x.is_nan is not None
-    assert x.is_infinite is not None
-    assert y.is_nan is not None
-    assert y.is_infinite is not None
+    (x_nan, x_infinite), (y_nan, y_infinite) = flags_of(x), flags_of(y)
     is_zero = x.significand.equals(0) | y.significand.equals(0)
-    infinite = x.is_infinite | y.is_infinite
-    is_nan = x.is_nan | y.is_nan | (infinite & is_zero)
-    exponent = x.exponent + y.exponent
-    found = Exact(x.sign ^ y.sign, x.significand * y.significand, exponent, is_nan, infinite & ~is_nan)
-    return _canonical(found)
+    is_nan = x_nan | y_nan | ((x_infinite | y_infinite) & is_zero)
+    significand, exponent = x.significand * y.significand, x.exponent + y.exponent
+    return _canonical(Exact(x.sign ^ y.sign, significand, exponent, is_nan, (x_infinite | y_infinite) & ~is_nan))
 
 
 def _step_of_floats(a: Tensor, b: Tensor, total: Tensor) -> Tensor:
@@ -539,11 +542,11 @@ def contract_matrices(
     sums: Sums, lhs: Tensor, rhs: Tensor, x: Sequence[Sequence[int]], y: Sequence[Sequence[int]]
 ) -> Tensor:
     """Return sums of products; `x` has the dimensions of lhs that are (batch, M, K), `y` those of (batch, K, N)."""
-    found = sums.matmul(_matrix(lhs, *x), _matrix(rhs, *y))
+    found = sums.matmul(to_matrix(lhs, *x), to_matrix(rhs, *y))
     return found.reshape([*(lhs.shape[d] for d in (*x[0], *x[1])), *(rhs.shape[d] for d in y[2])])
 
 
-def _matrix(x: Tensor, *groups: Sequence[int]) -> Tensor:
+def to_matrix(x: Tensor, *groups: Sequence[int]) -> Tensor:
     """Return a tensor with each group of dimensions as one."""
     moved = x.transpose([d for group in groups for d in group])
     return moved.reshape([math.prod(x.shape[d] for d in group) for group in groups])
