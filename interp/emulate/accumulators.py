@@ -214,7 +214,7 @@ def _bits_of(count: int) -> int:
     return max(count, 1).bit_length()
 
 
-def add_exact(x: Exact, y: Exact) -> Exact:
+def _add(x: Exact, y: Exact) -> Exact:
     """Return the sums of numbers, rounded to odd at 60 bits; the sign of zero is that of IEEE 754."""
     terms, tops = [], []
     for v in (x, y):
@@ -332,7 +332,7 @@ class _Sums:
                 others[0] = where(ends, zero, part)
             if chunk:
                 ends = self._is_end(index, chunk, steps, 0)
-                added = add_exact(self._read(others[-1], _F32), self._read(total, self.type))
+                added = _add(self._read(others[-1], _F32), self._read(total, self.type))
                 outer = self._encode(added, _F32, _F32, "nearest_even")
                 others[-1], total = where(ends, outer, others[-1]), where(ends, zero, total)
             return [total, *others]
@@ -347,7 +347,7 @@ class _Sums:
 
     def _after(self, total: Tensor, part: Tensor) -> Tensor:
         x, y = self._read(total, self.type), self._read(part, self.type)
-        return self._encode(add_exact(x, y), self.type, self.type, "nearest_even", self.record.overflow, flushes=True)
+        return self._encode(_add(x, y), self.type, self.type, "nearest_even", self.record.overflow, flushes=True)
 
     def _part(self, a: _Side, b: _Side, running: Tensor | None) -> Tensor:
         """Return the sum of a step that joins the running one after it."""
@@ -481,7 +481,7 @@ class _Sums:
                 return terms[0]
             middle = len(terms) // 2
             x, y = (self._read(half(part), self.type) for part in (terms[:middle], terms[middle:]))
-            return self._keep(add_exact(x, y))
+            return self._keep(_add(x, y))
 
         return half([rounded(i) for i in range(a.exponent.shape[0])])
 
@@ -491,9 +491,7 @@ class _Sums:
         if count == 1:
             sign, m, exponent, infinite = self._limited(a, b, 0)
             product = Exact(sign < 0, m, exponent - self.places)
-            found = (
-                add_exact(product, Exact(sign < 0, m & 0, exponent)) if running is None else add_exact(product, running)
-            )
+            found = _add(product, Exact(sign < 0, m & 0, exponent)) if running is None else _add(product, running)
             total, specials = found, list(_noted(self.none, infinite, sign < 0))
         else:
             low, high = self.range

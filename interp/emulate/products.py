@@ -11,6 +11,7 @@ are the device's: it may order them as it likes.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -21,33 +22,22 @@ from ...ops.accumulators.product import is_exact
 from ...ops.accumulators.record import Accumulator
 from ...ops.accumulators.selection import accumulator_of, precision_accumulator
 from ...ops.cast import cast, codes_of, holds
-from ...ops.minifloat.codec import decode, neighbours
-from ...ops.minifloat.formats import FORMATS
+from ...ops.minifloat.codec import decode
 from ...ops.op import OpError
 from ...ops.policy import Policy
 from ...ops.products.contraction import Contraction
 from ...ops.products.dot import free_dimensions
-from ...ops.products.dot_algorithm import TF32, Algorithm, components_of
+from ...ops.products.dot_algorithm import Algorithm, components_of
 from ...ops.products.exact import exact_type_of_formats, range_between, room, slice_counts
 from ...ops.tables import all_codes
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from ..program import Operation
-from .accumulators import accumulate, add_exact, add_to_words
-from .draws import draw, numbered_loop
-from .lookup import binary, choices, index_of, look_up
+from .accumulators import accumulate, add_to_words
+from .draws import draw
+from .lookup import binary, index_of
 from .rewrite import Emulation, carrier, emulates
-from .rounding import (
-    WORD,
-    Exact,
-    code_type,
-    exact_of_float,
-    exact_of_integer,
-    exact_of_words,
-    flags_of,
-    round_float,
-    round_number,
-)
-from .tensor import F32, F64, I32, I64, UI16, UI32, UI64, Tensor, concatenate, constant, dot, where
+from .rounding import WORD, Exact, exact_of_float, exact_of_integer, exact_of_words, round_float, round_number
+from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, concatenate, constant, dot, loop, where
 
 _PLAIN = Policy()
 _BYTE = 7  # bits of a digit in i8
@@ -183,68 +173,32 @@ class Sums:
 
     def stepwise(self, x: Tensor, y: Tensor) -> Tensor:
         """Return sums of which each product and each sum is rounded, in order, beginning with zero."""
-        e, t = self.e, self.result
+        e, t, policy = self.e, self.result, self.policy.for_results(self.result)
         (batch, rows, length), columns = x.shape, y.shape[-1]
-        x, y = (self._recode(v, s) for v, s in ((x, self.lhs), (y, self.rhs)))
-        x, y, shape = x.transpose((2, 0, 1)), y.transpose((1, 0, 2)), (batch, rows, columns)
-        step = self._step_of_codes if t.is_minifloat else self._step_of_bits if t.bits == 16 else _step_of_floats
-
-        def body(k: Tensor, total: Tensor) -> list[Tensor]:
-            return [step(x.row(k).expand(2, columns), y.row(k).expand(1, rows), total)]
-
-        total = numbered_loop(e, length, body, [constant(0, x.element, shape)])[0]
-        if t.bits >= 32:
-            if self.policy.rounding != "down":  # a sum that begins with +0 is never -0, which compilers forget
-                total = where(total.equals(0), constant(0, t, shape), total)
-            return total
-        return total if t.is_minifloat else total.bits(t)
-
-    def _step_of_codes(self, a: Tensor, b: Tensor, total: Tensor) -> Tensor:
-        if self.policy.rounding != "stochastic":
-            return binary(self.e, "add", total, binary(self.e, "multiply", a, b, self.result), self.result)
-        return self._drawn("add", total, self._drawn("multiply", a, b))
-
-    def _drawn(self, name: str, x: Tensor, y: Tensor) -> Tensor:
-        """Return the results of an operation under stochastic rounding."""
-        t, c = self.result, Contraction(self.lhs, self.rhs, self.result, self.policy)
-        types = [t, t]
-        low, *others = choices(lambda random: dataclasses.replace(c, random=random).kernel(name), types, t)
-        below = look_up(self.e, low, t, [x, y], types)
-        if not others:
-            return below
-        above, fraction = (look_up(self.e, v, kind, [x, y], types) for v, kind in zip(others, (t, UI64), strict=True))
-        return where(draw(self.e, x.shape) < fraction, above, below)
-
-    def _step_of_bits(self, a: Tensor, b: Tensor, total: Tensor) -> Tensor:
-        t, policy = self.result, self.policy.for_results(self.result)
         if policy.rounding == "stochastic":
-            raise OpError(f"expected another rounding than stochastic for steps in {t}")
-        x, y = exact_of_float(a.bits(t)), exact_of_float(b.bits(t))
-        product = exact_of_float(round_number(_multiply(x, y), t.format, policy).bits(t))
-        old = exact_of_float(total.bits(t))
-        found = add_exact(_finite_only(old), _finite_only(product))
-        if policy.rounding == "down":  # IEEE 754 section 6.3
-            negative = found.sign | (found.significand.equals(0) & (old.sign | product.sign))
-            found = dataclasses.replace(found, sign=negative)
-        return round_number(_canonical(found), t.format, policy)
+            raise OpError("expected another rounding than stochastic for sums whose steps are rounded")
+        if t.bits == 16 and (policy.rounding == "down" or exact_type_of_formats(self.lhs, self.rhs, length) is None):
+            raise OpError(f"expected sums in {t} to fit f64, and another rounding than down")
+        # f64 holds sums of f16 and bf16, so that they are rounded once.
+        compute = t if t.is_minifloat or t.bits >= 32 else F64
+        sides = []
+        for v, source, order in ((x, self.lhs, (2, 0, 1)), (y, self.rhs, (1, 0, 2))):
+            entries = cast(cast(all_codes(source), source, t, self.policy), t, compute, _PLAIN)
+            sides.append(e.table(entries, compute).take(index_of(v, source).to(UI32)).transpose(order))
 
-    def _recode(self, x: Tensor, source: ElementType) -> Tensor:
-        """Return operands in the type of the result, of f16 and bf16 as bits."""
-        t, index, is_drawn = self.result, index_of(x, source).to(UI32), self.policy.rounding == "stochastic"
-        if source == t and t.is_minifloat:
-            return x
-        if is_drawn and t.bits <= 16 and not holds(t.format, source.format):
-            numbers = decode(codes_of(all_codes(source), source.format), source.format)
-            kind = code_type(t.format)
-            low, high, fraction = neighbours(numbers, t.format, self.policy)
-            below, above, cut = [
-                self.e.table(v.astype(u.dtype), u).take(index) for v, u in ((low, kind), (high, kind), (fraction, UI64))
-            ]
-            return where(draw(self.e, x.shape) < cut, above, below)
-        entries = cast(all_codes(source), source, t, _PLAIN if is_drawn else self.policy)
-        if t.bits == 16:
-            return self.e.table(entries.view(np.uint16), UI16).take(index)
-        return self.e.table(entries, t).take(index)
+        def rounded(v: Tensor) -> Tensor:
+            return round_float(v, t.format, policy).bits(t).to(F64) if t.bits == 16 else v
+
+        def step(k: Tensor, total: Tensor) -> list[Tensor]:
+            a, b = sides[0].row(k).expand(2, columns), sides[1].row(k).expand(1, rows)
+            if t.is_minifloat:
+                return [binary(e, "add", total, binary(e, "multiply", a, b, t), t)]
+            return [rounded(total + rounded(a * b))]
+
+        total = loop(length, step, [constant(0, sides[0].element, (batch, rows, columns))])[0]
+        if not t.is_minifloat:  # a sum that begins with +0 is never -0, which compilers forget
+            total = where(total.equals(0), constant(0, compute, total.shape), total).to(t)
+        return total
 
     # -- exact sums ----------------------------------------------------------------------------------------------------
 
@@ -252,7 +206,8 @@ class Sums:
         """Return exact sums, rounded once."""
         length, way = x.shape[-1], self.e.dots
         compute = exact_type_of_formats(self.lhs, self.rhs, length)
-        in_bytes = all(_is_byte(t) for t in (self.lhs, self.rhs)) if way == "auto" else way == "int8"
+        is_short = all(len(_digits(t, _BYTE)) <= 1 and not _is_special(t) for t in (self.lhs, self.rhs))
+        in_bytes = way == "int8" or (way == "auto" and is_short)
         if in_bytes and 2 * (_BYTE - 1) + length.bit_length() <= 31:
             number = self._of_digits(x, y, I8)
         elif compute is None:
@@ -285,11 +240,11 @@ class Sums:
         length = x.shape[-1]
         spans = [_span(t) for t in (self.lhs, self.rhs)]
         low, bits = sum(s.low for s in spans), sum(s.bits for s in spans) + length.bit_length() + 1
-        if kind == I8:
-            cuts = [[*_balanced_digits(t)] for t in (self.lhs, self.rhs)]
-        else:
+        widths = [_BYTE, _BYTE]
+        if kind == F64:
             counts = slice_counts(spans[0].bits, spans[1].bits, room(length) - 3)
-            cuts = [[*_slices(t, count)] for t, count in zip((self.lhs, self.rhs), counts, strict=True)]
+            widths = [-(-s.bits // count) + 1 for s, count in zip(spans, counts, strict=True)]
+        cuts = [_digits(t, width) for t, width in zip((self.lhs, self.rhs), widths, strict=True)]
         xs, ys = (
             [(self._entries(v, entries, kind), at) for at, entries in digits]
             for v, digits in zip((x, y), cuts, strict=True)
@@ -357,35 +312,20 @@ def _is_special(t: ElementType) -> bool:
     return t.format.has_infinity or t.format.nan_code is not None
 
 
-def _is_byte(t: ElementType) -> bool:
-    """Return whether all numbers of a format, in units of the smallest, fit a signed byte."""
-    return not _is_special(t) and _span(t).bits <= _BYTE
+@functools.cache
+def _digits(t: ElementType, width: int) -> list[tuple[int, np.ndarray]]:
+    """Return digits of each code's number in units of the smallest, and their positions; 0 for infinities and NaN.
 
-
-def _wholes(t: ElementType) -> list[int]:
-    """Return the number of each code in units of the smallest; 0 for infinities and NaN."""
-    x, low = decode(codes_of(all_codes(t), t.format), t.format), _span(t).low
+    They are at least -2**(width - 1), and less than that: with a sign in `width` bits.
+    """
+    x, low, half = decode(codes_of(all_codes(t), t.format), t.format), _span(t).low, 1 << (width - 1)
     parts = zip(x.kind.tolist(), x.sign.tolist(), x.significand.tolist(), x.exponent.tolist(), strict=True)
-    return [0 if kind else (-s if sign else s) << max(e - low, 0) for kind, sign, s, e in parts]
-
-
-def _slices(t: ElementType, count: int) -> list[tuple[int, np.ndarray]]:
-    """Return neighbouring bits of each code's number, with its sign, and their positions."""
-    step = -(-_span(t).bits // count)
-    mask, wholes = (1 << step) - 1, _wholes(t)
-    positions = range(0, count * step, step)
-    return [(at, np.array([(abs(n) >> at & mask) * (-1 if n < 0 else 1) for n in wholes], float)) for at in positions]
-
-
-def _balanced_digits(t: ElementType) -> list[tuple[int, np.ndarray]]:
-    """Return digits from -64 to 63 of each code's number, and their positions."""
-    wholes, digits = _wholes(t), []
-    half = 1 << (_BYTE - 1)
-    if _is_byte(t):
-        return [(0, np.array(wholes))]
+    wholes = [0 if kind else (-s if sign else s) << max(e - low, 0) for kind, sign, s, e in parts]
+    digits: list[tuple[int, np.ndarray]] = []
     while any(wholes):
-        digits.append((_BYTE * len(digits), np.array([((n + half) & (2 * half - 1)) - half for n in wholes])))
-        wholes = [(n + half) >> _BYTE for n in wholes]
+        part = np.array([(n + half) % (2 * half) - half for n in wholes], np.float64)
+        digits.append((width * len(digits), part))
+        wholes = [(n + half) >> width for n in wholes]
     return digits
 
 
@@ -406,29 +346,6 @@ def _of_number(x: Tensor, result: ElementType) -> Tensor:
 
 def _positive_nan(sums: Tensor) -> Tensor:
     return where(sums.differs(sums), constant(math.nan, sums.element, sums.shape), sums)
-
-
-def _finite_only(x: Exact) -> Exact:
-    """Return numbers with the significand 0 for infinities and NaN."""
-    is_nan, is_infinite = flags_of(x)
-    return dataclasses.replace(x, significand=where(is_nan | is_infinite, 0, x.significand))
-
-
-def _canonical(x: Exact) -> Exact:
-    return dataclasses.replace(x, sign=x.sign & ~flags_of(x)[0])
-
-
-def _multiply(x: Exact, y: Exact) -> Exact:
-    """Return products of numbers of up to 31 bits in all."""
-    (x_nan, x_infinite), (y_nan, y_infinite) = flags_of(x), flags_of(y)
-    is_zero = x.significand.equals(0) | y.significand.equals(0)
-    is_nan = x_nan | y_nan | ((x_infinite | y_infinite) & is_zero)
-    significand, exponent = x.significand * y.significand, x.exponent + y.exponent
-    return _canonical(Exact(x.sign ^ y.sign, significand, exponent, is_nan, (x_infinite | y_infinite) & ~is_nan))
-
-
-def _step_of_floats(a: Tensor, b: Tensor, total: Tensor) -> Tensor:
-    return total + a * b
 
 
 # -- operations --------------------------------------------------------------------------------------------------------
@@ -452,66 +369,45 @@ def dot_general(e: Emulation, operation: Operation, operands: Sequence[Any]) -> 
 
 @dataclasses.dataclass(frozen=True)
 class ByAlgorithm(Sums):
-    """The sums that an `algorithm` asks for; see `ops.products.dot_algorithm`."""
+    """The sums that an `algorithm` asks for, of operands of up to 16 bits; see `ops.products.dot_algorithm`."""
 
     algorithm: Algorithm
 
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the products of components, added from the smallest to the largest."""
         a, t = self.algorithm, self.algorithm.accumulation
-        names = [TF32.name if p is None else p.name for p in (a.lhs_precision, a.rhs_precision)]
-        record = precision_accumulator(self.policy, *names) if t == F32 else None
+        record = precision_accumulator(self.policy, *map(str, (a.lhs_precision, a.rhs_precision))) if t == F32 else None
         inner = Sums(self.e, a.lhs_precision or F32, a.rhs_precision or F32, t, self.policy)
-        if record is None and t not in (F32, F64) and len(a.products) > 1:
-            raise OpError(f"expected one product of components in {t}, got {len(a.products)}")
-        count = [1 + max(pair[side] for pair in a.products) for side in range(2)]
-        xs = self._components(x, self.lhs, a.lhs_precision, count[0], record)
-        ys = self._components(y, self.rhs, a.rhs_precision, count[1], record)
+        if (t not in (F32, F64) and len(a.products) > 1) or self.policy.rounding == "stochastic":
+            raise OpError("expected sums of components in f32 or f64, and another rounding than stochastic")
+        xs, ys = (
+            self._components(v, source, precision, 1 + max(pair[side] for pair in a.products))
+            for side, (v, source, precision) in enumerate(
+                ((x, self.lhs, a.lhs_precision), (y, self.rhs, a.rhs_precision))
+            )
+        )
 
         def product(i: int, j: int) -> Tensor:
             if record is not None:
-                return dataclasses.replace(inner, result=F32).accumulate(record, xs[i], ys[j])
+                return inner.accumulate(record, xs[i], ys[j])
             return inner.device_sums(xs[i], ys[j], t) if t in (F32, F64) else inner.stepwise(xs[i], ys[j])
 
-        *small, largest = [product(i, j) for i, j in a.products]
-        if small:
-            rest = small[0]
-            for part in small[1:]:
-                rest = rest + part
-            # The components of an infinity are infinities and NaN.
-            finite = rest.elementwise("is_finite", rest, element=ELEMENT_TYPES["i1"])
-            largest = where(finite, rest, 0.0) + largest
+        total, *others = [product(i, j) for i, j in a.products]
+        for part in others:  # the components of an infinity are infinities and NaN
+            is_finite = total.elementwise("is_finite", total, element=ELEMENT_TYPES["i1"])
+            total = where(is_finite, total, 0.0) + part
         if t == self.result:
-            return largest
-        if t.is_minifloat:
-            largest = _decoded(self.e, largest, t, F32)
-        return self.round_any(largest if t.bits >= 32 else largest.to(F32))
+            return total
+        total = _decoded(self.e, total, t, F32) if t.is_minifloat else total
+        return self.round_any(total if t.bits >= 32 or t.is_minifloat else total.to(F32))
 
-    def _components(
-        self, x: Tensor, source: ElementType, precision: ElementType | None, count: int, record: Accumulator | None
-    ) -> list[Tensor]:
+    def _components(self, x: Tensor, source: ElementType, precision: ElementType | None, count: int) -> list[Tensor]:
         """Return operands as so many numbers in the precision type; those of tf32 are f32."""
-        if self.policy.rounding == "stochastic":
-            raise OpError("expected another rounding than stochastic beside an algorithm")
-        t = precision or F32
-        if source == t and count == 1 and precision is not None:
-            return [x]
-        if source.is_float and source.bits <= 16:
-            c = Contraction(self.lhs, self.rhs, self.result, self.policy)
-            found = components_of(all_codes(source), source, precision, count, c)
-            return [self.e.table(part, t).take(index_of(x, source).to(UI32)) for part in found]
-        if source == F32 and precision is None and record is not None and len(self.algorithm.products) == 1:
-            return [(x.bits(UI32) & (0xFFFFFFFF << TF32_CUT & 0xFFFFFFFF)).bits(F32)]  # as the instruction reads it
-        rest, parts = x.to(F64), []
-        for _ in range(count):
-            codes = round_float(rest, TF32 if precision is None else t.format, self.policy)
-            codes = codes << TF32_CUT if precision is None else codes
-            parts.append(codes if t.is_minifloat else codes.bits(t))
-            rest = rest - _decoded(self.e, parts[-1], t, F64)
-        return parts
-
-
-TF32_CUT = FORMATS["f32"].mantissa_bits - TF32.mantissa_bits
+        if not source.is_float or source.bits > 16:
+            raise OpError(f"expected operands of up to 16 bits beside an algorithm, got {source}")
+        c = Contraction(self.lhs, self.rhs, self.result, self.policy)
+        found = components_of(all_codes(source), source, precision, count, c)
+        return [self.e.table(part, precision or F32).take(index_of(x, source).to(UI32)) for part in found]
 
 
 @emulates("dot")

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from ...ops.accumulators.selection import precision_accumulator
 from ...ops.op import Body, Call, OpError, lookup
 from ...ops.policy import ACCUMULATIONS, Policy
 from ...ops.programs.control import is_known_composite
@@ -47,12 +46,6 @@ Rule = Callable[["Emulation", Operation, Sequence[Any]], Any]
 #: The attributes that name composites and custom calls.
 _NAMED = {"stablehlo.composite": "name", "stablehlo.custom_call": "call_target_name"}
 _RULES: dict[str, Rule] = {}
-#: Operations whose products an accumulator sums.
-SUMS_OF_PRODUCTS = (
-    *(f"stablehlo.{name}" for name in ("dot_general", "dot", "convolution", "dynamic_conv", "einsum", "unary_einsum")),
-    "chlo.ragged_dot",
-)
-DOTS = ("auto", "f64", "int8")
 #: Operations on minifloats that are refused, and why.
 _REFUSED: dict[str, str] = {}
 
@@ -121,34 +114,17 @@ def has_emulated(operation: Operation) -> bool:
     return any(is_emulated(v.type) for v in values)
 
 
-def is_summed_by_unit(operation: Operation, policy: Policy) -> bool:
-    """Return whether a chip's unit, or a record, sums the products of an operation on floats of 16 bits or of tf32."""
-    if operation.name not in SUMS_OF_PRODUCTS or policy.accumulate in ACCUMULATIONS:
-        return False
-    elements = [v.type.element for v in operation.operands[:2] if isinstance(v.type, TensorType)]
-    attribute = operation.attributes.get("algorithm")
-    if not attribute:
-        return all(e.is_float and e.bits <= 16 for e in elements)
-    names = [str(attribute.get(f"{side}_precision_type")) for side in ("lhs", "rhs")]
-    is_f32 = str(attribute.get("accumulation_type")) == "f32"
-    return is_f32 and precision_accumulator(policy, names[0], names[1]) is not None
-
-
 class Emulation:
-    """The rewriting of one program under a policy.
+    """The rewriting of one program under a policy; `dots` says how exact sums of products are formed.
 
-    Attributes:
-        dots: How exact sums of products are formed: `"auto"`; `"f64"`, by dots in f32 and f64 alone; or `"int8"`, by
-            dots of bytes into i32.
-        roundings: How many roundings came before, under stochastic rounding.
+    `"auto"`: by dots of bytes where a type has few bits, else in f32 or f64; `"int8"`: by bytes alone; `"f64"`: not so.
     """
 
     def __init__(self, source: Source, policy: Policy, dots: str = "auto") -> None:
         rules()
-        if dots not in DOTS:
-            raise ValueError(f"dots: expected one of {', '.join(DOTS)}, got {dots!r}")
         self.source, self.policy, self.program, self.dots = source, policy, source.program, dots
         self.settings = Settings()
+        #: How many roundings came before, under stochastic rounding.
         self.roundings: int | Tensor = 0
         #: The draws of the next rounding, where they are some of those of another one.
         self.drawn: Tensor | None = None
@@ -390,8 +366,15 @@ class Emulation:
                 self._pending.append(name)
 
     def changes(self, operation: Operation) -> bool:
-        """Return whether an operation is emulated: it has minifloats or quantized types, or a unit sums for it."""
-        return has_emulated(operation) or is_summed_by_unit(operation, self.policy)
+        """Return whether an operation is emulated: it has minifloats or quantized types, or an accumulator that the
+        policy names sums its products of floats of 16 bits.
+        """
+        record, chosen = lookup(operation.name), self.policy.accumulate
+        if has_emulated(operation) or chosen in ACCUMULATIONS or record is None:
+            return has_emulated(operation)
+        types = [v.type for v in operation.operands[:2]]
+        is_short = all(isinstance(t, TensorType) and t.element.is_float and t.element.bits <= 16 for t in types)
+        return is_short and (record.traits.terms is not None or record.name.endswith("einsum"))
 
     # -- for rules -----------------------------------------------------------------------------------------------------
 

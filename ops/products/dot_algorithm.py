@@ -30,7 +30,7 @@ _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
 _PLAIN = Policy()
 
 #: TensorFloat32: a precision and never the type of a value. Its codes are f32's without the last 13 bits.
-TF32 = Format("tf32", "float32", 8, 10, 127, True, Nan.IEEE)
+_TF32 = Format("tf32", "float32", 8, 10, 127, True, Nan.IEEE)
 
 _TYPES = ("lhs_precision_type", "rhs_precision_type", "accumulation_type")
 _COUNTS = ("lhs_component_count", "rhs_component_count", "num_primitive_operations")
@@ -67,7 +67,7 @@ class Algorithm:
         Sums in f32 are as the policy's unit or record forms them, where there is one for the precision types. An f32
         operand that is one component of tf32 is then read as the instruction does, which leaves out its last 13 bits.
         """
-        lhs_name, rhs_name = (TF32.name if t is None else t.name for t in (self.lhs_precision, self.rhs_precision))
+        lhs_name, rhs_name = (_TF32.name if t is None else t.name for t in (self.lhs_precision, self.rhs_precision))
         record = precision_accumulator(c.policy, lhs_name, rhs_name) if self.accumulation == _F32 else None
         is_read = record is not None and len(self.products) == 1
         accumulation = self.accumulation
@@ -138,7 +138,7 @@ def _positive(name: str, value: Any) -> int:
 
 
 def _precision(name: str, value: Any) -> ElementType | None:
-    if str(value) == TF32.name:
+    if str(value) == _TF32.name:
         return None
     try:
         element = element_type(str(value))
@@ -170,5 +170,5 @@ def _round(x: np.ndarray, source: ElementType, precision: ElementType | None, c:
         if source.is_float
         else integer_number(cast(x, source, ELEMENT_TYPES["ui64" if source.kind is Kind.UNSIGNED else "i64"], _PLAIN))
     )
-    codes = round_number(number, TF32, c.policy, draws)
-    return (codes << (_F32.bits - TF32.bits)).view(np.float32)
+    codes = round_number(number, _TF32, c.policy, draws)
+    return (codes << (_F32.bits - _TF32.bits)).view(np.float32)
