@@ -237,11 +237,12 @@ class Emulation:
         source = self.source.mlir(operation)
         with source.location if source is not None else contextlib.nullcontext():
             try:
-                return self._emit(operation, operands)
+                return self.write(operation, operands)
             except OpError as error:
                 raise UnsupportedError(f"{operation.location}: {operation.name}: {error}") from None
 
-    def _emit(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    def write(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+        """Write an operation that need not be one of the program; raises OpError."""
         name, record = operation.name, lookup(operation.name)
         is_call = record is not None and record.traits.is_call
         if name == CONSTANT:
@@ -362,6 +363,15 @@ class Emulation:
     def body(self, region: Region) -> Body:
         """Return what is known of a region."""
         return self._binder.body(region)
+
+    def prepare(self, region: Region) -> Region:
+        """Return a region on elements as `apply` takes it: without calls, and with groups as tables."""
+        region = inline(self.program, region)
+        return region if self.policy.rounding == "stochastic" else fuse(region)
+
+    def known(self, value: Value) -> np.ndarray | None:
+        """Return the elements of a value that is a constant; None where it is none."""
+        return self._binder.constant_of(value)
 
     def reuse(self, key: Any, make: Callable[[], Tensor]) -> Tensor:
         """Return a constant that is written once for a function: at its beginning."""
