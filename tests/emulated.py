@@ -38,6 +38,12 @@ def differences(text: str, arrays: Sequence[np.ndarray], policy: interp.Policy) 
     return [int((x.reshape(-1).view(np.uint8) != np.asarray(y).reshape(-1).view(np.uint8)).sum()) for x, y in pairs]
 
 
+def check(text: str, arrays: Sequence[np.ndarray], policy: interp.Policy | None = None) -> None:
+    """Assert that the emulated program and the interpreter give the same bits."""
+    found = differences(text, arrays, policy or interp.Policy())
+    assert not any(found), f"{found} bytes differ"
+
+
 def codes(rng: np.random.Generator, name: str, shape: Sequence[int] = (), is_finite: bool = False) -> np.ndarray:
     """Random codes of a format, NaN and infinities among them."""
     fmt = FORMATS[name]

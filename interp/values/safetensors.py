@@ -69,8 +69,8 @@ def load(text: str) -> tuple[np.ndarray, TensorType]:
                 (name,) = tensors
             if name not in tensors:
                 known = ", ".join(list(tensors)[:20]) + (", …" if len(tensors) > 20 else "")
-                wanted = f"no tensor {escape(name)}{hint(name, tensors)}" if name else "no name of one"
-                raise InputError(f"{path}: expected FILE.safetensors:NAME, got {wanted} (tensors: {escape(known)})")
+                wrong = f"no tensor {name}{hint(name, tensors)}" if name else f"no name of {known}"
+                raise InputError(f"{path}: expected FILE.safetensors:NAME, got {escape(wrong)}")
             t, begin, end = _entry(tensors[name], path, name)
             memory.check_type(t)
             needed = -(-math.prod(t.shape) * t.element.bits // 8)  # type: ignore[arg-type]

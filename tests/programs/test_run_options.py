@@ -106,8 +106,8 @@ def test_safetensors(tmp_path: Path) -> None:
         begin, end = written[name]["data_offsets"]
         assert whole[8 + length :][begin:end] == part
     for value, message in (
-        ("@w.safetensors:x", "got no tensor x (tensors: b, w, f4)"),
-        ("@w.safetensors", "expected FILE.safetensors:NAME, got no name of one"),
+        ("@w.safetensors:x", "expected FILE.safetensors:NAME, got no tensor x"),
+        ("@w.safetensors", "expected FILE.safetensors:NAME, got no name of b, w, f4"),
         ("2x3xf32=@w.safetensors:w", "expected tensor<2x3xf32>, got tensor<2x3xf8E4M3FN>"),
         ("@no.safetensors:x", "No such file"),
     ):
