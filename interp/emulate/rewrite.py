@@ -118,6 +118,7 @@ class Emulation:
         #: The draws of the next rounding, where they are some of those of another one.
         self.drawn: Tensor | None = None
         self._values: dict[Value, Any] = {}
+        self._remembered: dict[Operation, Any] = {}
         self._binder = Binder(self.program, policy, self.settings, RandomStream(), self._refuse_call)
         self._once = called_once(self.program)
         self._pending: list[str] = []
@@ -376,6 +377,12 @@ class Emulation:
         """Return a region on elements as `apply` takes it: without calls, and with groups as tables."""
         region = inline(self.program, region)
         return region if self.policy.rounding == "stochastic" else fuse(region)
+
+    def remember(self, operation: Operation, compute: Callable[[], Any]) -> Any:
+        """Return what was computed for an operation, which may be written several times."""
+        if operation not in self._remembered:
+            self._remembered[operation] = compute()
+        return self._remembered[operation]
 
     def known(self, value: Value) -> np.ndarray | None:
         """Return the elements of a value that is a constant; None where it is none."""
