@@ -62,7 +62,7 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
             _same_at_large(operation, theirs[i], ours[i], g)
         elif kind is Kind.RANDOM:
             g.set(g.grades == WRONG, OPEN, note("implementation"))
-        _in_another_order(operation, operands, theirs[i], ours[i], g)
+        _in_another_order(operation, operands, theirs, ours, g)
         if kind is not Kind.SUM:
             g.notes += diagnose(operation, operands, theirs[i], ours[i], g)
     return graded_
@@ -176,14 +176,13 @@ def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, g
 
 
 def _in_another_order(
-    operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, grades: GradedResult
+    operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays, grades: GradedResult
 ) -> None:
     """Grades ops that may arrange or combine elements in any order."""
     name, attributes = operation.name, operation.attributes
     if name == "stablehlo.sort":
         axis = int(attributes.get("dimension", -1))
-        rows = [np.sort(_bits(x), axis=axis) for x in (theirs, ours)]
-        same = np.broadcast_to((rows[0] == rows[1]).all(axis=axis, keepdims=True), theirs.shape)
+        same = np.broadcast_to(_has_same_rows(theirs, ours, axis), grades.grades.shape)
         if not attributes.get("is_stable", False):
             grades.set(same, OPEN, note("order-of-equals"))
         grades.set(same & _without_order(operation, operands, axis), OPEN, _NO_ORDER)
@@ -191,6 +190,17 @@ def _in_another_order(
         body = operation.regions[0]
         if body.returns[:1] == body.arguments[-1:]:
             grades.set(grades.grades == WRONG, OPEN, note("last-update"))
+
+
+def _has_same_rows(theirs: Arrays, ours: Arrays, axis: int) -> np.ndarray:
+    """Tests which rows along an axis have the same elements in some order; those of several arrays move together."""
+    rows = []
+    for arrays in (theirs, ours):
+        bits = list(map(_bits, arrays))
+        order = np.lexsort(bits, axis=axis)
+        rows.append([np.take_along_axis(x, order, axis) for x in bits])
+    pairs = zip(*rows, strict=True)
+    return np.logical_and.reduce([(x == y).all(axis=axis, keepdims=True) for x, y in pairs])
 
 
 #: Directions that are no strict order of any values.

@@ -32,6 +32,8 @@ def approx_top_k(call: Call) -> Run:
     require("reduction_dim" in config, "attribute 'reduction_dim' is missing")
     count, dimension = len(call.results), int(config["reduction_dim"])
     types = tuple([call.tensor(i) for i in range(count)])
+    for i, t in enumerate(types):
+        require(t.shape == types[0].shape, f"operand {i} is a {t} (expected the shape of operand 0, {types[0]})")
     ordered = record.function(_sort(call, types, dimension, callees[0].body))
     size = call.result().shape[dimension]
 

@@ -62,6 +62,20 @@ def test_a_sort_by_what_is_no_order(direction: str, kind: str, x: list, got: lis
     assert (found, "no-order" in causes) == (expected, expected == "DIVERGENT")
 
 
+def test_elements_of_a_sort_stay_together() -> None:
+    body = """%0:2 = "stablehlo.sort"(%x, %y) <{dimension = 0 : i64, is_stable = true}> ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>):
+      %e = stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      stablehlo.return %e : tensor<i1>
+    }) : (tensor<3xf32>, tensor<3xi32>) -> (tensor<3xf32>, tensor<3xi32>)
+    return %0#0, %0#1 : tensor<3xf32>, tensor<3xi32>"""
+    text = func("%x: tensor<3xf32>, %y: tensor<3xi32>", "(tensor<3xf32>, tensor<3xi32>)", body)
+    inputs = np.array([1, np.nan, 3], np.float32), np.array([7, 8, 9], np.int32)
+    for places, expected in (([9, 8, 7], "DIVERGENT"), ([9, 7, 8], "FAIL")):
+        planted = gives(np.array([3, np.nan, 1], np.float32), np.array(places, np.int32))
+        assert interp.compare(text, *inputs, backend=planted).verdict == expected
+
+
 FOLD = """%i = stablehlo.constant dense<{init}> : tensor<{t}>
 %0 = "stablehlo.reduce_window"(%x, %i) <{{window_dimensions = array<i64: 2>, padding = {pad}}}> ({{
 ^bb0(%a: tensor<{t}>, %b: tensor<{t}>):
