@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NoReturn
@@ -13,7 +14,7 @@ from ..ops.policy import Policy
 from .command_options import backends, blame, programs, tables, vectors
 from .errors import CheckFailure, Error, LimitError, OutputError
 from .system import host_floats, memory, streams
-from .system.isolate import TIMED_OUT, report, run_isolated
+from .system.isolate import TIMED_OUT, holding_interrupts, report, run_isolated
 
 _VALUE = """A VALUE is a type and numbers, as in IREE's tools with MLIR's names of types:
 4xf8E4M3FNUZ=1,-2.5,nan,0x7F (0x starts a code), 2x2xi32=[[1 2][3 4]], 4xf32=1.0 (four times the same number),
@@ -110,6 +111,9 @@ error of minihlo itself, 74 if an output cannot be written (standard output or a
 or --max-steps, 130 after Ctrl-C, 141 if the reader of standard output has closed it."""
 
 
+_INTERRUPTED = 130  #: exit code after Ctrl-C
+
+
 class _Parser(argparse.ArgumentParser):
     """Reports a mistake in one line, which names the command."""
 
@@ -140,15 +144,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status = _status(list(sys.argv[1:] if argv is None else argv))
         streams.flush()
-        return status
     except KeyboardInterrupt:
-        return 130
+        status = _INTERRUPTED
     except BrokenPipeError:
         return streams.NO_READER
     except OutputError as failure:
         return streams.give_up(failure)
     except Exception as error:
         return report(error)
+    if status == _INTERRUPTED and argv is None:
+        os._exit(status)  # the shutdown of Python could meet threads that still run, and crash
+    return status
 
 
 def _status(arguments: list[str]) -> int:
@@ -288,7 +294,8 @@ def _lazily(module: str, function: str = "main") -> Callable[[argparse.Namespace
         if module == "cast":
             options.policy = _policy(options)
         try:
-            command = importlib.import_module(f".commands.{module}", __package__)
+            with holding_interrupts():
+                command = importlib.import_module(f".commands.{module}", __package__)
             return getattr(command, function)(options)
         except (Error, MemoryError) as error:
             if error is streams.failed():  # standard output; `main` reports it

@@ -146,6 +146,12 @@ def diff(parser: argparse.ArgumentParser) -> None:
         help="run each op alone, or compile the whole program (default: op)",
     )
     add(
+        "--flush",
+        choices=("allow", "report", "forbid"),
+        default="report",
+        help="whether taking subnormal numbers as zero passes, is reported in one line, or fails (default: report)",
+    )
+    add(
         "--iterations",
         type=positive,
         default=100,

@@ -5,23 +5,30 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ...ops.op import traits_of
+from ...ops.traits import RegionSemantics
 from ...ops.types import TensorType
-from .. import backends
+from .. import backends, machine
 from ..backends import Backend
 from ..backends.own import Minihlo
 from ..diff.compare import examine
 from ..diff.report import Report
 from ..diff.samples import RUNS, sample
 from ..diff.source import Source
-from ..errors import InputError, OutputError
+from ..errors import Error, InputError, LimitError, OutputError
 from ..parse import containers
 from ..parse.chunks import split
+from ..program import Function, Operation
 from .run import read_inputs, read_source
+
+#: A program whose loops take more operations than these runs on other samples.
+MOST_STEPS = 100_000
 
 
 def main(options: argparse.Namespace) -> int:
@@ -37,7 +44,9 @@ def main(options: argparse.Namespace) -> int:
     try:
         for source in sources_of(options):
             for what, arrays in inputs_of(source, given, options.seed):
-                report = examine(source, arrays, backend, options.how, options.policy, options.iterations, beside)
+                report = examine(
+                    source, arrays, backend, options.how, options.policy, options.iterations, beside, options.flush
+                )
                 print(f"{source.file}: {what}\n{report}\n" if what else f"{report}\n", flush=True)
                 reports.append({"file": source.file, "inputs": what} | report.data())
                 _save(report, options.save, len(reports))
@@ -94,8 +103,44 @@ def inputs_of(source: Source, given: list[Any] | None, seed: int) -> list[tuple[
             if not isinstance(t, TensorType) or not t.is_static:
                 raise InputError(f"{source.file}: @{source.function.name}: expected an --input of type {t}, got none")
             arrays.append(sample(t, i, rng))
-        runs.append((f"{name} (--seed {seed})", arrays))
+        if ends(source, arrays):
+            runs.append((f"{name} (--seed {seed})", arrays))
+            continue
+        # An integer may count a loop, and a sampled one is large.
+        small = [sample(t, 0, rng) if t.element.is_integer else x for t, x in zip(types, arrays, strict=True)]
+        if ends(source, small):
+            runs.append(
+                (f"{name}, integers small as a loop takes more than {MOST_STEPS:,} steps (--seed {seed})", small)
+            )
+        else:
+            why = f"a loop takes more than {MOST_STEPS:,} steps (--input gives others)"
+            print(f"{source.file}: {name}: left out, as {why}")
     return runs
+
+
+def ends(source: Source, arrays: list[Any]) -> bool:
+    """Return whether a program ends on these inputs within `MOST_STEPS`. One without loops does."""
+    if not any(
+        traits_of(o.name).regions is RegionSemantics.LOOP for f in source.program.functions.values() for o in walk(f)
+    ):
+        return True
+    try:
+        plan = machine.plan(source.program, source.function.name, most_steps=MOST_STEPS)
+        machine.run(plan, arrays)
+    except LimitError:
+        return False
+    except Error:  # the examination reports it
+        return True
+    return True
+
+
+def walk(function: Function) -> Iterator[Operation]:
+    """Yield the operations of a function and of their regions."""
+    pending = [function.body] if function.body else []
+    while pending:
+        for operation in pending.pop().operations:
+            yield operation
+            pending += operation.regions
 
 
 def _save(report: Report, folder: str | None, number: int) -> None:

@@ -114,6 +114,8 @@ class _Worker:
         """Yield the answers of the worker on a file. Raises EOFError if it dies."""
         if self._child is None:
             self._child = Child(python("-m", f"{__package__}.worker", json.dumps(self._limits)))
+        if self._stopped:  # before there was a process
+            self._child.end()
         self._child.send([path, skip])
         while True:
             yield self._child.receive()[0]

@@ -32,6 +32,7 @@ class GradedResult:
 
     grades: np.ndarray  #: uint8
     notes: list[Note] = dataclasses.field(default_factory=list)
+    reasons: list[Note] = dataclasses.field(default_factory=list)  #: those of grades that are better than WRONG
 
     @property
     def worst(self) -> int:
@@ -45,6 +46,7 @@ class GradedResult:
             self.grades[chosen] = grade
             if note is not None and note not in self.notes:
                 self.notes.append(note)
+                self.reasons.append(note)
 
 
 def grade_by_equality(theirs: np.ndarray, ours: np.ndarray) -> GradedResult:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ops.types import Kind, TensorType, type_of_dtype
+from ...ops.types import ElementType, Kind, TensorType, type_of_dtype
 from ..oracle import rounding
 from ..oracle.formats import FORMATS, Format
 from ..oracle.rounding import Exact, encode
 from ..program import Operation
-from .grades import OPEN, GradedResult, Note
+from .grades import OPEN, WRONG, GradedResult, Note
 from .open_points import IDENTIFIERS, row
 from .ulp import distance
 from .wide import in_f64, widen
@@ -41,6 +41,8 @@ def grade_open(
         least = element.range[0]
         overflows = (y == -1) & (x == least) if least else np.zeros(y.shape, bool)  # unsigned numbers have no -1
         graded.set(np.broadcast_to((y == 0) | overflows, graded.grades.shape), OPEN, note("integer-division"))
+    elif element.is_integer and name == "power":
+        graded.set(_is_beyond(operands, graded.grades == WRONG, element), OPEN, _POWER)
     elif name == "compare" and operation.attributes.get("compare_type") == "TOTALORDER":
         t = operation.operands[0].type
         if isinstance(t, TensorType) and t.element.is_float and FORMATS[t.element.name].nan == "sign":
@@ -51,6 +53,20 @@ def grade_open(
             graded.set((theirs == 0) & (ours == 0), OPEN, note("signs-of-zeros"))
         if element.is_minifloat:
             _of_format(operation, operands, theirs, ours, FORMATS[element.name], graded)
+
+
+_POWER = Note("integer-power", "a power that the integer type does not hold, which the implementation defines")
+
+
+def _is_beyond(operands: Arrays, where: np.ndarray, element: ElementType) -> np.ndarray:
+    """Tests which powers of integers, of those in `where`, are no numbers of the type."""
+    found, (low, high) = np.zeros(where.shape, bool), element.range
+    x, y = (np.broadcast_to(v, where.shape) for v in operands)
+    for at in zip(*np.nonzero(where), strict=True):
+        base, exponent = int(x[at]), int(y[at])
+        large = abs(base) > 1 and exponent >= element.bits  # and not computed
+        found[at] = (exponent < 0 and abs(base) != 1) or large or not low <= base ** max(exponent, 0) <= high
+    return found
 
 
 def _fits(x: np.ndarray, operation: Operation) -> np.ndarray:

@@ -56,6 +56,7 @@ class _Process:
         while self._child is None:
             why = self._start()
             if self._stopped:
+                self.stop()  # it may have been called before there was a process
                 return []
             if self._failed >= _STARTS:
                 raise WorkersLostError(f"no worker can be started: {why}, {_STARTS} times before it was ready")

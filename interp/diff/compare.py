@@ -17,7 +17,7 @@ from ..parse.reader import Locator
 from . import whole
 from .arguments import fit_arguments
 from .examiner import Examiner
-from .report import HOWS, Report
+from .report import FLUSHES, HOWS, REPORT, Report
 from .source import Source
 from .trace import trace
 from .walk import Walk
@@ -35,6 +35,7 @@ def compare(
     policy: Policy | None = None,
     policies: Sequence[Policy | str] | None = None,
     iterations: int = ITERATIONS,
+    flush: str = REPORT,
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
     **kwargs: Any,
@@ -57,6 +58,8 @@ def compare(
         policies: Two policies, or names of chips, to compare with each other instead of a backend: each operation is
             computed by both from the values of the second. `Report.parting` is the first operation where they differ.
         iterations: The number of iterations of each loop that are compared.
+        flush: Whether the backend may take subnormal numbers as zero: `"allow"`, `"report"` (DIVERGENT) or `"forbid"`
+            (FAIL).
         static_argnums: Static arguments by position, as of `jax.jit`.
         static_argnames: Static arguments by name, as of `jax.jit`.
         **kwargs: Keyword arguments of the function.
@@ -72,6 +75,8 @@ def compare(
     """
     if how not in HOWS:
         raise InputError(f"how: expected one of {', '.join(HOWS)}, got {how!r}")
+    if flush not in FLUSHES:
+        raise InputError(f"flush: expected one of {', '.join(FLUSHES)}, got {flush!r}")
     if iterations < 1:
         raise InputError(f"iterations: expected at least 1, got {iterations}")
     two = None
@@ -93,7 +98,7 @@ def compare(
         else:
             raise InputError(f"expected a function or a program, got {type(function).__name__}")
         beside, policy = ("", policy) if two is None else two[0]
-        return examine(source, arrays, chosen, how, policy, iterations, beside)
+        return examine(source, arrays, chosen, how, policy, iterations, beside, flush)
     finally:
         chosen.close()
 
@@ -106,6 +111,7 @@ def examine(
     policy: Policy | None = None,
     iterations: int = ITERATIONS,
     beside: str = "",
+    flush: str = REPORT,
 ) -> Report:
     """The report of a program with the arguments `arrays`; `beside` is the name of the policy if the backend is another
     one.
@@ -116,12 +122,15 @@ def examine(
     if how == "program" and backend.takes != PROGRAMS:
         raise InputError(f"{backend.name} takes single operations, no programs (how='op')")
     if how == "program":
-        examiner = Examiner(source.inline(), backend, policy or Policy(), beside)
+        examiner = Examiner(source.inline(), backend, policy or Policy(), beside, flush)
         results = whole.run(examiner, values)
     else:
-        examiner = Examiner(source, backend, policy or Policy(), beside)
+        examiner = Examiner(source, backend, policy or Policy(), beside, flush)
         results = Walk(examiner, iterations).run(source.function, values)
-    return Report(backend.name, how, list(examiner.reports.values()), results, beside)
+    report = Report(backend.name, how, list(examiner.reports.values()), results, beside)
+    if not beside and how == "op" and backend.takes == PROGRAMS:
+        report.outputs = whole.examine_outputs(examiner, values, results)
+    return report
 
 
 def _name_policy(policy: Any, index: int) -> tuple[str, Policy]:

@@ -14,7 +14,8 @@ from ...ops.policy import Policy
 from ...ops.types import TensorType, Type, type_of_dtype
 from .. import machine
 from ..backends import OPERATIONS, Backend, BackendError
-from ..comparison.grades import SAME, WRONG, GradedResult
+from ..comparison.equality import equal_values
+from ..comparison.grades import OPEN, SAME, WRONG, GradedResult, is_subnormal
 from ..comparison.ulp import distance
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, worst
 from ..errors import Error
@@ -23,9 +24,9 @@ from ..program import Location, Operation, Value
 from ..testing.failures import format_element
 from ..values import transport
 from .diagnosis import explain_unrounded
-from .judge import VERDICTS, Kind, grade_policies, judge, kind_of
+from .judge import VERDICTS, Kind, grade_policies, judge, kind_of, selects
 from .operations import operate
-from .report import Example, OpReport
+from .report import ALLOW, FLUSHED, FORBID, REPORT, Example, OpReport
 from .source import Source, inputs, is_movable
 
 Arrays = Sequence[np.ndarray]
@@ -33,7 +34,7 @@ Arrays = Sequence[np.ndarray]
 #: Number of elements reported for an op, and the largest operand that is shown whole.
 _EXAMPLES, _WHOLE = 4, 8
 #: The longest message of another tool in a note.
-_NOTE = 240
+NOTE = 240
 #: `tensor<2x3xf32>` but not `tensor<f32>`.
 _SHAPE = re.compile(r"tensor<(?:\d+x)+")
 
@@ -41,11 +42,12 @@ _SHAPE = re.compile(r"tensor<(?:\d+x)+")
 class Examiner:
     """Examines ops of a program on a backend."""
 
-    def __init__(self, source: Source, backend: Backend, policy: Policy, beside: str = "") -> None:
+    def __init__(self, source: Source, backend: Backend, policy: Policy, beside: str = "", flush: str = REPORT) -> None:
         """If `beside` is the name of the policy, the backend is another policy: any different result is where they
-        part.
+        part. `flush` says whether subnormal numbers may be taken as zero, one of FLUSHES.
         """
         self.source, self.backend, self._policy, self._beside = source, backend, policy, beside
+        self._flush = flush
         self.reports: dict[Operation, OpReport] = {}  #: in the order of their first execution
         #: If values of the program are known, the op that made each, and the values themselves.
         self.makers: dict[Value, Operation] = {}
@@ -71,6 +73,10 @@ class Examiner:
             self._plans[operation] = self.source.plan(operation, self._policy)
         return machine.run(self._plans[operation], values)
 
+    def all_here(self, arguments: Sequence[Any]) -> list[Any]:
+        """Our results of the whole program."""
+        return machine.run(machine.plan(self.source.program, self.source.function.name, self._policy), arguments)
+
     def there(self, operation: Operation, values: Arrays) -> list[np.ndarray]:
         """The backend's results of the op alone. Raises BackendError."""
         if operation in self._refused:
@@ -80,7 +86,7 @@ class Examiner:
         try:
             if self.backend.takes == OPERATIONS:
                 return operate(self.backend, operation, operands_of(operation, values))
-            return self._evaluate(self._texts[operation], operation, values)
+            return self._evaluate(self._texts[operation], operation, self.source.select(operation, values))
         except BackendError as error:
             self._refused[operation] = error
             raise
@@ -127,7 +133,7 @@ class Examiner:
         report.executions += 1
         if verdict not in report.verdict or not report.notes:
             report.verdict = verdict
-            report.notes.append(textwrap.shorten(note, _NOTE, placeholder=" …"))
+            report.notes.append(textwrap.shorten(note, NOTE, placeholder=" …"))
             self._keep(operation, values, report)
 
     # -- comparing -----------------------------------------------------------------------------------------------------
@@ -143,6 +149,8 @@ class Examiner:
             return self._keep(operation, values, report)
         operands = operands_of(operation, values)
         all_graded = grade_policies(theirs, ours) if self._beside else judge(operation, operands, theirs, ours)
+        if self._flush != FORBID and any(g.worst == WRONG for g in all_graded):
+            self._permit_flushing(operation, values, theirs, all_graded)
         before = report.verdict
         for i, graded in enumerate(all_graded):
             report.elements += graded.grades.size
@@ -162,6 +170,32 @@ class Examiner:
                 self._shrink(operation, values, graded, report)
             report.worst = sorted([*report.worst, *examples], key=_severity)[:_EXAMPLES]
         return None
+
+    def _permit_flushing(
+        self, operation: Operation, values: Arrays, theirs: Arrays, all_graded: Sequence[GradedResult]
+    ) -> None:
+        """Grades wrong elements that are right if subnormal operands, or results, are zeros of their sign.
+
+        A fault that explains all wrong elements stays, unless this does so too.
+        """
+        explained = [np.zeros(g.grades.shape, bool) for g in all_graded]
+        for given in (list(map(flush, values)), values):
+            try:
+                ours = self.here(operation, given)
+            except Error:
+                continue
+            again = judge(operation, operands_of(operation, given), theirs, ours)
+            for found, other, got, right in zip(explained, again, theirs, ours, strict=True):
+                found |= (got == 0) & (right != 0) & (flush(right) == 0)
+                if given is not values:
+                    found |= other.grades != WRONG
+                if selects(operation):  # it may compare numbers as zeros, and keep them
+                    found |= equal_values(flush(got), flush(right))
+        for graded, found in zip(all_graded, explained, strict=True):
+            if found[graded.grades == WRONG].all() or graded.notes == graded.reasons:
+                graded.set(found, SAME if self._flush == ALLOW else OPEN, None if self._flush == ALLOW else FLUSHED)
+            if graded.worst != WRONG:  # no fault is left to be named
+                graded.notes[:] = graded.reasons
 
     @staticmethod
     def _count(report: OpReport, graded: GradedResult, theirs: np.ndarray, ours: np.ndarray) -> None:
@@ -203,7 +237,7 @@ class Examiner:
     def _keep(self, operation: Operation, values: Arrays, report: OpReport) -> None:
         if is_movable(operation):
             report.program = self.source.text(operation, packed=False)
-            self._give(report, values)
+            self._give(report, self.source.select(operation, values))
 
     @staticmethod
     def _give(report: OpReport, values: Arrays) -> None:
@@ -218,10 +252,10 @@ class Examiner:
         at, shape = tuple(places.T), f"tensor<{len(places)}x"
         few = [x[at] if x.shape == graded.grades.shape else x for x in values]
         text = _SHAPE.sub(shape, self.source.text(operation, packed=False))
-        small = Source.of_text(text, "op.mlir")
-        assert small.function.body is not None
-        (made,) = small.function.body.operations
         try:
+            small = Source.of_text(text, "op.mlir")
+            assert small.function.body is not None
+            (made,) = small.function.body.operations
             if self.backend.takes == OPERATIONS:
                 theirs = operate(self.backend, made, operands_of(made, few))
             else:
@@ -232,6 +266,18 @@ class Examiner:
         if not type_mismatch(theirs, ours) and judge(made, operands_of(made, few), theirs, ours)[0].worst == WRONG:
             report.program = text
             self._give(report, few)
+
+
+def flush(x: np.ndarray) -> np.ndarray:
+    """Subnormal floats as zeros of their sign; of complex numbers both parts."""
+    if np.iscomplexobj(x):
+        result = np.empty_like(x)
+        result.real, result.imag = flush(np.array(x.real)), flush(np.array(x.imag))
+        return result
+    element = type_of_dtype(x.dtype)
+    if not element.is_float or element.is_minifloat:  # their subnormals are half of their numbers
+        return x
+    return np.where(is_subnormal(x), np.copysign(0, x.astype(np.float64)).astype(x.dtype), x)
 
 
 def place_of(operation: Operation, calls: Sequence[Operation]) -> Location:

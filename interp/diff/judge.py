@@ -7,12 +7,18 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from ...ops.cast import cast
 from ...ops.op import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, call_attribute, lookup, traits_of
-from ...ops.types import TensorType, type_of_dtype
+from ...ops.policy import Policy
+from ...ops.types import ELEMENT_TYPES, TensorType, type_of_dtype
+from ..comparison.equality import equal_values
 from ..comparison.functions import grade_near
 from ..comparison.grades import NEAR, OPEN, SAME, WRONG, GradedResult, Note, grade_by_equality
 from ..comparison.left_open import grade_open, note
+from ..comparison.sums import initial_values
 from ..comparison.sums import permitted as sums
+from ..comparison.ulp import distance
+from ..comparison.wide import in_f64
 from ..conform.result import ACCURACY, DIVERGENT, FAIL, PASS
 from ..program import Operation
 from .diagnosis import diagnose
@@ -45,15 +51,18 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
             continue
         if i == 0:
             grade_open(operation, operands, theirs[0], ours[0], g)
+        if initial_values.are_open(operation):
+            initial_values.permit(operation, operands, theirs[i], ours[i], g)
         if kind is Kind.SUM:
             sums.permit(operation, operands, theirs[i], ours[i], g)
         elif kind is Kind.FUNCTION:
             grade_near(operation, operands, theirs[i], ours[i], g)
         elif kind is Kind.STEPS:
+            _near_the_whole(operation, operands, theirs, i, g)
             _same_at_large(operation, theirs[i], ours[i], g)
         elif kind is Kind.RANDOM:
             g.set(g.grades == WRONG, OPEN, note("implementation"))
-        _in_another_order(operation, theirs[i], ours[i], g)
+        _in_another_order(operation, operands, theirs[i], ours[i], g)
         if kind is not Kind.SUM:
             g.notes += diagnose(operation, operands, theirs[i], ours[i], g)
     return graded_
@@ -100,6 +109,16 @@ def _kind_of_regions(operation: Operation) -> Kind:
     return Kind.EXACT
 
 
+#: Ops whose results are some of their operands' elements, or tests of them.
+_SELECTING = ("sort", "maximum", "minimum", "clamp", "select", "compare", "top_k", "return")
+
+
+def selects(operation: Operation) -> bool:
+    """Whether an op, or the ops of its body, only compare elements and choose among them."""
+    inside = list(_inside(operation))
+    return all(o.name.rpartition(".")[2] in _SELECTING for o in (inside or [operation]))
+
+
 def _inside(operation: Operation) -> Iterator[Operation]:
     for region in operation.regions:
         for inner in region.operations:
@@ -123,6 +142,22 @@ def _is_complex(operation: Operation) -> bool:
 # -- permissions -------------------------------------------------------------------------------------------------------
 
 
+def _near_the_whole(operation: Operation, operands: Arrays, theirs: Arrays, index: int, grades: GradedResult) -> None:
+    """Grades ops of many steps whose accuracy is left open by the exact value of the whole."""
+    element = type_of_dtype(theirs[index].dtype)
+    exact = in_f64(operation, operands) if element.is_float and element.bits < 64 and not operation.regions else None
+    if exact is None or exact[index].shape != theirs[index].shape:
+        return
+    whole = cast(exact[index], ELEMENT_TYPES["f64"], element, Policy())
+    grades.set(equal_values(theirs[index], whole), SAME)
+    grades.set(distance(theirs[index], whole).reshape(whole.shape) <= _NEAR_ULP, NEAR, _NEAR_WHOLE)
+
+
+#: The distance of a result of many steps from the exact value of the whole that is a matter of accuracy.
+_NEAR_ULP = 4
+_NEAR_WHOLE = Note("near-whole", f"within {_NEAR_ULP} ULP of the exact value of the whole, whose steps are left open")
+
+
 def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, grades: GradedResult) -> None:
     """Grades ops of many steps: half of the digits of the largest element must agree."""
     why = Note("steps", f"not judged: {Kind.STEPS.value}")
@@ -140,17 +175,44 @@ def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, g
     return grades.set(~np.isfinite(x) & ~np.isfinite(y), NEAR, why)
 
 
-def _in_another_order(operation: Operation, theirs: np.ndarray, ours: np.ndarray, grades: GradedResult) -> None:
+def _in_another_order(
+    operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, grades: GradedResult
+) -> None:
     """Grades ops that may arrange or combine elements in any order."""
     name, attributes = operation.name, operation.attributes
-    if name == "stablehlo.sort" and not attributes.get("is_stable", False):
+    if name == "stablehlo.sort":
         axis = int(attributes.get("dimension", -1))
-        if np.array_equal(np.sort(_bits(theirs), axis=axis), np.sort(_bits(ours), axis=axis)):
-            grades.set(grades.grades == WRONG, OPEN, note("order-of-equals"))
+        rows = [np.sort(_bits(x), axis=axis) for x in (theirs, ours)]
+        same = np.broadcast_to((rows[0] == rows[1]).all(axis=axis, keepdims=True), theirs.shape)
+        if not attributes.get("is_stable", False):
+            grades.set(same, OPEN, note("order-of-equals"))
+        grades.set(same & _without_order(operation, operands, axis), OPEN, _NO_ORDER)
     if name == "stablehlo.scatter" and not attributes.get("unique_indices", False):
         body = operation.regions[0]
         if body.returns[:1] == body.arguments[-1:]:
             grades.set(grades.grades == WRONG, OPEN, note("last-update"))
+
+
+#: Directions that are no strict order of any values.
+_NOT_STRICT = ("EQ", "NE", "GE", "LE")
+_NO_ORDER = Note("no-order", "the comparator is no order of these values: only the elements are judged")
+
+
+def _without_order(operation: Operation, operands: Arrays, axis: int) -> np.ndarray:
+    """Tests which rows a sort may leave in any order: the comparator holds both ways, or compares NaN as a float."""
+    found = np.zeros(operands[0].shape, bool)
+    arguments = {v: i // 2 for i, v in enumerate(operation.regions[0].arguments)}
+    for inner in _inside(operation):
+        if inner.name != "stablehlo.compare":
+            continue
+        keys = [operands[arguments[v]] for v in inner.operands if v in arguments]
+        if inner.attributes.get("comparison_direction") in _NOT_STRICT and len(list(_inside(operation))) == 1:
+            return np.ones_like(found)
+        if inner.attributes.get("compare_type") != "TOTALORDER":
+            for x in keys:
+                if type_of_dtype(x.dtype).is_float:
+                    found = found | np.isnan(x.astype(np.float64)).any(axis=axis, keepdims=True)
+    return found
 
 
 def _bits(x: np.ndarray) -> np.ndarray:

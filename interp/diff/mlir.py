@@ -79,3 +79,11 @@ def _operations(function: ir.Operation) -> list[ir.Operation]:
         return []
     block = function.regions[0].blocks[0]
     return [op for op in list_operations(function) if op != function and op.block == block]
+
+
+def drop_shardings(op: ir.Operation) -> None:
+    """Remove the shardings of an op and of those in its regions: an op alone runs on one device."""
+    for inner in list_operations(op):
+        for name in ("sdy.sharding", "mhlo.sharding"):
+            if name in inner.attributes:
+                del inner.attributes[name]

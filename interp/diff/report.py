@@ -14,7 +14,7 @@ import numpy as np
 
 from ...ops.types import TensorType
 from ..comparison.grades import Note
-from ..conform.result import CRASH, FAIL, PASS, VERDICTS, worst
+from ..conform.result import CRASH, DIVERGENT, FAIL, PASS, VERDICTS, worst
 from ..program import Location
 from ..values import npy
 from ..values.printing import format_value
@@ -23,6 +23,10 @@ from ..values.printing import format_value
 _FEW = 64
 #: More distances than this are shown in ranges.
 _STEPS = 8
+
+#: Whether a backend may take subnormal numbers as zero: it passes, is reported in a line, or fails.
+FLUSHES = ALLOW, REPORT, FORBID = ("allow", "report", "forbid")
+FLUSHED = Note("flushed", "subnormal numbers are taken as zero")
 
 HOWS = {
     "op": "each op by itself, on the operands that the backend has computed",
@@ -184,6 +188,7 @@ class Report:
     ops: list[OpReport]
     results: list[Any]  #: the backend's own, of the whole program
     beside: str = ""  #: the policy it is compared with, if the backend is another one
+    outputs: OpReport | None = None  #: the outputs of the program as it stands, beside those of each op by itself
 
     @property
     def parting(self) -> OpReport | None:
@@ -192,13 +197,14 @@ class Report:
 
     @property
     def failures(self) -> list[OpReport]:
-        """The ops with wrong results, and those on which the backend crashed."""
-        return [o for o in self.ops if o.failed]
+        """The ops with wrong results, and those on which the backend crashed; if there are none, wrong outputs."""
+        failed = [o for o in self.ops if o.failed]
+        return failed or [o for o in [self.outputs] if o is not None and o.failed]
 
     @property
     def verdict(self) -> str:
-        """The verdict of the worst op."""
-        return worst([o.verdict for o in self.ops] or [PASS])
+        """The verdict of the worst op, or of the outputs."""
+        return worst([o.verdict for o in (*([self.outputs] if self.outputs else []), *self.ops)] or [PASS])
 
     def __str__(self) -> str:
         count = Counter(o.verdict for o in self.ops)
@@ -208,8 +214,17 @@ class Report:
         if self.beside:
             first = self.parting
             head += f"\nthey first differ at {first.location}: {first.op}" if first else "\nthey give the same results"
+        if self.outputs is not None and self.outputs.verdict != PASS:
+            head += f"\nthe program as it stands: {self.outputs.verdict}: {'; '.join(self.outputs.notes)}"
+        flushing = [o for o in self.ops if o.verdict == DIVERGENT and o.causes == [FLUSHED.identifier]]
+        if flushing:
+            names = ", ".join(dict.fromkeys(o.op for o in flushing))
+            ops = f"{len(flushing)} op{'s' * (len(flushing) != 1)}"
+            head += f"\n{FLUSHED.sentence} by {ops} ({names}); --flush forbid calls that a failure"
         order = [*reversed(VERDICTS)]
-        shown = sorted((o for o in self.ops if o.verdict != PASS), key=lambda o: order.index(o.verdict))
+        shown = sorted(
+            (o for o in self.ops if o.verdict != PASS and o not in flushing), key=lambda o: order.index(o.verdict)
+        )
         return "\n\n".join([head, *(self._section(alike) for alike in _group(shown))])
 
     def _section(self, alike: list[OpReport]) -> str:
@@ -231,4 +246,7 @@ class Report:
             data.pop("input_types")
             ops.append(data)
         beside = {"beside": self.beside} if self.beside else {}
-        return {"backend": self.backend, **beside, "how": self.how, "verdict": self.verdict, "ops": ops}
+        whole = {}
+        if self.outputs is not None:
+            whole = {"outputs": {"verdict": self.outputs.verdict, "notes": self.outputs.notes}}
+        return {"backend": self.backend, **beside, "how": self.how, "verdict": self.verdict, **whole, "ops": ops}

@@ -22,7 +22,7 @@ from ..parse.syntax import NEWER
 from ..program import Function, Location, Operation, Program, Region, Value
 from ..system.isolate import quiet_native_stderr
 from ..values import transport
-from .mlir import inline_calls, list_operations, name_of, replace_operands
+from .mlir import drop_shardings, inline_calls, list_operations, name_of, replace_operands
 
 _MAIN, _ALONE = "main", "one op"
 
@@ -124,20 +124,40 @@ class Source:
             dataclasses.replace(self.program, functions=self.program.functions | {_ALONE: function}), _ALONE, policy
         )
 
+    def passed(self, operation: Operation) -> tuple[Value, ...]:
+        """The `inputs` of an op that are arguments of its program: not the constants that its regions use."""
+
+        def is_constant(v: Value) -> bool:
+            owner: Any = self._reader.values[v].owner
+            return v not in operation.operands and getattr(owner, "name", "") == "stablehlo.constant"
+
+        return tuple(v for v in inputs(operation) if not is_constant(v))
+
+    def select(self, operation: Operation, values: Sequence[Any]) -> list[Any]:
+        """The values of `passed`, from those of `inputs`."""
+        passed = set(self.passed(operation))
+        return [x for v, x in zip(inputs(operation), values, strict=True) if v in passed]
+
     def text(self, operation: Operation, *, packed: bool) -> str:
         """An op alone as a program for a backend, given its `inputs`; `packed`, these and the results are in transport
         form.
 
-        All types are tensors (see `is_movable`).
+        All types are tensors (see `is_movable`). Constants that its regions use are in the program (see `passed`).
         """
+        passed = self.passed(operation)
         with self.module.context, ir.Location.unknown():
             module = ir.Module.create()
             with ir.InsertionPoint(module.body):
                 function = ir.Operation.create("func.func", regions=1, attributes=_signature([], []))
             block = function.regions[0].blocks.append()
             with ir.InsertionPoint(block):
-                given = {self._reader.values[v]: _argument(block, v.type, packed) for v in inputs(operation)}
+                given = {}
+                for v in inputs(operation):
+                    value = self._reader.values[v]
+                    is_passed = v in passed
+                    given[value] = _argument(block, v.type, packed) if is_passed else value.owner.clone().results[0]
                 clone: Any = self._reader.operations[operation].clone()
+                drop_shardings(clone)
                 replace_operands(clone, given)
                 results: list[ir.Value] = []
                 for value, of in zip(clone.results, operation.results, strict=True):
@@ -212,10 +232,12 @@ class Source:
 
 def is_movable(operation: Operation) -> bool:
     """Whether the operands and results of an op can be passed to a backend: tensors of known sizes, not quantized."""
-    types = [v.type for v in (*inputs(operation), *operation.results)]
-    return bool(operation.results) and all(
-        isinstance(t, TensorType) and t.is_static and not isinstance(t.element, QuantizedType) for t in types
-    )
+    return bool(operation.results) and all(is_movable_type(v.type) for v in (*inputs(operation), *operation.results))
+
+
+def is_movable_type(t: Type) -> bool:
+    """Whether values of a type can be passed to a backend."""
+    return isinstance(t, TensorType) and t.is_static and not isinstance(t.element, QuantizedType)
 
 
 def _to_text(module: ir.Operation) -> str:

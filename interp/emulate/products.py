@@ -25,8 +25,9 @@ from ...ops.products.dot import free_dimensions
 from ...ops.products.dot_algorithm import Algorithm
 from ...ops.products.exact import exact_type_of_formats, range_between, room, slice_counts
 from ...ops.tables import all_codes
-from ...ops.types import ElementType, TensorType
+from ...ops.types import ELEMENT_TYPES, ElementType, TensorType
 from ..program import Operation
+from .accumulators import accumulate
 from .draws import draw
 from .lookup import binary, index_of
 from .rewrite import Emulation, carrier, emulates
@@ -55,10 +56,11 @@ class Sums:
             return dataclasses.replace(self, result=F64).matmul(x, y).to(carrier(self.result))
         record = accumulator_of(policy, self.lhs, self.rhs, self.result)
         if record is not None and not (is_exact(record) and are_minifloats):
-            from .accumulators import accumulate
-
-            storage = accumulate(record, index_of(x, self.lhs), index_of(y, self.rhs), self.lhs, self.rhs)
-            return self.round(exact_of_float(_as_f32(storage, record.storage.name)), storage)
+            to_odd = is_exact(record) and self.result != F64
+            operands = index_of(x, self.lhs), index_of(y, self.rhs)
+            bits = accumulate(record, *operands, self.lhs, self.rhs, to_odd=to_odd)
+            found = bits.bits(ELEMENT_TYPES[record.storage.name])
+            return self.round(exact_of_float(found.to(F32) if found.element.bits == 16 else found), found)
         if not are_minifloats:
             return self._on_device(x, y)
         if record is not None or policy.sums_exactly:
@@ -75,7 +77,9 @@ class Sums:
             return sums
         if number.is_nan is not None:  # whatever its sign was
             number = dataclasses.replace(number, sign=number.sign & ~number.is_nan)
-        codes = round_number(number, fmt, e.policy, draws)
+        are_minifloats = self.lhs.is_minifloat and self.rhs.is_minifloat
+        policy = e.policy if are_minifloats else e.policy.for_results(self.result)
+        codes = round_number(number, fmt, policy, draws)
         return codes if self.result.is_minifloat else codes.bits(self.result)
 
     # -- sums of the device --------------------------------------------------------------------------------------------
@@ -230,11 +234,6 @@ def _recode(e: Emulation, x: Tensor, source: ElementType, target: ElementType) -
     if source == target:
         return x
     return e.table(cast(all_codes(source), source, target, e.policy), target).take(x.to(UI32))
-
-
-def _as_f32(x: Tensor, name: str) -> Tensor:
-    """Return numbers of f16 in f32, others as they are."""
-    return x.to(F32) if name in ("f16", "bf16") else x
 
 
 def _add(words: list[Tensor], number: Tensor, position: int) -> None:

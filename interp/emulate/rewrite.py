@@ -22,7 +22,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from ...ops.op import Body, Call, OpError, lookup
-from ...ops.policy import Policy
+from ...ops.policy import ACCUMULATIONS, Policy
 from ...ops.programs.control import is_known_composite
 from ...ops.random_stream import RandomStream
 from ...ops.traits import RegionSemantics
@@ -249,7 +249,7 @@ class Emulation:
             return [self._constant(operation)]
         if is_call and not is_known_composite(operation.attributes):
             return self._call(operation, operands)
-        if has_emulated(operation) or name.startswith("minihlo."):
+        if has_emulated(operation) or name.startswith("minihlo.") or self._is_summed(operation):
             _check_static(operation)
             rule = _RULES.get(name)
             if rule is not None:
@@ -264,6 +264,14 @@ class Emulation:
                 types = ", ".join(str(v.type) for v in operation.operands)
                 raise OpError(f"expected an operation that is emulated, got one on {types or 'no operands'}")
         return self._copy(operation, operands)
+
+    def _is_summed(self, operation: Operation) -> bool:
+        """Return whether a chip's or a record's accumulator sums the products of an operation on 16-bit floats."""
+        record, chosen = lookup(operation.name), self.policy.accumulate
+        if chosen in ACCUMULATIONS or record is None or record.traits.terms is None:
+            return False
+        types = [v.type for v in operation.operands[:2]]
+        return all(isinstance(t, TensorType) and t.element.is_float and t.element.bits <= 16 for t in types)
 
     def _copy(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
         """Copy an operation, on codes where it has minifloats."""

@@ -385,15 +385,19 @@ def concatenate(parts: Sequence[Tensor], axis: int) -> Tensor:
 
 def dot(x: Tensor, y: Tensor, result: ElementType) -> Tensor:
     """Return the products of (batch, M, K) and (batch, K, N) as (batch, M, N), summed by the device in `result`."""
-    shape = (*x.shape[:2], y.shape[2])
-    numbers = (
-        "#stablehlo.dot<lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], "
-        "lhs_contracting_dimensions = [2], rhs_contracting_dimensions = [1]>"
-    )
+    if x.shape[0] == 1:  # compilers have quicker code for plain matrices
+        x, y = x.reshape(x.shape[1:]), y.reshape(y.shape[1:])
+        return _dot(x, y, result, (x.shape[0], y.shape[1]), 0).expand(0)
+    return _dot(x, y, result, (*x.shape[:2], y.shape[2]), 1)
+
+
+def _dot(x: Tensor, y: Tensor, result: ElementType, shape: Sequence[int], at: int) -> Tensor:
+    batch = "lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], " if at else ""
+    numbers = f"#stablehlo.dot<{batch}lhs_contracting_dimensions = [{at + 1}], rhs_contracting_dimensions = [{at}]>"
     highest = "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"
     attributes = {"dot_dimension_numbers": numbers, "precision_config": highest}
     op = insert("dot_general", [type_of(result, shape)], [x.value, y.value], attributes)
-    return Tensor(op.results[0], result, shape)
+    return Tensor(op.results[0], result, tuple(shape))
 
 
 # -- regions -----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import mmap
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 
@@ -103,6 +104,23 @@ def death_in_child(command: list[str], data: bytes, seconds: float) -> str:
     except TimeoutError:
         return f"the MLIR parser in jaxlib did not end within {seconds:g} s; the file is not a valid program"
     return _explain(-code, True) if code < 0 else ""
+
+
+@contextlib.contextmanager
+def holding_interrupts() -> Iterator[None]:
+    """Handle Ctrl-C after a block, such as the import of a library in C++, which it could leave half initialized."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: held.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if held:
+        handler(held[0], None)
 
 
 def report(error: Exception) -> int:

@@ -81,7 +81,8 @@ def test_each_op_is_given_what_the_backend_has_computed(how: str) -> None:
     report = interp.compare(f, np.array([7]), np.array([2]), backend=evaluate, how=how)
     assert [o.verdict for o in report.ops] == [FAIL, PASS]
     assert report.results[0].tolist() == [10]  # (7 - 2) * 2
-    assert given == ([[5], [2]] if how == "op" else [[7], [2]])
+    # By itself; and in the program as it stands.
+    assert given == ([[5], [2], [7], [2]] if how == "op" else [[7], [2]])
 
 
 def test_one_wrong_code_of_65536_is_found_and_reported() -> None:

@@ -157,6 +157,7 @@ def test_faults_of_xla_are_named_with_their_lines() -> None:
         np.arange(3, dtype=np.uint8).view(jnp.float8_e8m0fnu),
         numbers,
         np.array([3, 25165823, 5], np.int32),
+        flush="forbid",
     )
     failures = report.failures
     assert [line_of(o).partition("# ")[2] for o in failures] == [

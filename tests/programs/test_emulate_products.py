@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from minihlo import interp
 from minihlo.interp.emulate.program import emulate_text
 from minihlo.ops.minifloat.codec import exact, round_number
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS
@@ -126,3 +127,32 @@ def test_einsum() -> None:
         f'%r = "stablehlo.einsum"(%x, %y) <{{einsum_config = "ab,bc->ca"}}> : ({a}, {b}) -> {c}\nreturn %r : {c}\n}}'
     )
     check(text, [x, y])
+
+
+@pytest.mark.parametrize(
+    "policy", [Policy(accumulate="h100"), Policy.target("mi300"), Policy(accumulate="step=4,bits=9,keep=f32")]
+)
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "result"),
+    [
+        ("f8E4M3FN", "f8E4M3FN", "f32"),
+        ("f8E5M2", "f8E5M2", "bf16"),
+        ("f8E4M3FNUZ", "f8E5M2FNUZ", "f8E4M3FNUZ"),
+        ("f16", "f16", "f16"),
+    ],
+)
+def test_dots_of_chips(lhs: str, rhs: str, result: str, policy: Policy) -> None:
+    for finite in (False, True):
+        if lhs == "f16":
+            x, y = (
+                np.random.default_rng(i).standard_normal(s).astype(np.float16)
+                for i, s in enumerate(((1, 3, 37), (1, 37, 4)))
+            )
+        else:
+            x, y = _codes(lhs, (1, 3, 37), 0, finite), _codes(rhs, (1, 37, 4), 1, finite)
+        text = _dot(lhs, rhs, result, x.shape, y.shape)
+        try:
+            interp.load(text).plan(policy=policy)
+        except interp.ProgramError:
+            pytest.skip("the chip does not multiply these types")
+        check(text, [x, y], policy)

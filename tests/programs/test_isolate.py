@@ -237,3 +237,28 @@ def test_one_ctrl_c_ends_a_parser_that_loops() -> None:
         process.stdout.readline()
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(20) == 130
+
+
+def test_ctrl_c_is_held_back_while_libraries_are_imported() -> None:
+    script = (
+        "import os, signal\n"
+        "from minihlo.interp.system.isolate import holding_interrupts\n"
+        "try:\n"
+        "    with holding_interrupts():\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "        print('imported')\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "imported\ninterrupted\n"
+
+
+@pytest.mark.parametrize("seconds", [0.3, 0.6, 0.75, 0.9])
+def test_an_early_ctrl_c_ends_a_command(seconds: float) -> None:
+    """While libraries are imported, and while workers start."""
+    command = [sys.executable, "-P", "-m", "minihlo.interp.cli", "conform", "ml_dtypes", "-j", "2"]
+    with started(command) as process:
+        time.sleep(seconds)
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(30) == 130

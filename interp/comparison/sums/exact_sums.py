@@ -25,6 +25,8 @@ _PLAIN, F64 = Policy(), ELEMENT_TYPES["f64"]
 _ADD, _MULTIPLY = "stablehlo.add", "stablehlo.multiply"
 #: Standard deviations of independent errors that are permitted.
 _SPREAD = 4
+#: The factor by which operands are scaled where magnitudes overflow.
+_DOWN = 2.0**-64
 #: Number of these sums that are examined first.
 _SAMPLE = 128
 #: Number of terms examined one by one, in all, where sums exceed that bound.
@@ -56,6 +58,7 @@ class ExactSums:
         )
         if exact is None or sizes is None:
             return None
+        sizes = [_large_sizes(operation, operands, exact[0], sizes[0])]
         if operation.name.endswith(".scatter"):  # here every result has as many terms as updates
             counted = in_f64(with_body(operation, _ADD), operands, lambda x: np.ones(x.shape))
             counts = counted[0] if counted is not None else np.full(exact[0].shape, operands[-1].size + 1.0)
@@ -89,11 +92,11 @@ class ExactSums:
 
     def slack(self, precision: int) -> np.ndarray:
         """The distance from the exact sums that nearly all sums in a type of so many bits keep, in any order."""
-        return slack_of(self.counts, precision, self.sizes)
+        return np.asarray(slack_of(self.counts, precision, self.sizes), np.float64)
 
     def at_most(self, precision: int) -> np.ndarray:
         """The largest distance from the exact sums of any sum in a type of so many bits."""
-        return (self.counts + 1) * 2.0**-precision * self.sizes
+        return np.asarray((self.counts + 1) * 2.0**-precision * self.sizes, np.float64)
 
     def within(self, theirs: np.ndarray, precision: int, through: ElementType | None = None) -> np.ndarray:
         """Tests which results are sums in a type of so many bits, rounded once, or to another type before that."""
@@ -241,3 +244,16 @@ def between(
     overflows = (ends[0] == -beyond) | (ends[1] == beyond)
     inside = (ends[0] <= places) & (places <= ends[1])
     return np.asarray(known & np.where(is_nan, overflows & (not element.format.has_infinity), inside))
+
+
+def _large_sizes(operation: Operation, operands: Arrays, exact: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The sums of magnitudes; in a type of a wider range where they overflow f64, although the sums do not."""
+    overflows = np.isinf(sizes) & np.isfinite(exact)
+    bodies = {sole_op_name(r) for r in operation.regions}
+    if not overflows.any() or bodies - {_ADD}:
+        return sizes
+    scaled = in_f64(operation, operands, lambda x: np.abs(x) * _DOWN)
+    if scaled is None:
+        return sizes
+    up = np.longdouble(1 / _DOWN) ** (1 if bodies else 2)  # a product has two operands
+    return np.where(overflows, scaled[0].astype(np.longdouble) * up, sizes)

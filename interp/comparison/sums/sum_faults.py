@@ -180,7 +180,8 @@ def _change_operands(
     given = list(operands)
     floats = [i for i, v in enumerate(operation.operands) if isinstance(v.type, TensorType) and v.type.element.is_float]
     flushed = [np.where(is_subnormal(x), np.zeros((), x.dtype), x) if i in floats else x for i, x in enumerate(given)]
-    yield _OPERANDS_FLUSHED, operation, flushed
+    if any(is_subnormal(given[i]).any() for i in floats):
+        yield _OPERANDS_FLUSHED, operation, flushed
     elements = list(dict.fromkeys(_element(operation.operands[i]) for i in floats))
     for element in elements:
         mine = [i for i in floats if _element(operation.operands[i]) == element]
