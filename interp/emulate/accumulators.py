@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...ops.accumulators.operands import ABSENT, operand
+from ...ops.accumulators.operands import ABSENT
 from ...ops.accumulators.record import EXACT, Accumulator
+from ...ops.minifloat.codec import decode
 from ...ops.minifloat.formats import FORMATS, Format
 from ...ops.op import UnsupportedOpError
-from ...ops.types import ELEMENT_TYPES, ElementType
-from .rounding import Exact, code_type
-from .tensor import F32, I32, I64, UI32, UI64, Tensor, concatenate, constant, dot, loop, where
+from ...ops.types import ElementType
+from .rounding import WORD, Exact, code_type, exact_of_bits, exact_of_words
+from .tensor import F32, I1, I32, I64, UI32, UI64, Tensor, concatenate, constant, dot, loop, where
 
 #: The terms of a step that are written one after the other; of more there is a loop.
 _UNROLLED = 64
 _LOW = -900  # exponents that terms are aligned to
-_WORD = 32  # bits of a word of an exact sum
 _F32 = FORMATS["f32"]
 
 
@@ -34,44 +34,25 @@ class Scales:
     y: Tensor
     element: ElementType
     block: int
+    is_signed: bool = False  #: whether their signs count, as they do for no unit
 
 
 def accumulate(
-    record: Accumulator,
-    x: Tensor,
-    y: Tensor,
-    lhs: ElementType,
-    rhs: ElementType,
-    c: Tensor | None = None,
-    *,
-    scales: Scales | None = None,
-    to_odd: bool = False,
-) -> Tensor:
-    """Return the products of (batch, M, K) and (batch, K, N), plus c of (batch, M, N), as the bits of their sums.
+    record: Accumulator, x: Tensor, y: Tensor, lhs: ElementType, rhs: ElementType, c: Tensor | None = None, *,
+    scales: Scales | None = None, to_odd: bool = False,
+) -> Tensor:  # fmt: skip
+    """Return the products of (batch, M, K) and (batch, K, N), plus c of (batch, M, N), as bits of `record.storage`.
 
-    Args:
-        record: The accumulator.
-        x: Codes of minifloats, bits of wider types, or f32.
-        y: The same.
-        lhs: The element type of `x`.
-        rhs: That of `y`.
-        c: What sums begin with, of the type of `record.storage`; None: zeros.
-        scales: Those of both operands, or None.
-        to_odd: With keep=exact, whether sums are rounded to odd in f64, to be rounded once more; else to nearest.
-
-    Returns:
-        Sums as unsigned integers of the width of `record.storage`.
+    `x` and `y` have codes of minifloats, or the bits of wider types; c those of `record.storage`. With keep=exact sums
+    are rounded to nearest in f64, or `to_odd`, to be rounded once more.
     """
     a = _side(record, x.transpose((2, 0, 1)), lhs)
     b = _side(record, y.transpose((1, 0, 2)), rhs)
     if scales is not None:
-        a = a.scaled(scales.x.transpose((2, 0, 1)), scales, record)
-        b = b.scaled(scales.y.transpose((1, 0, 2)), scales, record)
+        a = a.scaled(scales.x.transpose((2, 0, 1)), scales, record.inner)
+        b = b.scaled(scales.y.transpose((1, 0, 2)), scales, record.inner)
     sums = _Sums(record, a, b, c is not None, to_odd)
     return sums.finish(sums.run(c))
-
-
-# -- operands ----------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,147 +63,117 @@ class _Side:
     significand: Tensor  #: ui32 or ui64; 0 for infinities and NaN
     exponent: Tensor  #: i32, by which terms are aligned; `ABSENT` for zeros, infinities and NaN
     factor: Tensor | None  #: significands of scales that inner sums are multiplied by
-    flags: dict[str, Tensor]  #: i1: `nan`; `infinite` and `zero` where the format has infinities
+    is_nan: Tensor
+    is_infinite: Tensor
+    is_zero: Tensor
     places: int
     bits: int  #: of a significand
     factor_bits: int
     range: tuple[int, int]  #: the least unit, and the power of two that values are below
     lowest: int  #: the least exponent
+    has_infinity: bool
 
-    def scaled(self, codes: Tensor, scales: Scales, record: Accumulator) -> _Side:
-        """Return the operand with its scales, whose sign counts for nothing."""
-        length, inner, block = self.significand.shape[0], record.inner, scales.block
-        count = codes.shape[0]
+    def scaled(self, codes: Tensor, scales: Scales, inner: int) -> _Side:
+        """Return the operand with its scales."""
+        length, count, block = self.significand.shape[0], codes.shape[0], scales.block
         if count != -(-length // block) or block % inner:
             raise UnsupportedOpError(f"expected blocks of a multiple of {inner}, and {count} of {block}, got {length}")
         s = _side(Accumulator(), codes, scales.element)
-        if "infinite" in s.flags or ("infinite" in self.flags and inner > 1):
-            raise UnsupportedOpError(f"expected scales of a type without infinities, got {scales.element}")
 
-        def each(x: Tensor, group: int) -> Tensor:
+        def each(x: Tensor, group: int = 1) -> Tensor:
             """Return a value for each `group` elements."""
             per = block // group
             return x.expand(1, per).reshape((count * per, *x.shape[1:])).slice(0, 0, -(-length // group))
 
-        flags = {**self.flags, "nan": self.flags["nan"] | each(s.flags["nan"], 1)}
-        ends = self.range[0] + s.range[0], self.range[1] + s.range[1]
+        zero, infinite = each(s.is_zero), each(s.is_infinite)
+        is_nan = self.is_nan | each(s.is_nan) | (self.is_infinite & zero) | (self.is_zero & infinite)
+        changed = dataclasses.replace(
+            self, is_nan=is_nan, is_infinite=self.is_infinite | infinite, is_zero=self.is_zero | zero,
+            sign=self.sign ^ each(s.sign) if scales.is_signed else self.sign, places=self.places + s.places,
+            range=(self.range[0] + s.range[0], self.range[1] + s.range[1]),
+            has_infinity=self.has_infinity or s.has_infinity,
+        )  # fmt: skip
         if inner > 1:
-            factor, exponent = each(s.significand, inner), each(s.exponent, inner)
-            return dataclasses.replace(
-                self, factor=factor, exponent=exponent, flags=flags, places=self.places + s.places,
-                factor_bits=s.bits, range=ends,
-            )  # fmt: skip
+            factor, exponent = each(s.significand.to(UI64), inner), each(s.exponent, inner)
+            return dataclasses.replace(changed, factor=factor, exponent=exponent, factor_bits=s.bits)
         wide = UI32 if self.bits + s.bits <= 32 else UI64
-        significand = self.significand.to(wide) * each(s.significand, 1).to(wide)
         return dataclasses.replace(
-            self, significand=significand, exponent=self.exponent + each(s.exponent, 1), flags=flags,
-            places=self.places + s.places, bits=self.bits + s.bits, range=ends, lowest=self.lowest + s.lowest,
+            changed, significand=self.significand.to(wide) * each(s.significand).to(wide),
+            exponent=self.exponent + each(s.exponent), bits=self.bits + s.bits, lowest=self.lowest + s.lowest,
         )  # fmt: skip
 
     def map(self, function: Callable[[Tensor], Tensor], factors: Callable[[Tensor], Tensor] | None = None) -> _Side:
         """Return the operand with its tensors changed, those of inner sums by `factors`."""
-        few = factors or function
-        factor = None if self.factor is None else few(self.factor)
-        flags = {name: function(flag) for name, flag in self.flags.items()}
-        exponent = (few if factor is not None else function)(self.exponent)
-        parts = function(self.sign), function(self.significand), exponent
-        return dataclasses.replace(
-            self, sign=parts[0], significand=parts[1], exponent=parts[2], factor=factor, flags=flags
-        )
+        few = ("factor", "exponent") if self.factor is not None else ()
+        tensors = {f.name: x for f in dataclasses.fields(self) if isinstance(x := getattr(self, f.name), Tensor)}
+        changed = {n: factors(x) if factors and n in few else function(x) for n, x in tensors.items()}
+        return dataclasses.replace(self, **changed)
 
 
-def _side(record: Accumulator, x: Tensor, element: ElementType) -> _Side:
+def _side(record: Accumulator, codes: Tensor, element: ElementType) -> _Side:
     """Return an operand whose first axis is that of the sum."""
     fmt = element.format
     if fmt.bits > 32:
         raise UnsupportedOpError(f"expected operands of up to 32 bits, got {element}")
-    found = (_side_of_codes if fmt.bits <= 8 else _side_of_bits)(x, fmt, record)
-    if record.inner == 1:
+    x, places, inner = numbers_of(codes, fmt), fmt.mantissa_bits, record.inner
+    is_nan, is_infinite = flags_of(x)
+    significand = x.significand
+    if "operands" in record.flush and fmt.has_subnormals:
+        significand = where(significand < (1 << places), 0, significand)
+    is_zero = significand.equals(0) & ~(is_nan | is_infinite)
+    exponent = where(significand.equals(0), ABSENT, x.exponent + places)
+    low = fmt.min_exponent + places
+    high = (fmt.max_code >> places) - fmt.bias
+    found = _Side(
+        -(x.sign.to(I32)), significand, exponent, None, is_nan, is_infinite, is_zero, places, fmt.precision, 0,
+        (low - places, high + 1), low, fmt.has_infinity,
+    )  # fmt: skip
+    if inner == 1:
         return found
     # Elements as integers in units of the least: their products are added before they are scaled.
-    low, high = found.lowest, found.range[1] - 1
-    if found.bits + high - low > 30:
+    bits, few = fmt.precision + high - low, (-(-exponent.shape[0] // inner), *exponent.shape[1:])
+    if bits > 30:
         raise UnsupportedOpError(f"expected elements of a narrow range for inner sums, got {element}")
-    shift = (found.exponent - low).at_least(0).bits(UI32)
-    few = (-(-found.exponent.shape[0] // record.inner), *found.exponent.shape[1:])
     return dataclasses.replace(
-        found, significand=found.significand << shift, exponent=constant(0, I32, few), factor=constant(1, UI32, few),
-        places=found.places - low, bits=found.bits + high - low, factor_bits=1, lowest=0,
+        found, significand=significand << (exponent - low).at_least(0).bits(UI32), exponent=constant(0, I32, few),
+        factor=constant(1, UI64, few), places=places - low, bits=bits, factor_bits=1, lowest=0,
     )  # fmt: skip
 
 
-def _side_of_codes(x: Tensor, fmt: Format, record: Accumulator) -> _Side:
-    codes = np.arange(1 << fmt.bits).astype(fmt.code_dtype)
-    read = operand(codes, fmt.name, record)
-    values, exponents, places = read.values, read.exponents.astype(np.int32), fmt.mantissa_bits
-    is_number = np.isfinite(values) & (values != 0)
-    with np.errstate(all="ignore"):
-        significands = np.where(is_number, np.ldexp(np.abs(values), places - np.where(is_number, exponents, 0)), 0)
-    flags = {"nan": np.isnan(values)}
-    if np.isinf(values).any():
-        flags.update(infinite=np.isinf(values), zero=values == 0)
-    index = x.to(UI32)
+def numbers_of(codes: Tensor, fmt: Format) -> Exact:
+    """Return the numbers of codes, or bits, of a format; infinities and NaN have the significand 0."""
+    if fmt.bits > 8:
+        found = exact_of_bits(codes.bits(code_type(fmt)), fmt)
+        is_nan, is_infinite = flags_of(found)
+        return dataclasses.replace(found, significand=where(is_nan | is_infinite, 0, found.significand))
+    x, index = decode(np.arange(1 << fmt.bits), fmt), codes.to(UI32)
+    is_number = ~(x.is_nan | x.is_infinite)
 
-    def read_table(entries: np.ndarray) -> Tensor:
+    def look_up(entries: np.ndarray) -> Tensor:
         return constant(entries.astype(np.int32), I32).take(index)
 
-    known = exponents[is_number]
-    ends = int(known.min()) - places, int(known.max()) + 1
-    return _Side(
-        read_table(-np.signbit(values).astype(np.int32)), read_table(significands).bits(UI32), read_table(exponents),
-        None, {name: read_table(v).differs(0) for name, v in flags.items()}, places, fmt.precision, 0, ends,
-        int(known.min()),
-    )  # fmt: skip
-
-
-def _side_of_bits(bits: Tensor, fmt: Format, record: Accumulator) -> _Side:
-    x = _decode(bits.bits(code_type(fmt)), fmt, "operands" in record.flush)
-    assert isinstance(x.exponent, Tensor)
-    assert x.is_nan is not None
-    assert x.is_infinite is not None
-    places, zero = fmt.mantissa_bits, x.significand.equals(0)
-    flags = {"nan": x.is_nan, "infinite": x.is_infinite, "zero": zero & ~(x.is_nan | x.is_infinite)}
-    exponent = where(zero, ABSENT, x.exponent + places)
-    lowest = 1 - fmt.bias
-    return _Side(
-        -(x.sign.to(I32)), x.significand, exponent, None, flags, places, fmt.precision, 0,
-        (lowest - places, fmt.bias + 1), lowest,
-    )  # fmt: skip
-
-
-# -- numbers -----------------------------------------------------------------------------------------------------------
-
-
-def _decode(bits: Tensor, fmt: Format, is_flushed: bool = False) -> Exact:
-    """Return the numbers of a float type of at least 16 bits; infinities and NaN have the significand 0."""
-    wide = bits.to(UI64 if fmt.bits == 64 else UI32)
-    magnitude = wide & (fmt.sign_bit - 1)
-    field = magnitude >> fmt.mantissa_bits
-    hidden = field.differs(0).to(wide.element) << fmt.mantissa_bits
-    significand = (magnitude & ((1 << fmt.mantissa_bits) - 1)) | hidden
-    infinity = fmt.infinity_code or 0
-    is_zero = magnitude >= infinity
-    if is_flushed:
-        is_zero = is_zero | field.equals(0)
     return Exact(
-        (wide >> (fmt.bits - 1)).differs(0), where(is_zero, 0, significand),
-        field.to(I32).at_least(1) + (fmt.min_exponent - 1), magnitude > infinity, magnitude.equals(infinity),
+        look_up(x.sign).differs(0), look_up(x.significand * is_number).bits(UI32), look_up(x.exponent),
+        look_up(x.is_nan).differs(0), look_up(x.is_infinite).differs(0),
     )  # fmt: skip
 
 
-def _cut(m: Tensor, places: int, distance: Tensor | None, drop: str, negative: Tensor | None = None) -> Tensor:
-    """Return magnitudes times 2**(places - distance) as integers, in halves for `sticky`.
+def normal(x: Exact) -> tuple[Tensor, Tensor]:
+    """Return significands of 62 bits, or 0, and the exponents of their units."""
+    wide = x.significand.to(UI64)
+    shift = wide.count_leading_zeros().at_most(63)
+    return (wide << shift) >> 2, x.exponent - shift.to(I32) + 2
 
-    Args:
-        m: Magnitudes that leave the last two bits of their type free.
-        places: What they are shifted to the left by first.
-        distance: What they are shifted to the right by, at least 0.
-        drop: What happens to the bits that are cut off.
-        negative: i1, for `floor`.
-    """
+
+def flags_of(x: Exact) -> tuple[Tensor, Tensor]:
+    """Return where numbers are NaN, and where infinite."""
+    never = x.sign & ~x.sign
+    return never if x.is_nan is None else x.is_nan, never if x.is_infinite is None else x.is_infinite
+
+
+def _cut(m: Tensor, places: int, distance: Tensor, drop: str, negative: Tensor | None = None) -> Tensor:
+    """Return magnitudes times 2**(places - distance), cut to integers as `drop` says; in halves for `sticky`."""
     wide = m.element
-    if distance is None:
-        distance = constant(0, I32, m.shape)
     m = m << places if places > 0 else m
     distance = distance - places if places < 0 else distance
     shift = distance.bits(UI32).at_most(wide.bits - 1).to(wide)
@@ -267,74 +218,35 @@ def _add(x: Exact, y: Exact) -> Exact:
     """Return the sums of numbers, rounded to odd at 60 bits; the sign of zero is that of IEEE 754."""
     terms, tops = [], []
     for v in (x, y):
-        shift = v.significand.to(UI64).count_leading_zeros().at_most(63)
-        m = (v.significand.to(UI64) << shift) >> 3
         # Eleven bits below the last of f64 are free, so that this cuts off nothing.
-        exponent = v.exponent - shift.to(I32) + 3
-        terms.append(m)
-        tops.append(where(m.equals(0), 3 * ABSENT, exponent))
-    top = tops[0].at_least(tops[1])
-    total: Tensor | None = None
+        m, exponent = normal(v)
+        terms.append(m >> 1)
+        tops.append(where(m.equals(0), 3 * ABSENT, exponent + 1))
+    top, total = tops[0].at_least(tops[1]), constant(0, I64, x.sign.shape)
     for v, m, exponent in zip((x, y), terms, tops, strict=True):
         shift = (top - exponent).at_most(62).bits(UI32).to(UI64)
         cut = m >> shift
-        term = _signed(v.sign, cut | (cut << shift).differs(m).to(UI64))
-        total = term if total is None else total + term
-    assert total is not None
+        total = total + _signed(v.sign, cut | (cut << shift).differs(m).to(UI64))
     sign = where(total.equals(0), x.sign & y.sign, total < 0)
     found = Exact(sign, _magnitude(total), top)
-    if x.is_nan is None or x.is_infinite is None or y.is_nan is None or y.is_infinite is None:
-        return found
-    is_nan = x.is_nan | y.is_nan | (x.is_infinite & y.is_infinite & x.sign.differs(y.sign))
-    sign = where(x.is_infinite, x.sign, where(y.is_infinite, y.sign, sign))
-    return dataclasses.replace(found, sign=sign, is_nan=is_nan, is_infinite=x.is_infinite | y.is_infinite)
+    (x_nan, x_infinite), (y_nan, y_infinite) = flags_of(x), flags_of(y)
+    is_nan = x_nan | y_nan | (x_infinite & y_infinite & x.sign.differs(y.sign))
+    sign = where(x_infinite, x.sign, where(y_infinite, y.sign, sign))
+    return dataclasses.replace(found, sign=sign, is_nan=is_nan, is_infinite=x_infinite | y_infinite)
 
 
-class _Words:
-    """Exact sums: words of 32 bits, the least first, in units of 2**low."""
-
-    def __init__(self, low: int, words: Sequence[Tensor]) -> None:
-        self.low, self.words = low, list(words)
-
-    def add(self, x: Exact) -> _Words:
-        """Return the sums with numbers added, of at most 50 bits and units of at least 2**low."""
-        offset, m, words = x.exponent - self.low, x.significand.to(UI64), []
-        sign = -(x.sign.to(I64))
-        for i, word in enumerate(self.words):
-            right = _WORD * i - offset
-            piece = m >> right.at_least(0).at_most(63).to(UI64)
-            piece = (piece << (-right).at_least(0).at_most(63).to(UI64)) & ((1 << _WORD) - 1)
-            words.append(word + _signed(sign, piece))
-        return _Words(self.low, words)
-
-    def total(self) -> Exact:
-        """Return the sums, rounded to odd at 62 bits."""
-        words = _carry(self.words)
-        negative = words[-1] < 0
-        words = _carry([where(negative, -w, w) for w in words])
-        shape = negative.shape
-        m, rest = constant(0, UI64, shape), constant(False, negative.element, shape)
-        exponent = constant(self.low, I32, shape)
-        for i in reversed(range(len(words))):
-            word = words[i].bits(UI64)
-            taken = (m.count_leading_zeros().at_least(2) - 2).at_most(_WORD)
-            left = _WORD - taken
-            more = word >> left
-            m, rest = (m << taken) | more, rest | (more << left).differs(word)
-            exponent = where(taken.equals(0), exponent, left.to(I32) + (self.low + _WORD * i))
-        return Exact(negative, m | rest.to(UI64), exponent)
-
-
-def _carry(words: Sequence[Tensor]) -> list[Tensor]:
-    found, carry = [], None
+def _add_to_words(words: Sequence[Tensor], low: int, x: Exact) -> list[Tensor]:
+    """Return sums in words, in units of 2**low, with numbers added, of at most 62 bits and larger units."""
+    offset, m, sign, found = x.exponent - low, x.significand.to(UI64), -(x.sign.to(I64)), []
     for i, word in enumerate(words):
-        word = word if carry is None else word + carry
-        carry = word >> _WORD
-        found.append(word & ((1 << _WORD) - 1) if i + 1 < len(words) else word)
+        right = WORD * i - offset
+        piece = m >> right.at_least(0).at_most(63).to(UI64)
+        piece = (piece << (-right).at_least(0).at_most(63).to(UI64)) & ((1 << WORD) - 1)
+        found.append(word + _signed(sign, piece))
     return found
 
 
-# -- sums --------------------------------------------------------------------------------------------------------------
+_Aligned = tuple[Tensor, int, list[Tensor], Tensor]
 
 
 class _Sums:
@@ -352,13 +264,13 @@ class _Sums:
             product_bits += a.factor_bits + b.factor_bits + _bits_of(record.inner - 1)
         limit = record.product_limit
         self.limit = None if limit is None or limit >= self.range[1] else limit
-        self.has_infinities = "infinite" in a.flags or "infinite" in b.flags or self.limit is not None
+        self.by_term = a.has_infinity or b.has_infinity or self.limit is not None
         reach = self.range[1] + _bits_of(self.length) + 1
-        #: Whether a sum can be infinite before the end.
-        self.specials = has_c or self.limit is not None or reach > min(self.type.bias, record.storage.bias)
-        self.by_term = self.specials and self.has_infinities
+        #: Whether a sum can be infinite.
+        self.specials = self.by_term or has_c or reach > min(self.type.bias, record.storage.bias)
         if self.by_term and record.inner > 1:
             raise UnsupportedOpError("expected elements without infinities for inner sums, got others")
+        self.none = [constant(False, I1, self.shape)] * 2 if self.by_term else []
         self.wide = UI64
         if record.bits is not None:
             growth, count = record.bits - self.places, _bits_of(self.step // record.inner)
@@ -368,8 +280,8 @@ class _Sums:
             if max(own, total + joined + 1) > 61:
                 raise UnsupportedOpError(f"expected products of fewer bits, got {product_bits}")
             self.wide = UI32 if max(own, total) <= 29 else UI64
-        elif product_bits > 50:
-            raise UnsupportedOpError(f"expected products of at most 50 bits, got {product_bits}")
+        elif product_bits > (62 if self.step > record.inner else 50):
+            raise UnsupportedOpError(f"expected products of fewer bits, got {product_bits}")
         self.whole = I64 if self.wide == UI64 else I32
         self.a, self.b = (self._arrange(side) for side in (a, b))
 
@@ -384,34 +296,27 @@ class _Sums:
             window, rest = step * ways, x.shape[1:]
             count = -(-x.shape[0] // max(window, 1))
             value = ABSENT if x.element == I32 and x.value == side.exponent.value else 0
-            fill = constant(bool(value), x.element) if x.element.bits == 1 else value
-            x = x.pad(fill, [0, 0, 0], [count * window - x.shape[0], 0, 0])
+            x = x.pad(False if x.element.bits == 1 else value, [0, 0, 0], [count * window - x.shape[0], 0, 0])
             if ways > 1:
                 x = x.reshape((count, step // run, ways, run, *rest)).transpose((0, 2, 1, 3, 4, 5))
             return x.reshape((count * ways, step, *rest))
 
         found = side.map(lambda x: split(x, self.step), lambda x: split(x, -(-self.step // inner)))
-        wide = {"significand": found.significand.to(self.wide), "sign": found.sign.to(self.whole)}
-        if found.factor is not None:
-            wide["factor"] = found.factor.to(self.wide)
-        return dataclasses.replace(found, **wide)
-
-    # -- the running sum --
+        return dataclasses.replace(found, significand=found.significand.to(self.wide), sign=found.sign.to(self.whole))
 
     def run(self, c: Tensor | None) -> Tensor:
         """Return the bits of the sums in the type of `record.storage`."""
         record, steps = self.record, self.a.significand.shape[0] if self.length else 0
         kind, stored = code_type(self.type), code_type(record.storage)
-        start = constant(0, stored, self.shape) if c is None else self._start(c.bits(stored))
+        start = constant(0, stored, self.shape) if c is None else c.bits(stored)
+        if "c" in record.flush:
+            fmt = record.storage
+            start = where((start & (fmt.sign_bit - 1)) < (1 << fmt.mantissa_bits), start & fmt.sign_bit, start)
         ways = record.pattern[1] // record.pattern[0]
         each = record.group // self.step if record.c == "after" and record.group else 1
         chunk = record.outer // (self.step * ways) * ways if record.outer else 0
         zero = constant(0, kind, self.shape)
-        state = [zero if chunk else start]
-        if each > 1:
-            state.append(zero)
-        if chunk:
-            state.append(start)
+        state = [zero if chunk else start, *([zero] if each > 1 else []), *([start] if chunk else [])]
 
         def body(index: Tensor, *state: Tensor) -> list[Tensor]:
             a, b = (side.map(lambda x: x.row(index)) for side in (self.a, self.b))
@@ -427,9 +332,8 @@ class _Sums:
                 others[0] = where(ends, zero, part)
             if chunk:
                 ends = self._is_end(index, chunk, steps, 0)
-                outer = self._encode(
-                    _add(self._read(others[-1], _F32), self._read(total, self.type)), _F32, _F32, "nearest_even"
-                )
+                added = _add(self._read(others[-1], _F32), self._read(total, self.type))
+                outer = self._encode(added, _F32, _F32, "nearest_even")
                 others[-1], total = where(ends, outer, others[-1]), where(ends, zero, total)
             return [total, *others]
 
@@ -439,15 +343,7 @@ class _Sums:
     def _is_end(self, index: Tensor, size: int, steps: int, chunk: int) -> Tensor:
         """Return whether a step is the last of so many, of a chunk, or of all; of the shape of sums."""
         at = index % chunk if chunk else index
-        ends = ((at + 1) % size).equals(0) | index.equals(steps - 1)
-        return ends.broadcast(self.shape)
-
-    def _start(self, c: Tensor) -> Tensor:
-        fmt = self.record.storage
-        if "c" not in self.record.flush:
-            return c
-        is_small = (c & (fmt.sign_bit - 1)) < (1 << fmt.mantissa_bits)
-        return where(is_small, c & fmt.sign_bit, c)
+        return (((at + 1) % size).equals(0) | index.equals(steps - 1)).broadcast(self.shape)
 
     def _after(self, total: Tensor, part: Tensor) -> Tensor:
         x, y = self._read(total, self.type), self._read(part, self.type)
@@ -458,22 +354,15 @@ class _Sums:
         if self.record.tree:
             return self._tree(a, b)
         if self.record.even_odd:
-            total, unit, specials, _ = self._even_and_odd(a, b)
-            return self._keep(self._exact_of(total, unit, specials))
+            return self._keep(self._exact_of(*self._even_and_odd(a, b)))
         return self._sum(a, b, running)
-
-    # -- a step --
 
     def _sum(self, a: _Side, b: _Side, running: Tensor | None) -> Tensor:
         """Return the sum of a step, with the running sum where there is one, in the form that is kept."""
         x = None if running is None else self._read(running, self.type)
         if self.record.bits is None:
             return self._keep(self._exact(a, b, x))
-        total, unit, specials, _ = self._aligned(a, b, x)
-        return self._keep(self._exact_of(total, unit, specials, x))
-
-    def _terms(self, side: _Side) -> int:
-        return side.exponent.shape[0]
+        return self._keep(self._exact_of(*self._aligned(a, b, x), x))
 
     def _product(self, a: _Side, b: _Side, i: int | Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return a term: its sign, 0 or -1, its magnitude, and the exponent that it is aligned by."""
@@ -482,37 +371,26 @@ class _Sums:
             sign, m = (self._over(a, b, name, i) for name in ("sign", "significand"))
             signs, e = sign[0] ^ sign[1], self._over(a, b, "exponent", i)
             return signs, m[0] * m[1], e[0] + e[1]
-        total: Tensor | None = None
+        total = constant(0, self.whole, self.shape)
         for j in range(inner):
-            at = i * inner + j
-            sign, m = (self._over(a, b, name, at) for name in ("sign", "significand"))
-            term = _signed(sign[0] ^ sign[1], m[0] * m[1])
-            total = term if total is None else total + term
-        assert total is not None
+            sign, m = (self._over(a, b, name, i * inner + j) for name in ("sign", "significand"))
+            total = total + _signed(sign[0] ^ sign[1], m[0] * m[1])
         factors, e = (self._over(a, b, name, i) for name in ("factor", "exponent"))
-        return total >> (total.element.bits - 1), _magnitude(total) * (factors[0] * factors[1]), e[0] + e[1]
+        m = _magnitude(total) * (factors[0] * factors[1]).to(self.wide)
+        return total >> (total.element.bits - 1), m, e[0] + e[1]
 
     def _over(self, a: _Side, b: _Side, name: str, i: int | Tensor) -> tuple[Tensor, Tensor]:
         """Return a row of both operands, over all rows and columns."""
         x, y = (_at(getattr(side, name), i) for side in (a, b))
         return x.expand(2, self.shape[2]), y.expand(1, self.shape[1])
 
-    def _exponent(self, m: Tensor, exponent: Tensor) -> Tensor:
-        """Return the exponent that a product is aligned by."""
-        if not self.record.normalise:
-            return exponent
-        length = (m.element.bits - m.count_leading_zeros()).to(I32)
-        return where(m.equals(0), 2 * ABSENT, exponent + length - (self.places + 1))
-
     def _limited(self, a: _Side, b: _Side, i: int | Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Return a term, and where it is infinite."""
         sign, m, exponent = self._product(a, b, i)
         infinite: Tensor | None = None
-        if self.by_term:
-            for side, axis in ((a, 2), (b, 1)):
-                if "infinite" in side.flags:
-                    flag = _at(side.flags["infinite"], i).expand(axis, self.shape[axis])
-                    infinite = flag if infinite is None else infinite | flag
+        if a.has_infinity or b.has_infinity:
+            x, y = self._over(a, b, "is_infinite", i)
+            infinite = x | y
         if self.limit is not None:
             length = (m.element.bits - m.count_leading_zeros()).to(I32)
             big = (exponent + length - self.places > self.limit) & m.differs(0)
@@ -520,22 +398,24 @@ class _Sums:
             m, exponent = where(big, 0, m), where(big, 2 * ABSENT, exponent)
         return sign, m, exponent, infinite
 
-    def _aligned(self, a: _Side, b: _Side, running: Exact | None) -> tuple[Tensor, Tensor, list[Tensor], Tensor]:
-        """Return the sum of a step, its unit's exponent, where there are infinities of both signs, and the exponent
-        that terms are aligned to.
+    def _aligned(self, a: _Side, b: _Side, running: Exact | None = None) -> _Aligned:
+        """Return the sum of a step, its fraction bits, where there are infinities of both signs, and the exponent that
+        terms are aligned to.
         """
-        record, bits, count = self.record, self.record.bits, self._terms(a)
+        record, bits, count = self.record, self.record.bits, a.exponent.shape[0]
         assert bits is not None
         least = _LOW if record.least is None else max(record.least, _LOW)
         places = self.type.mantissa_bits
         own: Tensor | None = None
         if running is not None:
-            assert isinstance(running.exponent, Tensor)
             own = where(running.significand.equals(0), ABSENT, running.exponent + places)
 
         def larger(i: int | Tensor, top: Tensor) -> list[Tensor]:
             _, m, exponent, _ = self._limited(a, b, i)
-            return [top.at_least(self._exponent(m, exponent))]
+            if record.normalise:
+                length = (m.element.bits - m.count_leading_zeros()).to(I32)
+                exponent = where(m.equals(0), 2 * ABSENT, exponent + length - (self.places + 1))
+            return [top.at_least(exponent)]
 
         def add(i: int | Tensor, total: Tensor, *infinities: Tensor) -> list[Tensor]:
             sign, m, exponent, infinite = self._limited(a, b, i)
@@ -549,61 +429,52 @@ class _Sums:
         if running is not None and own is not None:
             cut = _cut(running.significand.to(self.wide), bits - places, top - own, record.drop, running.sign)
             total = _signed(running.sign, cut)
-        total, *specials = _fold(count, add, [total, *self._no_infinities()])
-        return total, top - (bits + (record.drop == "sticky")), specials, top
-
-    def _no_infinities(self) -> list[Tensor]:
-        return [constant(False, ELEMENT_TYPES["i1"], self.shape)] * 2 if self.by_term else []
+        total, *specials = _fold(count, add, [total, *self.none])
+        return total, bits + (record.drop == "sticky"), specials, top
 
     def _joined(self, a: _Side, b: _Side, running: Tensor) -> Tensor:
         """Return the running sum after a step of c=joined."""
         record, x = self.record, self._read(running, self.type)
-        part, unit, specials, e = (self._even_and_odd if record.even_odd else self._aligned_alone)(a, b)
+        part, fraction, specials, e = self._even_and_odd(a, b) if record.even_odd else self._aligned(a, b)
         assert record.sum_bits is not None
         assert record.c_bits is not None
-        assert isinstance(x.exponent, Tensor)
-        own = x.exponent + self.type.mantissa_bits  # also of zero
-        if x.is_infinite is not None and x.is_nan is not None:
-            own = where(x.is_infinite | x.is_nan, 1 - self.type.bias, own)
+        is_nan, is_infinite = flags_of(x)
+        own = where(is_nan | is_infinite, 1 - self.type.bias, x.exponent + self.type.mantissa_bits)  # also of zero
         top = e.at_least(own)
         sticky, negative = int(record.join == "sticky"), part < 0
-        cut = _cut(_magnitude(part).to(UI64), record.sum_bits - self._fraction, top - e, record.join, negative)
+        cut = _cut(_magnitude(part).to(UI64), record.sum_bits - fraction, top - e, record.join, negative)
         c = x.significand
         if record.c_reach is not None:
             c = where(own < top - record.c_reach, 0, c)
         old = _cut(c.to(UI64), record.c_bits - self.type.mantissa_bits, top - own, record.join, x.sign)
         most = max(record.sum_bits, record.c_bits)
         total = (_signed(negative, cut) << (most - record.sum_bits)) + (_signed(x.sign, old) << (most - record.c_bits))
-        return self._keep(self._exact_of(total, top - (most + sticky), specials, x))
+        return self._keep(self._exact_of(total, most + sticky, specials, top, x))
 
-    @property
-    def _fraction(self) -> int:
-        """The bits of a step's sum below the exponent that it is aligned to."""
-        assert self.record.bits is not None
-        return self.record.bits + ((self.record.join if self.record.even_odd else self.record.drop) == "sticky")
-
-    def _aligned_alone(self, a: _Side, b: _Side) -> tuple[Tensor, Tensor, list[Tensor], Tensor]:
-        return self._aligned(a, b, None)
-
-    def _even_and_odd(self, a: _Side, b: _Side) -> tuple[Tensor, Tensor, list[Tensor], Tensor]:
+    def _even_and_odd(self, a: _Side, b: _Side) -> _Aligned:
         """Return the sum of a step whose products of even and odd position are summed apart and joined."""
         record, found = self.record, []
         assert record.bits is not None
-        count = self._terms(a)
+        count = a.exponent.shape[0]
         for first in range(min(2, count)):
-            sides = (s.map(lambda x, at=first: x.slice(0, at, x.shape[0], 2)) for s in (a, b))
-            found.append(self._aligned(*sides, None))
+            x, y = (s.map(lambda x, at=first: x.slice(0, at, x.shape[0], 2)) for s in (a, b))
+            found.append(self._aligned(x, y))
         top = found[0][3] if count < 2 else found[0][3].at_least(found[1][3])
         total, own = constant(0, self.whole, self.shape), int(record.drop == "sticky")
         for part, _, _, e in found:
             cut = _cut(_magnitude(part), -own, top - e, record.join, part < 0)
             total = total + _signed(part < 0, cut)
         specials = [x | y for x, y in zip(*(f[2] for f in found), strict=True)] if count > 1 else found[0][2]
-        return total, top - self._fraction, specials, top
+        return total, record.bits + (record.join == "sticky"), specials, top
 
     def _tree(self, a: _Side, b: _Side) -> Tensor:
         """Return the sum of a step by halves, every sum rounded."""
-        terms = [self._kept_product(a, b, i) for i in range(self._terms(a))]
+
+        def rounded(i: int) -> Tensor:
+            sign, m, exponent, infinite = self._limited(a, b, i)
+            is_number = m.differs(0) if infinite is None else m.differs(0) | infinite
+            is_nan = None if infinite is None else infinite & ~infinite
+            return self._keep(Exact((sign < 0) & is_number, m, exponent - self.places, is_nan, infinite))
 
         def half(terms: list[Tensor]) -> Tensor:
             if len(terms) == 1:
@@ -612,64 +483,56 @@ class _Sums:
             x, y = (self._read(half(part), self.type) for part in (terms[:middle], terms[middle:]))
             return self._keep(_add(x, y))
 
-        return half(terms)
-
-    def _kept_product(self, a: _Side, b: _Side, i: int) -> Tensor:
-        sign, m, exponent, infinite = self._limited(a, b, i)
-        is_nan = None if infinite is None else infinite & ~infinite
-        negative = (sign < 0) & m.differs(0)
-        negative = negative if infinite is None else negative | ((sign < 0) & infinite)
-        return self._keep(Exact(negative, m, exponent - self.places, is_nan, infinite))
+        return half([rounded(i) for i in range(a.exponent.shape[0])])
 
     def _exact(self, a: _Side, b: _Side, running: Exact | None) -> Exact:
         """Return the exact sum of a step, rounded to odd."""
-        count = self._terms(a)
+        count = a.exponent.shape[0]
         if count == 1:
             sign, m, exponent, infinite = self._limited(a, b, 0)
             product = Exact(sign < 0, m, exponent - self.places)
             found = _add(product, Exact(sign < 0, m & 0, exponent)) if running is None else _add(product, running)
-            total, specials = found, list(_noted(self._no_infinities(), infinite, sign < 0))
+            total, specials = found, list(_noted(self.none, infinite, sign < 0))
         else:
             low, high = self.range
             if self.type.bits != 64:
                 low, high = min(low, self.type.min_exponent), max(high, self.type.bias + 1)
-            size = -(-(high - low + _bits_of(self.length) + 2) // _WORD) + 1
+            size = -(-(high - low + _bits_of(self.length) + 2) // WORD) + 1
             zeros = [constant(0, I64, self.shape)] * size
 
             def add(i: int | Tensor, *state: Tensor) -> list[Tensor]:
                 sign, m, exponent, infinite = self._limited(a, b, i)
-                words = _Words(low, state[:size]).add(Exact(sign < 0, m, exponent - self.places)).words
+                words = _add_to_words(state[:size], low, Exact(sign < 0, m, exponent - self.places))
                 return [*words, *_noted(state[size:], infinite, sign < 0)]
 
-            state = _fold(count, add, [*zeros, *self._no_infinities()], 8)
-            words, specials = _Words(low, state[:size]), state[size:]
-            total = (words if running is None else words.add(running)).total()
+            state = _fold(count, add, [*zeros, *self.none], 8)
+            words, specials = state[:size], state[size:]
+            total = exact_of_words(words if running is None else _add_to_words(words, low, running), low)
         sign = where(total.significand.equals(0), total.sign & ~total.sign, total.sign)
         return self._with_infinities(Exact(sign, total.significand, total.exponent), specials, running)
 
-    # -- results --
-
     def _read(self, bits: Tensor, fmt: Format) -> Exact:
-        found = _decode(bits, fmt)
+        found = numbers_of(bits, fmt)
         return found if self.specials else dataclasses.replace(found, is_nan=None, is_infinite=None)
 
-    def _exact_of(self, total: Tensor, unit: Tensor, specials: list[Tensor], running: Exact | None = None) -> Exact:
+    def _exact_of(
+        self, total: Tensor, fraction: int, specials: list[Tensor], top: Tensor, running: Exact | None = None
+    ) -> Exact:
         """Return a sum of integers as numbers, with the infinities of its terms."""
-        return self._with_infinities(Exact(total < 0, _magnitude(total), unit), specials, running)
+        return self._with_infinities(Exact(total < 0, _magnitude(total), top - fraction), specials, running)
 
     def _with_infinities(self, x: Exact, specials: list[Tensor], running: Exact | None) -> Exact:
         if not self.specials:
             return x
-        positive, negative = specials or [constant(False, ELEMENT_TYPES["i1"], self.shape)] * 2
+        positive, negative = specials or [constant(False, I1, self.shape)] * 2
         is_nan = positive & negative
-        if running is not None and running.is_nan is not None and running.is_infinite is not None:
-            positive = positive | (running.is_infinite & ~running.sign)
-            negative = negative | (running.is_infinite & running.sign)
-            is_nan = (positive & negative) | running.is_nan
+        if running is not None:
+            old_nan, old = flags_of(running)
+            positive, negative = positive | (old & ~running.sign), negative | (old & running.sign)
+            is_nan = (positive & negative) | old_nan
         is_infinite = positive | negative
-        return dataclasses.replace(
-            x, sign=where(is_infinite, negative, x.sign), is_nan=is_nan, is_infinite=is_infinite
-        )  # fmt: skip
+        sign = where(is_infinite, negative, x.sign)
+        return dataclasses.replace(x, sign=sign, is_nan=is_nan, is_infinite=is_infinite)
 
     def _keep(self, x: Exact) -> Tensor:
         """Return sums in the form that is kept, as bits of its type."""
@@ -698,11 +561,10 @@ class _Sums:
         elif rounding != "toward_zero":
             code = code + _is_up(rounding, whole, rest, shift, x.sign).to(target)
         more = fmt.mantissa_bits - p
+        code, most = code << more, form.max_code << more
         if self.specials:
-            beyond = {"infinity": fmt.infinity_code, "largest": form.max_code << more, "nan": fmt.nan_code}[overflow]
-            code = where(code > form.max_code, constant(beyond or 0, target, code.shape), code << more)
-        else:
-            code = code << more
+            beyond = {"infinity": fmt.infinity_code, "largest": most, "nan": fmt.nan_code}[overflow]
+            code = where(code > most, beyond or 0, code)
         if flushes and "results" in self.record.flush:
             code = where(code < (1 << fmt.mantissa_bits), 0, code)
         if x.is_infinite is not None:
@@ -715,45 +577,14 @@ class _Sums:
     def finish(self, bits: Tensor) -> Tensor:
         """Return the bits of sums with what infinities and NaN among the operands make of them."""
         fmt = self.record.storage
-        is_nan = (bits & (fmt.sign_bit - 1)) > (fmt.infinity_code or 0)
-        if self.has_infinities and not self.by_term:
-            total, count = self._infinities()
-            is_nan = is_nan | abs(total).differs(count)
-            signs = (total < 0).to(bits.element) << (fmt.bits - 1)
-            bits = where(count.differs(0), signs | (fmt.infinity_code or 0), bits)
-        is_nan = is_nan | self._not_numbers()
-        return where(is_nan, fmt.sign_bit - 1 if self.record.nan == "ones" else fmt.nan_code or 0, bits)
-
-    def _infinities(self) -> tuple[Tensor, Tensor]:
-        """Return the infinite products less the negative ones, and all of them, counted in f32."""
-        signed, plain = [], []
-        for side, axes in zip(self.ends, ((1, 2, 0), (1, 0, 2)), strict=True):
-            infinite, zero = (side.flags.get(name, side.sign.differs(side.sign)) for name in ("infinite", "zero"))
-            other = ~(infinite | side.flags["nan"])
-            if "zero" not in side.flags:
-                other = other & side.significand.differs(0)
-            other = other & ~zero
-            signs = side.sign.to(F32) * 2 + 1
-            parts = [infinite.to(F32), other.to(F32)]
-            parts.insert(1, parts[0])  # infinite by infinite, infinite by others, others by infinite
-            parts = [parts[0], *(parts[1:] if side is self.ends[0] else parts[:0:-1])]
-            axis = axes.index(0)
-            plain.append(concatenate([x.transpose(axes) for x in parts], axis))
-            signed.append(concatenate([(x * signs).transpose(axes) for x in parts], axis))
-        return dot(*signed, F32), dot(*plain, F32)
-
-    def _not_numbers(self) -> Tensor:
-        """Return where NaN, or an infinity by zero, is among the products."""
         (a, b) = self.ends
-        found = a.flags["nan"].any([0]).expand(2, self.shape[2]) | b.flags["nan"].any([0]).expand(1, self.shape[1])
-        for x, y, axes in ((a, b, ((1, 2, 0), (1, 0, 2))), (b, a, ((1, 0, 2), (1, 2, 0)))):
-            if "infinite" not in x.flags:
-                continue
-            infinite = x.flags["infinite"].to(F32).transpose(axes[0])
-            zero = y.flags.get("zero", y.significand.equals(0) & ~y.flags["nan"]).to(F32).transpose(axes[1])
-            count = dot(infinite, zero, F32) if x is a else dot(zero, infinite, F32)
-            found = found | count.differs(0)
-        return found
+        is_nan = (bits & (fmt.sign_bit - 1)) > (fmt.infinity_code or 0)
+        is_nan = is_nan | a.is_nan.any([0]).expand(2, self.shape[2]) | b.is_nan.any([0]).expand(1, self.shape[1])
+        if a.has_infinity or b.has_infinity:  # infinities by zeros, counted
+            x = concatenate([a.is_infinite, a.is_zero], 0).to(F32).transpose((1, 2, 0))
+            y = concatenate([b.is_zero, b.is_infinite], 0).to(F32).transpose((1, 0, 2))
+            is_nan = is_nan | dot(x, y, F32).differs(0)
+        return where(is_nan, fmt.sign_bit - 1 if self.record.nan == "ones" else fmt.nan_code or 0, bits)
 
 
 def _at(x: Tensor, i: int | Tensor) -> Tensor:

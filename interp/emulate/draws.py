@@ -30,8 +30,13 @@ def draw(e: Emulation, shape: Sequence[int]) -> Tensor:
         return e.drawn
     number = e.roundings
     e.roundings = number + 1
+    return draws_of(e.policy.seed, number, shape)
+
+
+def draws_of(seed: int, number: int | Tensor, shape: Sequence[int]) -> Tensor:
+    """Return the draws of a rounding of a run from its seed and its number."""
     size = math.prod(shape)
-    key = np.random.SeedSequence(e.policy.seed).generate_state(2, np.uint64).tolist()
+    key = np.random.SeedSequence(seed).generate_state(2, np.uint64).tolist()
     each = 64 // FIRST_BITS
     words = _blocks(key, number, _FIRST, -(-size // (4 * each)))  # (blocks, 4)
     parts = [((words >> (FIRST_BITS * i)) & ((1 << FIRST_BITS) - 1)).expand(2) for i in range(each)]

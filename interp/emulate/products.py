@@ -31,11 +31,10 @@ from .accumulators import accumulate
 from .draws import draw
 from .lookup import binary, index_of
 from .rewrite import Emulation, carrier, emulates
-from .rounding import Exact, exact_of_float, round_number
+from .rounding import WORD, Exact, exact_of_float, exact_of_words, round_number
 from .tensor import F32, F64, I64, UI32, UI64, Tensor, concatenate, constant, dot, loop, where
 
 _PLAIN = Policy()
-_WORD = 32  # bits of a word of an exact sum
 I8, INT32 = (dataclasses.replace(I64, name=f"i{bits}", bits=bits) for bits in (8, 32))
 
 
@@ -147,7 +146,8 @@ class Sums:
         compute = exact_type_of_formats(self.lhs, self.rhs, length)
         if length and None not in digits:
             sums = dot(*(self._integers(v, t) for v, t in ((x, self.lhs), (y, self.rhs))), INT32)
-            number = Exact(sums < 0, abs(sums).bits(UI32), sum(t.format.min_exponent for t in (self.lhs, self.rhs)))
+            low = sum(t.format.min_exponent for t in (self.lhs, self.rhs))
+            number = Exact(sums < 0, abs(sums).bits(UI32), constant(low, INT32, sums.shape))
         elif compute is not None:
             sums = dot(*(decode_by_table(self.e, v, t, compute) for v, t in ((x, self.lhs), (y, self.rhs))), compute)
             sums = where(sums.equals(0), constant(0, compute, sums.shape), sums)  # devices may give -0
@@ -191,11 +191,11 @@ class Sums:
         low = ranges[0].low + ranges[1].low
         bits = ranges[0].bits + ranges[1].bits + length.bit_length() + 2
         shape = (*x.shape[:2], y.shape[2])
-        words = [constant(0, I64, shape) for _ in range(-(-bits // _WORD) + 2)]
+        words = [constant(0, I64, shape) for _ in range(-(-bits // WORD) + 2)]
         for part, exponent in xs:
             for other, other_exponent in ys:
                 _add(words, dot(part, other, F64).to(I64), exponent + other_exponent - low)
-        number = _exact_of_words(words, low)
+        number = exact_of_words(words, low)
         if not any(t.format.has_infinity or t.format.nan_code is not None for t in (self.lhs, self.rhs)):
             return number
         # A sum of products of signs is finite where that of the numbers is.
@@ -238,52 +238,13 @@ def _recode(e: Emulation, x: Tensor, source: ElementType, target: ElementType) -
 
 def _add(words: list[Tensor], number: Tensor, position: int) -> None:
     """Add integers below 2**53, times 2**position, to sums in words; carries are left where they are."""
-    at, shift = divmod(position, _WORD)
-    mask = (1 << _WORD) - 1
+    at, shift = divmod(position, WORD)
+    mask = (1 << WORD) - 1
     low = (number & mask).bits(UI64) << shift
-    high = (number >> _WORD) << shift
+    high = (number >> WORD) << shift
     words[at] = words[at] + (low & mask).bits(I64)
-    words[at + 1] = words[at + 1] + (low >> _WORD).bits(I64) + (high & mask)
-    words[at + 2] = words[at + 2] + (high >> _WORD)
-
-
-def _carry(words: list[Tensor]) -> list[Tensor]:
-    """Return words of 32 bits each, and the last with the sign."""
-    result, carry = [], None
-    for word in words[:-1]:
-        word = word if carry is None else word + carry
-        result.append(word & ((1 << _WORD) - 1))
-        carry = word >> _WORD
-    return [*result, words[-1] if carry is None else words[-1] + carry]
-
-
-def _exact_of_words(words: list[Tensor], low: int) -> Exact:
-    """Return sums in words as numbers: the leading 62 bits, the last of them set where there are others."""
-    words = _carry(words)
-    sign = words[-1] < 0
-    words = _carry([where(sign, -word, word) for word in words])
-    zero = constant(0, I64, sign.shape)
-    first, second, third, rest, exponent = zero, zero, zero, zero, zero
-    for i, word in enumerate(words):
-        is_top, after = word.differs(0), [words[i - j] if i >= j else zero for j in (1, 2)]
-        below = zero
-        for other in words[: max(i - 2, 0)]:
-            below = below | other
-        first, second, third, rest, exponent = (
-            where(is_top, new, old)
-            for new, old in (
-                (word, first), (after[0], second), (after[1], third), (below, rest),
-                (constant(low + _WORD * (i - 1), I64, sign.shape), exponent),
-            )
-        )  # fmt: skip
-    top = ((first << _WORD) | second).bits(UI64)
-    zeros = top.count_leading_zeros().at_most(_WORD)
-    third_bits = third.bits(UI64)
-    significand = (top << zeros) | (third_bits >> (_WORD - zeros))
-    left = (third_bits << (zeros + _WORD)) | rest.bits(UI64)
-    short = significand >> 2
-    sticky = (short << 2).differs(significand) | left.differs(0)
-    return Exact(sign, short | sticky.to(UI64), (exponent - zeros.to(I64) + 2).to(INT32))
+    words[at + 1] = words[at + 1] + (low >> WORD).bits(I64) + (high & mask)
+    words[at + 2] = words[at + 2] + (high >> WORD)
 
 
 # -- operations --------------------------------------------------------------------------------------------------------
@@ -362,11 +323,11 @@ def contract_matrices(
     sums: Sums, lhs: Tensor, rhs: Tensor, x: Sequence[Sequence[int]], y: Sequence[Sequence[int]]
 ) -> Tensor:
     """Return sums of products; `x` has the dimensions of lhs that are (batch, M, K), `y` those of (batch, K, N)."""
-    found = sums.matmul(_matrix(lhs, *x), _matrix(rhs, *y))
+    found = sums.matmul(to_matrix(lhs, *x), to_matrix(rhs, *y))
     return found.reshape([*(lhs.shape[d] for d in (*x[0], *x[1])), *(rhs.shape[d] for d in y[2])])
 
 
-def _matrix(x: Tensor, *groups: Sequence[int]) -> Tensor:
+def to_matrix(x: Tensor, *groups: Sequence[int]) -> Tensor:
     """Return a tensor with each group of dimensions as one."""
     moved = x.transpose([d for group in groups for d in group])
     return moved.reshape([math.prod(x.shape[d] for d in group) for group in groups])

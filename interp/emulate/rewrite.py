@@ -41,7 +41,10 @@ from .source import Source
 from .tensor import UI8, Tensor, constant, insert
 
 #: Emulates one operation: takes its operands, and returns a value for each result.
-Rule = Callable[["Emulation", Operation, Sequence[Any]], Sequence[Any]]
+#: Of a composite or a custom call, whose rule is declared by its own name, None stands for its decomposition.
+Rule = Callable[["Emulation", Operation, Sequence[Any]], Any]
+#: The attributes that name composites and custom calls.
+_NAMED = {"stablehlo.composite": "name", "stablehlo.custom_call": "call_target_name"}
 _RULES: dict[str, Rule] = {}
 #: Operations on minifloats that are refused, and why.
 _REFUSED: dict[str, str] = {}
@@ -50,13 +53,14 @@ _REFUSED: dict[str, str] = {}
 def emulates(*names: str) -> Callable[[Rule], Rule]:
     """Declare the decorated function as the emulation of operations on minifloats; `stablehlo.` may be left out.
 
-    It is called where an operand, a result or a region's value is a minifloat or quantized. It gets the emulation, the
-    operation, and its operands: a `Tensor` each, of codes for minifloats, or a value of MLIR for tuples and tokens.
+    It is called where an operand, a result or a region's value is a minifloat or quantized, and for composites and
+    custom calls of its name always. It gets the emulation, the operation, and its operands: a `Tensor` each, of codes
+    for minifloats, or a value of MLIR for tuples and tokens.
     """
 
     def declare(rule: Rule) -> Rule:
         for name in names:
-            full = name if "." in name else f"stablehlo.{name}"
+            full = _full(name)
             if full in _RULES or full in _REFUSED:
                 raise ValueError(f"{full} is emulated twice")
             _RULES[full] = rule
@@ -68,10 +72,14 @@ def emulates(*names: str) -> Callable[[Rule], Rule]:
 def refuses(reason: str, *names: str) -> None:
     """Declare that operations are not emulated on minifloats."""
     for name in names:
-        full = name if "." in name else f"stablehlo.{name}"
+        full = _full(name)
         if full in _RULES or full in _REFUSED:
             raise ValueError(f"{full} is emulated twice")
         _REFUSED[full] = reason
+
+
+def _full(name: str) -> str:
+    return name if "." in name else f"stablehlo.{name}"
 
 
 def rules() -> tuple[Mapping[str, Rule], Mapping[str, str]]:
@@ -247,6 +255,11 @@ class Emulation:
         if name == CONSTANT:
             self._binder.note(operation)
             return [self._constant(operation)]
+        rule = _RULES.get(_full(str(operation.attributes.get(_NAMED.get(name, "")))))
+        if rule is not None:
+            _check_static(operation)
+            found = rule(self, operation, operands)
+            return self._call(operation, operands) if found is None else found
         if is_call and not is_known_composite(operation.attributes):
             return self._call(operation, operands)
         if has_emulated(operation) or name.startswith("minihlo.") or self._is_summed(operation):

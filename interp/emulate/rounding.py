@@ -8,6 +8,7 @@ devices which flush subnormals or contract operations give equal bits.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from ...ops.draws import FRACTION_BITS
 from ...ops.minifloat.formats import FORMATS, Format, Nan
@@ -17,6 +18,7 @@ from .tensor import I32, I64, UI8, UI16, UI32, UI64, Tensor, constant, where
 
 #: A positive result up to 2**this is NaN in f8E8M0FNU; see `ops.minifloat.codec`.
 _E8M0_VANISHES = -150
+WORD = 32  # bits of a word of an exact sum
 _NEAREST = ("nearest_even", "nearest_away", "stochastic")
 
 
@@ -27,14 +29,14 @@ class Exact:
     Attributes:
         sign: i1.
         significand: ui32 below 2**30, or ui64 below 2**62.
-        exponent: i32, or one number for all.
+        exponent: i32.
         is_nan: i1; None where there is none.
         is_infinite: i1; None where there is none.
     """
 
     sign: Tensor
     significand: Tensor
-    exponent: Tensor | int
+    exponent: Tensor
     is_nan: Tensor | None = None
     is_infinite: Tensor | None = None
 
@@ -65,15 +67,20 @@ def round_number(x: Exact, fmt: Format, policy: Policy, draws: Tensor | None = N
 def exact_of_float(x: Tensor) -> Exact:
     """Return the numbers of f32 or f64."""
     source = FORMATS[x.element.name]
-    bits = x.bits(code_type(source))
-    magnitude = bits & (source.sign_bit - 1)
-    field = magnitude >> source.mantissa_bits
-    is_normal = field.differs(0)
-    significand = (magnitude & ((1 << source.mantissa_bits) - 1)) | (is_normal.to(bits.element) << source.mantissa_bits)
-    exponent = field.to(I32).at_least(1) + (source.min_exponent - 1)
-    infinity = source.infinity_code or 0
+    return exact_of_bits(x.bits(code_type(source)), source)
+
+
+def exact_of_bits(bits: Tensor, fmt: Format) -> Exact:
+    """Return the numbers of the bits of a float type of at least 16."""
+    bits = bits.to(UI64 if fmt.bits == 64 else UI32)
+    magnitude, infinity = bits & (fmt.sign_bit - 1), fmt.infinity_code or 0
+    field = magnitude >> fmt.mantissa_bits
+    significand = (magnitude & ((1 << fmt.mantissa_bits) - 1)) | (
+        field.differs(0).to(bits.element) << fmt.mantissa_bits
+    )
+    exponent = field.to(I32).at_least(1) + (fmt.min_exponent - 1)
     return Exact(
-        (bits >> (source.bits - 1)).differs(0), significand, exponent, magnitude > infinity, magnitude.equals(infinity)
+        (bits >> (fmt.bits - 1)).differs(0), significand, exponent, magnitude > infinity, magnitude.equals(infinity)
     )
 
 
@@ -86,11 +93,12 @@ def exact_of_integer(x: Tensor) -> Exact:
     else:
         magnitude = x.to(UI64 if x.element.bits >= 32 else UI32)
         sign = magnitude < 0
+    zero = constant(0, I32, x.shape)
     if x.element.bits < 32:
-        return Exact(sign, magnitude, 0)
+        return Exact(sign, magnitude, zero)
     magnitude = magnitude.to(UI64)
     if x.element.bits < 62:
-        return Exact(sign, magnitude, 0)
+        return Exact(sign, magnitude, zero)
     is_large = (magnitude >> 62).differs(0)
     short = magnitude >> 2
     odd = short | ((short << 2).differs(magnitude)).to(UI64)
@@ -104,7 +112,6 @@ def round_float(x: Tensor, fmt: Format, policy: Policy, draws: Tensor | None = N
         return round_number(number, fmt, policy, draws)
     # The exponent says where to cut: there is no need to look for the leading bit. Subnormal numbers of the source are
     # far below those of the target, or lie where they do there.
-    assert isinstance(number.exponent, Tensor)
     field = number.exponent + (source.mantissa_bits - fmt.mantissa_bits - fmt.min_exponent)
     cut = (source.mantissa_bits - fmt.mantissa_bits) - field.at_most(0)
     return _round(number, cut, field.at_least(0), fmt, policy, draws)
@@ -199,3 +206,31 @@ def _with_sign(code: Tensor, sign: Tensor, is_nan: Tensor | None, fmt: Format, p
             return where(is_nan, fmt.max_code, signed)
         return where(is_nan, (~sign).to(code.element) * fmt.sign_bit, signed)
     return where(is_nan, signs | (fmt.nan_code or 0), signed)
+
+
+# -- sums in words -----------------------------------------------------------------------------------------------------
+
+
+def exact_of_words(words: Sequence[Tensor], low: int) -> Exact:
+    """Return sums in words of 32 bits, the least first: their leading 62 bits, the last set where there are others."""
+    words = _carry(words)
+    sign = words[-1] < 0
+    words = _carry([where(sign, -word, word) for word in words])
+    m, rest, exponent = constant(0, UI64, sign.shape), sign & ~sign, constant(low, I32, sign.shape)
+    for i, word in reversed(list(enumerate(words))):
+        taken = (m.count_leading_zeros().at_least(2) - 2).at_most(WORD)
+        left = WORD - taken
+        more = word.bits(UI64) >> left
+        m, rest = (m << taken) | more, rest | (more << left).differs(word.bits(UI64))
+        exponent = where(taken.equals(0), exponent, left.to(I32) + (low + WORD * i))
+    return Exact(sign, m | rest.to(UI64), exponent)
+
+
+def _carry(words: Sequence[Tensor]) -> list[Tensor]:
+    """Return words of 32 bits each, and the last with the sign."""
+    result, carry = [], None
+    for word in words[:-1]:
+        word = word if carry is None else word + carry
+        result.append(word & ((1 << WORD) - 1))
+        carry = word >> WORD
+    return [*result, words[-1] if carry is None else words[-1] + carry]

@@ -93,18 +93,19 @@ def _policy(policy: Policy, target: str) -> Policy:
 
 
 @lower_with
-def _lower(ctx: Any, operands: Sequence[ir.Value], computation: Computation) -> Sequence[ir.Value]:
+def _lower(ctx: Any, operands: Sequence[Any], computation: Computation) -> Sequence[ir.Value]:
     """Lower a computation into a function of the module, and call what that is rewritten to."""
     if any(effects.ordered_effects.contains(e) for e in computation.jaxpr.effects):
         raise UnsupportedError(f"{computation.name}: expected no ordered effects in an emulated function, got some")
     module: ir.Module = ctx.module_context.module
+    operands = _flatten(operands)
     types = [v.type for v in operands]
     with ir.InsertionPoint(module.body):
         function = ir.Operation.create("func.func", attributes=_signature(_NAME, types, []), regions=1)
     block = function.regions[0].blocks.append(*types, arg_locs=[ir.Location.unknown()] * len(types))
     with ir.InsertionPoint(block):
         lower = mlir.lower_fun(computation.function, multiple_results=True)
-        results = mlir.flatten_ir_values(lower(ctx, *block.arguments))
+        results = _flatten(lower(ctx, *block.arguments))
         ir.Operation.create("func.return", operands=results)
     gives = [r.type for r in results]
     function.attributes["function_type"] = _signature(_NAME, types, gives)["function_type"]
@@ -113,6 +114,10 @@ def _lower(ctx: Any, operands: Sequence[ir.Value], computation: Computation) -> 
     name = _merge(module, emulated)
     call = ir.Operation.create("func.call", gives, list(operands), {"callee": ir.FlatSymbolRefAttr.get(name)})
     return list(call.results)
+
+
+def _flatten(values: Sequence[Any]) -> list[ir.Value]:
+    return [v for value in values for v in (value if isinstance(value, tuple | list) else (value,))]
 
 
 def _signature(name: str, takes: Sequence[ir.Type], gives: Sequence[ir.Type]) -> dict[str, ir.Attribute]:

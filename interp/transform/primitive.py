@@ -121,7 +121,7 @@ def lower_with(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _lower(ctx: Any, *operands: Any, computation: Computation) -> Any:
     if computation.is_emulated:
-        return _emulated[0](ctx, mlir.flatten_ir_values(operands), computation)
+        return _emulated[0](ctx, operands, computation)
     if lowered_under.get() == computation.policy:  # part of a program of our own: nothing is called
         return mlir.lower_fun(lambda *args: computation.function(*args), multiple_results=True)(ctx, *operands)
     computation.program()  # before it runs, when JAX may be used

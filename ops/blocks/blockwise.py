@@ -118,47 +118,51 @@ class Layout:
         return Layout(shape, order, sizes, tuple(-(-shape[a] // b) for a, b in zip(axes, sizes, strict=True)))
 
     @property
-    def _outer(self) -> tuple[int, ...]:
+    def outer(self) -> tuple[int, ...]:
+        """The sizes of the other dimensions."""
         return tuple(self.shape[d] for d in self.order[: len(self.order) - len(self.block)])
 
-    def _split(self) -> tuple[int, ...]:
-        return (*self._outer, *(n for pair in zip(self.counts, self.block, strict=True) for n in pair))
+    @property
+    def split(self) -> tuple[int, ...]:
+        """The shape in which each blocked dimension is two: of blocks, and within them."""
+        return (*self.outer, *(n for pair in zip(self.counts, self.block, strict=True) for n in pair))
 
-    def _block_order(self) -> list[int]:
-        """The dimensions of `_split`, those within a block last."""
-        first, several = len(self._outer), len(self.block)
+    @property
+    def block_order(self) -> list[int]:
+        """The dimensions of `split`, those within a block last."""
+        first, several = len(self.outer), len(self.block)
         return [*range(first), *(first + 2 * i for i in range(several)), *(first + 2 * i + 1 for i in range(several))]
 
     def rows(self, x: np.ndarray) -> np.ndarray:
         """A row for each block of an array of this shape."""
         x = x.transpose(self.order)
-        padding = [n * b - s for n, b, s in zip(self.counts, self.block, x.shape[len(self._outer) :], strict=True)]
+        padding = [n * b - s for n, b, s in zip(self.counts, self.block, x.shape[len(self.outer) :], strict=True)]
         if any(padding):
-            padded = np.zeros((*self._outer, *(n * b for n, b in zip(self.counts, self.block, strict=True))), x.dtype)
+            padded = np.zeros((*self.outer, *(n * b for n, b in zip(self.counts, self.block, strict=True))), x.dtype)
             padded[tuple(slice(n) for n in x.shape)] = x
             x = padded
         size = int(np.prod(self.block, dtype=np.int64))
-        count = int(np.prod((*self._outer, *self.counts), dtype=np.int64))
-        return np.ascontiguousarray(x.reshape(self._split()).transpose(self._block_order())).reshape(count, size)
+        count = int(np.prod((*self.outer, *self.counts), dtype=np.int64))
+        return np.ascontiguousarray(x.reshape(self.split).transpose(self.block_order)).reshape(count, size)
 
     def whole(self, rows: np.ndarray) -> np.ndarray:
         """The array of this shape whose blocks are these rows."""
-        order = self._block_order()
-        split = self._split()
+        order = self.block_order
+        split = self.split
         x = rows.reshape([split[d] for d in order]).transpose(np.argsort(order))
-        x = x.reshape((*self._outer, *(n * b for n, b in zip(self.counts, self.block, strict=True))))
+        x = x.reshape((*self.outer, *(n * b for n, b in zip(self.counts, self.block, strict=True))))
         x = x[tuple(slice(self.shape[d]) for d in self.order)]
         return np.asarray(x.transpose(np.argsort(self.order)), order="C")
 
     @property
     def scale_shape(self) -> tuple[int, ...]:
         """The shape of the scales: the blocked dimensions have the number of blocks."""
-        sizes = dict(zip(self.order[len(self._outer) :], self.counts, strict=True))
+        sizes = dict(zip(self.order[len(self.outer) :], self.counts, strict=True))
         return tuple(sizes.get(d, n) for d, n in enumerate(self.shape))
 
     def scales(self, each: np.ndarray) -> np.ndarray:
         """One value for each row as an array of `scale_shape`."""
-        x = each.reshape((*self._outer, *self.counts))
+        x = each.reshape((*self.outer, *self.counts))
         return np.asarray(x.transpose(np.argsort(self.order)), order="C")
 
     def scale_rows(self, scales: np.ndarray) -> np.ndarray:

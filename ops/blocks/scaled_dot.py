@@ -37,17 +37,28 @@ _SIDES = ("lhs", "rhs")
 @known_composite("xla.scaled_dot")
 def composite(call: Call) -> Run | None:
     """JAX's `lax.scaled_dot`; None where its decomposition is to be computed."""
+    found = composite_dimensions(call)
+    return found and _scaled_dot(call, *found)
+
+
+def composite_dimensions(call: Call) -> tuple[list[Dimensions], list[Dimensions]] | None:
+    """The batching and the contracting dimensions of the composite; None where it is to be decomposed."""
     attributes = call.attributes.get("composite_attributes")
     numbers = attributes.get("dimension_numbers") if isinstance(attributes, Mapping) else None
     if call.policy.accumulate == "element" or numbers is None or len(call.operands) != 4:
         return None
     contracting, batching = ([_dimensions(side) for side in pair] for pair in numbers)
-    return _scaled_dot(call, batching, contracting)
+    return batching, contracting
 
 
 @bound_target("__op$block_scaled_dot")
 def custom_call(call: Call) -> Run:
     """The target of `jax.nn.scaled_matmul`: the last dimensions are contracted."""
+    return _scaled_dot(call, *custom_call_dimensions(call))
+
+
+def custom_call_dimensions(call: Call) -> tuple[list[Dimensions], list[Dimensions]]:
+    """The batching and the contracting dimensions of the custom call."""
     if len(call.operands) != 4:
         raise OpError(f"expected 4 operands (two tensors and their scales), got {len(call.operands)}")
     config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
@@ -61,7 +72,7 @@ def custom_call(call: Call) -> Run:
     batching = [
         _dimensions(details.get(f"{s}_batch_dimensions", range(r - 2))) for s, r in zip(_SIDES, ranks, strict=True)
     ]
-    return _scaled_dot(call, batching, [(ranks[0] - 1,), (ranks[1] - 1,)])
+    return batching, [(ranks[0] - 1,), (ranks[1] - 1,)]
 
 
 def _dimensions(value: Any) -> Dimensions:
@@ -100,8 +111,8 @@ def _scaled_dot(call: Call, batching: list[Dimensions], contracting: list[Dimens
     return kernel
 
 
-def _by_unit(call: Call, to_x: Run, to_y: Run, contracting: list[Dimensions]) -> Run:
-    """The dot as a chip's instruction for scaled blocks, or a record, forms it; rounded once more to the result."""
+def record_of(call: Call, contracting: list[Dimensions]) -> tuple[Accumulator, int]:
+    """The record that sums as the policy says, and the size of a block."""
     types, shapes = [call.tensor(i).element for i in range(4)], [call.operand_shape(i) for i in range(4)]
     if any(len(dims) != 1 for dims in contracting) or types[2] != types[3]:
         raise UnsupportedOpError("accumulate: expected one contracting dimension and scales of one type")
@@ -115,6 +126,13 @@ def _by_unit(call: Call, to_x: Run, to_y: Run, contracting: list[Dimensions]) ->
         record = chosen if isinstance(chosen, Accumulator) else units.find(chosen, *names).record
     except ValueError as error:
         raise OpError(f"accumulate: {error}") from None
+    return record, block
+
+
+def _by_unit(call: Call, to_x: Run, to_y: Run, contracting: list[Dimensions]) -> Run:
+    """The dot as a chip's instruction for scaled blocks, or a record, forms it; rounded once more to the result."""
+    record, block = record_of(call, contracting)
+    types = [call.tensor(i).element for i in range(4)]
     stored, contraction = ELEMENT_TYPES[record.storage.name], Contraction.of(call)
     contraction = dataclasses.replace(contraction, policy=call.policy.for_results(contraction.result))
 

@@ -32,7 +32,7 @@ def quantize(call: Call) -> Run:
 
     A second operand is that scale, given.
     """
-    config, fmt, axes, policy, tensors = _config(call)
+    config, fmt, axes, policy, tensors = configuration(call)
     rule = str(config.get("rule", fmt.rule))
     if rule not in RULES:
         raise OpError(f"expected a rule of {', '.join(RULES)}, got {rule!r}")
@@ -54,7 +54,7 @@ def quantize(call: Call) -> Run:
 @bound_target(DEQUANTIZE)
 def dequantize(call: Call) -> Run:
     """The numbers of elements and scales; a third operand is the scale of the tensor."""
-    _, fmt, axes, policy, tensors = _config(call)
+    _, fmt, axes, policy, tensors = configuration(call)
     target = call.result().element
 
     def kernel(codes: np.ndarray, scales: np.ndarray, of_tensor: np.ndarray | None = None) -> np.ndarray:
@@ -64,7 +64,9 @@ def dequantize(call: Call) -> Run:
     return kernel
 
 
-def _config(call: Call) -> tuple[Mapping[str, Any], BlockFormat, tuple[int, ...], Policy, int]:
+def configuration(call: Call) -> tuple[Mapping[str, Any], BlockFormat, tuple[int, ...], Policy, int]:
+    """The attributes, the format, the blocked axes, the policy of elements, and the number of leading dimensions of
+    different tensors."""
     names = ("backend_config", "mhlo.backend_config", "composite_attributes")
     config = next((call.attributes[n] for n in names if call.attributes.get(n)), None)
     fmt = BLOCK_FORMATS.get(str(config.get("format"))) if isinstance(config, Mapping) else None
