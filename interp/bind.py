@@ -87,6 +87,10 @@ class Binder:
             if (operation.origin or operation).name == CONSTANT:
                 self._literals.add(operation.results[0])
 
+    def constant_of(self, value: Value) -> np.ndarray | None:
+        """Return the elements of a constant that was noted; None of other values."""
+        return self._constants.get(value)
+
     def find(self, operation: Operation) -> Bound | Function:
         """Return what an operation was bound to: its kernel, or the function that it expands to."""
         return self._bound[operation]

@@ -107,7 +107,8 @@ def inputs_of(source: Source, given: list[Any] | None, seed: int) -> list[tuple[
             runs.append((f"{name} (--seed {seed})", arrays))
             continue
         # An integer may count a loop, and a sampled one is large.
-        small = [sample(t, 0, rng) if t.element.is_integer else x for t, x in zip(types, arrays, strict=True)]
+        static = [t for t in types if isinstance(t, TensorType)]
+        small = [sample(t, 0, rng) if t.element.is_integer else x for t, x in zip(static, arrays, strict=True)]
         if ends(source, small):
             runs.append(
                 (f"{name}, integers small as a loop takes more than {MOST_STEPS:,} steps (--seed {seed})", small)

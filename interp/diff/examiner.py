@@ -272,7 +272,7 @@ def flush(x: np.ndarray) -> np.ndarray:
     """Subnormal floats as zeros of their sign; of complex numbers both parts."""
     if np.iscomplexobj(x):
         result = np.empty_like(x)
-        result.real, result.imag = flush(np.array(x.real)), flush(np.array(x.imag))
+        result.real, result.imag = flush(np.real(x)), flush(np.imag(x))
         return result
     element = type_of_dtype(x.dtype)
     if not element.is_float or element.is_minifloat:  # their subnormals are half of their numbers

@@ -153,7 +153,7 @@ class Source:
             with ir.InsertionPoint(block):
                 given = {}
                 for v in inputs(operation):
-                    value = self._reader.values[v]
+                    value: Any = self._reader.values[v]
                     is_passed = v in passed
                     given[value] = _argument(block, v.type, packed) if is_passed else value.owner.clone().results[0]
                 clone: Any = self._reader.operations[operation].clone()

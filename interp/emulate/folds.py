@@ -22,13 +22,12 @@ from ...ops.reductions.folds import PAIRS_FROM, body_elements, is_associative
 from ...ops.tables import Tabulated
 from ...ops.types import ElementType, TensorType
 from ..bodies import independent_parts
-from ..passes.fuse import fuse
 from ..passes.inline import inline
-from ..program import Operation, Region, Value
+from ..program import Location, Operation, Region, Value
 from .draws import draw, numbered_loop
 from .lookup import look_up
-from .rewrite import Emulation, carrier, emulates
-from .tensor import I32, UI8, Tensor, branch, concatenate, constant, fill, insert, integers, type_of, where
+from .rewrite import Emulation, attributes_of, carrier, emulates
+from .tensor import I32, UI8, Tensor, branch, concatenate, constant, fill, insert, type_of, where
 
 #: An iteration of a loop combines so many elements, if that is so many lookups for each of its columns at most: a
 #: compiler takes long for more, and for other steps than lookups.
@@ -42,11 +41,13 @@ class Combiner:
     """The body of a reduction.
 
     Attributes:
+        whole: The region as it is; `region` has groups as tables.
         elements: The types of its accumulators, and of the elements that it combines with them.
         pairs: For a body of one minifloat that rounds nothing by draws, its results for all pairs of codes.
     """
 
     e: Emulation
+    whole: Region
     region: Region
     body: Body
     elements: tuple[ElementType, ...]
@@ -55,18 +56,18 @@ class Combiner:
     @classmethod
     def of(cls, e: Emulation, region: Region, count: int = 1) -> Combiner:
         """Return the combiner of a region over `count` values. Raises OpError where it is no such body."""
-        region = inline(e.program, region)
-        body = e.body(region)
+        whole, region = inline(e.program, region), e.prepare(region)
+        body = e.body(whole)
         elements, pairs, compute = tuple(body_elements(body, count)), None, body.vectorised
         is_drawn = e.policy.rounding == "stochastic"
         if count == 1 and elements[0].is_minifloat and compute is not None and (body.selects or not is_drawn):
             pairs = Tabulated(lambda x, y: compute(x, y)[0], elements * 2, elements[0].dtype).table().view(np.uint8)
-        return cls(e, region if is_drawn else fuse(region), body, elements, pairs)
+        return cls(e, whole, region, body, elements, pairs)
 
     @functools.cached_property
     def parts(self) -> list[Combiner]:
         """A combiner for each accumulator, where these do not depend on each other."""
-        return [Combiner.of(self.e, r) for r in independent_parts(self.region)] if self.body.parts else []
+        return [Combiner.of(self.e, r) for r in independent_parts(self.whole)] if self.body.parts else []
 
     @property
     def is_single(self) -> bool:
@@ -123,7 +124,8 @@ class Combiner:
         if not rows[0].size:
             return list(starts)
         if self.order is not None:
-            return [self.select(starts[0], self.order.reduce(rows[0], [0]), lambda: rows[0])]
+            found = self.order.reduce(rows[0], [0])
+            return [self.choose(starts[0], found, lambda: self.run(starts, rows)[0])]
         if self.is_associative:
             return self._by_halves(starts, rows)
         is_long = as_reduction and len(rows[0].shape) > 0 and rows[0].shape[0] >= PAIRS_FROM
@@ -137,12 +139,17 @@ class Combiner:
         return self.run(starts, rows)[0]
 
     def run(
-        self, starts: Sequence[Tensor], rows: Sequence[Tensor], trail: bool = False, step: Step | None = None
+        self,
+        starts: Sequence[Tensor],
+        rows: Sequence[Tensor],
+        trail: bool = False,
+        step: Step | None = None,
+        rounds_once: bool | None = None,
     ) -> tuple[list[Tensor], list[Tensor]]:
         """Go row by row, and return the last accumulators; with `trail`, those after each row too."""
         step, count, (steps, *columns) = step or self.step, len(starts), rows[0].shape
         rows = list(rows)
-        if self.rounds_once:
+        if self.rounds_once if rounds_once is None else rounds_once:
             rows.append(draw(self.e, rows[0].shape))
 
         def some(first: Tensor | int, length: int, totals: Sequence[Tensor]) -> tuple[list[Tensor], list[list[Tensor]]]:
@@ -196,16 +203,10 @@ class Combiner:
             ]
         return self.step(*starts, *(v.reshape(v.shape[1:]) for v in values))
 
-    def select(self, start: Tensor, found: Tensor, rows: Callable[[], Tensor]) -> Tensor:
-        """Return the results for the integers that `Order.reduce` gives; in order where there is NaN of several codes.
-
-        `rows` gives the elements as `fold` takes them.
-        """
+    def choose(self, start: Tensor, found: Tensor, in_order: Callable[[], list[Tensor]]) -> Tensor:
+        """Return the results for the integers that `Order.reduce` gives; in order for NaN of several codes."""
         order = self.order
         assert order is not None
-
-        def in_order() -> list[Tensor]:
-            return self.run([start], [rows()])[0]
 
         def selected() -> list[Tensor]:
             return self.step(start, order.codes(self.e, found))
@@ -285,7 +286,8 @@ class Order:
     def reduce(self, x: Tensor, axes: Sequence[int]) -> Tensor:
         """Return the integer of the selected element along dimensions."""
         keys = self.keys(x)
-        return keys.reduce("maximum", 0, axes) if self.is_largest else keys.reduce("minimum", 255, axes)
+        name, initial = ("maximum", 0) if self.is_largest else ("minimum", 255)
+        return keys.reduce(name, initial, axes)
 
 
 def to_elements(
@@ -315,7 +317,8 @@ def operate(
     shape = max((x.shape for x in operands), key=len)
     values = tuple([Value(TensorType(x.shape, t)) for x, t in zip(operands, types, strict=True)])
     gives = (Value(TensorType(shape, result)),)
-    (found,) = e.emit(Operation(f"stablehlo.{name}", values, gives, attributes, (), ""), operands)
+    operation = Operation(f"stablehlo.{name}", values, gives, attributes, (), Location("", 0, 0))
+    (found,) = e.write(operation, operands)
     return found
 
 
@@ -330,6 +333,23 @@ def fill_with(e: Emulation, target: Any, region: Region) -> None:
     fill(target, types, body)
 
 
+def copy_with(e: Emulation, operation: Operation, values: Sequence[Tensor], body: Region | str) -> list[Tensor]:
+    """Copy an operation on other operands; its body is a region, or the operation of a name on integers."""
+    source = e.source.mlir(operation)
+    if source is None:
+        raise OpError("expected an operation of the program, got one that a pass inserted")
+    elements = [v.element for v in values[: len(operation.results)]]
+    shapes = [ir.RankedTensorType(r.type).shape for r in source.results]
+    types = [type_of(t, shape) for t, shape in zip(elements, shapes, strict=True)]
+    op = insert(source.name, types, [v.value for v in values], attributes_of(source), 1)
+    if isinstance(body, str):
+        scalar = type_of(elements[0], ())
+        fill(op.regions[0], [scalar] * 2, lambda x, y: [insert(body, [scalar], [x, y]).results[0]])
+    else:
+        fill_with(e, op.regions[0], body)
+    return [Tensor.of(r) for r in op.results]
+
+
 @emulates("reduce")
 def reduce(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """Columns folded from the initial values; by the device where the body has no minifloat."""
@@ -342,12 +362,7 @@ def reduce(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seque
     others = [d for d in range(rank) if d not in dimensions]
     shape = [arrays[0].shape[d] for d in others]
     if not any(t.is_minifloat for t in elements):
-        op = insert(
-            "reduce", [type_of(t, shape) for t in elements], [v.value for v in values],
-            {"dimensions": integers(dimensions)}, 1,
-        )  # fmt: skip
-        fill_with(e, op.regions[0], combiner.region)
-        return [Tensor.of(r) for r in op.results]
+        return copy_with(e, operation, values, combiner.region)
     starts = [s.broadcast(shape) for s in starts]
     steps = math.prod(arrays[0].shape[d] for d in dimensions)
 
@@ -355,5 +370,6 @@ def reduce(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seque
         return [x.transpose([*dimensions, *others]).reshape((steps, *shape)) for x in arrays]
 
     if combiner.order is not None and arrays[0].size:
-        return [combiner.select(starts[0], combiner.order.reduce(arrays[0], dimensions), lambda: rows()[0])]
+        found = combiner.order.reduce(arrays[0], dimensions)
+        return [combiner.choose(starts[0], found, lambda: combiner.run(starts, rows())[0])]
     return combiner.fold(starts, rows(), as_reduction=True)

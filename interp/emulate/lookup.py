@@ -63,8 +63,9 @@ def fused_group(e: Emulation, operation: Operation, operands: Sequence[Any]) -> 
     compute = vectorize(region, {}, lambda o: kernel(e, o), reinterprets=True)
     elements = [_element(v.type) for v in region.arguments]
     assert compute is not None
-    entries = Tabulated(lambda *arrays: compute(*arrays)[0], elements, _element(result.type).dtype).table()
-    return [look_up(e, entries, _element(result.type), operands, elements)]
+    element = _element(result.type)
+    entries = e.remember(operation, lambda: Tabulated(lambda *x: compute(*x)[0], elements, element.dtype).table())
+    return [look_up(e, entries, element, operands, elements)]
 
 
 @emulates("minihlo.elementwise")
@@ -77,7 +78,7 @@ def elementwise(e: Emulation, operation: Operation, operands: Sequence[Any]) -> 
         raise OpError(f"expected operands of at most {MOST_BITS} bits in all, got {types}")
     if e.policy.rounding == "stochastic":
         return [_chosen(e, operation, operands, elements, target)]
-    entries = Tabulated(kernel(e, operation), elements, target.dtype).table()
+    entries = e.remember(operation, lambda: Tabulated(kernel(e, operation), elements, target.dtype).table())
     return [look_up(e, entries, target, operands, elements)]
 
 
@@ -154,7 +155,8 @@ def _chosen(
     e: Emulation, operation: Operation, operands: Sequence[Tensor], elements: Sequence[ElementType], target: ElementType
 ) -> Tensor:
     """Return an operation's results under stochastic rounding."""
-    low, *others = choices(lambda random: kernel(e, operation, random), elements, target)
+    tables = e.remember(operation, lambda: choices(lambda random: kernel(e, operation, random), elements, target))
+    low, *others = tables
     below = look_up(e, low, target, operands, elements)
     if not others:
         return below

@@ -129,6 +129,7 @@ class Emulation:
         #: The draws of the next rounding, where they are some of those of another one.
         self.drawn: Tensor | None = None
         self._values: dict[Value, Any] = {}
+        self._remembered: dict[Operation, Any] = {}
         self._binder = Binder(self.program, policy, self.settings, RandomStream(), self._refuse_call)
         self._once = called_once(self.program)
         self._pending: list[str] = []
@@ -248,11 +249,12 @@ class Emulation:
         source = self.source.mlir(operation)
         with source.location if source is not None else contextlib.nullcontext():
             try:
-                return self._emit(operation, operands)
+                return self.write(operation, operands)
             except OpError as error:
                 raise UnsupportedError(f"{operation.location}: {operation.name}: {error}") from None
 
-    def _emit(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    def write(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+        """Write an operation that need not be one of the program; raises OpError."""
         name, record = operation.name, lookup(operation.name)
         is_call = record is not None and record.traits.is_call
         if name == CONSTANT:
@@ -389,6 +391,21 @@ class Emulation:
     def body(self, region: Region) -> Body:
         """Return what is known of a region."""
         return self._binder.body(region)
+
+    def prepare(self, region: Region) -> Region:
+        """Return a region on elements as `apply` takes it: without calls, and with groups as tables."""
+        region = inline(self.program, region)
+        return region if self.policy.rounding == "stochastic" else fuse(region)
+
+    def remember(self, operation: Operation, compute: Callable[[], Any]) -> Any:
+        """Return what was computed for an operation, which may be written several times."""
+        if operation not in self._remembered:
+            self._remembered[operation] = compute()
+        return self._remembered[operation]
+
+    def known(self, value: Value) -> np.ndarray | None:
+        """Return the elements of a value that is a constant; None where it is none."""
+        return self._binder.constant_of(value)
 
     def reuse(self, key: Any, make: Callable[[], Tensor]) -> Tensor:
         """Return a constant that is written once for a function: at its beginning."""

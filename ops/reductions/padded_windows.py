@@ -23,10 +23,10 @@ Values = tuple[np.ndarray, ...]
 #: Folds arrays of shape (steps, 1) into accumulators.
 Fold = Callable[[Values, Sequence[np.ndarray]], Sequence[np.ndarray]]
 
-#: Windows of at least so many places, of which at most one in `_SHARE` is an element, are folded in order if the
+#: Windows of at least so many places, of which at most one in `SHARE` is an element, are folded in order if the
 #: states of the padding before an element repeat within `_STEPS` steps. These decide how floats are rounded: other
 #: windows of this size may be combined as a tree.
-_PLACES, _SHARE, _STEPS = 1 << 20, 4, 1 << 12
+PLACES, SHARE, _STEPS = 1 << 20, 4, 1 << 12
 #: Up to so many steps of padding between two elements are folded like elements.
 _GAP = 16
 
@@ -90,9 +90,9 @@ def fold_padded(
 ) -> tuple[np.ndarray, ...] | None:
     """The result of each window; None where windows have too little padding, or its states do not repeat."""
     counts, size = [a.count for a in axes], math.prod(a.window for a in axes)
-    if 0 in counts or size < _PLACES or max(a.low + a.high for a in axes) >= 1 << 60:
+    if 0 in counts or size < PLACES or max(a.low + a.high for a in axes) >= 1 << 60:
         return None
-    if math.prod(min(a.window, a.size) for a in axes) * _SHARE > size:
+    if math.prod(min(a.window, a.size) for a in axes) * SHARE > size:
         return None
     starts = tuple([np.ascontiguousarray(init).reshape(1) for init in inits])
     lead = _states(fold, starts, starts, _STEPS)

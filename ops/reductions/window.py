@@ -125,7 +125,7 @@ def reduce_window(call: Call) -> Run:
         folded = prefixes(arrays[0], inits[0], axes) if prefixes is not None else None
         if folded is None and together is not None:
             folded = fold_padded(lambda totals, rows: fold(regions[0], totals, rows), arrays, inits, axes)
-            if folded is None and _are_large(axes):
+            if folded is None and are_large(axes):
                 folded = _fold_as_tree(together, arrays, inits, axes)
         if folded is None:
             folded = _fold_in_order(fold, regions[0], together, arrays, inits, axes)
@@ -198,7 +198,7 @@ def _prefixes_of(
         (d,) = along
         axis, reach = axes[d], axes[d].window - 1
         forward = axis == Axis(axis.size, axis.window, low=reach)
-        backward = axis == Axis(axis.size, axis.window, high=reach) and _are_large(axes)
+        backward = axis == Axis(axis.size, axis.window, high=reach) and are_large(axes)
         if not (forward or backward) or axis.window < axis.size:
             return None
         # Windows are padded with initial values, which must make no difference.
@@ -215,7 +215,7 @@ def _prefixes_of(
     return prefixes
 
 
-def _are_large(axes: Axes) -> bool:
+def are_large(axes: Axes) -> bool:
     """Whether windows are combined from what they share: see `_LARGE`."""
     if 0 in (counts := [a.count for a in axes]) or math.prod(a.window for a in axes) <= _LARGE:
         return False

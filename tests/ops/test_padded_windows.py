@@ -76,8 +76,8 @@ def test_the_bits_are_those_of_the_whole_fold(element: Any, monkeypatch: pytest.
         used += actual is not None
         return actual
 
-    monkeypatch.setattr(padded_windows, "_PLACES", 1)
-    monkeypatch.setattr(padded_windows, "_SHARE", 1)
+    monkeypatch.setattr(padded_windows, "PLACES", 1)
+    monkeypatch.setattr(padded_windows, "SHARE", 1)
     monkeypatch.setattr(window, "fold_padded", counted)
     for number in range(24):
         w, name = random_padding(rng), names[number % len(names)]
@@ -96,7 +96,7 @@ def test_the_bits_are_those_of_the_whole_fold(element: Any, monkeypatch: pytest.
 
 
 def test_gaps_that_are_not_filled(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"_PLACES": 1, "_SHARE": 1, "_GAP": 1, "_STEPS": 3}.items():
+    for name, value in {"PLACES": 1, "SHARE": 1, "_GAP": 1, "_STEPS": 3}.items():
         monkeypatch.setattr(padded_windows, name, value)
     rng = np.random.default_rng(SEED)
     for number in range(80):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from minihlo import interp
+from minihlo.interp.emulate.program import emulate_text
 from minihlo.interp.errors import UnsupportedError
+from minihlo.ops.reductions.axes import Axis
 from tests.emulated import codes, differences
 
 POLICIES = {
@@ -104,3 +108,134 @@ def test_reductions_of_several_operands(policy):
             x, start = codes(rng, "f8E5M2", (50, 6), is_finite), codes(rng, "f8E5M2", (), is_finite)
             y = rng.integers(-9, 9, (50, 6)).astype(np.int32)
             assert differences(program, [x, y, start, np.int32(3)], POLICIES[policy]) == [0, 0]
+
+
+# -- windows -----------------------------------------------------------------------------------------------------------
+
+
+def array(values: object) -> str:
+    return f"array<i64: {', '.join(map(str, values))}>"  # type: ignore[call-overload]
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """The windows of a program, for each dimension, and the initial value where it is a constant."""
+
+    axes: tuple[Axis, ...]
+    init: float | None = None
+
+    def program(self, name: str, element: str) -> str:
+        """A program that reduces the windows of its first argument; its second is the initial value."""
+        scalar, x = f"tensor<{element}>", text_of(self.shape, element)
+        result = text_of(tuple(a.count for a in self.axes), element)
+        padding = [[a.low, a.high] for a in self.axes]
+        init = "" if self.init is None else f"%i = stablehlo.constant dense<{self.init}> : {scalar}"
+        first = "%unused" if init else "%i"
+        return f"""func.func @main(%a: {x}, {first}: {scalar}) -> {result} {{
+          {init}
+          %r = "stablehlo.reduce_window"(%a, %i) {body(name, element)} {{
+            window_dimensions = {array(a.window for a in self.axes)},
+            window_strides = {array(a.stride for a in self.axes)},
+            base_dilations = {array(a.base_dilation for a in self.axes)},
+            window_dilations = {array(a.window_dilation for a in self.axes)},
+            padding = dense<{padding}> : tensor<{len(padding)}x2xi64>}} : ({x}, {scalar}) -> {result}
+          return %r : {result}
+        }}"""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the operand."""
+        return tuple(a.size for a in self.axes)
+
+
+TWO = Axis(2, 1)
+WINDOWS = {
+    "strides": Windows((Axis(4, 2, 1, 1), Axis(9, 3, 2, -1, 2))),
+    "dilations": Windows((Axis(5, 2, base_dilation=2), Axis(6, 2, window_dilation=2))),
+    "running": Windows((Axis(7, 7, low=6),), 0.0),
+    "running, many": Windows((Axis(200, 200, low=199), TWO), 0.0),
+    "from the right": Windows((Axis(200, 200, high=199), TWO), 0.0),
+    "tree": Windows((Axis(300, 150),)),
+    "tree, two dimensions": Windows((Axis(20, 12, low=3, high=3), Axis(30, 12, 3, 3, 3))),
+    "many places": Windows((Axis(30, 20), TWO)),
+    "no windows": Windows((Axis(3, 2), Axis(0, 1))),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy"), [*((k, "default") for k in WINDOWS), ("strides", "stochastic"), ("running", "stochastic")]
+)
+def test_windows(kind, policy):
+    rng, windows = np.random.default_rng(5), WINDOWS[kind]
+    for name, element in [("add", "f8E4M3FN"), ("maximum", "f8E5M2"), ("minimum", "f8E4M3FNUZ")]:
+        for is_finite in (False, True) if policy == "default" else (True,):
+            arrays = [codes(rng, element, s, is_finite) for s in (windows.shape, ())]
+            assert differences(windows.program(name, element), arrays, POLICIES[policy]) == [0], (name, is_finite)
+
+
+def test_windows_of_padding_are_refused():
+    program = Windows((Axis(3, 1 << 21, low=1 << 21),)).program("add", "f8E5M2")
+    with pytest.raises(UnsupportedError, match="expected windows of less than"):
+        emulate_text(program)
+
+
+@pytest.mark.parametrize(("direction", "element"), [("GE", "f8E5M2"), ("LE", "f8E4M3FNUZ")])
+def test_scatters_to_selected_elements(direction, element):
+    rng, t = np.random.default_rng(6), f"tensor<{element}>"
+    for axes in [(Axis(6, 2, 2), Axis(7, 3, 2, 1, 1)), (Axis(6, 5, 1, 2, 2), Axis(5, 4, 1, 2, 2))]:
+        shape, sources = (tuple(getattr(a, name) for a in axes) for name in ("size", "count"))
+        x, source = text_of(shape, element), text_of(sources, element)
+        program = f"""func.func @main(%a: {x}, %s: {source}, %i: {t}) -> {x} {{
+          %r = "stablehlo.select_and_scatter"(%a, %s, %i) ({{ ^bb0(%x: {t}, %y: {t}):
+            %z = stablehlo.compare {direction}, %x, %y : ({t}, {t}) -> tensor<i1>
+            stablehlo.return %z : tensor<i1>
+          }}, {body("add", element).strip("()")}) {{window_dimensions = {array(a.window for a in axes)},
+            window_strides = {array(a.stride for a in axes)},
+            padding = dense<{[[a.low, a.high] for a in axes]}> : tensor<2x2xi64>}} : ({x}, {source}, {t}) -> {x}
+          return %r : {x}
+        }}"""
+        for is_finite in (False, True):
+            arrays = [codes(rng, element, s, is_finite) for s in (shape, sources, ())]
+            assert differences(program, arrays, POLICIES["default"]) == [0], (axes, is_finite)
+
+
+# -- scatters ----------------------------------------------------------------------------------------------------------
+
+#: The shapes of tensor, indices and updates, and the dimension numbers.
+SCATTERS = {
+    "rows": ((6, 4), (9, 1), (9, 4), "update_window_dims = [1], inserted_window_dims = [0], "
+             "scatter_dims_to_operand_dims = [0], index_vector_dim = 1"),
+    "columns": ((4, 6), (9, 1), (4, 9), "update_window_dims = [0], inserted_window_dims = [1], "
+                "scatter_dims_to_operand_dims = [1], index_vector_dim = 1"),
+    "parts": ((6, 5), (7, 2), (2, 7, 3), "update_window_dims = [0, 2], scatter_dims_to_operand_dims = [0, 1], "
+              "index_vector_dim = 1"),
+    "one": ((5, 3), (2,), (2, 3), "update_window_dims = [0, 1], scatter_dims_to_operand_dims = [0, 1], "
+            "index_vector_dim = 0"),
+    "elements": ((12,), (30, 1), (30,), "inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], "
+                 "index_vector_dim = 1"),
+    "batches": ((3, 4, 5), (3, 2, 1), (3, 2, 5), "update_window_dims = [2], inserted_window_dims = [1], "
+                "input_batching_dims = [0], scatter_indices_batching_dims = [0], scatter_dims_to_operand_dims = [1], "
+                "index_vector_dim = 2"),
+    "none": ((4, 4), (0, 1), (0, 4), "update_window_dims = [1], inserted_window_dims = [0], "
+             "scatter_dims_to_operand_dims = [0], index_vector_dim = 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SCATTERS)
+@pytest.mark.parametrize(("name", "element"), [("add", "f8E5M2"), ("maximum", "f8E4M3FNUZ"), ("overwrite", "f8E4M3FN")])
+def test_scatters(kind, name, element):
+    rng, (shape, places, updates, numbers), t = np.random.default_rng(9), SCATTERS[kind], f"tensor<{element}>"
+    x, i, u = text_of(shape, element), text_of(places, "i32"), text_of(updates, element)
+    overwrite = f"({{ ^bb0(%x: {t}, %y: {t}): stablehlo.return %y : {t} }})"
+    program = f"""func.func @main(%a: {x}, %i: {i}, %u: {u}) -> {x} {{
+      %r = "stablehlo.scatter"(%a, %i, %u) {overwrite if name == "overwrite" else body(name, element)}
+        {{scatter_dimension_numbers = #stablehlo.scatter<{numbers}>}} : ({x}, {i}, {u}) -> {x}
+      return %r : {x}
+    }}"""
+    for is_finite in (False, True):
+        indices = rng.integers(-1, 7, places).astype(np.int32)  # some out of bounds
+        arrays = [codes(rng, element, shape, is_finite), indices, codes(rng, element, updates, is_finite)]
+        assert differences(program, arrays, POLICIES["default"]) == [0]
+    if name == "add" and kind != "none":
+        with pytest.raises(UnsupportedError, match="draws depend on how often indices repeat"):
+            emulate_text(program, POLICIES["stochastic"])

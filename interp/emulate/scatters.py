@@ -1,0 +1,143 @@
+"""Scatters: updates are combined one after the other, in the order of `ops.reductions.scatter`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...ops.movement.gather import integers, interleaving, row_major
+from ...ops.op import OpError
+from ..program import Operation
+from .folds import Combiner, copy_with, to_elements
+from .rewrite import Emulation, emulates
+from .tensor import I1, I64, Tensor, constant, iota, loop, where
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+    """Where the windows of one scatter go; the names are those of its dimension numbers."""
+
+    shape: tuple[int, ...]
+    indices: tuple[int, ...]
+    updates: tuple[int, ...]
+    mapped: tuple[int, ...]
+    batching: tuple[int, ...]
+    along: tuple[int, ...]
+    axes: tuple[int, ...]
+    window: tuple[int, ...]
+    vector: int
+
+    @classmethod
+    def of(
+        cls, operation: Operation, shape: tuple[int, ...], indices: tuple[int, ...], updates: tuple[int, ...]
+    ) -> Windows:
+        """Return the windows of a scatter of tensors of these shapes."""
+        numbers = operation.attributes["scatter_dimension_numbers"]
+        mapped, dropped, batching, along, axes = (
+            integers(numbers, name)
+            for name in ("scatter_dims_to_operand_dims", "inserted_window_dims", "input_batching_dims",
+                         "scatter_indices_batching_dims", "update_window_dims")
+        )  # fmt: skip
+        window = tuple([d for d in range(len(shape)) if d not in dropped and d not in batching])
+        vector = int(numbers.get("index_vector_dim", 0))
+        return cls(shape, indices, updates, mapped, batching, along, axes, window, vector)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes of a window, for each dimension of the tensor."""
+        sizes = [1] * len(self.shape)
+        for d, axis in zip(self.window, self.axes, strict=True):
+            sizes[d] = self.updates[axis]
+        return sizes
+
+    @property
+    def moving(self) -> list[int]:
+        """The dimensions in which windows are at different places."""
+        return sorted({*self.mapped, *self.batching, *(d for d in range(len(self.shape)) if d not in self.window)})
+
+    @property
+    def can_cross(self) -> bool:
+        """Whether a part of a window can be out of bounds; XLA then leaves all of it out."""
+        return any(self.sizes[d] > 1 for d in self.mapped)
+
+    @property
+    def is_rows(self) -> bool:
+        """Whether windows are whole, with a single index in the dimensions in which they move."""
+        return all(n == (1 if d in self.moving else self.shape[d]) for d, n in enumerate(self.sizes))
+
+    def targets(self, indices: Tensor, dimensions: Sequence[int]) -> Tensor:
+        """Return the flat index of each window, or each element of one, in some dimensions; -1 where out of bounds."""
+        wide = indices.to(I64)
+        wide = wide.reshape((*wide.shape, 1)) if self.vector == len(wide.shape) else wide
+        grid = [n for d, n in enumerate(wide.shape) if d != self.vector]
+        starts = {d: wide.slice(self.vector, i, i + 1).reshape(grid) for i, d in enumerate(self.mapped)}
+        places = [i - (i > self.vector) for i in self.along]
+        starts |= {d: iota(I64, grid, place) for d, place in zip(self.batching, places, strict=True)}
+        held = [d for d in self.window if d in dimensions]
+        full = (*grid, *(self.sizes[d] for d in held))
+        found, inside = constant(0, I64, full), constant(True, I1, full)
+        strides = row_major(tuple([self.shape[d] for d in dimensions]))
+        for d, stride in zip(dimensions, strides, strict=True):
+            at = starts[d].broadcast(full, range(len(grid))) if d in starts else constant(0, I64, full)
+            at = at + iota(I64, full, len(grid) + held.index(d)) if d in held else at
+            found = found + at * stride
+            inside = inside & (at >= 0) & (at < self.shape[d])
+        return where(inside, found, -1)
+
+
+@emulates("scatter")
+def scatter(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """Rows or elements updated in order; by the device where updates overwrite, or select by integers."""
+    count = len(operands) // 2
+    combiner = Combiner.of(e, operation.regions[0], count)
+    elements, types = combiner.elements, [v.type for v in operation.operands]
+    inputs = to_elements(e, operands[:count], types[:count], elements)
+    updates = to_elements(e, operands[count + 1 :], types[count + 1 :], elements)
+    indices, order = operands[count], combiner.order
+    overwrites = combiner.body.passed_on == tuple(range(count, 2 * count))
+    if not any(t.is_minifloat for t in elements):
+        return copy_with(e, operation, [*inputs, indices, *updates], combiner.region)
+    if not updates[0].size:
+        return inputs
+    windows = Windows.of(operation, inputs[0].shape, indices.shape, updates[0].shape)
+    shape, rank = windows.shape, len(windows.shape)
+    selects = order is not None and order.is_complete
+    if not windows.can_cross and overwrites:
+        return copy_with(e, operation, [*inputs, indices, *updates], combiner.region)
+    if not windows.can_cross and selects:
+        keys = [order.keys(inputs[0]), indices, order.keys(updates[0])]
+        return [order.codes(e, x) for x in copy_with(e, operation, keys, "maximum" if order.is_largest else "minimum")]
+    if windows.is_rows:
+        moving = windows.moving
+        others = [d for d in range(rank) if d not in moving]
+        targets = windows.targets(indices, moving)
+        order_of_rows = [*moving, *others]
+        width = (math.prod(shape[d] for d in others),)
+        rows = [x.transpose(order_of_rows).reshape((math.prod(shape[d] for d in moving), *width)) for x in inputs]
+        first = [*(d for d in range(len(updates[0].shape)) if d not in windows.axes), *windows.axes]
+        parts = [u.transpose(first).reshape((targets.size, *width)) for u in updates]
+        found = update_rows(combiner, rows, targets.reshape((targets.size,)), parts)
+        back = [order_of_rows.index(d) for d in range(rank)]
+        return [x.reshape([shape[d] for d in order_of_rows]).transpose(back) for x in found]
+    targets = windows.targets(indices, range(rank)).transpose(interleaving(windows.axes, len(updates[0].shape)))
+    flat = [x.reshape((x.size,)) for x in inputs]
+    found = update_rows(combiner, flat, targets.reshape((targets.size,)), [u.reshape((u.size,)) for u in updates])
+    return [x.reshape(shape) for x in found]
+
+
+def update_rows(combiner: Combiner, rows: Sequence[Tensor], targets: Tensor, updates: Sequence[Tensor]) -> list[Tensor]:
+    """Return rows with updates combined one after the other; the row of each is in `targets`, -1 for none."""
+    if combiner.is_drawn:
+        raise OpError("expected no stochastic rounding, whose draws depend on how often indices repeat, got it")
+
+    def body(index: Tensor, *state: Tensor) -> list[Tensor]:
+        target = targets.row(index)
+        at = target.at_least(0)
+        old = [x.row(at) for x in state]
+        new = combiner.step(*old, *(u.row(index) for u in updates))
+        valid = target >= 0
+        return [x.with_row(where(valid.broadcast(o.shape), n, o), at) for x, n, o in zip(state, new, old, strict=True)]
+
+    return loop(targets.size, body, rows)

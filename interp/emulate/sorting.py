@@ -1,0 +1,229 @@
+"""Sorts: by the ranks of codes as integers, whose order is the same on every device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxlib.mlir import ir
+
+from ...ops.minifloat.formats import Nan
+from ...ops.op import OpError
+from ...ops.ordering import total_keys, value_keys
+from ...ops.tables import all_codes
+from ...ops.types import ElementType, TensorType
+from ..passes.inline import inline
+from ..program import CONSTANT, Operation, Region
+from .rewrite import Emulation, carrier, emulates, is_emulated
+from .tensor import F32, I1, I32, UI8, UI32, UI64, Tensor, branch, constant, fill, insert, iota, where
+
+#: A rank and a place are one integer of 32 bits along dimensions of fewer elements.
+_MOST_SHORT = 1 << 23
+
+
+def types_of(operation: Operation) -> list[ElementType]:
+    """Return the element types of the operands."""
+    return [v.type.element for v in operation.operands if isinstance(v.type, TensorType)]
+
+
+def sort_integers(x: Tensor, dimension: int) -> Tensor:
+    """Return integers in ascending order along a dimension."""
+    sort = {"dimension": f"{dimension} : i64", "is_stable": "false"}
+    op = insert("sort", [x.value.type], [x.value], sort, regions=1)
+    scalar = constant(0, x.element).value.type
+    fill(op.regions[0], [scalar] * 2, lambda a, b: [(Tensor(a, x.element, ()) < Tensor(b, x.element, ())).value])
+    return Tensor(op.results[0], x.element, x.shape)
+
+
+def _order(ranks: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
+    """Return the ranks in ascending order and the places that they come from; equal ranks stay in their order."""
+    is_short = ranks.shape[dimension] <= _MOST_SHORT
+    wide, shift = (UI32, 23) if is_short else (UI64, 48)
+    places = iota(wide, ranks.shape, dimension)
+    keys = sort_integers((ranks.to(wide) << shift) | places, dimension)
+    return (keys >> shift).to(UI32), keys & ((1 << shift) - 1)
+
+
+def take_along(x: Tensor, places: Tensor, dimension: int) -> Tensor:
+    """Return the elements at places along a dimension, for each line its own."""
+    line, rank, flat = x.shape[dimension], len(x.shape), places
+    moved = [*(d for d in range(rank) if d != dimension), dimension]
+    x, flat = x.transpose(moved), flat.transpose(moved).to(I32)
+    lines = x.size // max(line, 1)
+    first = iota(I32, (lines, flat.shape[-1]), 0) * line
+    index = flat.reshape((lines, flat.shape[-1])) + first
+    found = x.reshape((x.size,)).take(index).reshape(flat.shape)
+    return found.transpose([moved.index(d) for d in range(rank)])
+
+
+@emulates("sort")
+def sort(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """By the ranks of an operand that alone decides, else by the comparator itself, on codes."""
+    elements, shape = types_of(operation), operands[0].shape
+    region = inline(e.program, operation.regions[0])
+    body = e.body(region)
+    dimension = int(operation.attributes.get("dimension", -1)) % len(shape)
+    if shape[dimension] < 2 or not operands[0].size:
+        return list(operands)
+    keys = sorted({i // 2 for i in body.reads or ()})
+    if body.vectorised is None or len(keys) != 1 or not elements[keys[0]].is_minifloat:
+        return _by_comparator(e, region, operands, elements, dimension)
+    if e.policy.rounding == "stochastic" and not body.selects and body.sole_op is None:
+        raise OpError("expected a comparator that draws nothing under stochastic rounding")
+    key, element = keys[0], elements[keys[0]]
+    before = _comparisons(body.vectorised, elements, key)
+    x, nan = operands[key], _codes_of_nan(element)
+    if _is_weak_order(before):
+        ranks = before.sum(0)
+        if len(operands) == 1 and _differs_by_code(ranks):
+            codes = np.zeros(256, np.uint8)
+            codes[ranks] = np.arange(len(ranks))
+            ordered = sort_integers(_look(e, ranks, x), dimension)
+            return [e.table(codes, UI8).take(ordered.to(UI32))]
+        return _permute(_order(_look(e, ranks, x), dimension)[1], operands, dimension)
+    numbers = before[np.ix_(~nan, ~nan)]
+    if key == 0 and _is_weak_order(numbers) and not before[nan].any() and not before[:, nan].any():
+        ranks = np.full(len(nan), 255)
+        ranks[~nan] = numbers.sum(0)
+        places = _with_nan(e, before, ranks, x, element, nan, dimension)
+        return _permute(places, operands, dimension)
+    raise OpError("expected a comparator that is a strict weak order of the numbers, got another one")
+
+
+def _by_comparator(
+    e: Emulation, region: Region, operands: Sequence[Tensor], elements: Sequence[ElementType], dimension: int
+) -> list[Tensor]:
+    """Sort by the comparator itself, on numbers of f32 in the order of the codes.
+
+    XLA's CPU crashes where a comparator looks up tables.
+    """
+    extra = [
+        e.table(_numbers(t), F32).take(x.to(UI32)) for x, t in zip(operands, elements, strict=True) if t.is_minifloat
+    ]
+    given = [*operands, *extra]
+    sort = {"dimension": f"{dimension} : i64", "is_stable": "true"}
+    op = insert("sort", [x.value.type for x in given], [x.value for x in given], sort, regions=1)
+
+    def compare(*values: ir.Value) -> list[ir.Value]:
+        pairs, numbers = [Tensor.of(v) for v in values[: 2 * len(operands)]], iter(values[2 * len(operands) :])
+        found = [Tensor.of(next(numbers)) if elements[i // 2].is_minifloat else x for i, x in enumerate(pairs)]
+        return [_write_comparison(e, region, found).value]
+
+    fill(op.regions[0], [constant(0, x.element).value.type for x in given for _ in range(2)], compare)
+    return [Tensor(r, x.element, x.shape) for r, x in zip(op.results, operands, strict=False)]
+
+
+def _numbers(element: ElementType) -> np.ndarray:
+    """Return a number of f32 for each code, in the order of the numbers and in the total order; none is subnormal."""
+    codes = all_codes(element)
+    keys, total = value_keys(codes, element).astype(np.float32), total_keys(codes, element).astype(np.uint32)
+    is_negative = np.signbit(codes.astype(np.float32)) & (element.format.nan is not Nan.NEGATIVE_ZERO)
+    numbers = np.where(is_negative, -abs(keys), keys) + (0 if element.format.has_zero else 1)
+    nan = np.where(is_negative, 0xFFC000FF - total, 0x7FC00000 + total).astype(np.uint32).view(np.float32)
+    return np.where(_codes_of_nan(element), nan, numbers).astype(np.float32)
+
+
+def _write_comparison(e: Emulation, region: Region, arguments: Sequence[Tensor]) -> Tensor:
+    """Write a comparator on such numbers in the place of minifloats."""
+    values = dict(zip(region.arguments, arguments, strict=True))
+    for operation in region.operations:
+        if not all(v in values for v in operation.operands):
+            raise OpError("expected a comparator that captures nothing, got another one")
+        operands = [values[v] for v in operation.operands]
+        (result,) = operation.results
+        if not any(is_emulated(v.type) for v in (*operation.operands, result)):
+            values[result] = e.emit(operation, operands)[0]
+        elif operation.name == CONSTANT and isinstance(result.type, TensorType):
+            code = int(np.asarray(operation.attributes["value"]).reshape(-1)[:1].view(np.uint8)[0])
+            values[result] = constant(_numbers(result.type.element)[code], F32)
+        elif operation.name == "stablehlo.select":
+            values[result] = where(*operands)
+        elif operation.name == "stablehlo.compare":
+            direction, kind = (str(operation.attributes.get(n)) for n in ("comparison_direction", "compare_type"))
+            x, y = operands
+            values[result] = x.elementwise(
+                "compare", x, y, element=I1,
+                comparison_direction=f"#stablehlo<comparison_direction {direction}>",
+                compare_type=f"#stablehlo<comparison_type {'TOTALORDER' if kind == 'TOTALORDER' else 'FLOAT'}>",
+            )  # fmt: skip
+        else:
+            raise OpError(f"expected a comparator that compares and selects minifloats, got {operation.name}")
+    return values[region.returns[0]]
+
+
+def _comparisons(compare: Any, elements: Sequence[ElementType], key: int) -> np.ndarray:
+    """Return whether each code of the operand that decides comes before each."""
+    codes = all_codes(elements[key])
+    others = [np.zeros(1, t.dtype) for t in elements for _ in range(2)]
+    others[2 * key], others[2 * key + 1] = np.repeat(codes, len(codes)), np.tile(codes, len(codes))
+    return np.broadcast_to(compare(*others)[0], len(codes) ** 2).reshape(len(codes), len(codes))
+
+
+def _is_weak_order(before: np.ndarray) -> bool:
+    ranks = before.sum(0)
+    return np.array_equal(before, ranks[:, None] < ranks)
+
+
+def _differs_by_code(ranks: np.ndarray) -> bool:
+    return len(np.unique(ranks)) == len(ranks)
+
+
+def _codes_of_nan(element: ElementType) -> np.ndarray:
+    return np.isnan(all_codes(element).astype(np.float32))
+
+
+def _look(e: Emulation, ranks: np.ndarray, x: Tensor) -> Tensor:
+    return e.table(ranks.astype(np.uint8), UI8).take(x.to(UI32))
+
+
+def _permute(places: Tensor, operands: Sequence[Tensor], dimension: int) -> list[Tensor]:
+    return [take_along(x, places, dimension) for x in operands]
+
+
+def _with_nan(
+    e: Emulation, before: np.ndarray, ranks: np.ndarray, x: Tensor, element: ElementType, nan: np.ndarray, d: int
+) -> Tensor:
+    """Return the places where NaN compares with nothing: it comes last, or as the total order has it if that fits.
+
+    These are the hypotheses of `ops.movement.sort`, in its order.
+    """
+    last = _order(_look(e, ranks, x), d)[1]
+
+    def where_nan() -> list[Tensor]:
+        total = total_keys(all_codes(element), element)
+        places = _order(_look(e, total, x), d)[1]
+        values = np.where(nan, 255, _dense(np.where(nan, 0, all_codes(element).astype(np.float32))))
+        by_value = _order(_look(e, values, x), d)[1]
+        fits, fits_first = (_is_sorted(e, before, x, p, d) for p in (places, by_value))
+        return [where((fits & ~fits_first).broadcast(last.shape), places, last)]
+
+    (result,) = branch(_look(e, nan, x).differs(0).any(range(len(x.shape))), [last], where_nan, lambda: [last])
+    return result
+
+
+def _dense(values: np.ndarray) -> np.ndarray:
+    return np.unique(values, return_inverse=True)[1].reshape(-1)
+
+
+def _is_sorted(e: Emulation, before: np.ndarray, x: Tensor, places: Tensor, d: int) -> Tensor:
+    """Return whether no element comes before its left neighbour, and equal ones keep their order; a scalar."""
+    ordered, n = take_along(x, places, d), x.shape[d]
+    left, right = (v.to(UI32) for v in (ordered.slice(d, 0, n - 1), ordered.slice(d, 1, n)))
+    table, count = e.table(before.reshape(-1).astype(np.uint8), UI8), len(before)
+    swapped = places.slice(d, 0, n - 1) > places.slice(d, 1, n)
+    wrong = table.take(right * count + left).differs(0)
+    return ~(wrong | (swapped & table.take(left * count + right).equals(0))).any(range(len(x.shape)))
+
+
+@emulates("chlo.top_k")
+def top_k(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """The first of a sort by the total order, downwards."""
+    (x,), (element,) = operands, types_of(operation)
+    count, last = int(operation.attributes["k"]), len(x.shape) - 1
+    keys = total_keys(all_codes(element), element).astype(int)
+    if operation.attributes.get("largest", True):
+        keys = 255 - keys
+    places = (_order(_look(e, keys, x), last)[1] if x.size else iota(UI32, x.shape, last)).slice(last, 0, count)
+    index = carrier(operation.results[1].type.element)  # type: ignore[union-attr]
+    return [take_along(x, places, last), places.to(index)]
