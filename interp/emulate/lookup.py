@@ -28,7 +28,7 @@ def look_up(
     e: Emulation, entries: np.ndarray, result: ElementType, operands: Sequence[Tensor], types: Sequence[ElementType]
 ) -> Tensor:
     """Return the entries of a table for operands of the element types given, which may be scalars among arrays."""
-    shape = next((x.shape for x in operands if x.shape), ())
+    shape, result = next((x.shape for x in operands if x.shape), ()), result if result.is_minifloat else result.storage
     index: Tensor | None = None
     for x, element in zip(operands, types, strict=True):
         code = index_of(x, element).to(UI32)
