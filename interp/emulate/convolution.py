@@ -21,7 +21,8 @@ from ...ops.types import ELEMENT_TYPES, ElementType
 from ..program import CONSTANT, Operation
 from .products import Sums, contract_matrices
 from .rewrite import Emulation, attributes_of, emulates
-from .tensor import I1, UI32, Tensor, concatenate, constant, fill, insert, integers, iota, type_of, where
+from .rounding import code_type
+from .tensor import I1, I32, UI32, Tensor, concatenate, constant, fill, insert, integers, iota, type_of, where
 
 _F32 = ELEMENT_TYPES["f32"]
 
@@ -177,26 +178,19 @@ def einsum(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seque
     """Products of elements whose labels agree, summed over the labels that the output lacks."""
     call = e.call(operation)
     labels, output = dimensions_of(call)
-    if any(len(set(names)) < len(names) for names in labels):
-        raise OpError("expected labels that no operand repeats")
-    element = call.tensor(0).element
+    element, sums = call.tensor(0).element, Sums.of(e, operation)
     if len(labels) == 1:
-        one = cast(np.ones(()), ELEMENT_TYPES["f64"], element, Policy())
-        labels, operands = [(), *labels], [constant(np.asarray(one).view(np.uint8), operands[0].element), *operands]
-    (left, right), (x, y) = labels, operands
-    for mine, theirs, swap in ((left, right, False), (right, left, True)):
-        lone = [n for n in mine if n not in theirs and n not in output]
-        for name in lone:
-            size = (y if swap else x).shape[mine.index(name)]
-            if swap:
-                x, left = x.expand(len(x.shape), size), (*left, name)
-            else:
-                y, right = y.expand(len(y.shape), size), (*right, name)
+        one = np.asarray(cast(np.ones(()), ELEMENT_TYPES["f64"], element, Policy()))
+        labels = [(), *labels]
+        operands = [constant(one.view(np.uint8) if element.is_minifloat else one, operands[0].element), *operands]
+    (left, x), (right, y) = (_diagonal(names, v) for names, v in zip(labels, operands, strict=True))
+    for name in [n for n in left if n not in right and n not in output]:
+        y, right = y.expand(len(y.shape), x.shape[left.index(name)]), (*right, name)
+    for name in [n for n in right if n not in left and n not in output]:
+        x, left = x.expand(len(x.shape), y.shape[right.index(name)]), (*left, name)
     batch = [n for n in left if n in right and n in output]
     summed = [n for n in left if n in right and n not in output]
     x_free, y_free = [n for n in left if n not in right], [n for n in right if n not in left]
-    types = [call.tensor(i).element for i in range(len(call.operands))]
-    sums = Sums(e, types[0], types[-1], call.result().element)
     found = contract_matrices(
         sums, x, y, *([[side.index(n) for n in names] for names in group] for side, group in (
             (left, (batch, x_free, summed)), (right, (batch, summed, y_free)),
@@ -204,6 +198,20 @@ def einsum(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seque
     )  # fmt: skip
     dimensions = [*batch, *x_free, *y_free]
     return [found.transpose([dimensions.index(n) for n in output])]
+
+
+def _diagonal(names: Sequence[str], x: Tensor) -> tuple[tuple[str, ...], Tensor]:
+    """Return a tensor of elements whose indices agree where labels do, and the label of each dimension."""
+    names = tuple(names)
+    for name in dict.fromkeys(names):
+        while names.count(name) > 1:
+            first = names.index(name)
+            second = names.index(name, first + 1)
+            bits = x.bits(code_type(x.element.format)) if x.element.is_float else x
+            agrees = iota(I32, x.shape, first).equals(iota(I32, x.shape, second))
+            x = where(agrees, bits, 0).reduce("or", 0, [second]).bits(x.element)
+            names = (*names[:second], *names[second + 1 :])
+    return names, x
 
 
 @emulates("chlo.ragged_dot")
