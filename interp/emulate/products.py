@@ -36,7 +36,16 @@ from .accumulators import accumulate, add_to_words
 from .draws import draw
 from .lookup import binary, index_of
 from .rewrite import Emulation, carrier, emulates
-from .rounding import WORD, Exact, exact_of_float, exact_of_integer, exact_of_words, round_float, round_number
+from .rounding import (
+    WORD,
+    Exact,
+    code_type,
+    exact_of_float,
+    exact_of_integer,
+    exact_of_words,
+    round_float,
+    round_number,
+)
 from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, concatenate, constant, dot, loop, where
 
 _PLAIN = Policy()
@@ -148,7 +157,8 @@ class Sums:
     def accumulate(self, record: Accumulator, x: Tensor, y: Tensor) -> Tensor:
         """Return sums as an accumulator forms them, rounded once more to the result."""
         to_odd = is_exact(record) and self.result != F64
-        bits = accumulate(record, index_of(x, self.lhs), index_of(y, self.rhs), self.lhs, self.rhs, to_odd=to_odd)
+        x, y = (v if t.is_minifloat else v.bits(code_type(t.format)) for v, t in ((x, self.lhs), (y, self.rhs)))
+        bits = accumulate(record, x, y, self.lhs, self.rhs, to_odd=to_odd)
         return self.round_stored(bits, record)
 
     def round_stored(self, bits: Tensor, record: Accumulator) -> Tensor:
@@ -376,7 +386,8 @@ class ByAlgorithm(Sums):
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the products of components, added from the smallest to the largest."""
         a, t = self.algorithm, self.algorithm.accumulation
-        record = precision_accumulator(self.policy, *map(str, (a.lhs_precision, a.rhs_precision))) if t == F32 else None
+        names = ["tf32" if p is None else p.name for p in (a.lhs_precision, a.rhs_precision)]
+        record = precision_accumulator(self.policy, *names) if t == F32 else None
         inner = Sums(self.e, a.lhs_precision or F32, a.rhs_precision or F32, t, self.policy)
         if (t not in (F32, F64) and len(a.products) > 1) or self.policy.rounding == "stochastic":
             raise OpError("expected sums of components in f32 or f64, and another rounding than stochastic")

@@ -1,4 +1,9 @@
-"""Conversions to quantized types and back, in the device's f32 or f64: one division, addition or product each."""
+"""Quantized types, carried as their storage: conversions, sums of products, and operations on the numbers meant.
+
+Conversions are one division, addition or product each of f32 or f64, which devices round as the interpreter does.
+What an operation does to the numbers themselves is the device's. Of 8 bits there are tables of that instead, and what
+only moves elements moves the storage.
+"""
 
 from __future__ import annotations
 
@@ -7,37 +12,86 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.op import OpError
-from ...ops.types import ElementType, QuantizedType, TensorType
+from ...ops.op import OpError, lookup
+from ...ops.quantization.quantization import beside
+from ...ops.quantization.quantized import axis_in_result
+from ...ops.tables import MOST_BITS, index_bits
+from ...ops.types import ElementType, QuantizedType, TensorType, Type
 from ..program import Operation
 from .rewrite import Emulation, emulates
-from .tensor import I32, I64, Tensor, constant, where
+from .tensor import F64, I32, I64, Tensor, constant, where
+
+_PRODUCTS = [f"stablehlo.{name}" for name in ("dot_general", "dot", "convolution")]
 
 
 @emulates("uniform_quantize", "uniform_dequantize")
 def requantize(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """Numbers of the expressed type from integers, and integers from these."""
     e.call(operation)
-    x, source, target = operands[0], operation.operands[0].type, operation.results[0].type
-    assert isinstance(source, TensorType)
-    assert isinstance(target, TensorType)
-    if isinstance(source.element, QuantizedType):
-        t = source.element
-        wide = x.to(I32 if t.bits <= 16 else I64)
-        x = (wide - _along(t.zero_points, wide.element, t, x)).to(_expressed(t)) * _along(t.scales, t.expressed, t, x)
-    if isinstance(target.element, QuantizedType):
-        t = target.element
-        x = x // _along(t.scales, _expressed(t), t, x)
-        x = x + _along(t.zero_points, t.expressed, t, x) if any(t.zero_points) else x
-        x = x.at_least(float(t.storage_min)).at_most(float(t.storage_max))
-        whole = x.elementwise("round_nearest_even", x)
-        x = where(whole.differs(whole), 0.0, whole).to(t.storage)
-    return [x]
+    return [_quantized(_numbers(operands[0], operation.operands[0].type), operation.results[0].type)]
+
+
+def _numbers(x: Tensor, source: Type) -> Tensor:
+    """Return the numbers that integers of a quantized type stand for; other values as they are."""
+    t = source.element if isinstance(source, TensorType) else None
+    if not isinstance(t, QuantizedType):
+        return x
+    wide = x.to(I32 if t.bits <= 16 else I64)
+    return (wide - _along(t.zero_points, wide.element, t, x)).to(_expressed(t)) * _along(t.scales, t.expressed, t, x)
+
+
+def _quantized(x: Tensor, target: Type) -> Tensor:
+    """Return the integers of a quantized type for numbers; other values as they are."""
+    t = target.element if isinstance(target, TensorType) else None
+    if not isinstance(t, QuantizedType):
+        return x
+    # Compilers multiply by the reciprocal of a constant instead, which is another number.
+    x = x // where(x.differs(x), x, _along(t.scales, _expressed(t), t, x))
+    return _stored(x + _along(t.zero_points, t.expressed, t, x) if any(t.zero_points) else x, t)
+
+
+def _stored(x: Tensor, t: QuantizedType) -> Tensor:
+    """Return floats rounded to the integers of a quantized type, within its limits; NaN is 0."""
+    x = x.at_least(float(t.storage_min)).at_most(float(t.storage_max))
+    whole = x.elementwise("round_nearest_even", x)
+    return where(whole.differs(whole), 0.0, whole).to(t.storage)
+
+
+@emulates("minihlo.quantized")
+def quantized(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """Any operation that computes with the numbers of quantized types, but by a table; nothing for others."""
+    record, count = lookup(operation.name), len(operation.operands)
+    elements = [v.type.element for v in (*operation.operands, *operation.results) if isinstance(v.type, TensorType)]
+    types = [t for t in elements if isinstance(t, QuantizedType)]
+    if not types or record is None or record.values != "numbers" or operation.regions or "uniform" in record.name:
+        return ()
+    has_table = sum(map(index_bits, elements[:count])) <= MOST_BITS and all(t.axis is None for t in types)
+    if record.is_elementwise and has_table:
+        return ()
+    is_product = record.name in _PRODUCTS and len(types) == 3 and max(t.bits for t in types[:2]) <= 16
+    if is_product and types[0].axis is None:
+        return [_product(e, operation, operands, types)]
+    numbers = [_numbers(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
+    results = e.rewritten(operation, numbers, [t.expressed for t in elements[count:]])
+    return [_quantized(x, v.type) for x, v in zip(results, operation.results, strict=True)]
+
+
+def _product(e: Emulation, operation: Operation, operands: Sequence[Tensor], types: Sequence[QuantizedType]) -> Tensor:
+    """Return sums of products of integers less their zero points, exact; times the scales, and rounded once, in f64."""
+    x, y, out = types
+    call, wide = e.call(operation), F64 if x.bits + y.bits + 2 + operands[1].size.bit_length() <= 53 else I64
+    sides = [(v.to(I64) - _along(t.zero_points, I64, t, v)).to(wide) for v, t in zip(operands, types[:2], strict=True)]
+    sums = e.rewritten(operation, sides, [wide])[0].to(F64)
+    axis, rank = None if y.axis is None else axis_in_result(call, y.axis), len(sums.shape)
+    factor = x.scales[0] * beside(y.scales, axis, rank, np.float64) / beside(out.scales, out.axis, rank, np.float64)
+    # Compilers contract the product with the sum to one rounding, but for this choice, which is always the same.
+    scaled = where(sums.equals(2.0**60), sums, sums * _spread(factor, sums.shape))
+    return _stored(scaled + _along(out.zero_points, F64, out, sums) if any(out.zero_points) else scaled, out)
 
 
 def _expressed(t: QuantizedType) -> ElementType:
-    if t.expressed.bits < 32 or t.bits > 16:
-        raise OpError(f"expected at most 16 bits that express f32 or f64, got {t}")
+    if t.expressed.bits < 32:
+        raise OpError(f"expected a quantized type that expresses f32 or f64, got {t}")
     return t.expressed
 
 
@@ -47,3 +101,12 @@ def _along(values: Sequence[float], element: ElementType, t: QuantizedType, x: T
     if t.axis is None:
         return constant(array[0], element, x.shape)
     return constant(array, element).broadcast(x.shape, [t.axis])
+
+
+def _spread(values: np.ndarray, shape: Sequence[int]) -> Tensor:
+    """Return an array that broadcasts to a shape, in it."""
+    array = np.asarray(values, np.float64)
+    dims = [len(shape) - array.ndim + d for d in range(array.ndim) if array.shape[d] > 1]
+    return constant(array.reshape([shape[d] for d in dims]) if dims else array.reshape(-1)[0], F64).broadcast(
+        shape, dims
+    )

@@ -38,7 +38,7 @@ from ..passes.rewriting import all_operations
 from ..program import BARRIER, CONSTANT, Function, Operation, Region, Value
 from ..settings import Settings
 from .source import Source
-from .tensor import UI8, Tensor, constant, insert
+from .tensor import UI8, Tensor, constant, insert, type_of
 
 #: Emulates one operation: takes its operands, and returns a value for each result.
 #: Of a composite or a custom call, whose rule is declared by its own name, None stands for its decomposition.
@@ -269,6 +269,9 @@ class Emulation:
             return self._call(operation, operands)
         if self.changes(operation) or name.startswith("minihlo."):
             _check_static(operation)
+            found = _RULES["minihlo.quantized"](self, operation, operands)
+            if found:
+                return found
             rule = _RULES.get(name)
             if rule is not None:
                 return rule(self, operation, operands)
@@ -282,6 +285,21 @@ class Emulation:
                 types = ", ".join(str(v.type) for v in operation.operands)
                 raise OpError(f"expected an operation that is emulated, got one on {types or 'no operands'}")
         return self._copy(operation, operands)
+
+    def rewritten(
+        self, operation: Operation, operands: Sequence[Tensor], elements: Sequence[ElementType]
+    ) -> list[Tensor]:
+        """Copy an operation without regions on operands of other types, with results of the element types given."""
+        source = self.source.mlir(operation)
+        if source is None:
+            raise OpError("expected an operation of the program, got one that a pass inserted")
+        op = source.clone().operation
+        for i, x in enumerate(operands):
+            op.operands[i] = x.value
+        for result, element in zip(op.results, elements, strict=True):
+            shape = ir.RankedTensorType(result.type).shape
+            result.set_type(type_of(element, list(shape)))
+        return [Tensor.of(r) for r in op.results]
 
     def _copy(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
         """Copy an operation, on codes where it has minifloats."""

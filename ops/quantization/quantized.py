@@ -248,7 +248,7 @@ def _product(record: Op, call: Call) -> Run:
     types = dataclasses.replace(lhs, element=x_type), dataclasses.replace(rhs, element=y_type), *call.operands[2:]
     sums = record.bind(dataclasses.replace(call, operands=types, results=(dataclasses.replace(result, element=_I64),)))
 
-    rank, axis = len(result.shape), None if y.axis is None else _axis_in_result(call, y.axis)
+    rank, axis = len(result.shape), None if y.axis is None else axis_in_result(call, y.axis)
     factor = x.scales[0] * beside(y.scales, axis, rank, np.float64) / along(out.scales, result, np.float64)
     zero, store = along(out.zero_points, result, np.float64), storer(out, _F64)
     low, high = float(out.storage_min), float(out.storage_max)
@@ -270,7 +270,7 @@ def _shifter(t: TensorType) -> tuple[ElementType, Run]:
     return wide, lambda x: x.astype(dtype) - zero
 
 
-def _axis_in_result(call: Call, axis: int) -> int:
+def axis_in_result(call: Call, axis: int) -> int:
     """The dimension of the result that a dimension of rhs becomes."""
     name = call.name.removeprefix("stablehlo.")
     lhs, rhs = len(call.tensor(0).shape), len(call.tensor(1).shape)
