@@ -235,7 +235,7 @@ def _add(x: Exact, y: Exact) -> Exact:
     return dataclasses.replace(found, sign=sign, is_nan=is_nan, is_infinite=x_infinite | y_infinite)
 
 
-def _add_to_words(words: Sequence[Tensor], low: int, x: Exact) -> list[Tensor]:
+def add_to_words(words: Sequence[Tensor], low: int, x: Exact) -> list[Tensor]:
     """Return sums in words, in units of 2**low, with numbers added, of at most 62 bits and larger units."""
     offset, m, sign, found = x.exponent - low, x.significand.to(UI64), -(x.sign.to(I64)), []
     for i, word in enumerate(words):
@@ -504,12 +504,12 @@ class _Sums:
 
             def add(i: int | Tensor, *state: Tensor) -> list[Tensor]:
                 sign, m, exponent, infinite = self._limited(a, b, i)
-                words = _add_to_words(state[:size], low, Exact(sign < 0, m, exponent - self.places))
+                words = add_to_words(state[:size], low, Exact(sign < 0, m, exponent - self.places))
                 return [*words, *_noted(state[size:], infinite, sign < 0)]
 
             state = _fold(count, add, [*zeros, *self.none], 8)
             words, specials = state[:size], state[size:]
-            total = exact_of_words(words if running is None else _add_to_words(words, low, running), low)
+            total = exact_of_words(words if running is None else add_to_words(words, low, running), low)
         sign = where(total.significand.equals(0), total.sign & ~total.sign, total.sign)
         return self._with_infinities(Exact(sign, total.significand, total.exponent), specials, running)
 
