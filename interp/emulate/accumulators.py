@@ -235,7 +235,7 @@ def _add(x: Exact, y: Exact) -> Exact:
     return dataclasses.replace(found, sign=sign, is_nan=is_nan, is_infinite=x_infinite | y_infinite)
 
 
-def _add_to_words(words: Sequence[Tensor], low: int, x: Exact) -> list[Tensor]:
+def add_to_words(words: Sequence[Tensor], low: int, x: Exact) -> list[Tensor]:
     """Return sums in words, in units of 2**low, with numbers added, of at most 62 bits and larger units."""
     offset, m, sign, found = x.exponent - low, x.significand.to(UI64), -(x.sign.to(I64)), []
     for i, word in enumerate(words):
@@ -262,7 +262,7 @@ class _Sums:
         product_bits = a.bits + b.bits
         if record.inner > 1:
             product_bits += a.factor_bits + b.factor_bits + _bits_of(record.inner - 1)
-        limit = record.product_limit
+        self.product_bits, limit = product_bits, record.product_limit
         self.limit = None if limit is None or limit >= self.range[1] else limit
         self.by_term = a.has_infinity or b.has_infinity or self.limit is not None
         reach = self.range[1] + _bits_of(self.length) + 1
@@ -396,6 +396,10 @@ class _Sums:
             big = (exponent + length - self.places > self.limit) & m.differs(0)
             infinite = big if infinite is None else infinite | big
             m, exponent = where(big, 0, m), where(big, 2 * ABSENT, exponent)
+        if self.record.normalise and self.record.bits is not None:
+            zeros = m.count_leading_zeros().to(I32) - (m.element.bits - self.product_bits)
+            exponent = where(m.equals(0), 2 * ABSENT, exponent - zeros + (self.product_bits - self.places - 1))
+            m = m << zeros.at_most(self.product_bits).bits(UI32).to(m.element)
         return sign, m, exponent, infinite
 
     def _aligned(self, a: _Side, b: _Side, running: Exact | None = None) -> _Aligned:
@@ -404,6 +408,7 @@ class _Sums:
         """
         record, bits, count = self.record, self.record.bits, a.exponent.shape[0]
         assert bits is not None
+        unit = self.product_bits - 1 if record.normalise else self.places
         least = _LOW if record.least is None else max(record.least, _LOW)
         places = self.type.mantissa_bits
         own: Tensor | None = None
@@ -412,15 +417,12 @@ class _Sums:
 
         def larger(i: int | Tensor, top: Tensor) -> list[Tensor]:
             _, m, exponent, _ = self._limited(a, b, i)
-            if record.normalise:
-                length = (m.element.bits - m.count_leading_zeros()).to(I32)
-                exponent = where(m.equals(0), 2 * ABSENT, exponent + length - (self.places + 1))
             return [top.at_least(exponent)]
 
         def add(i: int | Tensor, total: Tensor, *infinities: Tensor) -> list[Tensor]:
             sign, m, exponent, infinite = self._limited(a, b, i)
             # What has no number has the significand 0, so that any distance will do.
-            cut = _cut(m, bits - self.places, top - exponent, record.drop, sign < 0)
+            cut = _cut(m, bits - unit, top - exponent, record.drop, sign < 0)
             return [total + _signed(sign, cut), *_noted(infinities, infinite, sign < 0)]
 
         first = constant(least, I32, self.shape) if own is None else own.at_least(least)
@@ -502,12 +504,12 @@ class _Sums:
 
             def add(i: int | Tensor, *state: Tensor) -> list[Tensor]:
                 sign, m, exponent, infinite = self._limited(a, b, i)
-                words = _add_to_words(state[:size], low, Exact(sign < 0, m, exponent - self.places))
+                words = add_to_words(state[:size], low, Exact(sign < 0, m, exponent - self.places))
                 return [*words, *_noted(state[size:], infinite, sign < 0)]
 
             state = _fold(count, add, [*zeros, *self.none], 8)
             words, specials = state[:size], state[size:]
-            total = exact_of_words(words if running is None else _add_to_words(words, low, running), low)
+            total = exact_of_words(words if running is None else add_to_words(words, low, running), low)
         sign = where(total.significand.equals(0), total.sign & ~total.sign, total.sign)
         return self._with_infinities(Exact(sign, total.significand, total.exponent), specials, running)
 

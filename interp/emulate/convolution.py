@@ -11,7 +11,6 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from ...ops.cast import cast
-from ...ops.minifloat.formats import Format
 from ...ops.op import OpError
 from ...ops.policy import Policy
 from ...ops.products.convolution import Numbers, Window
@@ -19,34 +18,47 @@ from ...ops.products.einsum import dimensions_of
 from ...ops.products.exact import exact_type_of_formats
 from ...ops.tables import all_codes
 from ...ops.types import ELEMENT_TYPES, ElementType
-from ..program import Operation
-from .products import Sums, contract_matrices, sums_of
-from .rewrite import Emulation, emulates, refuses
-from .rounding import exact_of_float
-from .tensor import I1, UI32, Tensor, concatenate, constant, fill, insert, integers, iota, type_of, where
+from ..program import CONSTANT, Operation
+from .products import Sums, contract_matrices
+from .rewrite import Emulation, attributes_of, emulates
+from .rounding import code_type
+from .tensor import I1, I32, UI32, Tensor, concatenate, constant, fill, insert, integers, iota, type_of, where
 
 _F32 = ELEMENT_TYPES["f32"]
-
-refuses("its padding is only known at run time (give the types of the arguments)", "dynamic_conv")
 
 
 @emulates("convolution")
 def convolution(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
-    """Windows of the left operand, as the rows of a matrix, times the right one."""
-    call, attributes = e.call(operation), operation.attributes
-    lhs, rhs = operands
-    spatial = len(lhs.shape) - 2
-    numbers = Numbers.of(attributes["dimension_numbers"], spatial + 2)
-    window = Window.of(call, spatial)
-    padding = tuple(map(int, np.ravel(attributes.get("padding", (0, 0) * spatial))))
-    groups = [int(attributes.get(f"{kind}_group_count", 1)) for kind in ("feature", "batch")]
+    """Windows of the left operand times the right one, by a convolution of the device or as the rows of a matrix."""
+    spatial = len(operands[0].shape) - 2
+    padding = np.ravel(operation.attributes.get("padding", (0, 0) * spatial)).tolist()
+    found = _direct(e, operation, operands, np.array(padding, np.int64).reshape(-1, 2))
+    return [_convolve(e, operation, operands, padding) if found is None else found]
+
+
+@emulates("dynamic_conv")
+def dynamic_conv(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """A convolution whose padding is an operand: a constant."""
+    *sides, padding = operands
+    owner: Any = padding.value.owner
+    value = owner.attributes["value"] if getattr(owner, "name", "") == CONSTANT else None
+    if value is None:
+        raise OpError("expected a padding that is a constant, got one that is known at run time")
+    return [_convolve(e, operation, sides, np.ravel(np.array(ir.DenseIntElementsAttr(value))).tolist())]
+
+
+def _convolve(e: Emulation, operation: Operation, operands: Sequence[Tensor], padding: Sequence[int]) -> Tensor:
+    """Return a convolution by windows."""
+    (lhs, rhs), rank = operands, len(operands[0].shape)
+    numbers, window = (
+        Numbers.of(operation.attributes["dimension_numbers"], rank),
+        Window.of(e.call(operation), rank - 2),
+    )
+    groups = [int(operation.attributes.get(f"{kind}_group_count", 1)) for kind in ("feature", "batch")]
     x, y = lhs.transpose(numbers.lhs), rhs.transpose(numbers.rhs)
     y = y.reverse(*(2 + i for i, r in enumerate(window.reversal) if r)) if any(window.reversal) else y
-    sums = sums_of(e, operation)
-    found = _direct(sums, x, y, window, padding) if groups == [1, 1] else None
-    if found is None:
-        found = _by_windows(sums, x, y, window, padding, *groups)
-    return [found.transpose([numbers.result.index(d) for d in range(spatial + 2)])]
+    found = _by_windows(Sums.of(e, operation), x, y, window, padding, *groups)
+    return found.transpose([numbers.result.index(d) for d in range(rank)])
 
 
 def _by_windows(
@@ -62,7 +74,7 @@ def _by_windows(
     batch, depth, outputs = x.shape[0], x.shape[1], y.shape[0]
     rows, inner = math.prod(counts), depth // features
     windows = []
-    for place in itertools.product(*map(range, kernel)):
+    for place in itertools.product(*map(range, kernel)) if rows else ():
         part = padded
         for i, (k, d, s, n) in enumerate(zip(place, window.rhs_dilation, window.strides, counts, strict=True)):
             part = part.slice(2 + i, k * d, k * d + max((n - 1) * s + 1, 0), s)
@@ -82,55 +94,48 @@ def _by_windows(
     return found.transpose((1, 0, 3, 2)).reshape((batch // batches, outputs, *counts))
 
 
-def _direct(sums: Sums, x: Tensor, y: Tensor, window: Window, padding: Sequence[int]) -> Tensor | None:
+def _direct(e: Emulation, operation: Operation, operands: Sequence[Tensor], pads: np.ndarray) -> Tensor | None:
     """Return a convolution by the device's own, in a type that holds every partial sum; None where there is none.
 
     The device must not decide what zeros of the padding do to what is not finite: NaN is left out, and put where a
-    window or a kernel has it. Formats with infinities go by windows.
+    window or a kernel has it. Formats with infinities go by windows, and so do groups of formats with NaN.
     """
+    (x, y), sums, source, rank = operands, Sums.of(e, operation), e.source.mlir(operation), len(operands[0].shape)
     formats = [t.format for t in (sums.lhs, sums.rhs) if t.is_minifloat]
-    policy = sums.e.policy
-    if len(formats) < 2 or any(f.has_infinity or not f.has_zero for f in formats) or 0 in (*x.shape, *y.shape):
+    if len(formats) < 2 or any(f.has_infinity or not f.has_zero for f in formats) or rank < 3 or source is None:
         return None
-    if not policy.sums_exactly or policy.rounding == "down" or not sums.result.is_float:
+    policy, numbers = e.policy, Numbers.of(operation.attributes["dimension_numbers"], rank)
+    shape = tuple(ir.RankedTensorType(source.results[0].type).shape)
+    terms = math.prod(y.shape) // max(y.shape[numbers.rhs[0]], 1)
+    compute, attributes = exact_type_of_formats(sums.lhs, sums.rhs, terms), attributes_of(source)
+    groups = any(int(operation.attributes.get(f"{kind}_group_count", 1)) > 1 for kind in ("feature", "batch"))
+    is_finite = all(f.nan_code is None for f in formats)
+    if not policy.sums_exactly or policy.rounding == "down" or not sums.result.is_float or compute is None:
         return None
-    compute = exact_type_of_formats(sums.lhs, sums.rhs, math.prod(y.shape[1:]))
-    if compute is None:
+    if 0 in (*x.shape, *y.shape, *shape) or (groups and not is_finite):
         return None
-    spatial = range(len(x.shape) - 2)
-    dims = ", ".join(map(str, spatial))
-    order = f"#stablehlo.conv<[b, f, {dims}]x[o, i, {dims}]->[b, f, {dims}]>" if spatial else None
-    if order is None:
-        return None
-    pads = np.array(padding, np.int64).reshape(-1, 2)
-    reach = [(k - 1) * d + 1 for k, d in zip(y.shape[2:], window.rhs_dilation, strict=True)]
-    sizes = [(n - 1) * d + 1 + int(p.sum()) for n, d, p in zip(x.shape[2:], window.lhs_dilation, pads, strict=True)]
-    counts = [(n - r) // s + 1 if n >= r else 0 for n, r, s in zip(sizes, reach, window.strides, strict=True)]
-    shape = (x.shape[0], y.shape[0], *counts)
-    if 0 in shape:
-        return None
-    highest = "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"
-    op = insert(
-        "convolution",
-        [type_of(compute, shape)],
-        [_finite(sums.e, v, t, compute).value for v, t in ((x, sums.lhs), (y, sums.rhs))],
-        {
-            "dimension_numbers": order,
-            "window_strides": integers(window.strides),
-            "padding": ir.DenseElementsAttr.get(pads),
-            "lhs_dilation": integers(window.lhs_dilation),
-            "rhs_dilation": integers(window.rhs_dilation),
-            "feature_group_count": "1 : i64",
-            "batch_group_count": "1 : i64",
-            "precision_config": highest,
-        },
+    attributes["precision_config"] = ir.Attribute.parse(
+        "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"
     )
-    found = Tensor(op.results[0], compute, shape)
+    values = [_finite(e, v, t, compute).value for v, t in ((x, sums.lhs), (y, sums.rhs))]
+    found = Tensor(insert("convolution", [type_of(compute, shape)], values, attributes).results[0], compute, shape)
     found = where(found.equals(0), constant(0, compute, shape), found)
-    is_nan = _where_nan(sums, x, y, window, pads, shape)
-    if is_nan is not None:
+    if not is_finite:
+        is_nan = _where_nan(sums, x, y, Window.of(e.call(operation), rank - 2), pads, numbers, shape)
         found = where(is_nan, constant(math.nan, compute, shape), found)
-    return sums.round(exact_of_float(found), found)
+    if policy.rounding != "stochastic":
+        return sums.round_sums(found)
+    # Draws are in the order of batch, spatial and output feature, the features of groups outermost.
+    batch, feature, *space = numbers.result
+    count = int(operation.attributes.get("feature_group_count", 1)) * int(
+        operation.attributes.get("batch_group_count", 1)
+    )
+    split = found.transpose((batch, feature, *space))
+    split = split.reshape((split.shape[0], count, split.shape[1] // count, *split.shape[2:]))
+    order = (1, 0, *range(3, rank + 1), 2)
+    rounded = sums.round_sums(split.transpose(order)).transpose([order.index(d) for d in range(rank + 1)])
+    rounded = rounded.reshape([shape[d] for d in numbers.result])
+    return rounded.transpose([numbers.result.index(d) for d in range(rank)])
 
 
 def _finite(e: Emulation, x: Tensor, t: ElementType, wide: ElementType) -> Tensor:
@@ -139,37 +144,29 @@ def _finite(e: Emulation, x: Tensor, t: ElementType, wide: ElementType) -> Tenso
 
 
 def _where_nan(
-    sums: Sums, x: Tensor, y: Tensor, window: Window, pads: np.ndarray, shape: Sequence[int]
-) -> Tensor | None:
-    """Return where a window or its kernel has NaN; None where no format has it."""
-    parts = []
-    if _has_nan(sums.lhs.format):
-        mask = _is_nan(sums.e, x, sums.lhs).any([1])
-        op = insert(
-            "reduce_window",
-            [type_of(I1, (shape[0], *shape[2:]))],
-            [mask.value, constant(False, I1).value],
-            {
-                "window_dimensions": integers([1, *y.shape[2:]]),
-                "window_strides": integers([1, *window.strides]),
-                "base_dilations": integers([1, *window.lhs_dilation]),
-                "window_dilations": integers([1, *window.rhs_dilation]),
-                "padding": ir.DenseElementsAttr.get(np.concatenate([np.zeros((1, 2), np.int64), pads])),
-            },
-            1,
-        )
-        scalar = type_of(I1, ())
-        fill(op.regions[0], [scalar, scalar], lambda a, b: [insert("or", [scalar], [a, b]).results[0]])
-        found = Tensor(op.results[0], I1, (shape[0], *shape[2:]))
-        parts.append(found.broadcast(shape, [d for d in range(len(shape)) if d != 1]))
-    if _has_nan(sums.rhs.format):
-        mask = _is_nan(sums.e, y, sums.rhs).any(range(1, len(y.shape)))
-        parts.append(mask.broadcast(shape, [1]))
-    return None if not parts else parts[0] if len(parts) == 1 else parts[0] | parts[1]
-
-
-def _has_nan(fmt: Format) -> bool:
-    return fmt.nan_code is not None
+    sums: Sums, x: Tensor, y: Tensor, window: Window, pads: np.ndarray, numbers: Numbers, shape: Sequence[int]
+) -> Tensor:
+    """Return where a window or its kernel has NaN."""
+    batch, feature, *space = numbers.result
+    found = _is_nan(sums.e, y, sums.rhs).any(numbers.rhs[1:]).broadcast(shape, [feature])
+    mask = _is_nan(sums.e, x, sums.lhs).transpose(numbers.lhs).any([1])
+    inner = type_of(I1, [shape[d] for d in (batch, *space)])
+    op = insert(
+        "reduce_window", [inner], [mask.value, constant(False, I1).value],
+        {
+            "window_dimensions": integers([1, *(y.shape[d] for d in numbers.rhs[2:])]),
+            "window_strides": integers([1, *window.strides]),
+            "base_dilations": integers([1, *window.lhs_dilation]),
+            "window_dilations": integers([1, *window.rhs_dilation]),
+            "padding": ir.DenseElementsAttr.get(np.concatenate([np.zeros((1, 2), np.int64), pads])),
+        },
+        1,
+    )  # fmt: skip
+    scalar = type_of(I1, ())
+    fill(op.regions[0], [scalar, scalar], lambda a, b: [insert("or", [scalar], [a, b]).results[0]])
+    windows, order = Tensor.of(op.results[0]), sorted([batch, *space])
+    windows = windows.transpose([[batch, *space].index(d) for d in order])
+    return found | windows.broadcast(shape, order)
 
 
 def _is_nan(e: Emulation, x: Tensor, t: ElementType) -> Tensor:
@@ -181,26 +178,19 @@ def einsum(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seque
     """Products of elements whose labels agree, summed over the labels that the output lacks."""
     call = e.call(operation)
     labels, output = dimensions_of(call)
-    if any(len(set(names)) < len(names) for names in labels):
-        raise OpError("expected labels that no operand repeats")
-    element = call.tensor(0).element
+    element, sums = call.tensor(0).element, Sums.of(e, operation)
     if len(labels) == 1:
-        one = cast(np.ones(()), ELEMENT_TYPES["f64"], element, Policy())
-        labels, operands = [(), *labels], [constant(np.asarray(one).view(np.uint8), operands[0].element), *operands]
-    (left, right), (x, y) = labels, operands
-    for mine, theirs, swap in ((left, right, False), (right, left, True)):
-        lone = [n for n in mine if n not in theirs and n not in output]
-        for name in lone:
-            size = (y if swap else x).shape[mine.index(name)]
-            if swap:
-                x, left = x.expand(len(x.shape), size), (*left, name)
-            else:
-                y, right = y.expand(len(y.shape), size), (*right, name)
+        one = np.asarray(cast(np.ones(()), ELEMENT_TYPES["f64"], element, Policy()))
+        labels = [(), *labels]
+        operands = [constant(one.view(np.uint8) if element.is_minifloat else one, operands[0].element), *operands]
+    (left, x), (right, y) = (_diagonal(names, v) for names, v in zip(labels, operands, strict=True))
+    for name in [n for n in left if n not in right and n not in output]:
+        y, right = y.expand(len(y.shape), x.shape[left.index(name)]), (*right, name)
+    for name in [n for n in right if n not in left and n not in output]:
+        x, left = x.expand(len(x.shape), y.shape[right.index(name)]), (*left, name)
     batch = [n for n in left if n in right and n in output]
     summed = [n for n in left if n in right and n not in output]
     x_free, y_free = [n for n in left if n not in right], [n for n in right if n not in left]
-    types = [call.tensor(i).element for i in range(len(call.operands))]
-    sums = Sums(e, types[0], types[-1], call.result().element)
     found = contract_matrices(
         sums, x, y, *([[side.index(n) for n in names] for names in group] for side, group in (
             (left, (batch, x_free, summed)), (right, (batch, summed, y_free)),
@@ -208,6 +198,20 @@ def einsum(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seque
     )  # fmt: skip
     dimensions = [*batch, *x_free, *y_free]
     return [found.transpose([dimensions.index(n) for n in output])]
+
+
+def _diagonal(names: Sequence[str], x: Tensor) -> tuple[tuple[str, ...], Tensor]:
+    """Return a tensor of elements whose indices agree where labels do, and the label of each dimension."""
+    names = tuple(names)
+    for name in dict.fromkeys(names):
+        while names.count(name) > 1:
+            first = names.index(name)
+            second = names.index(name, first + 1)
+            bits = x.bits(code_type(x.element.format)) if x.element.is_float else x
+            agrees = iota(I32, x.shape, first).equals(iota(I32, x.shape, second))
+            x = where(agrees, bits, 0).reduce("or", 0, [second]).bits(x.element)
+            names = (*names[:second], *names[second + 1 :])
+    return names, x
 
 
 @emulates("chlo.ragged_dot")
@@ -224,7 +228,7 @@ def ragged_dot(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     groups = [int(d) for d in numbers.get("rhs_group_dimensions", ())]
     x_free = [d for d in range(len(lhs.shape)) if d not in x_batch + x_sum]
     y_free = [d for d in range(len(rhs.shape)) if d not in y_batch + y_sum + groups]
-    sums = sums_of(e, operation)
+    sums = Sums.of(e, operation)
     if ragged in x_batch:
         return [contract_matrices(sums, lhs, rhs, (x_batch, x_free, x_sum), (y_batch, y_sum, y_free))]
     if len(sizes.shape) != 1 or e.policy.rounding == "stochastic":

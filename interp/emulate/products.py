@@ -2,13 +2,16 @@
 
 `ops.products.contraction` says which. Exact sums are formed by the device's own dots in a type that holds every partial
 sum, so they do not depend on its order of addition, nor on how the contraction is distributed over devices. Where no
-type does, operands are cut into slices of neighbouring bits, whose products are added in words of 32 bits. One rounding
-in integers follows.
+type does, operands are cut into digits, whose products are added in integers. One rounding in integers follows.
+
+Sums in f32 and f64 of the policies `f32` and `element`, of algorithms, and of operands that are not both minifloats,
+are the device's: it may order them as it likes.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -16,248 +19,336 @@ from typing import Any
 import numpy as np
 
 from ...ops.accumulators.product import is_exact
-from ...ops.accumulators.selection import accumulator_of
-from ...ops.cast import cast, codes_of
+from ...ops.accumulators.record import Accumulator
+from ...ops.accumulators.selection import accumulator_of, precision_accumulator
+from ...ops.cast import cast, codes_of, holds
 from ...ops.minifloat.codec import decode
 from ...ops.op import OpError
 from ...ops.policy import Policy
+from ...ops.products.contraction import Contraction
 from ...ops.products.dot import free_dimensions
-from ...ops.products.dot_algorithm import Algorithm
+from ...ops.products.dot_algorithm import Algorithm, components_of
 from ...ops.products.exact import exact_type_of_formats, range_between, room, slice_counts
 from ...ops.tables import all_codes
-from ...ops.types import ELEMENT_TYPES, ElementType, TensorType
+from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from ..program import Operation
-from .accumulators import accumulate
+from .accumulators import accumulate, add_to_words
 from .draws import draw
 from .lookup import binary, index_of
 from .rewrite import Emulation, carrier, emulates
-from .rounding import WORD, Exact, exact_of_float, exact_of_words, round_number
-from .tensor import F32, F64, I64, UI32, UI64, Tensor, concatenate, constant, dot, loop, where
+from .rounding import WORD, Exact, exact_of_float, exact_of_integer, exact_of_words, round_float, round_number
+from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, concatenate, constant, dot, loop, where
 
 _PLAIN = Policy()
-I8, INT32 = (dataclasses.replace(I64, name=f"i{bits}", bits=bits) for bits in (8, 32))
+_BYTE = 7  # bits of a digit in i8
+_LONG = 61  # bits of sums that are carried in one integer
+I8 = ELEMENT_TYPES["i8"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Sums:
-    """What decides the sums of two matrices: the types of the operands and of the result."""
+    """What decides the sums of two matrices: the types of the operands and of the result, and the policy."""
 
     e: Emulation
     lhs: ElementType
     rhs: ElementType
     result: ElementType
+    policy: Policy
+
+    @classmethod
+    def of(cls, e: Emulation, operation: Operation) -> Sums:
+        """Return the sums of an operation's first two operands, or of its only one with itself."""
+        values = [operation.operands[0], operation.operands[:2][-1], operation.results[0]]
+        types = [v.type.element for v in values if isinstance(v.type, TensorType)]
+        return cls(e, *types, e.policy)
+
+    @property
+    def are_minifloats(self) -> bool:
+        """Whether both operands are."""
+        return self.lhs.is_minifloat and self.rhs.is_minifloat
+
+    def into(self, result: ElementType) -> Sums:
+        """Return the same sums in another type."""
+        return dataclasses.replace(self, result=result)
 
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the products of (batch, M, K) and (batch, K, N), as values of the result's type are carried."""
-        policy = self.e.policy
-        are_minifloats = self.lhs.is_minifloat and self.rhs.is_minifloat
-        if are_minifloats and not self.result.is_float:
-            return dataclasses.replace(self, result=F64).matmul(x, y).to(carrier(self.result))
+        policy = self.policy
+        if not any(t.is_float or t.is_complex for t in (self.lhs, self.rhs)):
+            return self._of_integers(x, y)
         record = accumulator_of(policy, self.lhs, self.rhs, self.result)
-        if record is not None and not (is_exact(record) and are_minifloats):
-            to_odd = is_exact(record) and self.result != F64
-            operands = index_of(x, self.lhs), index_of(y, self.rhs)
-            bits = accumulate(record, *operands, self.lhs, self.rhs, to_odd=to_odd)
-            found = bits.bits(ELEMENT_TYPES[record.storage.name])
-            return self.round(exact_of_float(found.to(F32) if found.element.bits == 16 else found), found)
-        if not are_minifloats:
-            return self._on_device(x, y)
+        if record is not None and not (is_exact(record) and self.are_minifloats):
+            return self.accumulate(record, x, y)
+        if not self.are_minifloats:
+            if policy.accumulate in ("exact", "reproducible"):
+                raise OpError(f"expected minifloats to be summed exactly, got {self.lhs} and {self.rhs}")
+            return self.on_device(x, y)
+        if not self.result.is_float:
+            return _of_number(self.into(F64).matmul(x, y), self.result)
         if record is not None or policy.sums_exactly:
             return self._exact(x, y)
-        if policy.accumulate == "element":
-            return self._stepwise(x, y)
-        return self._on_device(x, y)
+        return self.stepwise(x, y) if policy.accumulate == "element" else self.on_device(x, y)
 
-    def round(self, number: Exact, sums: Tensor | None = None) -> Tensor:
-        """Return numbers in the type of the result, rounded once; `sums` are the same in a float type, if there is."""
-        e, fmt = self.e, self.result.format
-        draws = draw(e, number.sign.shape) if e.policy.rounding == "stochastic" else None
-        if sums is not None and sums.element == self.result:
-            return sums
-        if number.is_nan is not None:  # whatever its sign was
-            number = dataclasses.replace(number, sign=number.sign & ~number.is_nan)
-        are_minifloats = self.lhs.is_minifloat and self.rhs.is_minifloat
-        policy = e.policy if are_minifloats else e.policy.for_results(self.result)
-        codes = round_number(number, fmt, policy, draws)
+    # -- roundings -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _rounding(self) -> Policy:
+        """The policy for results: of minifloats that is a conversion, else a result of arithmetic."""
+        return self.policy if self.are_minifloats else self.policy.for_results(self.result)
+
+    def _draw(self, shape: Sequence[int]) -> Tensor | None:
+        return draw(self.e, shape) if self.policy.rounding == "stochastic" else None
+
+    def round(self, x: Exact) -> Tensor:
+        """Return numbers in the float type of the result, rounded once."""
+        policy = self._rounding
+        if self.result == F64:  # infinities among sums in f64 stay
+            policy = dataclasses.replace(policy, overflow="ieee")
+        if x.is_nan is not None:  # whatever its sign was
+            x = dataclasses.replace(x, sign=x.sign & ~x.is_nan)
+        codes = round_number(x, self.result.format, policy, self._draw(x.sign.shape))
         return codes if self.result.is_minifloat else codes.bits(self.result)
 
-    # -- sums of the device --------------------------------------------------------------------------------------------
+    def round_sums(self, sums: Tensor) -> Tensor:
+        """Return sums in f32 or f64 in the float type of the result, rounded once."""
+        if self.result.bits < 8:  # these have no NaN, and its replacement has its sign
+            sums = _positive_nan(sums)
+        is_same = self.result == sums.element
+        if self.result == F64 or (is_same and self._rounding.overflow == "ieee"):
+            return sums.to(F64) if self.result == F64 else sums
+        if is_same:  # only infinities change
+            policy = dataclasses.replace(self._rounding, rounding="nearest_even")
+            codes = round_number(exact_of_float(sums), self.result.format, policy)
+        else:
+            codes = round_float(sums, self.result.format, self._rounding, self._draw(sums.shape))
+        return codes if self.result.is_minifloat else codes.bits(self.result)
 
-    def _on_device(self, x: Tensor, y: Tensor) -> Tensor:
+    # -- sums of the device, of integers, and of accumulators ----------------------------------------------------------
+
+    def on_device(self, x: Tensor, y: Tensor) -> Tensor:
         """Return sums in f32, or in the widest type of the operands and the result where it is wider."""
         types = self.lhs, self.rhs, self.result
         if any(t.is_complex for t in types):
             raise OpError(f"expected real operands beside minifloats, got {self.lhs} and {self.rhs}")
-        compute = F64 if F64 in types else F32
-        sums = dot(self._wide(x, self.lhs, compute), self._wide(y, self.rhs, compute), compute)
-        if not self.result.is_minifloat:
-            return sums.to(self.result)
-        return self.round(exact_of_float(sums))
+        return self.round_any(self.device_sums(x, y, F64 if F64 in types and not self.are_minifloats else F32))
 
-    def _wide(self, x: Tensor, t: ElementType, compute: ElementType) -> Tensor:
-        return decode_by_table(self.e, x, t, compute) if t.is_minifloat else x.to(compute)
+    def device_sums(self, x: Tensor, y: Tensor, compute: ElementType) -> Tensor:
+        """Return sums in f32 or f64."""
+        return dot(*(_decoded(self.e, v, t, compute) for v, t in ((x, self.lhs), (y, self.rhs))), compute)
 
-    def _stepwise(self, x: Tensor, y: Tensor) -> Tensor:
+    def round_any(self, sums: Tensor) -> Tensor:
+        """Return sums in f32 or f64 in the type of the result, which may be one of integers."""
+        return self.round_sums(sums) if self.result.is_float else _of_number(sums, self.result)
+
+    def _of_integers(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return sums modulo 2**64, rounded once."""
+        wide = I64 if Kind.SIGNED in (self.lhs.kind, self.rhs.kind) else UI64
+        return self.round(exact_of_integer(dot(x.to(wide), y.to(wide), wide)))
+
+    def accumulate(self, record: Accumulator, x: Tensor, y: Tensor) -> Tensor:
+        """Return sums as an accumulator forms them, rounded once more to the result."""
+        to_odd = is_exact(record) and self.result != F64
+        bits = accumulate(record, index_of(x, self.lhs), index_of(y, self.rhs), self.lhs, self.rhs, to_odd=to_odd)
+        return self.round_stored(bits, record)
+
+    def round_stored(self, bits: Tensor, record: Accumulator) -> Tensor:
+        """Return the bits of an accumulator's sums in the type of the result."""
+        stored, fmt = ELEMENT_TYPES[record.storage.name], record.storage
+        sums = bits.bits(stored)
+        if stored == self.result or not self.result.is_float:
+            return sums if stored == self.result else _of_number(sums, self.result)
+        number, is_held = exact_of_float(sums), holds(self.result.format, fmt)
+        number = dataclasses.replace(number, significand=number.significand.to(UI64))
+        policy = _PLAIN if is_held else self._rounding
+        found = dataclasses.replace(self, policy=policy).round(number)
+        if record.nan == "quiet" or policy.rounding == "stochastic":
+            return found
+        # Of other codes of NaN the host's conversion passes on what fits.
+        ones = cast(np.array(fmt.sign_bit - 1, fmt.code_dtype).view(fmt.dtype), stored, self.result, policy)
+        nan = constant(ones.view(np.uint8) if self.result.is_minifloat else ones, found.element)
+        assert number.is_nan is not None
+        return where(number.is_nan, nan.broadcast(found.shape), found)
+
+    # -- sums whose steps are rounded ----------------------------------------------------------------------------------
+
+    def stepwise(self, x: Tensor, y: Tensor) -> Tensor:
         """Return sums of which each product and each sum is rounded, in order, beginning with zero."""
-        e, t = self.e, self.result
-        if e.policy.rounding == "stochastic":
+        e, t, policy = self.e, self.result, self.policy.for_results(self.result)
+        (batch, rows, length), columns = x.shape, y.shape[-1]
+        if policy.rounding == "stochastic":
             raise OpError("expected another rounding than stochastic for sums whose steps are rounded")
-        if not t.is_minifloat:
-            return self._stepwise_wide(x, y)
-        (batch, rows, length), columns = x.shape, y.shape[-1]
-        x, y = (_recode(e, v, s, t) for v, s in ((x, self.lhs), (y, self.rhs)))
-        x, y = x.transpose((2, 0, 1)), y.transpose((1, 0, 2))
-        shape = (batch, rows, columns)
-
-        def step(k: Tensor, total: Tensor) -> list[Tensor]:
-            a, b = x.row(k).broadcast(shape, (0, 1)), y.row(k).broadcast(shape, (0, 2))
-            return [binary(e, "add", total, binary(e, "multiply", a, b, t), t)]
-
-        return loop(length, step, [constant(0, x.element, shape)])[0]
-
-    def _stepwise_wide(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the same in f16 and wider types: products in f32 or f64 are exact, sums rounded once more."""
-        t, compute = self.result, F64 if self.result == F64 else F32
-        (batch, rows, length), columns = x.shape, y.shape[-1]
-        x = decode_by_table(self.e, x, self.lhs, compute).transpose((2, 0, 1))
-        y = decode_by_table(self.e, y, self.rhs, compute).transpose((1, 0, 2))
-        shape = (batch, rows, columns)
+        if t.bits == 16 and (policy.rounding == "down" or exact_type_of_formats(self.lhs, self.rhs, length) is None):
+            raise OpError(f"expected sums in {t} to fit f64, and another rounding than down")
+        # f64 holds sums of f16 and bf16, so that they are rounded once.
+        compute = t if t.is_minifloat or t.bits >= 32 else F64
+        sides = []
+        for v, source, order in ((x, self.lhs, (2, 0, 1)), (y, self.rhs, (1, 0, 2))):
+            entries = cast(cast(all_codes(source), source, t, self.policy), t, compute, _PLAIN)
+            sides.append(e.table(entries, compute).take(index_of(v, source).to(UI32)).transpose(order))
 
         def rounded(v: Tensor) -> Tensor:
-            if t == compute:
-                return v
-            return round_number(exact_of_float(v), t.format, self.e.policy.for_results(t)).bits(t).to(compute)
+            return round_float(v, t.format, policy).bits(t).to(F64) if t.bits == 16 else v
 
         def step(k: Tensor, total: Tensor) -> list[Tensor]:
-            product = x.row(k).broadcast(shape, (0, 1)) * y.row(k).broadcast(shape, (0, 2))
-            return [rounded(total + rounded(product))]
+            a, b = sides[0].row(k).expand(2, columns), sides[1].row(k).expand(1, rows)
+            if t.is_minifloat:
+                return [binary(e, "add", total, binary(e, "multiply", a, b, t), t)]
+            return [rounded(total + rounded(a * b))]
 
-        total = loop(length, step, [constant(0, compute, shape)])[0]
-        if self.e.policy.rounding != "down":  # a sum that begins with +0 is never -0, which compilers forget
-            total = where(total.equals(0), constant(0, compute, shape), total)
-        return total.to(t)
+        total = loop(length, step, [constant(0, sides[0].element, (batch, rows, columns))])[0]
+        if not t.is_minifloat:  # a sum that begins with +0 is never -0, which compilers forget
+            total = where(total.equals(0), constant(0, compute, total.shape), total).to(t)
+        return total
 
     # -- exact sums ----------------------------------------------------------------------------------------------------
 
     def _exact(self, x: Tensor, y: Tensor) -> Tensor:
         """Return exact sums, rounded once."""
-        length = x.shape[-1]
-        digits = [self._digit(t) for t in (self.lhs, self.rhs)]
+        length, way = x.shape[-1], self.e.dots
         compute = exact_type_of_formats(self.lhs, self.rhs, length)
-        if length and None not in digits:
-            sums = dot(*(self._integers(v, t) for v, t in ((x, self.lhs), (y, self.rhs))), INT32)
-            low = sum(t.format.min_exponent for t in (self.lhs, self.rhs))
-            number = Exact(sums < 0, abs(sums).bits(UI32), constant(low, INT32, sums.shape))
-        elif compute is not None:
-            sums = dot(*(decode_by_table(self.e, v, t, compute) for v, t in ((x, self.lhs), (y, self.rhs))), compute)
-            sums = where(sums.equals(0), constant(0, compute, sums.shape), sums)  # devices may give -0
-            number = exact_of_float(sums)
-            if self.result == compute and self.e.policy.rounding != "down":
-                return self.round(number, where(sums.differs(sums), constant(math.nan, compute, sums.shape), sums))
+        is_short = all(len(_digits(t, _BYTE)) <= 1 and not _is_special(t) for t in (self.lhs, self.rhs))
+        in_bytes = way == "int8" or (way == "auto" and is_short)
+        if in_bytes and 2 * (_BYTE - 1) + length.bit_length() <= 31:
+            number = self._of_digits(x, y, I8)
+        elif compute is None:
+            number = self._of_digits(x, y, F64)
         else:
-            number = self._sliced(x, y)
-        if self.e.policy.rounding == "down":
-            number = dataclasses.replace(number, sign=number.sign | self._is_negative_zero(number, x, y))
-        return self.round(number)
+            sums = self.device_sums(x, y, compute)
+            zero = constant(0, compute, sums.shape)  # devices may give -0
+            if self.policy.rounding == "down":
+                zero = where(self._is_negative_zero(x, y), constant(-0.0, compute, sums.shape), zero)
+            sums = where(sums.equals(0), zero, sums)
+            return self.round_sums(_positive_nan(sums) if _is_special(self.lhs) or _is_special(self.rhs) else sums)
+        if self.policy.rounding == "down":
+            is_negative = number.sign | (number.significand.equals(0) & self._is_negative_zero(x, y))
+            number = dataclasses.replace(number, sign=is_negative)
+        is_known = self.result == F64 and compute is not None  # which nothing is drawn for
+        return (dataclasses.replace(self, policy=_PLAIN) if is_known else self).round(number)
 
-    def _digit(self, t: ElementType) -> int | None:
-        """Return the bits of a format whose numbers, in units of the smallest, fit a signed byte; None of others."""
-        if t.format.has_infinity or t.format.nan_code is not None:
-            return None
-        bits = range_between(t.format, int(t.format.has_zero), t.format.max_code).bits
-        return bits if bits < 8 else None
-
-    def _integers(self, x: Tensor, t: ElementType) -> Tensor:
-        numbers = all_codes(t).astype(np.float64) * 2.0**-t.format.min_exponent
-        return self.e.table(numbers.astype(np.int8), I8).take(x.to(UI32))
-
-    def _is_negative_zero(self, number: Exact, x: Tensor, y: Tensor) -> Tensor:
+    def _is_negative_zero(self, x: Tensor, y: Tensor) -> Tensor:
         """Return where a zero sum is -0 as it is rounded down: unless every product is +0 (IEEE 754 section 6.3)."""
         marks = []
         for v, t, axis, sign in ((x, self.lhs, 2, -1), (y, self.rhs, 1, 1)):
             values = all_codes(t).astype(np.float64)
             negative, is_zero = np.signbit(values), values == 0
             each = (negative, ~negative, sign * (negative & ~is_zero), sign * (~negative & ~is_zero))
-            tables = [self.e.table(np.asarray(m, np.float32), F32) for m in each]
-            marks.append(concatenate([m.take(v.to(UI32)) for m in tables], axis))
-        return number.significand.equals(0) & (dot(*marks, F32) < float(x.shape[-1]))
+            marks.append(concatenate([self._entries(v, np.asarray(m, np.float32), F32) for m in each], axis))
+        return dot(*marks, F32) < float(x.shape[-1])
 
-    def _sliced(self, x: Tensor, y: Tensor) -> Exact:
-        """Return sums that no type holds: of the products of slices, in words."""
+    def _of_digits(self, x: Tensor, y: Tensor, kind: ElementType) -> Exact:
+        """Return sums of the products of digits, which a type holds: f64, or i8 whose sums are i32."""
         length = x.shape[-1]
-        ranges = [range_between(t.format, int(t.format.has_zero), t.format.max_code) for t in (self.lhs, self.rhs)]
-        counts = slice_counts(ranges[0].bits, ranges[1].bits, room(length))
-        xs, ys = (self._slices(v, t, count) for v, t, count in ((x, self.lhs, counts[0]), (y, self.rhs, counts[1])))
-        low = ranges[0].low + ranges[1].low
-        bits = ranges[0].bits + ranges[1].bits + length.bit_length() + 2
-        shape = (*x.shape[:2], y.shape[2])
-        words = [constant(0, I64, shape) for _ in range(-(-bits // WORD) + 2)]
-        for part, exponent in xs:
-            for other, other_exponent in ys:
-                _add(words, dot(part, other, F64).to(I64), exponent + other_exponent - low)
-        number = exact_of_words(words, low)
-        if not any(t.format.has_infinity or t.format.nan_code is not None for t in (self.lhs, self.rhs)):
+        spans = [_span(t) for t in (self.lhs, self.rhs)]
+        low, bits = sum(s.low for s in spans), sum(s.bits for s in spans) + length.bit_length() + 1
+        widths = [_BYTE, _BYTE]
+        if kind == F64:
+            counts = slice_counts(spans[0].bits, spans[1].bits, room(length) - 3)
+            widths = [-(-s.bits // count) + 1 for s, count in zip(spans, counts, strict=True)]
+        cuts = [_digits(t, width) for t, width in zip((self.lhs, self.rhs), widths, strict=True)]
+        xs, ys = (
+            [(self._entries(v, entries, kind), at) for at, entries in digits]
+            for v, digits in zip((x, y), cuts, strict=True)
+        )
+        sums: dict[int, Tensor] = {}
+        for a, i in xs:
+            for b, j in ys:
+                part = dot(a, b, I32 if kind == I8 else F64).to(I64)
+                sums[i + j] = sums[i + j] + part if i + j in sums else part
+        number = _carried(sorted(sums.items()), low, bits)
+        if not any(_is_special(t) for t in (self.lhs, self.rhs)):
             return number
         # A sum of products of signs is finite where that of the numbers is.
-        special = exact_of_float(dot(self._signs(x, self.lhs), self._signs(y, self.rhs), F32))
+        marks = []
+        for v, t in ((x, self.lhs), (y, self.rhs)):
+            values = all_codes(t).astype(np.float32)
+            marks.append(self._entries(v, np.where(np.isfinite(values), np.sign(values), values), F32))
+        special = exact_of_float(dot(*marks, F32))
         assert special.is_infinite is not None
         sign = where(special.is_infinite, special.sign, number.sign)
         return dataclasses.replace(number, sign=sign, is_nan=special.is_nan, is_infinite=special.is_infinite)
 
-    def _slices(self, x: Tensor, t: ElementType, count: int) -> list[tuple[Tensor, int]]:
-        """Return integers of few bits, with their exponents: neighbouring bits of each number, with its sign."""
-        numbers = decode(codes_of(all_codes(t), t.format), t.format)
-        span = range_between(t.format, int(t.format.has_zero), t.format.max_code)
-        step = -(-span.bits // count)
-        slices = []
-        for first in range(0, count * step, step):
-            entries = np.zeros(numbers.significand.size)
-            for i in range(entries.size):
-                whole = int(numbers.significand[i]) << (int(numbers.exponent[i]) - span.low)
-                part = whole >> first & ((1 << step) - 1)
-                entries[i] = float(-part if numbers.sign[i] else part) if numbers.kind[i] == 0 else 0.0
-            if entries.any():
-                slices.append((self.e.table(entries, F64).take(x.to(UI32)), span.low + first))
-        return slices
-
-    def _signs(self, x: Tensor, t: ElementType) -> Tensor:
-        values = all_codes(t).astype(np.float32)
-        return self.e.table(np.where(np.isfinite(values), np.sign(values), values), F32).take(x.to(UI32))
+    def _entries(self, x: Tensor, entries: np.ndarray, kind: ElementType) -> Tensor:
+        return self.e.table(entries.astype(kind.dtype), kind).take(x.to(UI32))
 
 
-def decode_by_table(e: Emulation, x: Tensor, t: ElementType, wide: ElementType) -> Tensor:
-    """Return the numbers of codes in f32 or f64."""
+def _carried(sums: Sequence[tuple[int, Tensor]], low: int, bits: int) -> Exact:
+    """Return the total of integers times 2**(low + position), less than 2**(low + bits): to odd where it is long."""
+    (first, total), *others = sums
+    if not others:
+        return Exact(total < 0, abs(total).bits(UI64), constant(low + first, I32, total.shape))
+    last, at, rest = sums[-1][0], first, constant(0, I64, total.shape)
+    if last - first > _LONG:
+        words = [constant(0, I64, total.shape)] * (-(-bits // WORD) + 2)
+        for position, part in sums:
+            exponent = constant(low + position, I32, part.shape)
+            words = add_to_words(words, low, Exact(part < 0, abs(part).bits(UI64), exponent))
+        return exact_of_words(words, low)
+    for position, part in others:
+        rest = rest | ((total & ((1 << (position - at)) - 1)) << (at - first))
+        total, at = part + (total >> (position - at)), position
+    # The sum is total * 2**width + rest.
+    width, exponent = last - first, constant(low + first, I32, total.shape)
+    whole = (total << width) | rest
+    if bits - first <= _LONG:
+        return Exact(whole < 0, abs(whole).bits(UI64), exponent)
+    shown = max(_LONG - 1 - (bits - last), 0)  # bits of `rest` in a sum too long
+    cut = width - shown
+    floor = (total << shown) | (rest >> cut)
+    is_odd, negative = (rest & ((1 << cut) - 1)).differs(0), total < 0
+    toward_zero = where(negative, -floor - is_odd.to(I64), floor)
+    long = (toward_zero << 1) | is_odd.to(I64)
+    top = total >> (_LONG - width)
+    is_short = top.equals(0) | top.equals(-1)
+    magnitude = where(is_short, abs(whole), long).bits(UI64)
+    return Exact(negative, magnitude, where(is_short, exponent, exponent + (cut - 1)))
+
+
+def _span(t: ElementType) -> Any:
+    return range_between(t.format, int(t.format.has_zero), t.format.max_code)
+
+
+def _is_special(t: ElementType) -> bool:
+    """Return whether a format has infinities or NaN."""
+    return t.format.has_infinity or t.format.nan_code is not None
+
+
+@functools.cache
+def _digits(t: ElementType, width: int) -> list[tuple[int, np.ndarray]]:
+    """Return digits of each code's number in units of the smallest, and their positions; 0 for infinities and NaN.
+
+    They are at least -2**(width - 1), and less than that: with a sign in `width` bits.
+    """
+    x, low, half = decode(codes_of(all_codes(t), t.format), t.format), _span(t).low, 1 << (width - 1)
+    parts = zip(x.kind.tolist(), x.sign.tolist(), x.significand.tolist(), x.exponent.tolist(), strict=True)
+    wholes = [0 if kind else (-s if sign else s) << max(e - low, 0) for kind, sign, s, e in parts]
+    digits: list[tuple[int, np.ndarray]] = []
+    while any(wholes):
+        part = np.array([(n + half) % (2 * half) - half for n in wholes], np.float64)
+        digits.append((width * len(digits), part))
+        wholes = [(n + half) >> width for n in wholes]
+    return digits
+
+
+def _decoded(e: Emulation, x: Tensor, t: ElementType, wide: ElementType) -> Tensor:
+    """Return operands in f32 or f64."""
+    if not t.is_minifloat:
+        return x.to(wide)
     return e.table(cast(all_codes(t), t, wide, _PLAIN), wide).take(x.to(UI32))
 
 
-def _recode(e: Emulation, x: Tensor, source: ElementType, target: ElementType) -> Tensor:
-    if source == target:
-        return x
-    return e.table(cast(all_codes(source), source, target, e.policy), target).take(x.to(UI32))
+def _of_number(x: Tensor, result: ElementType) -> Tensor:
+    """Return floats as integers, booleans or complex numbers, by the device's conversion."""
+    if result.is_complex:
+        real = x.to(result.part)
+        return real.elementwise("complex", real, constant(0, result.part, x.shape), element=result)
+    return x.to(carrier(result))
 
 
-def _add(words: list[Tensor], number: Tensor, position: int) -> None:
-    """Add integers below 2**53, times 2**position, to sums in words; carries are left where they are."""
-    at, shift = divmod(position, WORD)
-    mask = (1 << WORD) - 1
-    low = (number & mask).bits(UI64) << shift
-    high = (number >> WORD) << shift
-    words[at] = words[at] + (low & mask).bits(I64)
-    words[at + 1] = words[at + 1] + (low >> WORD).bits(I64) + (high & mask)
-    words[at + 2] = words[at + 2] + (high >> WORD)
+def _positive_nan(sums: Tensor) -> Tensor:
+    return where(sums.differs(sums), constant(math.nan, sums.element, sums.shape), sums)
 
 
 # -- operations --------------------------------------------------------------------------------------------------------
-
-
-def _types(operation: Operation) -> list[TensorType]:
-    return [v.type for v in (*operation.operands[:2], operation.results[0]) if isinstance(v.type, TensorType)]
-
-
-def sums_of(e: Emulation, operation: Operation) -> Sums:
-    """Return the sums of an operation's first two operands."""
-    lhs, rhs, result = _types(operation)
-    return Sums(e, lhs.element, rhs.element, result.element)
 
 
 @emulates("dot_general")
@@ -270,36 +361,60 @@ def dot_general(e: Emulation, operation: Operation, operands: Sequence[Any]) -> 
     )
     attribute = operation.attributes.get("algorithm")
     algorithm = Algorithm.of(attribute) if attribute is not None else None
-    sums = sums_of(e, operation)
+    sums = Sums.of(e, operation)
     if algorithm is not None:
-        sums = _of_algorithm(sums, algorithm)
+        sums = ByAlgorithm(*(getattr(sums, f.name) for f in dataclasses.fields(sums)), algorithm)
     return [contract(e, operation, operands, batching, contracting, sums)]
 
 
-def _of_algorithm(sums: Sums, algorithm: Algorithm) -> Sums:
-    """Return the sums that an algorithm asks for: in f32 or f64 of the device, of operands that its types hold."""
-    wide = (F32, F64)
-    precisions = [p for p in (algorithm.lhs_precision, algorithm.rhs_precision) if p is not None]
-    if algorithm.accumulation not in wide or any(p.is_minifloat or p.bits < 16 for p in precisions):
-        raise OpError(f"expected an algorithm that adds in f32 or f64, got one in {algorithm.accumulation}")
-    plain = dataclasses.replace(sums.e.policy, accumulate="f32")
-    other = _copy_with(sums.e, plain)
-    return dataclasses.replace(sums, e=other)
+@dataclasses.dataclass(frozen=True)
+class ByAlgorithm(Sums):
+    """The sums that an `algorithm` asks for, of operands of up to 16 bits; see `ops.products.dot_algorithm`."""
 
+    algorithm: Algorithm
 
-def _copy_with(e: Emulation, policy: Policy) -> Emulation:
-    import copy
+    def matmul(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the products of components, added from the smallest to the largest."""
+        a, t = self.algorithm, self.algorithm.accumulation
+        record = precision_accumulator(self.policy, *map(str, (a.lhs_precision, a.rhs_precision))) if t == F32 else None
+        inner = Sums(self.e, a.lhs_precision or F32, a.rhs_precision or F32, t, self.policy)
+        if (t not in (F32, F64) and len(a.products) > 1) or self.policy.rounding == "stochastic":
+            raise OpError("expected sums of components in f32 or f64, and another rounding than stochastic")
+        xs, ys = (
+            self._components(v, source, precision, 1 + max(pair[side] for pair in a.products))
+            for side, (v, source, precision) in enumerate(
+                ((x, self.lhs, a.lhs_precision), (y, self.rhs, a.rhs_precision))
+            )
+        )
 
-    other = copy.copy(e)
-    other.policy = policy
-    return other
+        def product(i: int, j: int) -> Tensor:
+            if record is not None:
+                return inner.accumulate(record, xs[i], ys[j])
+            return inner.device_sums(xs[i], ys[j], t) if t in (F32, F64) else inner.stepwise(xs[i], ys[j])
+
+        total, *others = [product(i, j) for i, j in a.products]
+        for part in others:  # the components of an infinity are infinities and NaN
+            is_finite = total.elementwise("is_finite", total, element=ELEMENT_TYPES["i1"])
+            total = where(is_finite, total, 0.0) + part
+        if t == self.result:
+            return total
+        total = _decoded(self.e, total, t, F32) if t.is_minifloat else total
+        return self.round_any(total if t.bits >= 32 or t.is_minifloat else total.to(F32))
+
+    def _components(self, x: Tensor, source: ElementType, precision: ElementType | None, count: int) -> list[Tensor]:
+        """Return operands as so many numbers in the precision type; those of tf32 are f32."""
+        if not source.is_float or source.bits > 16:
+            raise OpError(f"expected operands of up to 16 bits beside an algorithm, got {source}")
+        c = Contraction(self.lhs, self.rhs, self.result, self.policy)
+        found = components_of(all_codes(source), source, precision, count, c)
+        return [self.e.table(part, precision or F32).take(index_of(x, source).to(UI32)) for part in found]
 
 
 @emulates("dot")
 def dot_(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """The inner product of vectors, or the product of matrices and vectors."""
     rank = len(operands[0].shape)
-    return [contract(e, operation, operands, [(), ()], [(rank - 1,), (0,)], sums_of(e, operation))]
+    return [contract(e, operation, operands, [(), ()], [(rank - 1,), (0,)], Sums.of(e, operation))]
 
 
 def contract(

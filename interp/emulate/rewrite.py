@@ -115,11 +115,14 @@ def has_emulated(operation: Operation) -> bool:
 
 
 class Emulation:
-    """The rewriting of one program under a policy."""
+    """The rewriting of one program under a policy; `dots` says how exact sums of products are formed.
 
-    def __init__(self, source: Source, policy: Policy) -> None:
+    `"auto"`: by dots of bytes where a type has few bits, else in f32 or f64; `"int8"`: by bytes alone; `"f64"`: not so.
+    """
+
+    def __init__(self, source: Source, policy: Policy, dots: str = "auto") -> None:
         rules()
-        self.source, self.policy, self.program = source, policy, source.program
+        self.source, self.policy, self.program, self.dots = source, policy, source.program, dots
         self.settings = Settings()
         #: How many roundings came before, under stochastic rounding.
         self.roundings: int | Tensor = 0
@@ -264,7 +267,7 @@ class Emulation:
             return self._call(operation, operands) if found is None else found
         if is_call and not is_known_composite(operation.attributes):
             return self._call(operation, operands)
-        if has_emulated(operation) or name.startswith("minihlo.") or self._is_summed(operation):
+        if self.changes(operation) or name.startswith("minihlo."):
             _check_static(operation)
             rule = _RULES.get(name)
             if rule is not None:
@@ -279,14 +282,6 @@ class Emulation:
                 types = ", ".join(str(v.type) for v in operation.operands)
                 raise OpError(f"expected an operation that is emulated, got one on {types or 'no operands'}")
         return self._copy(operation, operands)
-
-    def _is_summed(self, operation: Operation) -> bool:
-        """Return whether a chip's or a record's accumulator sums the products of an operation on 16-bit floats."""
-        record, chosen = lookup(operation.name), self.policy.accumulate
-        if chosen in ACCUMULATIONS or record is None or record.traits.terms is None:
-            return False
-        types = [v.type for v in operation.operands[:2]]
-        return all(isinstance(t, TensorType) and t.element.is_float and t.element.bits <= 16 for t in types)
 
     def _copy(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
         """Copy an operation, on codes where it has minifloats."""
@@ -344,7 +339,7 @@ class Emulation:
         assert source is not None
         assert record is not None
         name = str(operation.attributes[record.calls[0]])
-        if not has_emulated(operation) and operation.name != "func.call" and not self._uses_emulated(name, set()):
+        if not self.changes(operation) and operation.name != "func.call" and not self._uses_emulated(name, set()):
             return self._copy(operation, operands)
         self._need(name)
         types = [self._carried(r.type, old.type) for r, old in zip(operation.results, source.results, strict=True)]
@@ -361,7 +356,7 @@ class Emulation:
         for operation in all_operations(function.body):
             record = lookup(operation.name)
             names = [str(operation.attributes.get(a)) for a in (record.calls if record else ())]
-            if has_emulated(operation) or any(self._uses_emulated(n, seen) for n in names):
+            if self.changes(operation) or any(self._uses_emulated(n, seen) for n in names):
                 return True
         return False
 
@@ -371,6 +366,17 @@ class Emulation:
             if isinstance(name, str) and name not in self._seen and name in self.program.functions:
                 self._seen.add(name)
                 self._pending.append(name)
+
+    def changes(self, operation: Operation) -> bool:
+        """Return whether an operation is emulated: it has minifloats or quantized types, or an accumulator that the
+        policy names sums its products of floats of 16 bits.
+        """
+        record, chosen = lookup(operation.name), self.policy.accumulate
+        if has_emulated(operation) or chosen in ACCUMULATIONS or record is None:
+            return has_emulated(operation)
+        types = [v.type for v in operation.operands[:2]]
+        is_short = all(isinstance(t, TensorType) and t.element.is_float and t.element.bits <= 16 for t in types)
+        return is_short and (record.traits.terms is not None or record.name.endswith("einsum"))
 
     # -- for rules -----------------------------------------------------------------------------------------------------
 

@@ -42,8 +42,8 @@ class Exact:
 
 
 def code_type(fmt: Format) -> ElementType:
-    """Return the type of the codes of a format: ui8 up to eight bits."""
-    return {8: UI8, 16: UI16, 32: UI32, 64: UI64}[max(fmt.bits, 8)]
+    """Return the type of the codes of a format: the narrowest that holds them."""
+    return next(t for t in (UI8, UI16, UI32, UI64) if fmt.bits <= t.bits)
 
 
 def round_number(x: Exact, fmt: Format, policy: Policy, draws: Tensor | None = None) -> Tensor:

@@ -80,7 +80,7 @@ class Algorithm:
         ) -> list[np.ndarray]:
             if is_read and precision is None and source == _F32:
                 return [x]
-            return _components(x, source, precision, count, c)
+            return components_of(x, source, precision, count, c)
 
         xs = components(lhs, c.lhs, self.lhs_precision, 1 + max(i for i, _ in self.products))
         ys = components(rhs, c.rhs, self.rhs_precision, 1 + max(j for _, j in self.products))
@@ -149,7 +149,7 @@ def _precision(name: str, value: Any) -> ElementType | None:
     return element
 
 
-def _components(
+def components_of(
     x: np.ndarray, source: ElementType, precision: ElementType | None, count: int, c: Contraction
 ) -> list[np.ndarray]:
     """`x` as so many numbers in the precision type; those of tf32 are stored as f32."""

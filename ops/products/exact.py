@@ -190,7 +190,7 @@ def _slices(x: np.ndarray, span: Range, parts: int) -> list[tuple[np.ndarray, in
 
     Of each number the high bits first, cut off: so all slices have its sign.
     """
-    x, step, slices = np.where(np.isfinite(x), x, 0.0), -(-span.bits // parts), []
+    x, step, slices = np.where(np.isfinite(x), x, 0.0), max(-(-span.bits // parts), 1), []
     for first in range((parts - 1) * step, -1, -step):
         part = np.trunc(_times_power(x, -(span.low + first)))
         if part.any():
