@@ -262,7 +262,7 @@ class _Sums:
         product_bits = a.bits + b.bits
         if record.inner > 1:
             product_bits += a.factor_bits + b.factor_bits + _bits_of(record.inner - 1)
-        limit = record.product_limit
+        self.product_bits, limit = product_bits, record.product_limit
         self.limit = None if limit is None or limit >= self.range[1] else limit
         self.by_term = a.has_infinity or b.has_infinity or self.limit is not None
         reach = self.range[1] + _bits_of(self.length) + 1
@@ -396,6 +396,10 @@ class _Sums:
             big = (exponent + length - self.places > self.limit) & m.differs(0)
             infinite = big if infinite is None else infinite | big
             m, exponent = where(big, 0, m), where(big, 2 * ABSENT, exponent)
+        if self.record.normalise and self.record.bits is not None:
+            zeros = m.count_leading_zeros().to(I32) - (m.element.bits - self.product_bits)
+            exponent = where(m.equals(0), 2 * ABSENT, exponent - zeros + (self.product_bits - self.places - 1))
+            m = m << zeros.at_most(self.product_bits).bits(UI32).to(m.element)
         return sign, m, exponent, infinite
 
     def _aligned(self, a: _Side, b: _Side, running: Exact | None = None) -> _Aligned:
@@ -404,6 +408,7 @@ class _Sums:
         """
         record, bits, count = self.record, self.record.bits, a.exponent.shape[0]
         assert bits is not None
+        unit = self.product_bits - 1 if record.normalise else self.places
         least = _LOW if record.least is None else max(record.least, _LOW)
         places = self.type.mantissa_bits
         own: Tensor | None = None
@@ -412,15 +417,12 @@ class _Sums:
 
         def larger(i: int | Tensor, top: Tensor) -> list[Tensor]:
             _, m, exponent, _ = self._limited(a, b, i)
-            if record.normalise:
-                length = (m.element.bits - m.count_leading_zeros()).to(I32)
-                exponent = where(m.equals(0), 2 * ABSENT, exponent + length - (self.places + 1))
             return [top.at_least(exponent)]
 
         def add(i: int | Tensor, total: Tensor, *infinities: Tensor) -> list[Tensor]:
             sign, m, exponent, infinite = self._limited(a, b, i)
             # What has no number has the significand 0, so that any distance will do.
-            cut = _cut(m, bits - self.places, top - exponent, record.drop, sign < 0)
+            cut = _cut(m, bits - unit, top - exponent, record.drop, sign < 0)
             return [total + _signed(sign, cut), *_noted(infinities, infinite, sign < 0)]
 
         first = constant(least, I32, self.shape) if own is None else own.at_least(least)

@@ -62,7 +62,7 @@ def scan(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequenc
     steps = operands[0].shape[d] if inputs else int(attributes["scan_dim_size"])
     collected = []
     for value in operation.results[:outputs]:
-        shape = list(value.shape or ())
+        shape = [n or 0 for n in value.shape or ()]
         collected.append(constant(0, carrier(_element(value)), (steps, *shape[:d], *shape[d + 1 :])))
 
     def body(index: Tensor, *state: Tensor) -> list[Tensor]:
@@ -141,8 +141,9 @@ def broadcasting(e: Emulation, operation: Operation, operands: Sequence[Any]) ->
     wide = []
     for x in operands:
         rank = len(x.shape)
-        is_given = given is not None and rank == len(given) < len(shape)
-        dimensions = [int(d) for d in given] if is_given else list(range(len(shape) - rank, len(shape)))
+        dimensions = list(range(len(shape) - rank, len(shape)))
+        if given is not None and rank == len(given) < len(shape):
+            dimensions = [int(d) for d in np.ravel(given)]
         wide.append(x.broadcast(shape, dimensions))
     name = next(n for n in (f"stablehlo.{plain}", f"chlo.{plain}") if lookup(n) is not None)
     values = tuple([Value(TensorType(shape, t)) for t in types_of(operation)])
@@ -217,12 +218,13 @@ def batch_norm(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     x, *rest = operands
     s = _Steps(e, operation, x)
     if operation.name == "stablehlo.batch_norm_inference":
-        return [s.normalize(x, *rest)]
+        scale, offset, mean, variance = rest
+        return [s.normalize(x, scale, offset, mean, variance)]
     if operation.name == "stablehlo.batch_norm_training":
         mean = s.mean(x)
         centered = s.subtract(x, mean)
         variance = s.mean(s.multiply(centered, centered))
-        return [s.normalize(x, *rest, mean, variance), mean, variance]
+        return [s.normalize(x, rest[0], rest[1], mean, variance), mean, variance]
     scale, mean, variance, gradient = rest
     centered = s.subtract(x, mean)
     shifted = s.add(variance, s.epsilon)

@@ -59,11 +59,17 @@ def take_along(x: Tensor, places: Tensor, dimension: int) -> Tensor:
 
 @emulates("sort")
 def sort(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
-    """By the ranks of an operand that alone decides, else by the comparator itself, on codes."""
-    elements, shape = types_of(operation), operands[0].shape
-    region = inline(e.program, operation.regions[0])
+    """All operands by the comparator."""
+    dimension = int(operation.attributes.get("dimension", -1)) % len(operands[0].shape)
+    return sort_by(e, operation.regions[0], operands, types_of(operation), dimension)
+
+
+def sort_by(
+    e: Emulation, region: Region, operands: Sequence[Tensor], elements: Sequence[ElementType], dimension: int
+) -> list[Tensor]:
+    """Sort by the ranks of an operand that alone decides, else by the comparator itself, on numbers."""
+    region, shape = inline(e.program, region), operands[0].shape
     body = e.body(region)
-    dimension = int(operation.attributes.get("dimension", -1)) % len(shape)
     if shape[dimension] < 2 or not operands[0].size:
         return list(operands)
     keys = sorted({i // 2 for i in body.reads or ()})
@@ -79,8 +85,7 @@ def sort(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequenc
         if len(operands) == 1 and _differs_by_code(ranks):
             codes = np.zeros(256, np.uint8)
             codes[ranks] = np.arange(len(ranks))
-            ordered = sort_integers(_look(e, ranks, x), dimension)
-            return [e.table(codes, UI8).take(ordered.to(UI32))]
+            return [e.table(codes, UI8).take(_order(_look(e, ranks, x), dimension)[0])]
         return _permute(_order(_look(e, ranks, x), dimension)[1], operands, dimension)
     numbers = before[np.ix_(~nan, ~nan)]
     if key == 0 and _is_weak_order(numbers) and not before[nan].any() and not before[:, nan].any():

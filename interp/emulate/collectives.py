@@ -1,0 +1,60 @@
+"""Reductions over the processes of a group: operands are gathered as codes, and folded in the order of the group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxlib.mlir import ir
+
+from ...ops.op import OpError
+from ...ops.processes.process_groups import Groups
+from ...ops.types import TensorType
+from ..program import Operation, Region
+from .expansions import region_of
+from .folds import Combiner, to_elements
+from .rewrite import Emulation, attributes_of, carrier, emulates, refuses
+from .sorting import types_of
+from .tensor import Tensor, fill, insert, type_of
+
+refuses("XLA has no such operation", "collective_reduce")
+
+
+@emulates("all_reduce", "cross-replica-sum")
+def all_reduce(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """The same fold in every process."""
+    element = types_of(operation)[0]
+    region = operation.regions[0] if operation.regions else region_of("stablehlo.add", element, operation)
+    return _totals(e, operation, region, operands)
+
+
+@emulates("reduce_scatter")
+def reduce_scatter(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """The same fold in every process, of which each keeps its part: as the largest of equal integers."""
+    (total,), source = _totals(e, operation, operation.regions[0], operands), e.source.mlir(operation)
+    assert source is not None
+    kind, scalar = ir.RankedTensorType(source.results[0].type), type_of(total.element, ())
+    op = insert(source.name, [type_of(total.element, kind.shape)], [total.value], attributes_of(source), 1)
+    fill(op.regions[0], [scalar] * 2, lambda x, y: [insert("maximum", [scalar], [x, y]).results[0]])
+    return [Tensor.of(op.results[0])]
+
+
+def _totals(e: Emulation, operation: Operation, region: Region, operands: Sequence[Tensor]) -> list[Tensor]:
+    source, groups, combiner = e.source.mlir(operation), Groups(e.call(operation), spans=True), Combiner.of(e, region)
+    sizes = set(map(len, groups.rows))
+    if groups.strategy == "cross_replica_and_partition" or len(sizes) != 1:
+        raise OpError("expected replica_groups of one size, of replicas or of global device ids")
+    if combiner.is_drawn or not any(t.is_minifloat for t in combiner.elements):
+        raise OpError("expected a body of minifloats that draws nothing")
+    assert source is not None
+    names = ("replica_groups", "channel_handle", "use_global_device_ids")
+    attributes = {k: v for k, v in attributes_of(source).items() if k in names} | {"all_gather_dim": "0 : i64"}
+    (size,), found = sizes, []
+    for x, t in zip(operands, types_of(operation), strict=True):
+        gathered = insert(
+            "all_gather", [type_of(carrier(t), (size, *x.shape))], [x.expand(0).value], attributes
+        ).results[0]  # fmt: skip
+        (rows,) = to_elements(e, [Tensor.of(gathered)], [TensorType(x.shape, t)], combiner.elements)
+        first, rest = rows.slice(0, 0, 1).reshape(x.shape), rows.slice(0, 1, size)
+        found += combiner.fold([first], [rest]) if size > 1 else [first]
+    return found
