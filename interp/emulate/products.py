@@ -51,7 +51,7 @@ from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, concatenate, constan
 _PLAIN = Policy()
 _BYTE = 7  # bits of a digit in i8
 _LONG = 61  # bits of sums that are carried in one integer
-I8 = ELEMENT_TYPES["i8"]
+I8, E8M0 = ELEMENT_TYPES["i8"], ELEMENT_TYPES["f8E8M0FNU"]  # of so many digits that dots of bytes are no way
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,7 +217,7 @@ class Sums:
         length, way = x.shape[-1], self.e.dots
         compute = exact_type_of_formats(self.lhs, self.rhs, length)
         is_short = all(len(_digits(t, _BYTE)) <= 1 and not _is_special(t) for t in (self.lhs, self.rhs))
-        in_bytes = way == "int8" or (way == "auto" and is_short)
+        in_bytes = is_short if way == "auto" else way == "int8" and E8M0 not in (self.lhs, self.rhs)
         if in_bytes and 2 * (_BYTE - 1) + length.bit_length() <= 31:
             number = self._of_digits(x, y, I8)
         elif compute is None:
@@ -252,8 +252,8 @@ class Sums:
         low, bits = sum(s.low for s in spans), sum(s.bits for s in spans) + length.bit_length() + 1
         widths = [_BYTE, _BYTE]
         if kind == F64:
-            counts = slice_counts(spans[0].bits, spans[1].bits, room(length) - 3)
-            widths = [-(-s.bits // count) + 1 for s, count in zip(spans, counts, strict=True)]
+            counts = slice_counts(spans[0].bits, spans[1].bits, room(length))
+            widths = [-(-(s.bits + 1) // count) for s, count in zip(spans, counts, strict=True)]
         cuts = [_digits(t, width) for t, width in zip((self.lhs, self.rhs), widths, strict=True)]
         xs, ys = (
             [(self._entries(v, entries, kind), at) for at, entries in digits]

@@ -19,7 +19,7 @@ from ...ops.tables import MOST_BITS, index_bits
 from ...ops.types import ElementType, QuantizedType, TensorType, Type
 from ..program import Operation
 from .rewrite import Emulation, emulates
-from .tensor import F64, I32, I64, Tensor, constant, where
+from .tensor import F32, F64, I32, I64, Tensor, constant, where
 
 _PRODUCTS = [f"stablehlo.{name}" for name in ("dot_general", "dot", "convolution")]
 
@@ -37,7 +37,11 @@ def _numbers(x: Tensor, source: Type) -> Tensor:
     if not isinstance(t, QuantizedType):
         return x
     wide = x.to(I32 if t.bits <= 16 else I64)
-    return (wide - _along(t.zero_points, wide.element, t, x)).to(_expressed(t)) * _along(t.scales, t.expressed, t, x)
+    wide = wide - _along(t.zero_points, wide.element, t, x)
+    scales = _along(t.scales, _expressed(t), t, x)
+    if t.bits <= 16 and t.expressed == F32:  # f64 holds the product, and no compiler contracts it with a sum
+        return (wide.to(F64) * scales.to(F64)).to(F32)
+    return wide.to(t.expressed) * scales
 
 
 def _quantized(x: Tensor, target: Type) -> Tensor:
@@ -70,13 +74,13 @@ def quantized(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Se
         return ()
     is_product = record.name in _PRODUCTS and len(types) == 3 and max(t.bits for t in types[:2]) <= 16
     if is_product and types[0].axis is None:
-        return [_product(e, operation, operands, types)]
+        return [_sums(e, operation, operands, types)]
     numbers = [_numbers(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
     results = e.rewritten(operation, numbers, [t.expressed for t in elements[count:]])
     return [_quantized(x, v.type) for x, v in zip(results, operation.results, strict=True)]
 
 
-def _product(e: Emulation, operation: Operation, operands: Sequence[Tensor], types: Sequence[QuantizedType]) -> Tensor:
+def _sums(e: Emulation, operation: Operation, operands: Sequence[Tensor], types: Sequence[QuantizedType]) -> Tensor:
     """Return sums of products of integers less their zero points, exact; times the scales, and rounded once, in f64."""
     x, y, out = types
     call, wide = e.call(operation), F64 if x.bits + y.bits + 2 + operands[1].size.bit_length() <= 53 else I64
@@ -84,8 +88,7 @@ def _product(e: Emulation, operation: Operation, operands: Sequence[Tensor], typ
     sums = e.rewritten(operation, sides, [wide])[0].to(F64)
     axis, rank = None if y.axis is None else axis_in_result(call, y.axis), len(sums.shape)
     factor = x.scales[0] * beside(y.scales, axis, rank, np.float64) / beside(out.scales, out.axis, rank, np.float64)
-    # Compilers contract the product with the sum to one rounding, but for this choice, which is always the same.
-    scaled = where(sums.equals(2.0**60), sums, sums * _spread(factor, sums.shape))
+    scaled = sums * _spread(factor, sums.shape)
     return _stored(scaled + _along(out.zero_points, F64, out, sums) if any(out.zero_points) else scaled, out)
 
 

@@ -16,6 +16,8 @@ from minihlo.ops.minifloat.codec import exact, round_number
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS
 from minihlo.ops.policy import Policy
 from tests.emulated import check, run
+from tests.ops import test_quantized_products as quantized
+from tests.ops.quantized_oracle import i8
 
 _WITHOUT_SIX = [name for name in MINIFLOATS if FORMATS[name].bits != 6]
 _POLICIES = [
@@ -156,3 +158,140 @@ def test_dots_of_chips(lhs: str, rhs: str, result: str, policy: Policy) -> None:
         except interp.ProgramError:
             pytest.skip("the chip does not multiply these types")
         check(text, [x, y], policy)
+
+
+@pytest.mark.parametrize("dots", ["int8", "f64"])
+@pytest.mark.parametrize("name", ["f4E2M1FN", "f8E3M4", "f8E4M3FN", "f8E5M2", "f8E5M2FNUZ"])
+def test_dots_by_other_means(name: str, dots: str) -> None:
+    """Digits in bytes, and none, give the same bits; the exact sums are the interpreter's."""
+    for finite in (False, True):
+        x, y = _codes(name, (1, 3, 70), 3, finite), _codes(name, (1, 70, 5), 4, finite)
+        for result in (name, "f32", "f64"):
+            text = _dot(name, name, result, x.shape, y.shape)
+            (found,) = run(emulate_text(text, dots=dots), x, y)
+            assert found.tobytes() == interp.load(text)(x, y)[0].tobytes()
+
+
+@pytest.mark.parametrize("result", ["i32", "i8", "i1", "f64"])
+def test_results_of_other_types(result: str) -> None:
+    x, y = _codes("f8E5M2", (1, 4, 9), 1), _codes("f8E4M3", (1, 9, 4), 2)
+    check(_dot("f8E5M2", "f8E4M3", result, x.shape, y.shape), [x, y])
+
+
+@pytest.mark.parametrize("name", ["f8E4M3FN", "f8E5M2", "f6E3M2FN"])
+def test_signs_of_zeros_rounded_down(name: str) -> None:
+    """A zero sum is -0 but where all products are +0 (IEEE 754 section 6.3); rounded otherwise it is +0."""
+    fmt, minus = FORMATS[name], FORMATS[name].sign_bit
+    rows = [([0, 0], [0, 0]), ([minus, 0], [0, 0]), ([minus, minus], [minus, minus]), ([8, 8 | minus], [8, 8])]
+    text = _dot(name, name, "f32", (4, 1, 2), (4, 2, 1))
+    x, y = (np.array([row[i] for row in rows], np.uint8).view(fmt.dtype) for i in range(2))
+    for rounding, expected in (("down", [0, 1, 0, 1]), ("nearest_even", [0, 0, 0, 0])):
+        emulated = emulate_text(text, Policy(rounding=rounding), codes=True)
+        (found,) = run(emulated, x.view(np.uint8).reshape(4, 1, 2), y.view(np.uint8).reshape(4, 2, 1))
+        assert not found.any()
+        assert np.signbit(found).reshape(-1).tolist() == list(map(bool, expected))
+
+
+@pytest.mark.parametrize("config", ["aab,bc->ca", "ab,bc->c", "a...,a...->..."])
+def test_einsum_of_other_labels(config: str) -> None:
+    shapes = {"aab,bc->ca": ("3x3x4", "4x5", "5x3"), "ab,bc->c": ("3x4", "4x5", "5")}
+    a, b, c = (f"tensor<{s}xf8E5M2>" for s in shapes.get(config, ("3x4", "3x4", "4")))
+    x, y = (
+        _codes("f8E5M2", tuple(map(int, t[7:].split("xf8")[0].split("x"))), i) for i, t in enumerate((a, b))
+    )  # fmt: skip
+    text = (
+        f"func.func @main(%x: {a}, %y: {b}) -> {c} {{\n"
+        f'%r = "stablehlo.einsum"(%x, %y) <{{einsum_config = "{config}"}}> : ({a}, {b}) -> {c}\nreturn %r : {c}\n}}'
+    )
+    check(text, [x, y])
+
+
+_ALGORITHM = (
+    "algorithm = <lhs_precision_type = {0}, rhs_precision_type = {0}, accumulation_type = f32, "
+    "lhs_component_count = 1, rhs_component_count = 1, num_primitive_operations = {1}, "
+    "allow_imprecise_accumulation = false>"
+)
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy(accumulate="h100"), Policy(accumulate="step=4,bits=9,keep=f32")])
+@pytest.mark.parametrize(("precision", "products"), [("f8E4M3FN", 1), ("tf32", 1), ("bf16", 3)])
+def test_algorithms(precision: str, products: int, policy: Policy) -> None:
+    """Of few terms, which f32 holds in any order."""
+    x, y = _codes("f8E4M3FN", (1, 3, 4), 5, finite=True), _codes("f8E4M3FN", (1, 4, 4), 6, finite=True)
+    text = _dot("f8E4M3FN", "f8E4M3FN", "f32", x.shape, y.shape)
+    check(text.replace("[2] x [1] ", f"[2] x [1], {_ALGORITHM.format(precision, products)} "), [x, y], policy)
+
+
+@pytest.mark.parametrize("mode", ["free", "contracting"])
+@pytest.mark.parametrize("name", ["f8E4M3FN", "f4E2M1FN"])
+def test_ragged_dots(name: str, mode: str) -> None:
+    shapes = ("7x4", "3x4x5", "7x5") if mode == "free" else ("4x7", "7x5", "3x4x5")
+    a, b, c = (f"tensor<{s}x{name}>" for s in shapes)
+    x, y = (_codes(name, tuple(map(int, s.split("x"))), i) for i, s in enumerate(shapes[:2]))
+    groups = "[0]" if mode == "free" else "[]"
+    contracting = ("[1]", "[1]") if mode == "free" else ("[1]", "[0]")
+    text = f"""func.func @main(%x: {a}, %y: {b}, %s: tensor<3xi32>) -> {c} {{
+      %r = "chlo.ragged_dot"(%x, %y, %s) <{{ragged_dot_dimension_numbers = #chlo.ragged_dot<
+        lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = {contracting[0]},
+        rhs_contracting_dimensions = {contracting[1]}, lhs_ragged_dimensions = [{0 if mode == "free" else 1}],
+        rhs_group_dimensions = {groups}>}}> : ({a}, {b}, tensor<3xi32>) -> {c}
+      return %r : {c} }}"""
+    for sizes in ([2, 0, 4], [-1, 3, 9]):
+        check(text, [x, y, np.array(sizes, np.int32)])
+
+
+def test_a_convolution_whose_padding_is_a_constant() -> None:
+    a, b, c = "tensor<1x4x4x2xf8E5M2>", "tensor<3x3x2x2xf8E5M2>", "tensor<1x4x4x2xf8E5M2>"
+    text = f"""func.func @main(%x: {a}, %y: {b}) -> {c} {{
+      %p = stablehlo.constant dense<1> : tensor<2x2xi32>
+      %r = "stablehlo.dynamic_conv"(%x, %y, %p) <{{dimension_numbers = #stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->
+        [b, 0, 1, f]>, feature_group_count = 1 : i64, batch_group_count = 1 : i64}}>
+        : ({a}, {b}, tensor<2x2xi32>) -> {c}
+      return %r : {c} }}"""
+    check(text, [_codes("f8E5M2", (1, 4, 4, 2), 1), _codes("f8E5M2", (3, 3, 2, 2), 2)])
+
+
+# -- quantized types ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("types", [*quantized.DOTS, *quantized.OTHER_DOTS])
+def test_quantized_dots(types: tuple[str, str, str]) -> None:
+    """Against Python's fractions."""
+    x, y = i8(3, 3, 4), i8(4, 4, 5)
+    (found,) = run(emulate_text(quantized.dot(*types)), x, y)
+    assert found.tolist() == quantized.exact_dot(x, y, *types)
+
+
+@pytest.mark.parametrize("types", quantized.CONVOLUTIONS)
+def test_quantized_convolutions(types: tuple[str, str, str]) -> None:
+    x, y = i8(5, 2, 5, 6, 2), i8(6, 3, 2, 2, 4)
+    check(quantized.convolution(types, 1), [x, y])
+
+
+@pytest.mark.parametrize("name", ["i8:f32, 0.1:-30", "u8:f32, 0.0039:128", "i16:f32, 0.003:7", "i32:f32, 0.0001:3"])
+def test_numbers_near_the_middle_are_quantized(name: str) -> None:
+    """Compilers multiply by the reciprocal of a constant divisor, which would give other integers."""
+    scale, rng, storage = float(name.split()[1].split(":")[0]), np.random.default_rng(1), name.split(":")[0]
+    x = ((rng.integers(-150, 150, 50_000) + 0.5) * scale).astype(np.float32)
+    x = np.nextafter(x, x + rng.integers(-1, 2, x.size).astype(np.float32))
+    q, f, t = (f"tensor<50000x{t}>" for t in (f"!quant.uniform<{name}>", "f32", storage.replace("u8", "ui8")))
+    text = f"""func.func @main(%x: {f}) -> {t} {{
+      %q = stablehlo.uniform_quantize %x : ({f}) -> {q}
+      %r = stablehlo.bitcast_convert %q : ({q}) -> {t}
+      return %r : {t} }}"""
+    check(text, [x])
+
+
+@pytest.mark.parametrize("name", ["i8:f32, 0.1:-30", "i16:f32, 0.001:3", "i8:f32:1, {0.1:3, 0.25, 0.7:-5}"])
+@pytest.mark.parametrize("op", ["add", "multiply", "maximum"])
+def test_operations_on_quantized_types(name: str, op: str) -> None:
+    storage = np.dtype(f"int{name[1:].split(':')[0]}")
+    q, t = f"tensor<999x3x!quant.uniform<{name}>>", f"tensor<999x3xi{8 * storage.itemsize}>"
+    text = f"""func.func @main(%a: {t}, %b: {t}) -> {t} {{
+      %x = stablehlo.bitcast_convert %a : ({t}) -> {q}
+      %y = stablehlo.bitcast_convert %b : ({t}) -> {q}
+      %r = stablehlo.{op} %x, %y : {q}
+      %s = stablehlo.bitcast_convert %r : ({q}) -> {t}
+      return %s : {t} }}"""
+    rng, ends = np.random.default_rng(2), np.iinfo(storage)
+    check(text, [rng.integers(ends.min, ends.max, (999, 3)).astype(storage) for _ in range(2)])
