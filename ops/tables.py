@@ -23,9 +23,10 @@ MOST_BITS = 16
 #: How many elements computed cost as much as the call that computes them. `add` of minifloats by exact arithmetic takes
 #: 0.15 ms for up to 256 elements, and 10 ms for all 65,536 pairs.
 CALL_COST = 1 << 10
-#: How many elements of a large array are computed at a time, so that intermediate results stay in the cache.
-#: 10**6 lookups of pairs take 0.75 ms so and 1.3 ms all at once, exponentials of f32 2.1 and 4.5 ms.
-BLOCK = 1 << 15
+#: How many elements of a large array are computed at a time, so that intermediate results stay in the cache, and
+#: threads do not meet too often. 10**6 conversions of f32 take 1.1 ms so, 1.6 with a quarter and 1.2 with four times as
+#: many; exponentials of f32 take 2.0, 3.0 and 5.3 ms.
+BLOCK = 1 << 17
 #: Up to so many columns a fold goes through each by itself, 0.04 us a step; numpy takes 1.2 us for a step of all.
 FEW_COLUMNS = 24
 #: The most bytes of all tables together.
@@ -158,14 +159,17 @@ def in_blocks(compute: Run, arrays: Sequence[np.ndarray], result: np.dtype, wide
     size = np.broadcast(*arrays).size
     if size <= BLOCK:
         return compute(*(arrays if wide is None else [x.astype(wide) for x in arrays]))
-    if all(x.size == size and x.flags.c_contiguous for x in arrays):
-        found, flat = np.empty(arrays[0].shape, result), [x.reshape(-1) for x in arrays]
+    if any(x.size == size and x.flags.c_contiguous for x in arrays):
+        is_flat = all(x.size == size and x.flags.c_contiguous for x in arrays)
+        rows = [x.reshape(-1) for x in arrays] if is_flat else np.broadcast_arrays(*arrays)
+        found = np.empty(np.broadcast(*arrays).shape, result)
+        target, step = found.reshape(rows[0].shape), max(BLOCK * len(rows[0]) // size, 1)
 
         def work(first: int) -> None:
-            part = slice(first, first + BLOCK)
-            found.reshape(-1)[part] = compute(*[x[part] if wide is None else x[part].astype(wide) for x in flat])
+            part = slice(first, first + step)
+            target[part] = compute(*[x[part] if wide is None else x[part].astype(wide) for x in rows])
 
-        threads.for_each(work, range(0, size, BLOCK))
+        threads.for_each(work, range(0, len(rows[0]), step))
         return found
     roles, flags = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]], ["external_loop", "buffered"]
     operands, types = (*arrays, None), [*(x.dtype if wide is None else wide for x in arrays), result]

@@ -18,6 +18,19 @@ from .sorting import types_of
 from .tensor import Tensor, fill, insert, type_of
 
 refuses("XLA has no such operation", "collective_reduce")
+refuses("the host or another program would meet codes in place of numbers", "infeed", "outfeed", "send", "recv")
+
+#: Custom calls that give their operand, or a part of it.
+_MOVING = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "annotate_device_placement")
+
+
+@emulates("custom_call")
+def custom_call(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """A custom call that moves its operand, on codes; others see numbers, and are refused."""
+    target = str(operation.attributes.get("call_target_name"))
+    if target not in _MOVING:
+        raise OpError(f"expected a custom call that is emulated, got @{target}")
+    return e.copy(operation, operands)
 
 
 @emulates("all_reduce", "cross-replica-sum")

@@ -151,6 +151,7 @@ def _where_nan(
     found = _is_nan(sums.e, y, sums.rhs).any(numbers.rhs[1:]).broadcast(shape, [feature])
     mask = _is_nan(sums.e, x, sums.lhs).transpose(numbers.lhs).any([1])
     inner = type_of(I1, [shape[d] for d in (batch, *space)])
+    all_pads: Any = np.concatenate([np.zeros((1, 2), np.int64), pads])
     op = insert(
         "reduce_window", [inner], [mask.value, constant(False, I1).value],
         {
@@ -158,7 +159,7 @@ def _where_nan(
             "window_strides": integers([1, *window.strides]),
             "base_dilations": integers([1, *window.lhs_dilation]),
             "window_dilations": integers([1, *window.rhs_dilation]),
-            "padding": ir.DenseElementsAttr.get(np.concatenate([np.zeros((1, 2), np.int64), pads])),
+            "padding": ir.DenseElementsAttr.get(all_pads),
         },
         1,
     )  # fmt: skip

@@ -327,7 +327,8 @@ def fill_with(e: Emulation, target: Any, region: Region) -> None:
     types = [type_of(carrier(v.type.element), ()) for v in region.arguments if isinstance(v.type, TensorType)]
 
     def body(*values: Any) -> list[Any]:
-        with e.constants_in(ir.InsertionPoint.current.block):
+        point: Any = ir.InsertionPoint.current
+        with e.constants_in(point.block):
             return [r.value for r in e.apply(region, [Tensor.of(v) for v in values])]
 
     fill(target, types, body)

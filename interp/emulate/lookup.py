@@ -117,12 +117,12 @@ class _Probe(RandomStream):
         self._up, self.fraction, self.count = up, None, 0
 
     def draws(self, policy: Any) -> Any:  # noqa: ARG002
-        self.count += 1
         return self
 
     def round_up(self, fraction: np.ndarray) -> np.ndarray:
         """Note the fractions, and decide for all elements alike."""
         self.fraction = np.array(fraction)
+        self.count += 1
         return np.full(fraction.shape, self._up)
 
 
@@ -137,9 +137,8 @@ def choices(make: Callable[[Any], Run], elements: Sequence[ElementType], target:
         probe = _Probe(up)
         entries.append(Tabulated(make(probe), elements, target.dtype).table())
         fraction = probe.fraction
-    return (
-        (entries[0],) if fraction is None or not fraction.any() else (*entries, fraction.reshape(-1).astype(np.uint64))
-    )
+    rounds = fraction is not None and fraction.any()
+    return (*entries, fraction.reshape(-1).astype(np.uint64)) if rounds else (entries[0],)
 
 
 @emulates("minihlo.roundings")

@@ -69,7 +69,7 @@ class Sums:
         """Return the sums of an operation's first two operands, or of its only one with itself."""
         values = [operation.operands[0], operation.operands[:2][-1], operation.results[0]]
         types = [v.type.element for v in values if isinstance(v.type, TensorType)]
-        return cls(e, *types, e.policy)
+        return cls(e, types[0], types[1], types[2], e.policy)
 
     @property
     def are_minifloats(self) -> bool:
@@ -143,7 +143,7 @@ class Sums:
 
     def device_sums(self, x: Tensor, y: Tensor, compute: ElementType) -> Tensor:
         """Return sums in f32 or f64."""
-        return dot(*(_decoded(self.e, v, t, compute) for v, t in ((x, self.lhs), (y, self.rhs))), compute)
+        return dot(_decoded(self.e, x, self.lhs, compute), _decoded(self.e, y, self.rhs, compute), compute)
 
     def round_any(self, sums: Tensor) -> Tensor:
         """Return sums in f32 or f64 in the type of the result, which may be one of integers."""
@@ -243,7 +243,7 @@ class Sums:
             negative, is_zero = np.signbit(values), values == 0
             each = (negative, ~negative, sign * (negative & ~is_zero), sign * (~negative & ~is_zero))
             marks.append(concatenate([self._entries(v, np.asarray(m, np.float32), F32) for m in each], axis))
-        return dot(*marks, F32) < float(x.shape[-1])
+        return dot(marks[0], marks[1], F32) < float(x.shape[-1])
 
     def _of_digits(self, x: Tensor, y: Tensor, kind: ElementType) -> Exact:
         """Return sums of the products of digits, which a type holds: f64, or i8 whose sums are i32."""
@@ -272,7 +272,7 @@ class Sums:
         for v, t in ((x, self.lhs), (y, self.rhs)):
             values = all_codes(t).astype(np.float32)
             marks.append(self._entries(v, np.where(np.isfinite(values), np.sign(values), values), F32))
-        special = exact_of_float(dot(*marks, F32))
+        special = exact_of_float(dot(marks[0], marks[1], F32))
         assert special.is_infinite is not None
         sign = where(special.is_infinite, special.sign, number.sign)
         return dataclasses.replace(number, sign=sign, is_nan=special.is_nan, is_infinite=special.is_infinite)
@@ -373,7 +373,7 @@ def dot_general(e: Emulation, operation: Operation, operands: Sequence[Any]) -> 
     algorithm = Algorithm.of(attribute) if attribute is not None else None
     sums = Sums.of(e, operation)
     if algorithm is not None:
-        sums = ByAlgorithm(*(getattr(sums, f.name) for f in dataclasses.fields(sums)), algorithm)
+        sums = ByAlgorithm(sums.e, sums.lhs, sums.rhs, sums.result, sums.policy, algorithm)
     return [contract(e, operation, operands, batching, contracting, sums)]
 
 

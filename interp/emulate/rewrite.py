@@ -284,7 +284,7 @@ class Emulation:
             if not moves and not runs_regions:
                 types = ", ".join(str(v.type) for v in operation.operands)
                 raise OpError(f"expected an operation that is emulated, got one on {types or 'no operands'}")
-        return self._copy(operation, operands)
+        return self.copy(operation, operands)
 
     def rewritten(
         self, operation: Operation, operands: Sequence[Tensor], elements: Sequence[ElementType]
@@ -301,7 +301,7 @@ class Emulation:
             result.set_type(type_of(element, list(shape)))
         return [Tensor.of(r) for r in op.results]
 
-    def _copy(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    def copy(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
         """Copy an operation, on codes where it has minifloats."""
         source = self.source.mlir(operation)
         record = lookup(operation.name)
@@ -358,7 +358,7 @@ class Emulation:
         assert record is not None
         name = str(operation.attributes[record.calls[0]])
         if not self.changes(operation) and operation.name != "func.call" and not self._uses_emulated(name, set()):
-            return self._copy(operation, operands)
+            return self.copy(operation, operands)
         self._need(name)
         types = [self._carried(r.type, old.type) for r, old in zip(operation.results, source.results, strict=True)]
         callee = {"callee": ir.FlatSymbolRefAttr.get(name)}

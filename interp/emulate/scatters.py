@@ -103,10 +103,9 @@ def scatter(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequ
         return inputs
     windows = Windows.of(operation, inputs[0].shape, indices.shape, updates[0].shape)
     shape, rank = windows.shape, len(windows.shape)
-    selects = order is not None and order.is_complete
     if not windows.can_cross and overwrites:
         return copy_with(e, operation, [*inputs, indices, *updates], combiner.region)
-    if not windows.can_cross and selects:
+    if not windows.can_cross and order is not None and order.is_complete:
         keys = [order.keys(inputs[0]), indices, order.keys(updates[0])]
         return [order.codes(e, x) for x in copy_with(e, operation, keys, "maximum" if order.is_largest else "minimum")]
     if windows.is_rows:

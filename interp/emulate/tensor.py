@@ -234,6 +234,13 @@ class Tensor:
             "slice", shape, start_indices=integers(starts), limit_indices=integers(limits), strides=integers(strides)
         )
 
+    def __getitem__(self, index: tuple[slice, ...]) -> Tensor:
+        """Return a part, as of an array."""
+        found = self
+        for axis, part in enumerate(index):
+            found = found.slice(axis, *part.indices(self.shape[axis]))
+        return found
+
     def pad(
         self, value: Tensor | Number, low: Sequence[int], high: Sequence[int], interior: Sequence[int] | None = None
     ) -> Tensor:

@@ -111,24 +111,27 @@ def _select(e: Emulation, combiner: Combiner, x: Tensor, init: Tensor, axes: Axe
 
 def _fold_in_order(combiner: Combiner, padded: Sequence[Tensor], starts: Sequence[Tensor], axes: Axes) -> list[Tensor]:
     """Fold windows from the left, all at the same time."""
-    window_places = places(axes)
     if combiner.is_drawn:
-        rows = [concatenate([view(x, p, axes).expand(0) for p in window_places], 0) for x in padded]
+        rows = [concatenate([view(x, p, axes).expand(0) for p in places(axes)], 0) for x in padded]
         return combiner.fold(starts, rows)
-    totals = list(starts)
-    if len(window_places) <= _UNROLLED:
-        for p in window_places:
-            totals = combiner.step(*totals, *(view(x, p, axes) for x in padded))
-        return totals
+    return _for_each_place(lambda p, *t: combiner.step(*t, *(view(x, p, axes) for x in padded)), starts, axes)
+
+
+def _for_each_place(step: Callable[..., list[Tensor]], state: Sequence[Tensor], axes: Axes) -> list[Tensor]:
+    """Apply `step(place, *state)` for the places of a window in order: in a loop, if they are many."""
+    if math.prod(a.window for a in axes) <= _UNROLLED:
+        for p in places(axes):
+            state = step(p, *state)
+        return list(state)
 
     def body(index: Tensor, *state: Tensor) -> list[Tensor]:
-        place, rest = [], index
+        place: list[Tensor] = []
         for a in reversed(axes):
-            place.insert(0, rest % a.window)
-            rest = rest // a.window
-        return combiner.step(*state, *(view(x, place, axes) for x in padded))
+            place.insert(0, index % a.window)
+            index = index // a.window
+        return step(place, *state)
 
-    return loop(len(window_places), body, totals)
+    return loop(math.prod(a.window for a in axes), body, state)
 
 
 def _prefixes(
@@ -171,8 +174,12 @@ def _prefixes(
 def _fold_as_tree(combiner: Combiner, padded: Sequence[Tensor], inits: Sequence[Tensor], axes: Axes) -> list[Tensor]:
     """Return windows by folds of 1, 2, 4, ... neighbours, the last dimension first."""
     parts = list(padded)
+
+    def step(*values: Tensor) -> tuple[Tensor, ...]:
+        return tuple(combiner.step(*values))
+
     for d in reversed(range(len(axes))):
-        parts = _fold_along(combiner.step, [_arrange(p, d, axes[d]) for p in parts], d, axes[d])
+        parts = window.fold_along(step, [_arrange(p, d, axes[d]) for p in parts], d, axes[d])
     return combiner.step(*(i.broadcast(parts[0].shape) for i in inits), *parts)
 
 
@@ -183,25 +190,6 @@ def _arrange(x: Tensor, d: int, axis: Axis) -> Tensor:
     starts = [w * axis.window_dilation for w in range(axis.window)]
     views = [x.slice(d, s, s + (axis.count - 1) * axis.stride + 1, axis.stride).expand(d + 1) for s in starts]
     return concatenate(views, d + 1).reshape([*x.shape[:d], axis.count * axis.window, *x.shape[d + 1 :]])
-
-
-def _fold_along(step: Callable[..., list[Tensor]], parts: list[Tensor], d: int, axis: Axis) -> list[Tensor]:
-    """Return the windows along one dimension; `ops.reductions.window` has the same on arrays."""
-    _, inner, outer, _ = axis.layout
-    span = (axis.count - 1) * outer + 1
-    totals: list[Tensor] = []
-    done, length = 0, 1  # elements of each window in `totals`, and of each fold in `parts`
-    while True:
-        if axis.window & length:
-            pieces = [p.slice(d, done * inner, done * inner + span, outer) for p in parts]
-            totals = step(*totals, *pieces) if totals else pieces
-            done += length
-        if done == axis.window:
-            return totals
-        shift = length * inner
-        count = parts[0].shape[d] - shift
-        parts = step(*(p.slice(d, first, first + count) for first in (0, shift) for p in parts))
-        length *= 2
 
 
 @emulates("select_and_scatter")
@@ -227,17 +215,6 @@ def select_and_scatter(e: Emulation, operation: Operation, operands: Sequence[An
         wins = (~stays | (chosen < 0)) & (index >= 0)
         return [where(wins, candidate, best), where(wins, index, chosen)]
 
-    def body(number: Tensor, *state: Tensor) -> list[Tensor]:
-        place, rest = [], number
-        for a in reversed(axes):
-            place.insert(0, rest % a.window)
-            rest = rest // a.window
-        return step(place, *state)
-
-    if math.prod(a.window for a in axes) <= _UNROLLED:
-        for p in places(axes):
-            best, chosen = step(p, best, chosen)
-    else:
-        best, chosen = loop(math.prod(a.window for a in axes), body, [best, chosen])
+    _, chosen = _for_each_place(step, [best, chosen], axes)
     found = update_rows(scatter, [result], chosen.reshape((source.size,)), [source.reshape((source.size,))])
     return [found[0].reshape(x.shape)]

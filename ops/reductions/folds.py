@@ -234,9 +234,10 @@ def fold_by_halves(step: Step) -> Fold:
     return fold
 
 
-def broadcast_like(results: Sequence[Any], operands: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+def broadcast_like(results: Sequence[Any], operands: Sequence[Any]) -> tuple[Any, ...]:
     """The results of a step in the shape of its operands: a constant has no dimensions."""
-    return tuple([np.broadcast_to(r, x.shape) for r, x in zip(results, operands, strict=True)])
+    pairs = zip(results, operands, strict=True)
+    return tuple([r if getattr(r, "shape", ()) == x.shape else np.broadcast_to(r, x.shape) for r, x in pairs])
 
 
 def _fold_separately(call: Call, body: Body, fold_of_part: Callable[[Call, Body], Fold]) -> Fold:

@@ -227,19 +227,19 @@ def _fold_as_tree(step: Step, arrays: Values, inits: Values, axes: Axes) -> tupl
     """The result of each window, by folds of 1, 2, 4, ... neighbours, the last dimension first."""
     parts = tuple([pad_windows(x, init, axes) for x, init in zip(arrays, inits, strict=True)])
     for d in reversed(range(len(axes))):
-        parts = _fold_along(step, parts, d, axes[d])
+        parts = fold_along(step, parts, d, axes[d])
     return broadcast_like(step(*inits, *parts), parts)
 
 
-def _fold_along(step: Step, parts: tuple[np.ndarray, ...], d: int, axis: Axis) -> tuple[np.ndarray, ...]:
-    """The windows along one dimension of arrays that hold elements and padding."""
+def fold_along(step: Step, parts: Any, d: int, axis: Axis) -> Any:
+    """The windows along one dimension of arrays, or of what is sliced as these are, of elements and padding."""
     _, inner, outer, _ = axis.layout
     span = (axis.count - 1) * outer + 1
 
-    def cut(first: int, span: int, stride: int) -> list[np.ndarray]:
+    def cut(first: int, span: int, stride: int) -> list[Any]:
         return [p[(slice(None),) * d + (slice(first, first + span, stride),)] for p in parts]
 
-    totals: tuple[np.ndarray, ...] | None = None
+    totals: Any = None
     done, length = 0, 1  # elements of each window in `totals`, and of each fold in `parts`
     while True:
         if axis.window & length:
@@ -247,7 +247,6 @@ def _fold_along(step: Step, parts: tuple[np.ndarray, ...], d: int, axis: Axis) -
             totals = tuple(pieces) if totals is None else broadcast_like(step(*totals, *pieces), pieces)
             done += length
         if done == axis.window:
-            assert totals is not None
             return totals
         shift = length * inner
         count = parts[0].shape[d] - shift

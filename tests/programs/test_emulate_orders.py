@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -174,3 +178,10 @@ def test_checks_compare_numbers():
         interp.load(text)(x, np.array([0, 0x3F], np.uint8).view(x.dtype))
     with pytest.raises(CheckFailure, match="nan"):
         interp.load(text)(np.array([0x7E, 0x3E], np.uint8).view(x.dtype), y)
+
+
+def test_collectives_fold_in_the_order_of_the_group():
+    """On four devices of XLA's CPU, in a process of their own."""
+    command = [sys.executable, "-m", "tests.emulated_processes"]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=300)
+    assert found.stdout == "8\n", found.stderr
