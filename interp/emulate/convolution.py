@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 
 from ...ops.cast import cast
 from ...ops.op import OpError
-from ...ops.policy import Policy
+from ...ops.policy import ACCUMULATIONS, Policy
 from ...ops.products.convolution import Numbers, Window
 from ...ops.products.einsum import dimensions_of
 from ...ops.products.exact import exact_type_of_formats
@@ -20,9 +20,9 @@ from ...ops.tables import all_codes
 from ...ops.types import ELEMENT_TYPES, ElementType
 from ..program import CONSTANT, Operation
 from .products import Sums, contract_matrices
-from .rewrite import Emulation, attributes_of, emulates
+from .rewrite import Emulation, attributes_of, carrier, emulates
 from .rounding import code_type
-from .tensor import I1, I32, UI32, Tensor, concatenate, constant, fill, insert, integers, iota, type_of, where
+from .tensor import I1, I32, I64, UI32, Tensor, concatenate, constant, fill, insert, integers, iota, type_of, where
 
 _F32 = ELEMENT_TYPES["f32"]
 
@@ -232,31 +232,39 @@ def ragged_dot(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     sums = Sums.of(e, operation)
     if ragged in x_batch:
         return [contract_matrices(sums, lhs, rhs, (x_batch, x_free, x_sum), (y_batch, y_sum, y_free))]
-    if len(sizes.shape) != 1 or e.policy.rounding == "stochastic":
-        raise OpError("expected one list of group sizes, and another rounding than stochastic")
-    count, extent = sizes.shape[0], lhs.shape[ragged]
-    place, end = iota(sizes.element, (extent,)), constant(0, sizes.element)
+    is_sum, by_unit = ragged in x_sum, e.policy.accumulate not in ACCUMULATIONS
+    has_zero = all(t.format.has_zero for t in (sums.lhs, sums.rhs) if t.is_float)
+    if e.policy.rounding == "stochastic" or (is_sum and (by_unit or not has_zero)):
+        raise OpError("expected another rounding than stochastic, and no accumulator of sums whose length is open")
+    kind, count, extent = x_sum if is_sum else x_free, sizes.shape[-1], lhs.shape[ragged]
+    at = kind.index(ragged)
+    # The dimensions that sizes differ in, and then that of the groups.
+    where_in_x, where_in_y = ([*b, *k[: at + 1]] for b, k in ((x_batch, kind), (y_batch, y_sum)))
+    if len(sizes.shape) == 1:
+        where_in_x, where_in_y = where_in_x[-1:], where_in_y[-1:]
+    sizes = sizes.at_least(0).at_most(min(extent, sizes.element.range[1])).to(I64)
+    shape = (*sizes.shape[:-1], extent)
+    place, end = iota(I64, shape, len(shape) - 1), constant(0, I64, shape[:-1])
     parts: list[Tensor] = []
-    total: Tensor | None = None
+    zero = np.asarray(cast(np.zeros(()), ELEMENT_TYPES["f64"], sums.result, Policy()))
+    nothing = constant(
+        zero.view(np.uint8) if sums.result.is_minifloat else zero, carrier(sums.result), e.call(operation).shape()
+    )
     for g in range(count):
-        begin, end = end, end + sizes.slice(0, g, g + 1).reshape(()).at_least(0).at_most(extent)
-        inside = (place >= begin) & (place < end)
-        if ragged in x_sum:
-            masked = [
-                where(inside.broadcast(v.shape, [d]), v, 0)
-                for v, d in ((lhs, ragged), (rhs, y_sum[x_sum.index(ragged)]))
-            ]
-            part = contract_matrices(sums, *masked, (x_batch, x_free, x_sum), (y_batch, y_sum, y_free))
-            parts.append(part.expand(0))
+        begin, end = end, end + sizes.slice(len(shape) - 1, g, g + 1).reshape(shape[:-1])
+        inside = (place >= begin.expand(len(shape) - 1, extent)) & (place < end.expand(len(shape) - 1, extent))
+        if is_sum:
+            x, y = (
+                where(inside.transpose(np.argsort(dims)).broadcast(v.shape, sorted(dims)), v, 0)
+                for v, dims in ((lhs, where_in_x), (rhs, where_in_y))
+            )
+            parts.append(contract_matrices(sums, x, y, (x_batch, x_free, x_sum), (y_batch, y_sum, y_free)).expand(0))
             continue
         other = rhs.slice(groups[0], g, g + 1)
         other = other.reshape([n for d, n in enumerate(rhs.shape) if d != groups[0]])
         moved = [[d - (d > groups[0]) for d in dims] for dims in (y_batch, y_sum, y_free)]
         part = contract_matrices(sums, lhs, other, (x_batch, x_free, x_sum), moved)
-        at = len(x_batch) + x_free.index(ragged)
-        chosen = inside.broadcast(part.shape, [at])
-        total = where(chosen, part, 0 if total is None else total)
-    if ragged in x_sum:
-        return [concatenate(parts, 0)]
-    assert total is not None
-    return [total]
+        order = [*x_batch, *x_free]
+        chosen = inside.broadcast(part.shape, [order.index(d) for d in where_in_x])
+        parts = [where(chosen, part, parts[0] if parts else nothing)]
+    return [concatenate(parts, 0) if is_sum and parts else parts[0] if parts else nothing]

@@ -240,6 +240,19 @@ def test_ragged_dots(name: str, mode: str) -> None:
         check(text, [x, y, np.array(sizes, np.int32)])
 
 
+def test_ragged_dots_of_batches() -> None:
+    """Each with sizes of its own."""
+    a, b, c = "tensor<2x7x4xf8E4M3FN>", "tensor<3x2x4x5xf8E4M3FN>", "tensor<2x7x5xf8E4M3FN>"
+    text = f"""func.func @main(%x: {a}, %y: {b}, %s: tensor<2x3xi8>) -> {c} {{
+      %r = "chlo.ragged_dot"(%x, %y, %s) <{{ragged_dot_dimension_numbers = #chlo.ragged_dot<
+        lhs_batching_dimensions = [0], rhs_batching_dimensions = [1], lhs_contracting_dimensions = [2],
+        rhs_contracting_dimensions = [2], lhs_ragged_dimensions = [1], rhs_group_dimensions = [0]>}}>
+        : ({a}, {b}, tensor<2x3xi8>) -> {c}
+      return %r : {c} }}"""
+    x, y = _codes("f8E4M3FN", (2, 7, 4), 1), _codes("f8E4M3FN", (3, 2, 4, 5), 2)
+    check(text, [x, y, np.array([[1, 2, 3], [4, 0, 9]], np.int8)])
+
+
 def test_a_convolution_whose_padding_is_a_constant() -> None:
     a, b, c = "tensor<1x4x4x2xf8E5M2>", "tensor<3x3x2x2xf8E5M2>", "tensor<1x4x4x2xf8E5M2>"
     text = f"""func.func @main(%x: {a}, %y: {b}) -> {c} {{
