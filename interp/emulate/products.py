@@ -296,21 +296,16 @@ def _carried(sums: Sequence[tuple[int, Tensor]], low: int, bits: int) -> Exact:
     for position, part in others:
         rest = rest | ((total & ((1 << (position - at)) - 1)) << (at - first))
         total, at = part + (total >> (position - at)), position
-    # The sum is total * 2**width + rest.
-    width, exponent = last - first, constant(low + first, I32, total.shape)
-    whole = (total << width) | rest
-    if bits - first <= _LONG:
-        return Exact(whole < 0, abs(whole).bits(UI64), exponent)
-    shown = max(_LONG - 1 - (bits - last), 0)  # bits of `rest` in a sum too long
+    # The magnitude is high * 2**width + low, of which the leading bits are shown.
+    width, negative = last - first, total < 0
+    borrows = negative & rest.differs(0)
+    high = where(negative, -total, total) - borrows.to(I64)
+    left = where(borrows, constant(1 << width, I64, rest.shape) - rest, rest).bits(UI64)
+    shown = (high.count_leading_zeros() - (64 - _LONG)).at_least(0).at_most(width).bits(UI64)
     cut = width - shown
-    floor = (total << shown) | (rest >> cut)
-    is_odd, negative = (rest & ((1 << cut) - 1)).differs(0), total < 0
-    toward_zero = where(negative, -floor - is_odd.to(I64), floor)
-    long = (toward_zero << 1) | is_odd.to(I64)
-    top = total >> (_LONG - width)
-    is_short = top.equals(0) | top.equals(-1)
-    magnitude = where(is_short, abs(whole), long).bits(UI64)
-    return Exact(negative, magnitude, where(is_short, exponent, exponent + (cut - 1)))
+    significand = (high.bits(UI64) << shown) | (left >> cut)
+    is_odd = ((left >> cut) << cut).differs(left).to(UI64)
+    return Exact(negative, significand | is_odd, cut.to(I32) + (low + first))
 
 
 def _span(t: ElementType) -> Any:

@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 
 from ...ops.op import OpError, lookup
+from ...ops.policy import Policy
 from ...ops.quantization.quantization import beside
 from ...ops.quantization.quantized import axis_in_result
 from ...ops.tables import MOST_BITS, index_bits
 from ...ops.types import ElementType, QuantizedType, TensorType, Type
 from ..program import Operation
 from .rewrite import Emulation, emulates
-from .tensor import F32, F64, I32, I64, Tensor, constant, where
+from .rounding import round_float
+from .tensor import F32, F64, I64, Tensor, constant, where
 
 _PRODUCTS = [f"stablehlo.{name}" for name in ("dot_general", "dot", "convolution")]
 
@@ -36,12 +38,17 @@ def _numbers(x: Tensor, source: Type) -> Tensor:
     t = source.element if isinstance(source, TensorType) else None
     if not isinstance(t, QuantizedType):
         return x
-    wide = x.to(I32 if t.bits <= 16 else I64)
-    wide = wide - _along(t.zero_points, wide.element, t, x)
+    whole = x.to(I64) - _along(t.zero_points, I64, t, x)
     scales = _along(t.scales, _expressed(t), t, x)
-    if t.bits <= 16 and t.expressed == F32:  # f64 holds the product, and no compiler contracts it with a sum
-        return (wide.to(F64) * scales.to(F64)).to(F32)
-    return wide.to(t.expressed) * scales
+    if t.expressed != F32:
+        return whole.to(t.expressed) * scales
+    # f64 holds the product. It is rounded in integers, since compilers contract products with sums that follow.
+    numbers = whole.to(F64) if t.bits <= 16 else _in_f32(whole.to(F64)).to(F64)
+    return _in_f32(numbers * scales.to(F64))
+
+
+def _in_f32(x: Tensor) -> Tensor:
+    return round_float(x, F32.format, Policy()).bits(F32)
 
 
 def _quantized(x: Tensor, target: Type) -> Tensor:
