@@ -137,8 +137,9 @@ def choices(make: Callable[[Any], Run], elements: Sequence[ElementType], target:
         probe = _Probe(up)
         entries.append(Tabulated(make(probe), elements, target.dtype).table())
         fraction = probe.fraction
-    rounds = fraction is not None and fraction.any()
-    return (*entries, fraction.reshape(-1).astype(np.uint64)) if rounds else (entries[0],)
+    if fraction is None or not fraction.any():
+        return (entries[0],)
+    return (*entries, fraction.reshape(-1).astype(np.uint64))
 
 
 @emulates("minihlo.roundings")

@@ -218,6 +218,10 @@ class Sums:
         compute = exact_type_of_formats(self.lhs, self.rhs, length)
         is_short = all(len(_digits(t, _BYTE)) <= 1 and not _is_special(t) for t in (self.lhs, self.rhs))
         in_bytes = is_short if way == "auto" else way == "int8" and E8M0 not in (self.lhs, self.rhs)
+        if in_bytes and is_short and compute is not None and self.policy.rounding != "down":
+            (at, entries), (other, others) = (_digits(t, _BYTE)[0] for t in (self.lhs, self.rhs))
+            sums = dot(self._entries(x, entries, I8), self._entries(y, others, I8), I32).to(compute)
+            return self.round_sums(sums * 2.0 ** (at + other + _span(self.lhs).low + _span(self.rhs).low))
         if in_bytes and 2 * (_BYTE - 1) + length.bit_length() <= 31:
             number = self._of_digits(x, y, I8)
         elif compute is None:

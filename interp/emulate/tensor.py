@@ -336,8 +336,6 @@ def constant(value: Number | np.ndarray | np.generic, element: ElementType, shap
         text = str(bool(code)).lower()
     elif element.is_float:
         text = f"0x{code:0{element.bits // 4}X}"
-    elif element.kind is Kind.SIGNED:
-        text = str(int(number))
     else:
         text = str(int(number))
     t = type_of(element, shape)

@@ -106,7 +106,7 @@ def _entry(entry: Any, path: str, name: str) -> tuple[TensorType, int, int]:
     element = ELEMENT_TYPES.get(_NAMES.get(str(dtype), ""))
     if element is None:
         raise InputError(f"{path}: {escape(name)}: expected one of {', '.join(_NAMES)}, got {escape(str(dtype))[:40]}")
-    return TensorType(tuple(numbers[:-2]), element), begin, end
+    return TensorType(tuple(numbers[:-2]), element), numbers[-2], numbers[-1]
 
 
 def _decode(data: bytes, t: TensorType) -> np.ndarray:

@@ -168,7 +168,7 @@ def test_files_that_are_no_profiles(tmp_path: Path) -> None:
         ("large.toml", "expected at most 1,048,576 bytes, got more"),
         ("empty.toml", "is missing"),
         ("none.toml", "No such file"),
-        ("ocp-fp8", "expected a profile .*ocp-fp8-1.0.* or a TOML file, got"),
+        ("ocp-fp8", "expected a profile or a TOML file, got .*ocp-fp8-1.0"),
     ):
         with pytest.raises(InputError, match=message):
             profiles.load(tmp_path / name)

@@ -236,7 +236,7 @@ def test_portable_artifacts(tmp_path: Path, version: str) -> None:
         (("--formats", "f4E2M1FN", "--stablehlo-version", "1.7.9"), "1.8.0 or later for f4E2M1FN (1.8.0), got 1.7.9"),
         (("--stablehlo-version", "2.0.0"), "--stablehlo-version: expected a version from 0."),
         (("--stablehlo-version", "new"), "--stablehlo-version: expected a version from 0."),
-        (("--profile", "ocp"), "expected a profile (fnuz-1.0, "),
+        (("--profile", "ocp"), "expected a profile or a TOML file, got ocp"),
     ],
 )
 def test_what_cannot_be_written_is_one_line(

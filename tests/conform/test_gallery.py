@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from minihlo.interp import cli
+from minihlo.interp import cli, foreign
 from minihlo.interp.conform import causes
 from minihlo.interp.conform.result import CRASH, FAIL, CaseResult, Report, load
 from minihlo.interp.conform.site import build, read
@@ -20,7 +20,7 @@ FILES = sorted(gallery.FOLDER.glob("*.json.gz"))
 
 def recorded(name: str) -> Report:
     path = next(p for p in FILES if p.name.startswith(name))
-    return read.check(read.parse(read.decompress(path), path), path)
+    return read.check(read.parse(foreign.read_bytes(path), path), path)
 
 
 @pytest.fixture(scope="module")

@@ -256,7 +256,7 @@ def test_check_eq_gives_true_or_fails():
 
 
 def test_an_unknown_target():
-    with pytest.raises(ProgramError, match=r"custom_call: expected a known target \(.*check\.eq, .*'nobody'"):
+    with pytest.raises(ProgramError, match="custom_call: expected a known target, got 'nobody'"):
         load(CALL_WITHOUT_RESULT.replace("TARGET", "nobody"))(np.ones(2, np.float32), np.ones(2, np.float32))
 
 

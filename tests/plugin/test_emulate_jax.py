@@ -139,6 +139,16 @@ assert np.asarray(inside(put(x, "x"))).tobytes() == np.asarray(interp.jit(lambda
 def gathers(x):
     return jax.lax.all_gather(jnp.exp(x), "x", tiled=True)[:2]
 assert interp.emulate(gathers)(put(x, "x")).shape == (16, 64)
+collectives = {{
+    "psum": (lambda x: jax.lax.psum(x, "x"), P(None)),
+    "pmax": (lambda x: jax.lax.pmax(jnp.tanh(x), "x"), P(None)),
+    "permute": (lambda x: jax.lax.ppermute(x, "x", [(i, (i + 1) % 8) for i in range(8)]), P("x")),
+    "all to all": (lambda x: jax.lax.all_to_all(x, "x", 1, 1, tiled=True), P("x")),
+}}
+for name, (function, out) in collectives.items():
+    mapped = jax.shard_map(function, mesh=mesh, in_specs=P("x"), out_specs=out, check_vma=False)
+    expected = np.asarray(interp.jit(mapped)(x)).tobytes()
+    assert np.asarray(interp.emulate(mapped)(put(x, "x"))).tobytes() == expected, name
 """
 
 
