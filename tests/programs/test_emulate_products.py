@@ -61,7 +61,7 @@ def test_dots(name: str, policy: Policy) -> None:
 def test_dots_of_few_elements(shape: tuple[int, int, int, int]) -> None:
     batch, rows, length, columns = shape
     x, y = _codes("f8E5M2", (batch, rows, length), 0), _codes("f8E4M3FN", (batch, length, columns), 1)
-    for result in ("f8E4M3FN", "f32", "bf16"):
+    for result in ("f8E4M3FN", "f32", "bf16", "f64", "i8", "i1"):
         check(_dot("f8E5M2", "f8E4M3FN", result, x.shape, y.shape), [x, y])
 
 
@@ -121,16 +121,6 @@ def _sizes(x: tuple[int, ...], y: tuple[int, ...], window: str, batches: int) ->
     return x[0] // batches, *space, y[3]
 
 
-def test_einsum() -> None:
-    x, y = _codes("f8E4M3FN", (3, 4), 2), _codes("f8E4M3FN", (4, 5), 3)
-    a, b, c = "tensor<3x4xf8E4M3FN>", "tensor<4x5xf8E4M3FN>", "tensor<5x3xf8E4M3FN>"
-    text = (
-        f"func.func @main(%x: {a}, %y: {b}) -> {c} {{\n"
-        f'%r = "stablehlo.einsum"(%x, %y) <{{einsum_config = "ab,bc->ca"}}> : ({a}, {b}) -> {c}\nreturn %r : {c}\n}}'
-    )
-    check(text, [x, y])
-
-
 @pytest.mark.parametrize(
     "policy", [Policy(accumulate="h100"), Policy.target("mi300"), Policy(accumulate="step=4,bits=9,keep=f32")]
 )
@@ -164,18 +154,10 @@ def test_dots_of_chips(lhs: str, rhs: str, result: str, policy: Policy) -> None:
 @pytest.mark.parametrize("name", ["f4E2M1FN", "f8E3M4", "f8E4M3FN", "f8E5M2", "f8E5M2FNUZ"])
 def test_dots_by_other_means(name: str, dots: str) -> None:
     """Digits in bytes, and none, give the same bits; the exact sums are the interpreter's."""
-    for finite in (False, True):
+    for finite, result in itertools.product((False, True), (name, "f32", "f64")):
         x, y = _codes(name, (1, 3, 70), 3, finite), _codes(name, (1, 70, 5), 4, finite)
-        for result in (name, "f32", "f64"):
-            text = _dot(name, name, result, x.shape, y.shape)
-            (found,) = run(emulate_text(text, dots=dots), x, y)
-            assert found.tobytes() == interp.load(text)(x, y)[0].tobytes()
-
-
-@pytest.mark.parametrize("result", ["i32", "i8", "i1", "f64"])
-def test_results_of_other_types(result: str) -> None:
-    x, y = _codes("f8E5M2", (1, 4, 9), 1), _codes("f8E4M3", (1, 9, 4), 2)
-    check(_dot("f8E5M2", "f8E4M3", result, x.shape, y.shape), [x, y])
+        text = _dot(name, name, result, x.shape, y.shape)
+        assert run(emulate_text(text, dots=dots), x, y)[0].tobytes() == interp.load(text)(x, y)[0].tobytes()
 
 
 @pytest.mark.parametrize("name", ["f8E4M3FN", "f8E5M2", "f6E3M2FN"])
@@ -186,24 +168,34 @@ def test_signs_of_zeros_rounded_down(name: str) -> None:
     text = _dot(name, name, "f32", (4, 1, 2), (4, 2, 1))
     x, y = (np.array([row[i] for row in rows], np.uint8).view(fmt.dtype) for i in range(2))
     for rounding, expected in (("down", [0, 1, 0, 1]), ("nearest_even", [0, 0, 0, 0])):
-        emulated = emulate_text(text, Policy(rounding=rounding), codes=True)
-        (found,) = run(emulated, x.view(np.uint8).reshape(4, 1, 2), y.view(np.uint8).reshape(4, 2, 1))
+        (found,) = run(
+            emulate_text(text, Policy(rounding=rounding), codes=True),
+            x.view(np.uint8).reshape(4, 1, 2),
+            y.view(np.uint8).reshape(4, 2, 1),
+        )
         assert not found.any()
         assert np.signbit(found).reshape(-1).tolist() == list(map(bool, expected))
 
 
-@pytest.mark.parametrize("config", ["aab,bc->ca", "ab,bc->c", "a...,a...->..."])
-def test_einsum_of_other_labels(config: str) -> None:
-    shapes = {"aab,bc->ca": ("3x3x4", "4x5", "5x3"), "ab,bc->c": ("3x4", "4x5", "5")}
-    a, b, c = (f"tensor<{s}xf8E5M2>" for s in shapes.get(config, ("3x4", "3x4", "4")))
-    x, y = (
-        _codes("f8E5M2", tuple(map(int, t[7:].split("xf8")[0].split("x"))), i) for i, t in enumerate((a, b))
-    )  # fmt: skip
-    text = (
-        f"func.func @main(%x: {a}, %y: {b}) -> {c} {{\n"
-        f'%r = "stablehlo.einsum"(%x, %y) <{{einsum_config = "{config}"}}> : ({a}, {b}) -> {c}\nreturn %r : {c}\n}}'
+@pytest.mark.parametrize(
+    ("config", "x", "y", "result"),
+    [
+        ("ab,bc->ca", (3, 4), (4, 5), "5x3x"),
+        ("aab,bc->ca", (3, 3, 4), (4, 5), "5x3x"),
+        ("ab,bc->c", (3, 4), (4, 5), "5x"),
+        ("a...,a...->...", (3, 4), (3, 4), "4x"),
+    ],
+)
+def test_einsum(config: str, x: tuple[int, ...], y: tuple[int, ...], result: str) -> None:
+    a, b, c = (
+        f"tensor<{'x'.join(map(str, x))}xf8E5M2>",
+        f"tensor<{'x'.join(map(str, y))}xf8E5M2>",
+        f"tensor<{result}f8E5M2>",
     )
-    check(text, [x, y])
+    text = f"""func.func @main(%x: {a}, %y: {b}) -> {c} {{
+      %r = "stablehlo.einsum"(%x, %y) <{{einsum_config = "{config}"}}> : ({a}, {b}) -> {c}
+      return %r : {c} }}"""
+    check(text, [_codes("f8E5M2", x, 2), _codes("f8E5M2", y, 3)])
 
 
 _ALGORITHM = (
@@ -222,49 +214,38 @@ def test_algorithms(precision: str, products: int, policy: Policy) -> None:
     check(text.replace("[2] x [1] ", f"[2] x [1], {_ALGORITHM.format(precision, products)} "), [x, y], policy)
 
 
-@pytest.mark.parametrize("mode", ["free", "contracting"])
-@pytest.mark.parametrize("name", ["f8E4M3FN", "f4E2M1FN"])
-def test_ragged_dots(name: str, mode: str) -> None:
-    shapes = ("7x4", "3x4x5", "7x5") if mode == "free" else ("4x7", "7x5", "3x4x5")
-    a, b, c = (f"tensor<{s}x{name}>" for s in shapes)
-    x, y = (_codes(name, tuple(map(int, s.split("x"))), i) for i, s in enumerate(shapes[:2]))
-    groups = "[0]" if mode == "free" else "[]"
-    contracting = ("[1]", "[1]") if mode == "free" else ("[1]", "[0]")
-    text = f"""func.func @main(%x: {a}, %y: {b}, %s: tensor<3xi32>) -> {c} {{
-      %r = "chlo.ragged_dot"(%x, %y, %s) <{{ragged_dot_dimension_numbers = #chlo.ragged_dot<
-        lhs_batching_dimensions = [], rhs_batching_dimensions = [], lhs_contracting_dimensions = {contracting[0]},
-        rhs_contracting_dimensions = {contracting[1]}, lhs_ragged_dimensions = [{0 if mode == "free" else 1}],
-        rhs_group_dimensions = {groups}>}}> : ({a}, {b}, tensor<3xi32>) -> {c}
+@pytest.mark.parametrize(
+    ("shapes", "numbers", "sizes"),
+    [
+        (((7, 4), (3, 4, 5), (7, 5)), "[] [] [1] [1] [0] [0]", [-1, 3, 9]),
+        (((4, 7), (7, 5), (3, 4, 5)), "[] [] [1] [0] [1] []", [2, 0, 4]),
+        (((2, 7, 4), (3, 2, 4, 5), (2, 7, 5)), "[0] [1] [2] [2] [1] [0]", [[1, 2, 3], [4, 0, 9]]),
+    ],
+)
+def test_ragged_dots(shapes: tuple[tuple[int, ...], ...], numbers: str, sizes: list[object]) -> None:
+    """Of groups of rows, of groups that are sums of their own, and of batches with groups of their own."""
+    names = [f"{side}_{kind}" for kind in ("batching", "contracting") for side in ("lhs", "rhs")]
+    pairs = zip([*names, "lhs_ragged", "rhs_group"], numbers.split(), strict=True)
+    fields = ", ".join(f"{name}_dimensions = {value}" for name, value in pairs)
+    groups = np.array(sizes, np.int8)
+    a, b, c = (f"tensor<{'x'.join(map(str, s))}xf8E4M3FN>" for s in shapes)
+    s = f"tensor<{'x'.join(map(str, groups.shape))}xi8>"
+    text = f"""func.func @main(%x: {a}, %y: {b}, %s: {s}) -> {c} {{
+      %r = "chlo.ragged_dot"(%x, %y, %s) <{{ragged_dot_dimension_numbers = #chlo.ragged_dot<{fields}>}}>
+        : ({a}, {b}, {s}) -> {c}
       return %r : {c} }}"""
-    for sizes in ([2, 0, 4], [-1, 3, 9]):
-        check(text, [x, y, np.array(sizes, np.int32)])
-
-
-def test_ragged_dots_of_batches() -> None:
-    """Each with sizes of its own."""
-    a, b, c = "tensor<2x7x4xf8E4M3FN>", "tensor<3x2x4x5xf8E4M3FN>", "tensor<2x7x5xf8E4M3FN>"
-    text = f"""func.func @main(%x: {a}, %y: {b}, %s: tensor<2x3xi8>) -> {c} {{
-      %r = "chlo.ragged_dot"(%x, %y, %s) <{{ragged_dot_dimension_numbers = #chlo.ragged_dot<
-        lhs_batching_dimensions = [0], rhs_batching_dimensions = [1], lhs_contracting_dimensions = [2],
-        rhs_contracting_dimensions = [2], lhs_ragged_dimensions = [1], rhs_group_dimensions = [0]>}}>
-        : ({a}, {b}, tensor<2x3xi8>) -> {c}
-      return %r : {c} }}"""
-    x, y = _codes("f8E4M3FN", (2, 7, 4), 1), _codes("f8E4M3FN", (3, 2, 4, 5), 2)
-    check(text, [x, y, np.array([[1, 2, 3], [4, 0, 9]], np.int8)])
+    check(text, [*(_codes("f8E4M3FN", shape, i) for i, shape in enumerate(shapes[:2])), groups])
 
 
 def test_a_convolution_whose_padding_is_a_constant() -> None:
     a, b, c = "tensor<1x4x4x2xf8E5M2>", "tensor<3x3x2x2xf8E5M2>", "tensor<1x4x4x2xf8E5M2>"
+    numbers = "#stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>"
     text = f"""func.func @main(%x: {a}, %y: {b}) -> {c} {{
       %p = stablehlo.constant dense<1> : tensor<2x2xi32>
-      %r = "stablehlo.dynamic_conv"(%x, %y, %p) <{{dimension_numbers = #stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->
-        [b, 0, 1, f]>, feature_group_count = 1 : i64, batch_group_count = 1 : i64}}>
-        : ({a}, {b}, tensor<2x2xi32>) -> {c}
+      %r = "stablehlo.dynamic_conv"(%x, %y, %p) <{{dimension_numbers = {numbers}, feature_group_count = 1 : i64,
+        batch_group_count = 1 : i64}}> : ({a}, {b}, tensor<2x2xi32>) -> {c}
       return %r : {c} }}"""
     check(text, [_codes("f8E5M2", (1, 4, 4, 2), 1), _codes("f8E5M2", (3, 3, 2, 2), 2)])
-
-
-# -- quantized types ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("types", [*quantized.DOTS, *quantized.OTHER_DOTS])
@@ -277,22 +258,23 @@ def test_quantized_dots(types: tuple[str, str, str]) -> None:
 
 @pytest.mark.parametrize("types", quantized.CONVOLUTIONS)
 def test_quantized_convolutions(types: tuple[str, str, str]) -> None:
-    x, y = i8(5, 2, 5, 6, 2), i8(6, 3, 2, 2, 4)
-    check(quantized.convolution(types, 1), [x, y])
+    check(quantized.convolution(types, 1), [i8(5, 2, 5, 6, 2), i8(6, 3, 2, 2, 4)])
 
 
-@pytest.mark.parametrize("name", ["i8:f32, 0.1:-30", "u8:f32, 0.0039:128", "i16:f32, 0.003:7", "i32:f32, 0.0001:3"])
+@pytest.mark.parametrize(
+    "name",
+    ["i8:f32, 0.1:-30", "u8:f32, 0.1:128", "i16:f32, 0.1:7", "i32:f32, 0.1:3", "i4:f32, 0.1", "i8:f32:1, {0.1, 0.7}"],
+)
 def test_numbers_near_the_middle_are_quantized(name: str) -> None:
     """Compilers multiply by the reciprocal of a constant divisor, which would give other integers."""
-    scale, rng, storage = float(name.split()[1].split(":")[0]), np.random.default_rng(1), name.split(":")[0]
-    x = ((rng.integers(-150, 150, 50_000) + 0.5) * scale).astype(np.float32)
-    x = np.nextafter(x, x + rng.integers(-1, 2, x.size).astype(np.float32))
-    q, f, t = (f"tensor<50000x{t}>" for t in (f"!quant.uniform<{name}>", "f32", storage.replace("u8", "ui8")))
-    text = f"""func.func @main(%x: {f}) -> {t} {{
+    rng = np.random.default_rng(1)
+    x = ((rng.integers(-150, 150, (30_000, 2)) + 0.5) * 0.1).astype(np.float32)
+    q, f = f"tensor<30000x2x!quant.uniform<{name}>>", "tensor<30000x2xf32>"
+    text = f"""func.func @main(%x: {f}) -> ({q}, {f}) {{
       %q = stablehlo.uniform_quantize %x : ({f}) -> {q}
-      %r = stablehlo.bitcast_convert %q : ({q}) -> {t}
-      return %r : {t} }}"""
-    check(text, [x])
+      %y = stablehlo.uniform_dequantize %q : ({q}) -> {f}
+      return %q, %y : {q}, {f} }}"""
+    check(text, [np.nextafter(x, x + rng.integers(-1, 2, x.shape).astype(np.float32))])
 
 
 @pytest.mark.parametrize(
@@ -303,13 +285,9 @@ def test_numbers_near_the_middle_are_quantized(name: str) -> None:
     ],
 )
 def test_operations_on_quantized_types(op: str, name: str) -> None:
-    storage = np.dtype(f"int{name[1:].split(':')[0]}")
-    q, t = f"tensor<999x3x!quant.uniform<{name}>>", f"tensor<999x3xi{8 * storage.itemsize}>"
-    text = f"""func.func @main(%a: {t}, %b: {t}) -> {t} {{
-      %x = stablehlo.bitcast_convert %a : ({t}) -> {q}
-      %y = stablehlo.bitcast_convert %b : ({t}) -> {q}
+    q = f"tensor<999x3x!quant.uniform<{name}>>"
+    text = f"""func.func @main(%x: {q}, %y: {q}) -> {q} {{
       %r = stablehlo.{op} %x, %y : {q}
-      %s = stablehlo.bitcast_convert %r : ({q}) -> {t}
-      return %s : {t} }}"""
-    rng, ends = np.random.default_rng(2), np.iinfo(storage)
-    check(text, [rng.integers(ends.min, ends.max, (999, 3)).astype(storage) for _ in range(2)])
+      return %r : {q} }}"""
+    storage, rng = f"int{name[1:].split(':')[0]}", np.random.default_rng(2)
+    check(text, [rng.integers(0, 1 << 16, (999, 3)).astype(storage) for _ in range(2)])

@@ -1,4 +1,4 @@
-"""Emulated units, blocks and quantized types on XLA's CPU: the bits of the interpreter, and exact numbers."""
+"""Emulated units and blocks on XLA's CPU: the bits of the interpreter, and exact numbers."""
 
 from __future__ import annotations
 
@@ -63,15 +63,3 @@ def test_blocks(name: str) -> None:
       return {", ".join(names)}, %y : {t}, {scales}{last}, tensor<{rows}x300xf32> }}"""
     *_, y = _check(text, "", x)
     assert np.nanmax(np.abs(y - x)) <= np.nanmax(np.abs(x[np.isfinite(x)])) / 4
-
-
-@pytest.mark.parametrize("scales", ["i8:f32, 0.3:3", "u8:f32:1, {0.3:3, 0.7}", "i4:f32, 0.25"])
-def test_quantized(scales: str) -> None:
-    q = f"tensor<99x2x!quant.uniform<{scales}>>"
-    text = f"""func.func @main(%x: tensor<99x2xf32>) -> tensor<99x2xf32> {{
-      %q = stablehlo.uniform_quantize %x : (tensor<99x2xf32>) -> {q}
-      %y = stablehlo.uniform_dequantize %q : ({q}) -> tensor<99x2xf32>
-      return %y : tensor<99x2xf32> }}"""
-    x = np.random.default_rng(3).normal(size=(99, 2), scale=20).astype(np.float32)
-    (y,) = _check(text, "", x)
-    assert np.abs(y - x)[np.abs(y - np.median(y)) < 0.5].max(initial=0) <= 0.36
