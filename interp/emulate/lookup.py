@@ -194,7 +194,8 @@ def _to_codes(e: Emulation, x: Tensor, source: ElementType, target: ElementType)
     """Return the codes of numbers of a wide type, rounded once."""
     draws = draw(e, x.shape) if e.policy.rounding == "stochastic" else None
     if source.is_float:
-        return round_float(x, target.format, e.policy, draws)
+        codes = round_float(x, target.format, e.policy, draws)
+        return codes if target.is_minifloat else codes.bits(target)
     return round_number(exact_of_integer(x), target.format, e.policy, draws)
 
 

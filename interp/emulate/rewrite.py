@@ -387,9 +387,14 @@ class Emulation:
 
     def changes(self, operation: Operation) -> bool:
         """Return whether an operation is emulated: it has minifloats or quantized types, or an accumulator that the
-        policy names sums its products of floats of 16 bits.
+        policy names sums its products of floats of 16 bits, or the policy rounds its conversion as no device does.
         """
         record, chosen = lookup(operation.name), self.policy.accumulate
+        if operation.name == "stablehlo.convert" and not has_emulated(operation):
+            values = (*operation.operands, *operation.results)
+            source, target = (v.type.element for v in values if isinstance(v.type, TensorType))
+            is_plain = self.policy.rounding == "nearest_even" and self.policy.overflow == "ieee"
+            return not is_plain and source.name in ("f32", "f64") and target.is_float and target.bits < source.bits
         if has_emulated(operation) or chosen in ACCUMULATIONS or record is None:
             return has_emulated(operation)
         types = [v.type for v in operation.operands[:2]]

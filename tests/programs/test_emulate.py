@@ -65,6 +65,15 @@ def test_conversions_of_wide_floats_round_once(name: str, policy: Policy) -> Non
         check(_unary("convert", source, name, x.size), [x], policy)
 
 
+@pytest.mark.parametrize("policy", POLICIES[1:], ids=_name)
+@pytest.mark.parametrize("target", ["f16", "bf16"])
+def test_conversions_to_wide_floats_follow_the_policy(target: str, policy: Policy) -> None:
+    """A device rounds to nearest even only."""
+    with np.errstate(all="ignore"):
+        x = _numbers("f8E5M2", np.float32)
+    check(_unary("convert", "f32", target, x.size), [x], policy)
+
+
 @pytest.mark.parametrize("name", ["f8E4M3FN", "f8E5M2FNUZ", "f8E8M0FNU", "f4E2M1FN"])
 @pytest.mark.parametrize("source", ["i1", "i8", "ui8", "i16", "i32", "ui32", "i64", "ui64"])
 def test_conversions_of_integers(name: str, source: str) -> None:
