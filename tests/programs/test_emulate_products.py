@@ -15,7 +15,7 @@ from minihlo.interp.emulate.program import emulate_text
 from minihlo.ops.minifloat.codec import exact, round_number
 from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS
 from minihlo.ops.policy import Policy
-from tests.emulated import check, run
+from tests.emulated import check, codes, run
 from tests.ops import test_quantized_products as quantized
 from tests.ops.quantized_oracle import i8
 
@@ -31,11 +31,7 @@ _POLICIES = [
 
 
 def _codes(name: str, shape: tuple[int, ...], seed: int, finite: bool = False) -> np.ndarray:
-    fmt = FORMATS[name]
-    codes = np.random.default_rng(seed).integers(0, 1 << fmt.bits, shape).astype(np.uint8)
-    if finite:
-        codes[~np.isfinite(codes.view(fmt.dtype).astype(np.float32))] = 3
-    return codes.view(fmt.dtype)
+    return codes(np.random.default_rng(seed), name, shape, finite)
 
 
 def _dot(lhs: str, rhs: str, result: str, x: tuple[int, ...], y: tuple[int, ...]) -> str:
@@ -72,11 +68,11 @@ def test_sums_are_exact(name: str, result: str) -> None:
     x, y = _codes(name, (1, 4, 200), 5, finite=True), _codes(name, (1, 200, 3), 6, finite=True)
     (found,) = run(emulate_text(_dot(name, name, result, x.shape, y.shape)), x, y)
     fmt = FORMATS[result]
-    codes = found.view(fmt.code_dtype)
+    bits = found.view(fmt.code_dtype)
     for i, j in itertools.product(range(4), range(3)):
         pairs = zip(x[0, i].astype(float), y[0, :, j].astype(float), strict=True)
         total = sum((Fraction(a) * Fraction(b) for a, b in pairs), Fraction(0))
-        assert codes[0, i, j] == round_number(exact(total), fmt, Policy())
+        assert bits[0, i, j] == round_number(exact(total), fmt, Policy())
 
 
 @pytest.mark.parametrize("name", ["f8E4M3FN", "f8E5M2", "f4E2M1FN"])
@@ -93,18 +89,12 @@ def test_convolutions(name: str, window: str, groups: tuple[int, int]) -> None:
     features, batches = groups
     x, y = _codes(name, (2, 5, 6, 4), 2), _codes(name, (3, 2, 4 // features, 4), 3)
     a, b = (f"tensor<{'x'.join(map(str, v.shape))}x{name}>" for v in (x, y))
-    sizes = _sizes(x.shape, y.shape, window, batches)
-    text = _convolution(a, b, window, groups, f"tensor<{'x'.join(map(str, sizes))}x{name}>")
+    c = f"tensor<{'x'.join(map(str, _sizes(x.shape, y.shape, window, batches)))}x{name}>"
+    text = f"""func.func @main(%x: {a}, %y: {b}) -> {c} {{
+      %r = stablehlo.convolution(%x, %y) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {{{window}}}
+        {{feature_group_count = {features} : i64, batch_group_count = {batches} : i64}} : ({a}, {b}) -> {c}
+      return %r : {c} }}"""
     check(text, [x, y])
-
-
-def _convolution(a: str, b: str, window: str, groups: tuple[int, int], result: str) -> str:
-    return (
-        f"func.func @main(%x: {a}, %y: {b}) -> {result} {{\n"
-        "%r = stablehlo.convolution(%x, %y) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], "
-        f"window = {{{window}}} {{feature_group_count = {groups[0]} : i64, batch_group_count = {groups[1]} : i64}}"
-        f" : ({a}, {b}) -> {result}\nreturn %r : {result}\n}}"
-    )
 
 
 def _sizes(x: tuple[int, ...], y: tuple[int, ...], window: str, batches: int) -> tuple[int, ...]:
@@ -135,13 +125,11 @@ def _sizes(x: tuple[int, ...], y: tuple[int, ...], window: str, batches: int) ->
 )
 def test_dots_of_chips(lhs: str, rhs: str, result: str, policy: Policy) -> None:
     for finite in (False, True):
+        shapes = enumerate(((1, 3, 37), (1, 37, 4)))
         if lhs == "f16":
-            x, y = (
-                np.random.default_rng(i).standard_normal(s).astype(np.float16)
-                for i, s in enumerate(((1, 3, 37), (1, 37, 4)))
-            )
+            x, y = (np.random.default_rng(i).standard_normal(s).astype(np.float16) for i, s in shapes)
         else:
-            x, y = _codes(lhs, (1, 3, 37), 0, finite), _codes(rhs, (1, 37, 4), 1, finite)
+            x, y = (_codes(t, s, i, finite) for t, (i, s) in zip((lhs, rhs), shapes, strict=True))
         text = _dot(lhs, rhs, result, x.shape, y.shape)
         try:
             interp.load(text).plan(policy=policy)
