@@ -68,7 +68,7 @@ def fused_group(e: Emulation, operation: Operation, operands: Sequence[Any]) -> 
     return [look_up(e, entries, element, operands, elements)]
 
 
-@emulates("minihlo.elementwise")
+@emulates("minihlo.elementwise", "real", "imag")
 def elementwise(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """An elementwise operation on at most 16 bits in all."""
     (result,) = operation.results
