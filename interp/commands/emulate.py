@@ -14,6 +14,7 @@ from jaxlib.mlir.passmanager import PassManager
 from ..diff.source import Source
 from ..emulate.program import emulate_module
 from ..errors import InputError, OutputError
+from ..system.isolate import quiet_native_stderr
 from ..values.values import read_values
 from .run import read_source
 
@@ -41,10 +42,12 @@ def _serialize(module: ir.Module, options: argparse.Namespace) -> bytes:
     text: Any = module.operation.get_asm()
     if options.for_version:
         try:
-            return _stablehlo.serialize_portable_artifact_str(text, options.for_version)
+            with quiet_native_stderr():
+                return _stablehlo.serialize_portable_artifact_str(text, options.for_version)
         except (ValueError, RuntimeError, ir.MLIRError) as error:
-            message = " ".join(str(error).split())[:300]
-            raise InputError(f"--for-version {options.for_version}: the program cannot be written: {message}") from None
+            current = _stablehlo.get_current_version()
+            wanted = f"expected a version of StableHLO up to {current}, such as 1.0.0, got {options.for_version}"
+            raise InputError(f"--for-version: {wanted} ({' '.join(str(error).split())[:300]})") from None
     if options.output.endswith(".mlirbc"):
         import io
 

@@ -42,7 +42,8 @@ def run_on(name: str, text: bytes, file: str, p: Plan, arguments: Sequence[Any])
     try:
         found = receive(runner.evaluate(rewritten, packed), [v.type for v in wanted], name)
     except BackendError as error:
-        raise ExecutionError(f"{file}: {name}: {error}") from None
+        message = str(error) if str(error).startswith(name) else f"{name}: {error}"
+        raise ExecutionError(f"{file}: {message}") from None
     finally:
         runner.close()
     results, rest = found[: len(body.returns)], iter(found[len(body.returns) :])

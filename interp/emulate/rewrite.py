@@ -343,7 +343,10 @@ class Emulation:
             end = list(block.operations)[-1].operation.name
             with ir.InsertionPoint(inner), self.constants_in(inner) if is_isolated else contextlib.nullcontext():
                 given = [_wrap(a, v.type) for a, v in zip(inner.arguments, region.arguments, strict=True)]
+                before = self.roundings
                 insert(end, [], [_unwrap(v) for v in self.apply(region, given)])
+            if self.roundings is not before:  # their number is only known at run time, and draws depend on it
+                raise OpError("expected no stochastic rounding in a region, got one")
         return op
 
     def _barrier(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
@@ -359,6 +362,8 @@ class Emulation:
         name = str(operation.attributes[record.calls[0]])
         if not self.changes(operation) and operation.name != "func.call" and not self._uses_emulated(name, set()):
             return self.copy(operation, operands)
+        if self.policy.rounding == "stochastic" and self._uses_emulated(name, set()):
+            raise OpError(f"expected no stochastic rounding in a function that is called, got @{name}")
         self._need(name)
         types = [self._carried(r.type, old.type) for r, old in zip(operation.results, source.results, strict=True)]
         callee = {"callee": ir.FlatSymbolRefAttr.get(name)}

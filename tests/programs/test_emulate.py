@@ -236,6 +236,11 @@ def test_refusals_name_the_place(text: str, message: str) -> None:
     assert str(error.value).startswith("x.mlir:1:")
 
 
+def test_stochastic_rounding_in_a_loop_is_refused() -> None:
+    with pytest.raises(interp.ProgramError, match="expected no stochastic rounding in a region"):
+        emulate_text(PROGRAMS["a loop, a branch and a call"], Policy(rounding="stochastic"))
+
+
 def test_emulated_program_in_the_interpreter() -> None:
     """The rewritten program is plain StableHLO, which the interpreter runs too: a third arithmetic beside its two."""
     x = np.random.default_rng(3).standard_normal(999).astype(np.float32)
