@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp.conform.result import ACCURACY, FAIL
+from minihlo.interp.conform.result import ACCURACY, DIVERGENT, FAIL
 from minihlo.interp.diff.report import OpReport
 
 from .divergence_faults import (
@@ -126,7 +126,6 @@ WRITTEN: dict[str, tuple[Callable[[np.ndarray, Any], np.ndarray], float, str]] =
     "saturated": (saturated, 2.0**30, SATURATED),
     "saturated below": (lambda x, t: np.where(x < 0, saturated(x, t), rounded(x, t)), 2.0**30, ""),
     "zero beyond": (lambda x, t: np.where(np.isfinite(numbers(rounded(x, t), t)), rounded(x, t), 0), 2.0**30, ""),
-    "flushed": (flushed, 2.0**-30, "subnormal results are flushed to zero"),
     "the sign": (lambda x, t: rounded(-x, t), 1.0, ""),
 }
 
@@ -142,6 +141,20 @@ def test_how_products_are_written(fault: str, dtype: Any) -> None:
     exact = x.astype(np.float64) @ y.astype(np.float64)
     backend = Planted("dot_general", lambda *_: write(exact, dtype))
     fails(op_of(jnp.dot, x, y, op="dot_general", backend=backend), backend, diagnosis)
+
+
+@by_type(FN, FNUZ, E5M2, jnp.float16)
+def test_flushed_products(dtype: Any) -> None:
+    """Flushed subnormal results are a choice of f16 and a fault of FP8, where every code counts."""
+    x, y = sample(np.float64, 16, 24), sample(np.float64, 24, 16, seed=1)
+    by = float(ml_dtypes.finfo(dtype).smallest_normal) ** 0.5
+    x, y = (x * by).astype(dtype), (y * by).astype(dtype)
+    exact = x.astype(np.float64) @ y.astype(np.float64)
+    backend = Planted("dot_general", lambda *_: flushed(exact, dtype))
+    result = op_of(jnp.dot, x, y, op="dot_general", backend=backend)
+    assert backend.has_changed
+    note = "subnormal numbers are taken as zero" if dtype == jnp.float16 else "subnormal results are flushed to zero"
+    assert (result.verdict, set(result.notes) - {note}) == (DIVERGENT if dtype == jnp.float16 else FAIL, set())
 
 
 @pytest.mark.parametrize(
