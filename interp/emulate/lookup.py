@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.op import Call, OpError, lookup
 from ...ops.minifloat.formats import Nan
+from ...ops.op import Call, OpError, lookup
 from ...ops.random_stream import RandomStream
 from ...ops.tables import MOST_BITS, Tabulated, index_bits
 from ...ops.traits import Run
