@@ -11,10 +11,10 @@ from .loaded import LoadedProgram
 from .lowered import of_jax
 from .parse import containers, parser
 from .parse.attributes import Elided
+from .samples import fill_elided
 from .settings import default_settings
 from .system.child import python
 from .system.isolate import death_in_child
-from .values.samples import fill_elided
 
 #: The most bytes to read from a pipe or device, which may be endless. Files may be larger.
 MOST_STREAMED = 1 << 30

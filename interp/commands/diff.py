@@ -24,7 +24,7 @@ from ..errors import Error, InputError, LimitError, OutputError
 from ..parse import containers
 from ..parse.chunks import split
 from ..program import Function, Operation
-from ..values.samples import RUNS, sample
+from ..samples import RUNS, sample
 from .run import read_inputs, read_source
 
 #: A program whose loops take more operations than these runs on other samples.

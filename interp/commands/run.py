@@ -28,10 +28,10 @@ from ..parse.chunks import split
 from ..parse.parser import parse, parse_attributes
 from ..parse.spmd import meets_processes
 from ..program import Operation, Program
+from ..samples import fill_elided, sample
 from ..settings import default_settings
 from ..values import npy, safetensors
 from ..values.printing import format_value, json_value
-from ..values.samples import fill_elided, sample
 from ..values.values import check_input, read_values, tensors_of, value_of
 from .run_on import run_on
 

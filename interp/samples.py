@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...ops.cast import array_of, cast, wrap
-from ...ops.policy import Policy
-from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
-from ..errors import InputError
+from ..ops.cast import array_of, cast, wrap
+from ..ops.policy import Policy
+from ..ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
+from .errors import InputError
 
 RUNS = ("ordinary numbers", "codes of every kind")
 #: What may stand for constants whose data a program leaves out.
