@@ -10,6 +10,8 @@ from .errors import InputError, ProgramError
 from .loaded import LoadedProgram
 from .lowered import of_jax
 from .parse import containers, parser
+from .parse.attributes import Elided
+from .samples import fill_elided
 from .settings import default_settings
 from .system.child import python
 from .system.isolate import death_in_child
@@ -21,7 +23,7 @@ _PART = 1 << 20
 _READER_SECONDS, _BYTES_A_SECOND = 30.0, 1e6
 
 
-def load(source: str | bytes | os.PathLike[str] | Any, *, without: str = "") -> LoadedProgram:
+def load(source: str | bytes | os.PathLike[str] | Any, *, without: str = "", elided: str = "") -> LoadedProgram:
     """Read a program.
 
     Args:
@@ -34,8 +36,10 @@ def load(source: str | bytes | os.PathLike[str] | Any, *, without: str = "") -> 
             - an `ir.Module` of jaxlib;
             - a function of `jax.jit` that JAX has traced, lowered or compiled (`jax.stages`), or exported
               (`jax.export.Exported`, with symbolic sizes too). Of a compiled one the optimized HLO runs.
-        without: Optimizations to turn off, such as `"tables,blocks"`, beside those that the environment variable
+        without: Optimizations to turn off, such as `"tables,threads"`, beside those that the environment variable
             `MINIHLO_WITHOUT` lists. No result changes.
+        elided: What stands for constants whose data the program leaves out (`dense_resource<__elided__>`): `"zeros"`
+            or `"sample"`, ordinary numbers. By default such a program is an error.
 
     Returns:
         A LoadedProgram. A function of JAX gives a JaxProgram, whose method `call` takes and returns the
@@ -43,23 +47,26 @@ def load(source: str | bytes | os.PathLike[str] | Any, *, without: str = "") -> 
 
     Raises:
         ProgramError: The program cannot be read. The message starts with the file, the line and the column.
-        InputError: `source` is none of these forms, or `without` names an unknown optimization.
+        InputError: `source` is none of these forms, `without` names an unknown optimization, or `elided` is
+            another word.
 
     jaxlib's reader of bytecode can abort or loop on damaged input. A child process tries it first, which takes about
     0.2 s.
     """
     settings = default_settings().without(without) if without else None
-    program = _load(source)
+    program = _load(source, fill_elided(elided) if elided else None)
     program.settings = settings
     return program
 
 
-def _load(source: str | bytes | os.PathLike[str] | Any) -> LoadedProgram:
+def _load(source: str | bytes | os.PathLike[str] | Any, elided: Elided | None) -> LoadedProgram:
     if isinstance(source, bytes | str | os.PathLike):
         data, file = (source, "<bytes>") if isinstance(source, bytes) else contents(source)
         if not data.strip():
             raise ProgramError(f"{file}: expected a program, got nothing but white space")
-        return LoadedProgram(parser.parse(data, file)) if isinstance(data, str) else _load_bytes(data, file)
+        if isinstance(data, bytes):
+            _check_reader(data, file)
+        return LoadedProgram(parser.parse(data, file, elided=elided))
     if hasattr(source, "operation"):
         return LoadedProgram(parser.from_module(source, "<module>"))
     program = of_jax(source)
@@ -82,13 +89,13 @@ def contents(source: str | os.PathLike[str]) -> tuple[str | bytes, str]:
     return read(text), text
 
 
-def _load_bytes(data: bytes, file: str) -> LoadedProgram:
+def _check_reader(data: bytes, file: str) -> None:
+    """Raise ProgramError for bytecode on which jaxlib's reader aborts or loops."""
     if data.startswith(containers.BYTECODE) or containers.is_contained(data):
         child = f"import sys; from {parser.__name__} import parse; parse(sys.stdin.buffer.read())"
         death = death_in_child(python("-c", child), data, _READER_SECONDS + len(data) / _BYTES_A_SECOND)
         if death:
             raise ProgramError(f"{file}: {death}")
-    return LoadedProgram(parser.parse(data, file))
 
 
 def read(path: str) -> bytes:

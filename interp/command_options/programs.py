@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ...ops.policy import OVERFLOWS, ROUNDINGS, Policy
+from ..samples import ELIDED
 from .values import natural, positive, seconds, steps
 
 #: The forms in which `run` prints results.
@@ -68,7 +69,7 @@ def run(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="draw the inputs, ordinary numbers of --seed, as minihlo diff does",
     )
-    add("--elided", choices=("zeros", "sample"), help="what stands for constants whose data the program leaves out")
+    add("--elided", choices=ELIDED, help="what stands for constants whose data the program leaves out")
     add("--replicas", type=positive, metavar="N", help="run so many replicas (default: by the module)")
     add("--partitions", type=positive, metavar="N", help="run so many partitions (default: by the module)")
     text = "write the next tensor of the results to a file: F.npy, or F.safetensors:NAME (-: print it)"
@@ -102,12 +103,12 @@ def run(parser: argparse.ArgumentParser) -> None:
     )
     add("--probe-dir", metavar="DIR", help="write each value to a .npy file in DIR, and an index.csv")
     add("--trace", action="store_true", help="print each op with its results and its fused group")
-    add("--print-plan", action="store_true", help="print the generated Python code, with the op of each line")
+    add("--print-plan", action="store_true", help="print the operations that run, in order, after all passes")
     add(
         "--without",
         default="",
         metavar="A,B",
-        help="turn off optimizations: tables, blocks, threads, … (results stay the same)",
+        help="turn off optimizations: tables, threads (results stay the same)",
     )
 
 

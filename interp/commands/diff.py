@@ -19,12 +19,12 @@ from ..backends import Backend
 from ..backends.own import Minihlo
 from ..diff.compare import examine
 from ..diff.report import Report
-from ..diff.samples import RUNS, sample
 from ..diff.source import Source
 from ..errors import Error, InputError, LimitError, OutputError
 from ..parse import containers
 from ..parse.chunks import split
 from ..program import Function, Operation
+from ..samples import RUNS, sample
 from .run import read_inputs, read_source
 
 #: A program whose loops take more operations than these runs on other samples.

@@ -18,7 +18,6 @@ from ...ops.programs.checks import Condition, check
 from ...ops.types import TensorType, Type
 from ..api import read, read_stream
 from ..comparison.equality import equal_values
-from ..diff.samples import RUNS, sample
 from ..errors import CheckFailure, InputError, OutputError, ProgramError
 from ..listing import Part, groups, listing
 from ..machine import Listener, Plan, plan, run_grid
@@ -29,6 +28,7 @@ from ..parse.chunks import split
 from ..parse.parser import parse, parse_attributes
 from ..parse.spmd import meets_processes
 from ..program import Operation, Program
+from ..samples import fill_elided, sample
 from ..settings import default_settings
 from ..values import npy, safetensors
 from ..values.printing import format_value, json_value
@@ -38,7 +38,7 @@ from .run_on import run_on
 
 def main(options: argparse.Namespace) -> int:
     """Run the command. Returns 1 if a check fails; raises the errors of `errors.py`."""
-    programs = read_programs(options.file, _elided(options))
+    programs = read_programs(options.file, fill_elided(options.elided, options.seed) if options.elided else None)
     # Of several programs, those with the function run. If none has it, planning the first raises the error.
     programs = [p for p in programs if _has_function(p, options.function)] or programs[:1]
     if len(programs) > 1 and (options.output or options.expected):
@@ -88,18 +88,6 @@ def main(options: argparse.Namespace) -> int:
         _deliver(results, p.result_types, grid, options)
         failed |= _differs([r for of_process in results for r in of_process], p.result_types * len(results), expected)
     return int(failed)
-
-
-def _elided(options: argparse.Namespace) -> Elided | None:
-    """What fills constants whose data a program leaves out."""
-    if options.elided is None:
-        return None
-    rng = np.random.Generator(np.random.Philox([options.seed, len(RUNS)]))
-    return (lambda t: sample(t, 0, rng)) if options.elided == "sample" else _zeros
-
-
-def _zeros(t: TensorType) -> np.ndarray:
-    return np.broadcast_to(np.zeros((), t.element.dtype), [n or 0 for n in t.shape])
 
 
 def _samples(p: Plan, seed: int) -> list[Any]:

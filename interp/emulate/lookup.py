@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.minifloat.formats import Nan
 from ...ops.op import Call, OpError, lookup
 from ...ops.random_stream import RandomStream
 from ...ops.tables import MOST_BITS, Tabulated, index_bits
@@ -17,8 +18,8 @@ from ..bodies import vectorize
 from ..passes.fuse import TABLE
 from ..program import Operation, Value
 from .draws import draw
-from .rewrite import UI4, Emulation, emulates
-from .rounding import exact_of_integer, round_float, round_number
+from .rewrite import UI4, Emulation, align, emulates
+from .rounding import decode_f32, exact_of_integer, round_float, round_number
 from .tensor import UI8, UI16, UI32, UI64, Tensor, constant, where
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
@@ -80,6 +81,25 @@ def elementwise(e: Emulation, operation: Operation, operands: Sequence[Any]) -> 
         return [_chosen(e, operation, operands, elements, target)]
     entries = e.remember(operation, lambda: Tabulated(kernel(e, operation), elements, target.dtype).table())
     return [look_up(e, entries, target, operands, elements)]
+
+
+@emulates("add", "subtract", "multiply")
+def arithmetic(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """Sums and products of two minifloats: in f32, and rounded once more.
+
+    Products are exact there. Sums are rounded to 24 bits, at least twice those of a minifloat and two, so that the
+    second rounding gives the bits of one (Figueroa, When is double rounding innocuous?, 1995).
+    """
+    element = _element(operation.results[0].type)
+    is_nearest = (e.policy.arithmetic, e.policy.rounding) == ("direct", "nearest_even")
+    if not element.is_minifloat or not element.format.has_zero or not is_nearest:
+        return elementwise(e, operation, operands)
+    x, y = (decode_f32(v, element.format) for v in align(operands))
+    found = x.elementwise(operation.name, x, y)
+    if element.format.nan in (Nan.IEEE, Nan.ALL_ONES):  # the sign is that of the first operand that is NaN
+        found = where(found.differs(found), constant(np.nan, _F32), found)
+        found = where(x.differs(x), x, where(y.differs(y), y, found))
+    return [round_float(found, element.format, e.policy)]
 
 
 def kernel(e: Emulation, operation: Operation, random: Any = None) -> Run:

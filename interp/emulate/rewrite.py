@@ -308,7 +308,7 @@ class Emulation:
         if source is None:
             return self._barrier(operation, operands)
         if record is not None and record.is_elementwise:
-            operands = _align(operands)
+            operands = align(operands)
             if self.policy.rounding == "stochastic":
                 _RULES["minihlo.roundings"](self, operation, operands)
         types = [self._carried(r.type, old.type) for r, old in zip(operation.results, source.results, strict=True)]
@@ -486,7 +486,7 @@ def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
     return {found[i].name: found[i].attr for i in range(len(found))}
 
 
-def _align(operands: Sequence[Any]) -> list[Any]:
+def align(operands: Sequence[Any]) -> list[Any]:
     """Broadcast scalars to the shape of the other operands."""
     shape = next((x.shape for x in operands if isinstance(x, Tensor) and x.shape), ())
     return [x.broadcast(shape) if isinstance(x, Tensor) and not x.shape else x for x in operands]

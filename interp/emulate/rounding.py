@@ -1,8 +1,8 @@
 """Numbers to codes by integer operations: one rounding, in any format, mode and overflow.
 
 The rules are those of `ops.minifloat.codec.round_number`, which computes the same on arrays. What is given where a
-format leaves a result open, `ops.minifloat.open_points` says. No operation here rounds in floating point, so that
-devices which flush subnormals or contract operations give equal bits.
+format leaves a result open, `ops.minifloat.open_points` says. No operation here rounds in floating point, but
+for one sum of normal numbers, so that devices which flush subnormals or contract operations give equal bits.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from ...ops.draws import FRACTION_BITS
 from ...ops.minifloat.formats import FORMATS, Format, Nan
 from ...ops.policy import Policy
 from ...ops.types import ElementType, Kind
-from .tensor import I32, I64, UI8, UI16, UI32, UI64, Tensor, constant, where
+from .tensor import F32, I32, I64, UI8, UI16, UI32, UI64, Tensor, constant, where
 
 #: A positive result up to 2**this is NaN in f8E8M0FNU; see `ops.minifloat.codec`.
 _E8M0_VANISHES = -150
+_SMALL = -125  # numbers from 2**_SMALL on have halves that are normal in f32
 WORD = 32  # bits of a word of an exact sum
 _NEAREST = ("nearest_even", "nearest_away", "stochastic")
 
@@ -105,9 +106,32 @@ def exact_of_integer(x: Tensor) -> Exact:
     return Exact(sign, where(is_large, odd, magnitude), where(is_large, constant(2, I32), constant(0, I32)))
 
 
+def decode_f32(codes: Tensor, fmt: Format) -> Tensor:
+    """Return the numbers of codes in f32, which no operation on the way to them rounds or makes subnormal."""
+    target = FORMATS["f32"]
+    cut = target.mantissa_bits - fmt.mantissa_bits
+    wide = codes.to(UI32)
+    magnitude, sign = wide & (fmt.sign_bit - 1), (wide & fmt.sign_bit) << (target.bits - fmt.bits)
+    rebias = (fmt.min_exponent + fmt.mantissa_bits) - (target.min_exponent + target.mantissa_bits)
+    normal = (magnitude << cut) + (rebias << target.mantissa_bits)
+    least = constant(2.0 ** (fmt.min_exponent + fmt.mantissa_bits), F32, codes.shape)
+    subnormal = ((magnitude << cut) + least.bits(UI32)).bits(F32) - least
+    bits = where(magnitude < (1 << fmt.mantissa_bits), subnormal.bits(UI32), normal)
+    if fmt.has_infinity:
+        bits = where(magnitude.equals(fmt.infinity_code or 0), target.infinity_code or 0, bits)
+    nan = magnitude > (fmt.max_code + int(fmt.has_infinity))
+    if fmt.nan is Nan.NEGATIVE_ZERO:
+        nan = wide.equals(fmt.sign_bit)
+    if fmt.nan is not Nan.NONE:
+        bits = where(nan, target.nan_code or 0, bits)
+    return (bits | sign).bits(F32)
+
+
 def round_float(x: Tensor, fmt: Format, policy: Policy, draws: Tensor | None = None) -> Tensor:
     """Return the codes of f32 or f64 in a narrower format, rounded once."""
     number, source = exact_of_float(x), FORMATS[x.element.name]
+    if source.name == "f32" and policy.rounding == "nearest_even" and fmt.has_zero and fmt.min_exponent > _SMALL:
+        return _round_f32(x, number, fmt, policy)
     if not fmt.has_zero or fmt.min_exponent < source.min_exponent:
         return round_number(number, fmt, policy, draws)
     # The exponent says where to cut: there is no need to look for the leading bit. Subnormal numbers of the source are
@@ -115,6 +139,24 @@ def round_float(x: Tensor, fmt: Format, policy: Policy, draws: Tensor | None = N
     field = number.exponent + (source.mantissa_bits - fmt.mantissa_bits - fmt.min_exponent)
     cut = (source.mantissa_bits - fmt.mantissa_bits) - field.at_most(0)
     return _round(number, cut, field.at_least(0), fmt, policy, draws)
+
+
+def _round_f32(x: Tensor, number: Exact, fmt: Format, policy: Policy) -> Tensor:
+    """Return the codes of f32, rounded to nearest even.
+
+    Bits of normal results are rounded by an addition of integers. A sum of f32 rounds subnormal results: that of the
+    magnitude and a power of two whose last place is theirs. A magnitude of no exponent is zero there, as it should be.
+    """
+    source = FORMATS["f32"]
+    magnitude, cut = x.bits(UI32) & (source.sign_bit - 1), source.mantissa_bits - fmt.mantissa_bits
+    least = fmt.min_exponent + fmt.mantissa_bits  # the exponent of the smallest normal number
+    bias = -source.min_exponent - source.mantissa_bits + 1
+    half = ((magnitude >> cut) & 1) + ((1 << (cut - 1)) - 1)
+    normal = ((magnitude + half) >> cut) - ((least + bias - 1) << fmt.mantissa_bits)
+    power = constant(2.0 ** (fmt.min_exponent + source.mantissa_bits), F32, x.shape)
+    subnormal = (magnitude.bits(F32) + power).bits(UI32) - power.bits(UI32)
+    code = where(magnitude < ((least + bias) << source.mantissa_bits), subnormal, normal)
+    return _finish(number, code, fmt, policy)
 
 
 def _round(
@@ -135,8 +177,11 @@ def _round(
     rounded = retained.to(target) + up.to(target)
     last = fmt.max_code >> fmt.mantissa_bits
     code = (field.at_most(last + 1).to(target) << fmt.mantissa_bits) + rounded
-    if not fmt.has_zero:
-        code = code.at_least(1) - 1
+    return _finish(x, code if fmt.has_zero else code.at_least(1) - 1, fmt, policy)
+
+
+def _finish(x: Exact, code: Tensor, fmt: Format, policy: Policy) -> Tensor:
+    """Return codes from those of magnitudes, which may be beyond the largest number, and the signs and NaN of `x`."""
     too_big = code > fmt.max_code
     if x.is_infinite is not None:
         too_big = too_big | x.is_infinite

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import linecache
 import math
 from typing import TYPE_CHECKING
 
-from ..conform import report as conform_report
+from .. import pages
 from ..conform.report.markup import Content, Markup, element, page_head
 from .profile_tensors import LineProfile, TensorProfile, percent
 from .report_charts import histogram, time_line
@@ -30,10 +29,7 @@ errors."""
 
 def page(profile: Profile) -> str:
     """The whole page."""
-    style = "".join(
-        importlib.resources.files(package).joinpath("report.css").read_text(encoding="utf-8")
-        for package in (conform_report.__name__, __package__ or "")
-    )
+    style = pages.style("report.css", "profile.css")
     lines = [x for x in profile.lines if any(_is_shown(t) for t in x.tensors)]
     worst = sorted(lines, key=lambda x: -x.severity)
     programs = dict.fromkeys(str(s["program"]) for s in profile.steps)

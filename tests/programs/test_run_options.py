@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minihlo.interp import load
+from minihlo.interp import InputError, load
 
 from ..cli_cases import in_process, refused
 
@@ -149,6 +149,9 @@ def test_elided_constants(tmp_path: Path) -> None:
     first, again, other = (in_process(*run, "sample", "--seed", s, cwd=tmp_path)[1] for s in ("1", "1", "2"))
     assert first == again != other
     assert all(len(set(v)) > 20 for v in values(first))
+    assert not load(tmp_path / "f.mlir", elided="zeros")()[0].any()
+    with pytest.raises(InputError, match="elided: expected one of zeros, sample, got 'ones'"):
+        load(tmp_path / "f.mlir", elided="ones")
 
 
 def test_samples(tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import re
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from ... import pages
 from ...oracle.formats import FORMATS
 from .. import causes, files
 from ..format_text import count
@@ -41,7 +41,7 @@ def write(report: Report, path: str | Path) -> None:
 def page(report: Report) -> str:
     """The page."""
     title = f"{report.run.backend}: conformance"
-    style = importlib.resources.files(__package__ or "").joinpath("report.css").read_text(encoding="utf-8")
+    style = pages.style("report.css")
     bad = [c for c in report.cases if c.verdict in BAD]
     head = page_head(title, element("style", Markup(style)))
     body = element(

@@ -6,13 +6,18 @@ has codes of every kind, including NaN and infinities.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from ...ops.cast import array_of, cast, wrap
-from ...ops.policy import Policy
-from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
+from ..ops.cast import array_of, cast, wrap
+from ..ops.policy import Policy
+from ..ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
+from .errors import InputError
 
 RUNS = ("ordinary numbers", "codes of every kind")
+#: What may stand for constants whose data a program leaves out.
+ELIDED = ("zeros", "sample")
 _F64 = ELEMENT_TYPES["f64"]
 #: The share of very small numbers among the ordinary ones.
 _SHARE = 1 / 8
@@ -22,6 +27,17 @@ def sample(t: TensorType, run: int, rng: np.random.Generator) -> np.ndarray:
     """A value of type `t` for one of RUNS."""
     shape = tuple(int(d or 0) for d in t.shape)
     return _ordinary(t.element, shape, rng) if run == 0 else _any(t.element, shape, rng)
+
+
+def fill_elided(how: str, seed: int = 0) -> Callable[[TensorType], np.ndarray]:
+    """Return a function that gives the constant of a type whose data a program leaves out: "zeros", or a "sample".
+
+    Raises InputError for another word.
+    """
+    if how not in ELIDED:
+        raise InputError(f"elided: expected one of {', '.join(ELIDED)}, got {how!r}")
+    rng = np.random.Generator(np.random.Philox([seed, len(RUNS)]))
+    return lambda t: sample(t, 0, rng) if how == "sample" else np.zeros([n or 0 for n in t.shape], t.element.dtype)
 
 
 def _ordinary(e: ElementType, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
