@@ -143,6 +143,7 @@ def plan(
         InputError: There is no such function.
         ResourceError: A tensor cannot be held.
     """
+    memory.keep_freed()
     settings = default_settings() if settings is None else settings
     steps = None if most_steps is None else Steps(most_steps)
     entry = find_function(program, function)

@@ -163,11 +163,14 @@ def _odd_f32(x: np.ndarray) -> np.ndarray:
     """f64 rounded to odd to f32; what overflows becomes the largest number, what underflows the smallest."""
     with np.errstate(all="ignore"):
         nearest = np.asarray(x.astype(np.float32))
-        back = nearest.astype(np.float64)
+        back, bits = nearest.astype(np.float64), nearest.view(np.int32)
+        is_cut = back != x
+        is_cut &= x == x
         # Step back towards zero where rounding went away from zero (infinity steps back to the largest number) …
-        bits = nearest.view(np.int32) - (np.abs(back) > np.abs(x))
+        np.subtract(bits, np.abs(back, out=back) > np.abs(x), out=bits)
         # … and set the last bit where anything was cut off.
-        return (bits | ((back != x) & (x == x))).astype(np.int32).view(np.float32)
+        np.bitwise_or(bits, is_cut, out=bits)
+        return nearest
 
 
 def _widen(x: np.ndarray, source: ElementType) -> np.ndarray:

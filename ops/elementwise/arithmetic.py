@@ -22,7 +22,6 @@ def _forward(x: np.ndarray) -> np.ndarray:
     accuracy=CORRECTLY_ROUNDED,
     operands=2,
     direct=arithmetic.add,
-    integer=np.add,
     boolean=np.logical_or,
     traits=OpTraits(combining=Combining(np.add, np.logical_or, on_floats=True), linear=range),
 )
@@ -37,7 +36,6 @@ def add(x, y):
     accuracy=CORRECTLY_ROUNDED,
     operands=2,
     direct=arithmetic.subtract,
-    integer=np.subtract,
     traits=OpTraits(combining=Combining(np.subtract, any_order=False, on_floats=True), linear=range),
 )
 def subtract(x, y):
@@ -92,7 +90,6 @@ def remainder(x, y):
     "integer float complex",
     accuracy=EXACT,
     direct=arithmetic.negate,
-    integer=np.negative,
     is_native=True,
     traits=OpTraits(linear=first_operand),
 )
@@ -111,22 +108,12 @@ def sign(x):
     return np.where(np.isnan(x), x, np.copysign(np.sign(x), x))  # numpy gives +0 of either zero
 
 
-@elementwise("floor", "float", accuracy=EXACT, direct=arithmetic.floor)
-def floor(x):
-    """The largest integer not above the operand."""
-    return np.floor(x)
-
-
-@elementwise("ceil", "float", accuracy=EXACT, direct=arithmetic.ceil)
-def ceil(x):
-    """The smallest integer not below the operand."""
-    return np.ceil(x)
-
-
-@elementwise("round_nearest_even", "float", accuracy=EXACT, direct=arithmetic.round_nearest_even)
-def round_nearest_even(x):
-    """The nearest integer, ties to even."""
-    return np.rint(x)
+for _name, _host, _direct, _doc in (
+    ("floor", np.floor, arithmetic.floor, "The largest integer not above the operand."),
+    ("ceil", np.ceil, arithmetic.ceil, "The smallest integer not below the operand."),
+    ("round_nearest_even", np.rint, arithmetic.round_nearest_even, "The nearest integer, ties to even."),
+):
+    elementwise(_name, "float", accuracy=EXACT, direct=_direct, doc=_doc)(_host)
 
 
 @elementwise("round_nearest_afz", "float", accuracy=EXACT, direct=arithmetic.round_nearest_afz)

@@ -28,13 +28,15 @@ def elementwise(
     boolean: Host | None = None,
     is_native: bool = False,
     expanded: str = "",
+    doc: str = "",
     traits: OpTraits = NOTHING,
 ) -> Callable[[Host], Host]:
     """Declare an op by what it does to numpy's own types; for floats `direct` is the exact definition.
 
     The decorated function serves floats and complex numbers, and integers and booleans where `integer` and `boolean`
     are not given. Integers below eight bits come as bytes and are wrapped after. `float_kernels.py` says how floats are
-    computed, and what `is_native` means. `expanded` and `traits` are for `Op.expanded` and `Op.traits`.
+    computed, and what `is_native` means. `expanded` and `traits` are for `Op.expanded` and `Op.traits`; `doc` is for
+    functions of numpy's own, which have another docstring.
     """
 
     def declare(host: Host) -> Host:
@@ -50,8 +52,7 @@ def elementwise(
                 return _on_complex(host, element)
             return boolean if element.kind is Kind.BOOL and boolean is not None else host
 
-        doc = host.__doc__ or ""
-        what = full_name(name), bind, element_types(types), "numbers", accuracy, operands, doc
+        what = full_name(name), bind, element_types(types), "numbers", accuracy, operands, doc or host.__doc__ or ""
         expand = element_types(expanded)
         register(Op(*what, is_elementwise=True, is_function=True, expanded=expand, traits=traits))
         return host

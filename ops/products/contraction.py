@@ -30,7 +30,7 @@ from ..op import Call, Run, lookup
 from ..policy import Policy
 from ..random_stream import RandomStream
 from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType
-from .exact import exact_matmul
+from .exact import exact_matmul, exact_type_of_formats
 
 _PLAIN = Policy()
 #: Sums of so many products, of real and of complex numbers, are formed one by one. Not a tuning: BLAS may round
@@ -74,6 +74,15 @@ class Contraction:
         if self.lhs == self.rhs == self.result and self.result in (_F32, _F64):
             return self._host_sums(x, y, self.result)  # nothing is rounded, nor drawn for that
         return self.host(x, y, _F32 if are_minifloats else _widest(self.lhs, self.rhs, self.result))
+
+    def exact_type(self, length: int) -> ElementType | None:
+        """The host's type in which all sums of so many products are exact, if they are to be; `matmul` takes operands
+        of that type too. None of other sums than those of minifloats."""
+        if not (self.lhs.is_minifloat and self.rhs.is_minifloat and self.result.is_float):
+            return None
+        record = accumulator_of(self.policy, self.lhs, self.rhs, self.result)
+        is_exact_sum = self.policy.sums_exactly if record is None else is_exact(record)
+        return exact_type_of_formats(self.lhs, self.rhs, length) if is_exact_sum else None
 
     def into(self, result: ElementType) -> Contraction:
         """The same sums in another type."""
