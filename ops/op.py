@@ -190,24 +190,9 @@ def op(
     """
 
     def declare(bind: Callable[[Call], Run]) -> Callable[[Call], Run]:
-        taken = element_types(types)
-        name_, doc = full_name(name), bind.__doc__ or ""
-        record = Op(
-            name_,
-            bind,
-            taken,
-            values,
-            accuracy,
-            operands,
-            doc,
-            is_elementwise,
-            has_effects=has_effects,
-            calls=calls,
-            any_sizes=any_sizes,
-            has_section=has_section,
-            traits=traits,
-        )
-        register(record)
+        what = full_name(name), bind, element_types(types), values, accuracy, operands, bind.__doc__ or ""
+        rest = {"calls": calls, "any_sizes": any_sizes, "has_section": has_section, "traits": traits}
+        register(Op(*what, is_elementwise, has_effects=has_effects, **rest))
         return bind
 
     return declare

@@ -103,10 +103,7 @@ class Tabulated:
         """
         entries = self._entries
         if entries is None:
-            shape, cases = [1 << bits for bits in self._bits], []
-            for i, element in enumerate(self._elements):
-                along = [-1 if i == j else 1 for j in range(len(shape))]
-                cases.append(np.broadcast_to(all_codes(element).reshape(along), shape).reshape(-1))
+            cases = [c.reshape(-1) for c in np.meshgrid(*map(all_codes, self._elements), indexing="ij")]
             entries = np.array(np.broadcast_to(self._compute(*cases), self._cases), self._result)
             entries.setflags(write=False)
             self._entries = entries

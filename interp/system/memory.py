@@ -189,7 +189,7 @@ def count(array: np.ndarray) -> int:
 
 
 def reserve(nbytes: int, what: Sequence[object], counted: int = 0) -> None:
-    """Raise ResourceError if bytes of values exceed the limit beside the counted arrays, which `counted` are already."""
+    """Raise ResourceError if bytes of values exceed the limit beside the counted ones, which `counted` are already."""
     global _unseen
     most = ceiling()
     if most is None and nbytes + _unseen <= _SMALL:

@@ -16,31 +16,27 @@ def _forward(x: np.ndarray) -> np.ndarray:
     return x.copy() if min(x.strides, default=0) < 0 else x
 
 
-@elementwise(
+elementwise(
     "add",
     "bool integer float complex",
     accuracy=CORRECTLY_ROUNDED,
     operands=2,
     direct=arithmetic.add,
     boolean=np.logical_or,
+    doc="Sum; of booleans, or.",
     traits=OpTraits(combining=Combining(np.add, np.logical_or, on_floats=True), linear=range),
-)
-def add(x, y):
-    """Sum; of booleans, or."""
-    return np.add(x, y)
+)(np.add)
 
 
-@elementwise(
+elementwise(
     "subtract",
     "integer float complex",
     accuracy=CORRECTLY_ROUNDED,
     operands=2,
     direct=arithmetic.subtract,
+    doc="Difference.",
     traits=OpTraits(combining=Combining(np.subtract, any_order=False, on_floats=True), linear=range),
-)
-def subtract(x, y):
-    """Difference."""
-    return np.subtract(x, y)
+)(np.subtract)
 
 
 @elementwise(
@@ -58,44 +54,38 @@ def multiply(x, y):
     return np.multiply(_forward(x), _forward(y)) if x.dtype.kind == "c" else np.multiply(x, y)
 
 
-@elementwise(
+elementwise(
     "divide",
     "integer float complex",
     accuracy=CORRECTLY_ROUNDED,
     operands=2,
     direct=arithmetic.divide,
     integer=whole_division.divide,
+    doc="Quotient; of integers truncated, by zero all bits set (as XLA), and the smallest by -1 itself.",
     traits=OpTraits(linear=first_operand),
-)
-def divide(x, y):
-    """Quotient; of integers truncated, by zero all bits set (as XLA), and the smallest by -1 itself."""
-    return np.divide(x, y)
+)(np.divide)
 
 
-@elementwise(
+elementwise(
     "remainder",
     "integer float",
     accuracy=EXACT,
     operands=2,
     direct=arithmetic.remainder,
     integer=whole_division.remainder,
-)
-def remainder(x, y):
-    """Remainder of truncated division, with the sign of the dividend; of integers by zero, the dividend (as XLA)."""
-    return np.fmod(x, y)
+    doc="Remainder of truncated division, with the sign of the dividend; of integers by zero, the dividend (as XLA).",
+)(np.fmod)
 
 
-@elementwise(
+elementwise(
     "negate",
     "integer float complex",
     accuracy=EXACT,
     direct=arithmetic.negate,
     is_native=True,
+    doc="The operand with its sign flipped, of NaN and zero too; of integers, the two's complement.",
     traits=OpTraits(linear=first_operand),
-)
-def negate(x):
-    """The operand with its sign flipped, of NaN and zero too; of integers, the two's complement."""
-    return np.negative(x)
+)(np.negative)
 
 
 @elementwise("sign", "signed float complex", accuracy=EXACT, direct=arithmetic.sign, integer=np.sign)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,7 @@ from ..policy import Policy
 from ..require import identity, require, require_element, require_shape
 from ..tables import Tabulated
 from ..types import ELEMENT_TYPES, ElementType, Kind
-from .elementwise import elementwise
-from .float_kernels import Function, float_kernel
+from .elementwise import declare_test, elementwise
 
 #: Programs compare their results in these types with recorded ones of the expansion, which are up to 6 ULP off.
 _TO_16 = Accuracy("correctly rounded up to 16 bits; f32 and f64 by CHLO's expansion", is_near=True)
@@ -71,22 +69,9 @@ def conj(call: Call) -> Run:
 # -- tests -------------------------------------------------------------------------------------------------------------
 
 
-def _declare_test(name: str, meaning: str, direct: Callable[[Number], np.ndarray], host: Callable) -> None:
-    function = Function(direct, host, 1, is_basic=True, is_predicate=True)  # pyright: ignore[reportArgumentType]
-
-    def bind(call: Call) -> Run:
-        t, result = call.tensor(), call.result()
-        require(result.element.kind is Kind.BOOL, f"the result is {result} (expected of element type i1)")
-        require_shape(call, t.shape)
-        return float_kernel(function, t.element, call)
-
-    bind.__doc__ = meaning
-    op(f"chlo.{name}", "float", values="numbers", operands=1, is_elementwise=True)(bind)
-
-
-_declare_test("is_inf", "Whether the number is infinite, of either sign.", lambda x: x.is_infinite, np.isinf)
-_declare_test("is_pos_inf", "Whether the number is +infinity.", lambda x: x.is_infinite & ~x.sign, np.isposinf)
-_declare_test("is_neg_inf", "Whether the number is -infinity.", lambda x: x.is_infinite & x.sign, np.isneginf)
+declare_test("chlo.is_inf", "Whether the number is infinite, of either sign.", lambda x: x.is_infinite, np.isinf)
+declare_test("chlo.is_pos_inf", "Whether the number is +infinity.", lambda x: x.is_infinite & ~x.sign, np.isposinf)
+declare_test("chlo.is_neg_inf", "Whether the number is -infinity.", lambda x: x.is_infinite & x.sign, np.isneginf)
 
 
 # -- neighbours --------------------------------------------------------------------------------------------------------

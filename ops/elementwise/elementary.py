@@ -14,22 +14,16 @@ _LARGE = 40
 
 for _name, _host, _direct, _doc in (
     ("log", np.log, functions.log, "Natural logarithm."),
+    ("log_plus_one", np.log1p, functions.log_plus_one, "Natural logarithm of 1 + x, accurate near zero."),
     ("tanh", np.tanh, functions.tanh, "Hyperbolic tangent."),
     ("tan", np.tan, functions.tan, "Tangent of an angle in radians."),
     ("sine", np.sin, functions.sine, "Sine of an angle in radians."),
     ("cosine", np.cos, functions.cosine, "Cosine of an angle in radians."),
 ):
-    elementwise(_name, "float complex", accuracy=ROUNDED_TO_32, direct=_direct, doc=_doc)(_host)
+    _expanded = "complex" if _name == "log_plus_one" else ""
+    elementwise(_name, "float complex", accuracy=ROUNDED_TO_32, direct=_direct, doc=_doc, expanded=_expanded)(_host)
 
 elementwise("sqrt", "float complex", accuracy=CORRECTLY_ROUNDED, direct=functions.sqrt, doc="Square root.")(np.sqrt)
-elementwise(
-    "log_plus_one",
-    "float complex",
-    accuracy=ROUNDED_TO_32,
-    direct=functions.log_plus_one,
-    expanded="complex",
-    doc="Natural logarithm of one more than the operand, accurate near zero.",
-)(np.log1p)
 
 
 @elementwise("rsqrt", "float complex", accuracy=ROUNDED_TO_32, direct=functions.rsqrt)

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..cast import wrap
 from ..minifloat.number import Number
-from ..op import Accuracy, Call, Op, Run, element_types, full_name, register
+from ..op import Accuracy, Call, Op, Run, element_types, full_name, op, register
+from ..require import require
 from ..traits import NOTHING, OpTraits
 from ..types import ElementType, Kind
 from .float_kernels import Function, float_kernel
@@ -58,6 +59,20 @@ def elementwise(
         return host
 
     return declare
+
+
+def declare_test(name: str, doc: str, direct: Callable[[Number], np.ndarray], host: Host) -> None:
+    """Declare an op that says of each float whether it is of some kind."""
+    function = Function(direct, host, 1, is_basic=True, is_predicate=True)
+
+    def bind(call: Call) -> Run:
+        t, result = call.tensor(), call.result()
+        fits = result.element.kind is Kind.BOOL and result.admits(t.shape)
+        require(fits, f"expected a result of {list(t.shape)} of i1, got {result}")
+        return float_kernel(function, t.element, call)
+
+    bind.__doc__ = doc
+    op(name, "float", values="numbers", operands=1, is_elementwise=True)(bind)
 
 
 def _on_integers(host: Host, element: ElementType) -> Run:
