@@ -31,10 +31,10 @@ def style(*names: str) -> Markup:
     return Markup("\n".join((_HERE / name).read_text(encoding="utf-8") for name in names))
 
 
-def renderer(**names: object) -> Callable[..., Markup]:
+def renderer(**names: object) -> Callable[..., str]:
     """A function `render(template, **data)`, whose templates know some more names.
 
-    `render("cases.html#describe", case=case)` is a macro of a template, with its arguments.
+    `render("cases.html#describe", case=case)` is a macro of a template with its arguments, for use in other templates.
 
     Raises jinja2.UndefinedError where a template uses an unknown name.
     """
@@ -44,10 +44,10 @@ def renderer(**names: object) -> Callable[..., Markup]:
     environment.filters["thousands"] = "{:,}".format
     environment.globals |= {"count": count, "SIGNS": SIGNS, "style": style, **names}
 
-    def render(template: str, **data: object) -> Markup:
+    def render(template: str, **data: object) -> str:
         name, _, macro = template.partition("#")
         loaded = environment.get_template(name)
-        return getattr(loaded.module, macro)(**data) if macro else Markup(loaded.render(data))
+        return getattr(loaded.module, macro)(**data) if macro else loaded.render(data)
 
     return render
 

@@ -7,8 +7,6 @@ import shlex
 from collections import defaultdict
 from collections.abc import Iterable
 
-from markupsafe import Markup
-
 from ... import pages
 from ..report.html import NAMES
 from ..result import CaseResult
@@ -30,7 +28,7 @@ PART = 300_000
 class Section:
     """A piece of a page that is not divided."""
 
-    markup: Markup
+    markup: str
     anchor: str = ""  #: the id of its element
 
 
@@ -54,7 +52,7 @@ def parts(path: str, sections: Iterable[Section], most: int = PART) -> list[tupl
 
 
 def in_parts(
-    path: str, title: str, sections: Iterable[Section], above: Markup | str = "", most: int = PART
+    path: str, title: str, sections: Iterable[Section], above: str = "", most: int = PART
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The pages of some sections, by path, and the addresses of their anchors from the root.
 
