@@ -149,6 +149,8 @@ _references: dict[int, weakref.ref[np.ndarray]] = {}
 _freed: collections.deque[int] = collections.deque()  #: those that are gone
 _counting = threading.Lock()
 _used = _unseen = 0
+#: The bytes of new values that are granted without asking the system: a part of what was free when it was asked last.
+_granted = _SMALL
 
 
 def used() -> int:
@@ -190,15 +192,17 @@ def count(array: np.ndarray) -> int:
 
 def reserve(nbytes: int, what: Sequence[object], counted: int = 0) -> None:
     """Raise ResourceError if bytes of values exceed the limit beside the counted ones, which `counted` are already."""
-    global _unseen
+    global _unseen, _granted
     most = ceiling()
-    if most is None and nbytes + _unseen <= _SMALL:
+    if most is None and nbytes + _unseen <= _granted:
         return
     _unseen, others = 0, used() - counted
     try:
-        require(nbytes, ", ".join(dict.fromkeys(map(str, what))), others)
+        allowed = require(nbytes, ", ".join(dict.fromkeys(map(str, what))), others)
     except ResourceError as error:
+        _granted = _SMALL
         raise ResourceError(f"{error} beside the {_format_size(others)} of other values") from None
+    _granted = max(_SMALL, allowed // 16)
 
 
 # -- one value ---------------------------------------------------------------------------------------------------------
