@@ -8,7 +8,7 @@ import numpy as np
 
 from ..minifloat import arithmetic
 from ..minifloat.number import Number
-from ..op import Call, OpError, Run, lookup, op
+from ..op import Call, OpError, Run, kernel_of, op
 from ..ordering import total_keys
 from ..traits import OpTraits
 from ..types import ElementType, Kind, TensorType
@@ -123,14 +123,9 @@ def clamp(call: Call) -> Run:
             raise OpError(f"{name} is {bound} (expected of element type {operand.element})")
         if bound.shape and not _agree(bound, operand):
             raise OpError(f"{name} is {bound} (expected a scalar or of the shape of {operand})")
-    at_least, at_most = (_kernel(call, name, operand) for name in ("maximum", "minimum"))
+    names, types = ("maximum", "minimum"), ((operand, operand), (operand,))
+    at_least, at_most = (kernel_of(call.like(name, *types)) for name in names)
     return lambda low, x, high: at_most(at_least(x, low), high)
-
-
-def _kernel(call: Call, name: str, t: TensorType) -> Run:
-    record = lookup(name)
-    assert record is not None
-    return record.function(call.like(name, (t, t), (t,)))
 
 
 def _agree(x: TensorType, y: TensorType) -> bool:

@@ -26,7 +26,7 @@ from ..accumulators.product import is_exact, product
 from ..accumulators.record import Accumulator
 from ..accumulators.selection import accumulator_of
 from ..cast import cast, codes_of
-from ..op import Call, Run, lookup
+from ..op import Call, Run, kernel_of
 from ..policy import Policy
 from ..random_stream import RandomStream
 from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType
@@ -123,9 +123,8 @@ class Contraction:
 
     def kernel(self, name: str) -> Run:
         """The kernel of a binary op in the type of the result."""
-        t, op = TensorType((None, None, None), self.result), lookup(name)
-        assert op is not None
-        return op.function(Call(op.name, (t, t), (t,), {}, (), self.policy, self.random, tables=self.tables))
+        t = TensorType((None, None, None), self.result)
+        return kernel_of(Call(name, (t, t), (t,), {}, (), self.policy, self.random, tables=self.tables))
 
     def _accumulate(self, record: Accumulator, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The product as an accumulator sums it."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..cast import codes_of, wrap
-from ..op import Body, Call, OpError, lookup
+from ..op import Body, Call, OpError, kernel_of, lookup
 from ..ordering import is_nan, of_total_keys, total_keys
 from ..tables import Tabulated, all_codes
 from ..traits import Combining, Run
@@ -221,9 +221,8 @@ def ranks_of(call: Call, body: Body, element: ElementType) -> Ranks | None:
 
 def _function_of_op(call: Call, body: Body, element: ElementType) -> Run:
     """The kernel of the single op of a body on arrays."""
-    record, t = lookup(body.sole_op or ""), TensorType((None, None), element)
-    assert record is not None
-    return record.function(call.like(record.name, (t, t), (t,), **body.sole_attributes))
+    t = TensorType((None, None), element)
+    return kernel_of(call.like(body.sole_op or "", (t, t), (t,), **body.sole_attributes))
 
 
 def working_type(element: ElementType) -> np.dtype:
