@@ -27,8 +27,8 @@ LAYERS = [
     "interp.emulate",
     "interp.products", "interp.backends", "interp.testing", "interp.comparison", "interp.enclose", "interp.probing",
     "interp.conform",
-    "interp.diff", "interp.plugin", "interp.transform", "interp.blocks", "interp.numerics", "interp.commands",
-    "interp.command_options", "interp.cli", "interp.pytest_plugin",
+    "interp.diff", "interp.judgement", "interp.plugin", "interp.transform", "interp.blocks", "interp.numerics",
+    "interp.commands", "interp.command_options", "interp.cli", "interp.pytest_plugin",
 ]  # fmt: skip
 #: Files of one kind in a folder, at most.
 MOST_FILES = 27
