@@ -10,7 +10,7 @@ import numpy as np
 
 from ..backends.operation import Operation
 from ..backends.programs import Builder
-from ..comparison.sums.hypotheses import Rows, SumQuery
+from ..judging.sums.hypotheses import Rows, SumQuery
 from ..oracle import blocks as oracle
 from ..oracle.blocks import BLOCKS, Block, Quantized
 from ..oracle.formats import FORMATS

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..backends.operation import Operation
 from ..backends.programs import Builder, compare_attributes, tensor
-from ..comparison.faithful import sides_of_function
+from ..judging.functions import sides_of_function
 from ..oracle.exact import evaluate
 from ..oracle.expected import Expected, expected
 from ..oracle.formats import FORMATS, code_dtype

@@ -18,9 +18,8 @@ from typing import Any
 
 from ...ops.close import hint
 from .. import foreign
-from ..comparison.choices import CHOICES
-from ..comparison.open_points import IDENTIFIERS
 from ..errors import InputError, printable
+from ..judging.open_points import CHOICES, IDENTIFIERS
 from . import files
 from .cases.case import Case
 from .cases.cases import cases

@@ -21,13 +21,12 @@ from .cases import block_data, data
 from .cases.case import ROW_OPS, Case
 from .cases.layouts import LAYOUTS
 from .cases.row_data import arrays
-from .collect import OtherAxis, collect, outputs
 from .elementwise import Part, of_positions
 from .repeats import AnyPart, Results
 from .reproduction import Failing, add_explanations, batches
 from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult, StoredCodes
 from .rows import RowPart
-from .support import Types, or_raise
+from .support import OtherAxis, Types, collect, or_raise, outputs
 from .verdicts import blocks, outcome, scaled_sums, sums
 from .verdicts.outcome import Settings
 from .verdicts.sums import SumResult

@@ -9,7 +9,7 @@ import numpy as np
 from ...ops.cast import cast, codes_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES
-from ..comparison.sums import accumulation
+from ..judging.sums import accumulation
 from ..oracle.formats import FORMATS
 from .answers import Answers, Session
 from .operands import values

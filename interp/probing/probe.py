@@ -17,10 +17,9 @@ from ..errors import InputError
 from . import health, orders, rivals
 from .answers import Answers, Session, simplest
 from .dots import Asker, Signature
-from .evidence import evidence, format_result, line
 from .operands import check
 from .predict import predict
-from .report import Finding, Report
+from .report import Fact, Report, evidence, format_result, line
 from .search import find, refit
 from .sentences import SENTENCES
 from .structure import Structure
@@ -140,7 +139,7 @@ def _report(
     record, notes = _nan(session, record)
     simple = simplest(session.answers, _LOOKED)
     findings = [
-        Finding(field, text, tuple(evidence(session, simple, record, field)))
+        Fact(field, text, tuple(evidence(session, simple, record, field)))
         for field, sentence in SENTENCES.items()
         if (text := sentence(record)) is not None
     ]

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from ...ops.accumulators.record import Accumulator
+from .answers import Answers, Session
+from .designs import Dots
 from .dots import Signature
+from .operands import dot_text, number_text
+from .predict import predict
+from .sentences import alternatives
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class Fact:
     """One fact of the record."""
 
     field: str  #: the field of `interp.Accumulator`
@@ -28,7 +36,7 @@ class Report:
     signature: Signature
     record: Accumulator  #: the record that predicts most dots
     hidden: tuple[str, ...]  #: the small products that large ones absorb: the order, independent of the record
-    findings: tuple[Finding, ...]
+    findings: tuple[Fact, ...]
     predicted: int  #: number of random dots that the record predicts
     checked: int  #: number of random dots
     designed: int  #: number of designed dots that it does not predict
@@ -72,3 +80,40 @@ class Report:
             lines += [f"all dots are as {self.order}"] if self.order else []
             lines += ["it is contradicted by", *(f"    {line}" for line in self.contradictions)]
         return "\n".join([*lines, *self.notes])
+
+
+#: Number of lines for a fact.
+_LINES = 2
+
+
+def evidence(session: Session, answers: Answers, record: Accumulator, field: str) -> Iterator[str]:
+    """Return lines that demonstrate the value of a field: each refutes other values by the first dot that they miss.
+
+    `answers` has those of few products first.
+    """
+    s = session.signature
+    right = ~session.misses(record, answers)
+    count, unseen = 0, []
+    for name, other in alternatives(record, field, s.k):
+        expected = predict(other, answers.dots, s)
+        differs = right & (expected != answers.got) & ~(session.is_nan(expected) & session.is_nan(answers.got))
+        if not differs.any():
+            unseen.append(name)
+            continue
+        if count < _LINES:
+            i = int(np.argmax(differs))
+            count += 1
+            got, other = format_result(answers.got[i], s), format_result(expected[i], s)
+            yield f"{line(answers.dots, i, s)} => {got} ({other} with {name})"
+    if unseen:
+        yield f"these dots do not distinguish it from {', '.join(unseen)}"
+
+
+def line(dots: Dots, i: int, s: Signature) -> str:
+    """Return the products of a dot as text."""
+    return dot_text(dots.x[i], dots.y[i], s.lhs, s.rhs)
+
+
+def format_result(code: np.ndarray | int, s: Signature) -> str:
+    """Return a result as text."""
+    return number_text(code, s.result)

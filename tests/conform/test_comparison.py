@@ -9,12 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minihlo.interp.comparison import choices
-from minihlo.interp.comparison.diagnosis import NONE, Results, by_faults
-from minihlo.interp.comparison.equality import equal_codes, equal_values
-from minihlo.interp.comparison.faults.table import FAULTS, faults_of
-from minihlo.interp.comparison.open_points import IDENTIFIERS, OF_OPERATIONS, row
-from minihlo.interp.comparison.ulp import distance
+from minihlo.interp.judging import open_points as choices
+from minihlo.interp.judging.diagnosis import NONE, Results, by_faults
+from minihlo.interp.judging.equality import distance, equal_codes, equal_values
+from minihlo.interp.judging.faults import FAULTS, faults_of
+from minihlo.interp.judging.open_points import IDENTIFIERS, OF_OPERATIONS, row
 from minihlo.interp.oracle import rounding
 from minihlo.interp.oracle.case import OpCase
 from minihlo.interp.oracle.exact import evaluate

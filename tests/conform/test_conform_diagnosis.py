@@ -5,8 +5,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from minihlo.interp.comparison import places
-from minihlo.interp.comparison.diagnosis import Diagnosis
 from minihlo.interp.conform.cases import data
 from minihlo.interp.conform.cases.case import Case
 from minihlo.interp.conform.cases.forms import SIZES
@@ -16,6 +14,8 @@ from minihlo.interp.conform.verdicts import diagnosis
 from minihlo.interp.conform.verdicts.forms import across_forms
 from minihlo.interp.conform.verdicts.judge import Judgement
 from minihlo.interp.conform.verdicts.outcome import add_diagnosis as explained_by
+from minihlo.interp.judging import places
+from minihlo.interp.judging.diagnosis import Diagnosis
 from minihlo.interp.oracle.formats import FORMATS
 
 

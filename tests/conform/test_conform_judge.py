@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from minihlo.interp.comparison import choices
 from minihlo.interp.conform.cases.case import Case
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.result import ACCURACY, DIVERGENT, FAIL, PASS
 from minihlo.interp.conform.rows import RowPart
 from minihlo.interp.conform.verdicts.judge import ELEMENT_VERDICTS, judge
+from minihlo.interp.judging import open_points as choices
 from minihlo.interp.oracle import rounding
 from minihlo.interp.oracle.expected import Expected, convert
 from minihlo.interp.oracle.formats import code_dtype

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from minihlo.interp.backends import BackendError
-from minihlo.interp.comparison import places
-from minihlo.interp.comparison.diagnosis import NONE, Diagnosis
 from minihlo.interp.conform import tester
 from minihlo.interp.conform.cases.cases import cases
 from minihlo.interp.conform.result import CRASH, FAIL, PASS, UNSUPPORTED
 from minihlo.interp.conform.verdicts.outcome import Settings
+from minihlo.interp.judging import places
+from minihlo.interp.judging.diagnosis import NONE, Diagnosis
 
 from .conform_planted import OURS
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from ...comparison.choices import CHOICES
-from ...comparison.open_points import IDENTIFIERS, OPEN_POINTS, row
+from ...judging.open_points import CHOICES, IDENTIFIERS, OPEN_POINTS, question
 from ..format_text import count
 from ..report.accumulators import drawing
 from ..report.html_cases import BAD, badge
@@ -158,7 +157,7 @@ def _question(point: str, columns: list[str]) -> str:
     """The open point in words; its identifier if no table has it."""
     for column in columns or [""]:
         try:
-            text = row(point, column).question
+            text = question(point, column)
         except KeyError:
             continue
         return text[:1].upper() + text[1:]

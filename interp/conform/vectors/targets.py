@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...comparison import choices
+from ...judging import open_points as choices
 from ...oracle import rounding
 from ...oracle.formats import FORMATS, Format, bits
 from ..elementwise import Part

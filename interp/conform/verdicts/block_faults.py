@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ...judging.record import Fault
 from ...oracle import blocks as oracle
 from ...oracle import rounding
 from ...oracle.blocks import Block, Quantized
@@ -14,15 +14,6 @@ from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact, encode
 from ..block_parts import BlockPart
 from .block_choices import Changed, Codes, of_quantize, with_scales
-
-
-@dataclasses.dataclass(frozen=True)
-class BlockFault:
-    """A fault."""
-
-    identifier: str
-    sentence: str
-    of: Codes
 
 
 def in_type(x: np.ndarray, name: str) -> np.ndarray:
@@ -328,7 +319,7 @@ _DEQUANTIZE: tuple[tuple[str, str, Numbers], ...] = (
 )  # fmt: skip
 
 
-def faults() -> Iterator[BlockFault]:
+def faults() -> Iterator[Fault]:
     """All faults, the likeliest first."""
-    yield from (BlockFault(name, sentence, of_quantize(change)) for name, sentence, change in _QUANTIZE)
-    yield from (BlockFault(name, sentence, _of_dequantize(numbers)) for name, sentence, numbers in _DEQUANTIZE)
+    yield from (Fault(name, sentence, of_quantize(change)) for name, sentence, change in _QUANTIZE)
+    yield from (Fault(name, sentence, _of_dequantize(numbers)) for name, sentence, numbers in _DEQUANTIZE)

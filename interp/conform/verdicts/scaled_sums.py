@@ -14,20 +14,19 @@ import numpy as np
 from ....ops.accumulators.record import Accumulator
 from ....ops.accumulators.sums import dots
 from ....ops.accumulators.units import UNITS
-from ...comparison.diagnosis import Diagnosis
-from ...comparison.sums import hypotheses
-from ...comparison.sums.hypotheses import AccumulationHypothesis, Rows, SumQuery
+from ...judging.record import OPEN, WRONG, Diagnosis
+from ...judging.sums import hypotheses
+from ...judging.sums.hypotheses import AccumulationHypothesis, Rows, SumQuery
+from ...judging.table import cause
 from ...oracle.blocks import Block
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact
 from ..block_parts import ScaledPart, ScaledRows
-from ..result import DIVERGENT, FAIL
 from . import sums
-from .judge import ELEMENT_VERDICTS, judge
+from .judge import judge
 from .scaled_faults import Reading, faults, readings
 from .sums import SumResult
 
-_DIVERGENT, _FAIL = ELEMENT_VERDICTS.index(DIVERGENT), ELEMENT_VERDICTS.index(FAIL)
 #: The largest distance of sums from the exact ones, as a share of the magnitudes of their terms: for f32 with
 #: thousands of terms; and for units, which keep 13 bits or more.
 _OF_F32, _OF_UNITS = 2.0**-12, 2.0**-8
@@ -141,14 +140,14 @@ def _judge_rounded(
     """The verdict on results of rounded operands: a choice, but wrong where numbers or a result are lost."""
     found = judge(part.case.result, got, part.exact, 0)
     fmt = FORMATS[part.case.result]
-    differs = found.verdicts == _FAIL
+    differs = found.verdicts == WRONG
     value, right = fmt.decode(got), fmt.decode(part.exact.codes)
     lost = differs & ((np.isfinite(right) & ~np.isfinite(value)) | ((right != 0) & (value == 0)))
     lost |= differs & _is_coarse(part, changed)
-    found.verdicts[differs & ~lost] = _DIVERGENT
+    found.verdicts[differs & ~lost] = OPEN
     found.errors[differs & ~lost] = 0
     sentence = f"{reading.sentence}, then {read.sentence}"
-    why = Diagnosis(f"{reading.sentence}, and some are beyond its range", ("scaled-beyond-range",))
+    why = cause("scaled-beyond-range", rounded=reading.sentence)
     identifier = f"{reading.identifier}/{read.identifier}"
     return SumResult(found, sentence, identifier, read.accumulator, why if lost.any() else Diagnosis())
 
@@ -195,7 +194,7 @@ def _fault(parts: Sequence[ScaledPart], results: Sequence[np.ndarray]) -> Diagno
         for step in (1, -1):
             moved = [np.roll(g.reshape(p.shape), step, axis).ravel() for p, g in zip(parts, results, strict=True)]
             if all(_is_near(p, g) for p, g in zip(parts, moved, strict=True)):
-                return Diagnosis("each result is in the place of its neighbour", ("result-off-by-one",))
+                return cause("result-off-by-one")
     return Diagnosis()
 
 
@@ -214,18 +213,18 @@ def _is_near(part: ScaledPart, got: np.ndarray, share: float = _OF_F32) -> bool:
 
 def _common(part: ScaledPart, got: np.ndarray, found: SumResult) -> Diagnosis:
     """A property that wrong results have in common."""
-    fails = (found.judged.verdicts == _FAIL).reshape(part.shape)
+    fails = (found.judged.verdicts == WRONG).reshape(part.shape)
     given = np.where(got & np.array(FORMATS[part.case.result].ones, got.dtype) == 0, 0, 1).reshape(part.shape)
     if not given.any():
-        return Diagnosis("every result is zero", ("zeros",))
+        return cause("zeros")
     nan = [np.isnan(x).any(axis=1) for x in part.scaled]
     with_nan = np.logical_or.outer(*nan)
     if not (fails & ~with_nan).any():
-        return Diagnosis("a block whose scale is NaN does not make the result NaN", ("nan-scale-not-nan",))
+        return cause("nan-scale-not-nan")
     m, n = part.shape
     halves = (np.arange(m)[:, None] >= m // 2, np.arange(n)[None, :] >= n // 2)
     flat = np.arange(m * n).reshape(m, n) >= m * n // 2
     for half in (*(np.broadcast_to(h, part.shape) for h in halves), flat):
         if not given[half].any() and not fails[~half].any():
-            return Diagnosis("half of the results are missing: they are zero", ("half-missing",))
+            return cause("half-missing")
     return Diagnosis()

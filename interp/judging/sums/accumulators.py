@@ -18,7 +18,7 @@ from ....ops.types import ElementType, TensorType, type_of_dtype
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact
 from ..equality import equal_codes, equal_values
-from ..grades import Note
+from ..record import NONE, Diagnosis
 from . import accumulation, hypotheses
 from .accumulation import RoundedSum, Sum, Type
 from .exact_sums import F64, ExactSums, spread
@@ -37,19 +37,19 @@ _SCANS = (16, 32, 128)
 _TILE = 32
 
 
-def model_of(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, selected: np.ndarray) -> Note | None:
-    """The accumulator that reproduces all selected results; None if none does."""
+def model_of(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, selected: np.ndarray) -> Diagnosis:
+    """The accumulator that reproduces all selected results; empty if none does."""
     for note, results in _scans(sums):
         if _same(cast(results, F64, type_of_dtype(theirs.dtype), _PLAIN), theirs)[selected].all():
             return note
     if sums.terms is None:
-        return None
+        return NONE
     what = query_of(sums, type_of_dtype(theirs.dtype))
     known = itertools.chain(
         _tiles(sums), hypotheses.in_types(what, (sums.element.name, "f16", "bf16"), _STEPS), hypotheses.units(what)
     )
     fit = explain([_observe(sums, theirs, wrong, selected)], known).fit
-    return Note(fit.identifier, fit.sentence) if fit else None
+    return Diagnosis(fit.sentence, (fit.identifier,)) if fit else NONE
 
 
 def query_of(sums: ExactSums, result: ElementType) -> SumQuery:
@@ -112,7 +112,7 @@ def _same(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return equal_values(x, y) | ((x == 0) & (y == 0))
 
 
-def _scans(sums: ExactSums) -> Iterator[tuple[Note, np.ndarray]]:
+def _scans(sums: ExactSums) -> Iterator[tuple[Diagnosis, np.ndarray]]:
     """Cumulative sums along a dimension in blocks: each block in order, and the blocks' totals likewise."""
     operation, x = sums.operation, sums.operands[0]
     if not operation.name.endswith("reduce_window") or x.ndim == 0:
@@ -132,8 +132,8 @@ def _scans(sums: ExactSums) -> Iterator[tuple[Note, np.ndarray]]:
     loaded = t.load(np.ascontiguousarray(cast(rows, sums.element, F64, _PLAIN)))
     for base in _SCANS:
         found = t.exact(_scan(loaded, base, t.combine))[:, :: 1 if is_forward else -1].reshape(terms.shape)
-        note = Note(f"accumulated/{t.name}/scans-{base}", f"accumulated in {t.name} in scans of {base}")
-        yield note, np.moveaxis(found, -1, moving[0])
+        identifier = f"accumulated/{t.name}/scans-{base}"
+        yield Diagnosis(f"accumulated in {t.name} in scans of {base}", (identifier,)), np.moveaxis(found, -1, moving[0])
 
 
 def _tiles(sums: ExactSums) -> Iterator[AccumulationHypothesis]:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .diagnosis import NONE, Diagnosis
-from .grades import Note
+from .record import NONE, Diagnosis
+from .table import cause
 
 #: Vector sizes, in elements.
 _VECTORS = (2, 4, 8, 16, 32, 64, 128, 256)
@@ -57,19 +57,16 @@ def _end(at: np.ndarray, right: np.ndarray) -> Diagnosis:
 
 def of_tail(count: int) -> Diagnosis:
     """Only the last elements fail."""
-    which = f"{count} elements" if count > 1 else "element"
-    return Diagnosis(f"only the last {which} of the array", (f"last-elements:{count}",))
+    return cause("last-elements", count, which=_elements(count))
+
+
+def _elements(count: int) -> str:
+    return f"{count} elements" if count > 1 else "element"
 
 
 def of_start(first: int) -> Diagnosis:
     """All elements from the given one on fail."""
-    return Diagnosis(f"only from element {first:,} on", (f"from-element:{first}",))
-
-
-def of_lane(lane: int, vector: int) -> Diagnosis:
-    """Only one lane of a vector fails."""
-    sentence = f"only in lane {lane} of {vector}: at places i with i mod {vector} = {lane}"
-    return Diagnosis(sentence, (f"lane:{lane}:{vector}",))
+    return cause("from-element", first)
 
 
 def _lane(at: np.ndarray, right: np.ndarray, n: int) -> Diagnosis:
@@ -77,10 +74,10 @@ def _lane(at: np.ndarray, right: np.ndarray, n: int) -> Diagnosis:
     shared = [v for v in _VECTORS if v < n and len(np.unique(at % v)) == 1]
     whole = [v for v in shared if not right[int(at[0] % v) :: v].any()]
     if whole and len(at) > 1:
-        return of_lane(int(at[0] % whole[0]), whole[0])
+        return cause("lane", int(at[0] % whole[0]), whole[0])
     if not shared or float(shared[-1]) ** -(len(at) - 1) > _CHANCE:
         return NONE
-    return of_lane(int(at[0] % shared[-1]), shared[-1])
+    return cause("lane", int(at[0] % shared[-1]), shared[-1])
 
 
 def of_sizes(tails: Mapping[int, int]) -> Diagnosis:
@@ -101,38 +98,34 @@ def of_sizes(tails: Mapping[int, int]) -> Diagnosis:
     count = max(failing.values())
     sizes = ", ".join(str(n) for n in sorted(failing) if n > count)
     if sizes and count <= TAIL and all(tail == min(n, count) for n, tail in tails.items()):
-        return Diagnosis(f"{of_tail(count).sentence}s of {sizes}", ("last-elements-of-sizes",))
+        return cause("last-elements-of-sizes", which=_elements(count), sizes=sizes)
     vectors = [v for v in _VECTORS[1:] if all(n % v == tail for n, tail in tails.items())]
     if vectors:
-        elements = " or ".join(map(str, vectors))
-        return Diagnosis(f"only the last partial vector, if vectors have {elements} elements", ("last-partial-vector",))
+        return cause("last-partial-vector", elements=" or ".join(map(str, vectors)))
     return NONE
 
 
 # -- arrays of several dimensions --------------------------------------------------------------------------------------
 
 
-def of_array(wrong: np.ndarray) -> Note | None:
-    """The part of an array that has all wrong elements, if it is one index of a dimension or a stride along it."""
+def of_array(wrong: np.ndarray) -> Diagnosis:
+    """The part of an array that has all wrong elements: an index of a dimension, a stride along it, or a half."""
     if wrong.sum() < 2:
-        return None
+        return NONE
     for d, n in enumerate(wrong.shape):
         along = np.flatnonzero(wrong.any(axis=tuple(i for i in range(wrong.ndim) if i != d)))
         if n > 1 and len(along) == 1:
-            return Note(f"index:{d}:{along[0]}", f"all wrong results are at index {along[0]} of dimension {d}")
+            return cause("index", d, along[0])
     for d, n in enumerate(wrong.shape):
         along = np.flatnonzero(wrong.any(axis=tuple(i for i in range(wrong.ndim) if i != d)))
         for lanes in (32, 16, 8, 4):
             if n >= 2 * lanes and len(along) == n // lanes and len(set(along % lanes)) == 1:
-                lane = along[0] % lanes
-                sentence = f"all wrong results are at indices of dimension {d} that are {lane} modulo {lanes}"
-                return Note(f"lane:{d}:{lane}:{lanes}", sentence)
+                return cause("lane-of-dimension", d, along[0] % lanes, lanes)
         if (
             n >= 4
             and len(along) == n // 2
             and along[-1] - along[0] == len(along) - 1
             and 0 in (along[0], along[0] - n // 2)
         ):
-            half = "first" if along[0] == 0 else "second"
-            return Note(f"half:{d}:{half}", f"all wrong results are in the {half} half of dimension {d}")
-    return None
+            return cause("half", d, "first" if along[0] == 0 else "second")
+    return NONE

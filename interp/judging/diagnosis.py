@@ -12,31 +12,12 @@ import numpy as np
 
 from ..oracle.case import OpCase, Operands
 from .equality import equal_codes
-from .faults.record import Fault
+from .record import NONE, Diagnosis, Fault
 
 #: Number of right elements that a fault is tried on before all of them.
 _SAMPLE = 4096
 #: At most this many faults are named together, and each explains at least one in this many failures.
 _MOST, _SHARE = 3, 50
-
-
-@dataclasses.dataclass(frozen=True)
-class Diagnosis:
-    """An explanation of results: a sentence for people, and the identifiers of the faults it names."""
-
-    sentence: str = ""
-    causes: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.sentence)
-
-    def join(self, other: Diagnosis, between: str = "; ") -> Diagnosis:
-        """This diagnosis followed by another."""
-        sentence = between.join(filter(None, (self.sentence, other.sentence)))
-        return Diagnosis(sentence, (*self.causes, *(c for c in other.causes if c not in self.causes)))
-
-
-NONE = Diagnosis()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,13 +67,12 @@ def by_faults(
         left &= ~best.hit
     if not named or left.mean() > 0.5:
         return NONE
-    causes = tuple(f.identifier for _, f in named)
-    sentences = [f.describe(results.case, results.to_integers) for _, f in named]
-    if len(named) == 1 and not left.any():
-        return Diagnosis(sentences[0], causes)
-    share = [f"{s} ({n:,} of {len(failing):,})" for (n, _), s in zip(named, sentences, strict=True)]
+    found = [(n, f.diagnosis(results.case.result, results.to_integers)) for n, f in named]
+    if len(found) == 1 and not left.any():
+        return found[0][1]
+    share = [f"{d} ({n:,} of {len(failing):,})" for n, d in found]
     rest = [f"something else ({int(left.sum()):,})"] if left.any() else []
-    return Diagnosis("; ".join([*share, *rest]), causes)
+    return Diagnosis("; ".join([*share, *rest]), tuple(d.identifier for _, d in found))
 
 
 def _explanations(

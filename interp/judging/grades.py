@@ -10,20 +10,7 @@ from ...ops.cast import codes_of
 from ...ops.types import type_of_dtype
 from ..oracle.formats import FORMATS
 from .equality import equal_values
-
-#: The grade of an element, from best to worst.
-SAME, OPEN, NEAR, WRONG = range(4)
-
-
-@dataclasses.dataclass(frozen=True)
-class Note:
-    """A reason for grades: an open point, a fault, an accumulator, a limit of accuracy."""
-
-    identifier: str
-    sentence: str
-
-    def __str__(self) -> str:
-        return self.sentence
+from .record import SAME, WRONG, Diagnosis
 
 
 @dataclasses.dataclass
@@ -31,15 +18,15 @@ class GradedResult:
     """The grades of one result's elements."""
 
     grades: np.ndarray  #: uint8
-    notes: list[Note] = dataclasses.field(default_factory=list)
-    reasons: list[Note] = dataclasses.field(default_factory=list)  #: those of grades that are better than WRONG
+    notes: list[Diagnosis] = dataclasses.field(default_factory=list)
+    reasons: list[Diagnosis] = dataclasses.field(default_factory=list)  #: those of grades that are better than WRONG
 
     @property
     def worst(self) -> int:
         """The grade of the worst element."""
         return int(self.grades.max(initial=SAME))
 
-    def set(self, where: np.ndarray, grade: int, note: Note | None = None) -> None:
+    def set(self, where: np.ndarray, grade: int, note: Diagnosis | None = None) -> None:
         """Changes the grade of those elements of `where` that are WRONG so far."""
         chosen = where & (self.grades == WRONG)
         if chosen.any():

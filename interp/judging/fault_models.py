@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...oracle.case import OpCase, Operands
-from ...oracle.exact import COMPARISONS, FUNCTIONS, OPS, compare, estimate, evaluate
-from ...oracle.expected import as_exact, convert, logistic_by_steps
-from ...oracle.formats import FORMATS, INTEGERS, Format, integers
-from ...oracle.rounding import EVEN, Exact, encode
+from ..oracle.case import OpCase, Operands
+from ..oracle.exact import COMPARISONS, FUNCTIONS, OPS, compare, estimate, evaluate
+from ..oracle.expected import as_exact, convert, logistic_by_steps
+from ..oracle.formats import FORMATS, INTEGERS, Format, integers
+from ..oracle.rounding import EVEN, Exact, encode
 from .record import Codes, Compute
 
 Read = Callable[[Format, Codes], np.ndarray]
