@@ -24,7 +24,8 @@ from ..picture_data import by_place
 from ..result import DIVERGENT, FAIL, OPEN, PASS, CaseResult, Failure, worst
 from . import outcome
 from .block_choices import CHOICES
-from .block_faults import faults, partial
+from .block_faults import faults
+from .block_readings import partial
 from .outcome import Settings
 
 #: Number of faults that may explain wrong blocks together.

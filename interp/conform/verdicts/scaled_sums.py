@@ -23,8 +23,8 @@ from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact
 from ..block_parts import ScaledPart, ScaledRows
 from . import sums
+from .block_readings import Reading, faults_of_dots, roundings
 from .judge import judge
-from .scaled_faults import Reading, faults, readings
 from .sums import SumResult
 
 #: The largest distance of sums from the exact ones, as a share of the magnitudes of their terms: for f32 with
@@ -106,7 +106,7 @@ def _by_rounding(
 ) -> list[SumResult]:
     """The verdicts by the type that scaled numbers are rounded to: the widest type that explains all."""
     best, most = [], -1
-    for reading in readings():
+    for reading in roundings():
         read = _by(reading, parts, results, plain)
         if read is not None:
             several = [reading.part(p) or p for p in parts]
@@ -181,7 +181,7 @@ def _with_faults(
 
 def _fault(parts: Sequence[ScaledPart], results: Sequence[np.ndarray]) -> Diagnosis:
     usual = _usual(parts[0].query)
-    for reading in faults():
+    for reading in faults_of_dots():
         changed = [reading.part(p) for p in parts]
         if any(c is None for c in changed):
             continue
