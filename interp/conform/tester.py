@@ -141,11 +141,7 @@ class Tester:
         return int(repeats.failing(part.judge(got, self.settings.ulp, zeros_are_open)[0]).sum())
 
     def _evidence(
-        self,
-        parts: Sequence[AnyPart],
-        results: Results,
-        found: list[CaseResult | None],
-        others: dict[int, np.ndarray],
+        self, parts: Sequence[AnyPart], results: Results, found: list[CaseResult | None], others: dict[int, np.ndarray]
     ) -> dict[int, repeats.Evidence]:
         """The evidence from further runs of failing parts; for rows it is added to `found`."""
         wrong = [i for i, r in enumerate(found) if r is not None and r.verdict == FAIL]

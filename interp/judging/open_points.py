@@ -111,10 +111,7 @@ CHOICES: dict[int, tuple[Choice, ...]] = {
     rounding.ZEROS: (_PLUS_ZERO, _MINUS_ZERO),
     # A result that is not the default is the other choice.
     rounding.NAN_ORDER: (Choice("last", "last, after infinity"), Choice("first", "first, before -infinity")),
-    rounding.NOT_AN_INTEGER: (
-        Choice("nearest", "the nearest integer, 0 for NaN"),
-        Choice("other", "another integer"),
-    ),
+    rounding.NOT_AN_INTEGER: (Choice("nearest", "the nearest integer, 0 for NaN"), Choice("other", "another integer")),
     rounding.WRAPPED: (Choice("lowest-bits", "its lowest bits"), Choice("nearest", "the nearest integer")),
 }
 

@@ -6,16 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...ops.accumulators.record import (
-    DROPS,
-    EXACT,
-    FORMS,
-    NANS,
-    OVERFLOWS,
-    PLACES,
-    ROUNDINGS,
-    Accumulator,
-)
+from ...ops.accumulators.record import DROPS, EXACT, FORMS, NANS, OVERFLOWS, PLACES, ROUNDINGS, Accumulator
 from ...ops.minifloat.formats import FORMATS
 
 #: Changes of a record, by field.

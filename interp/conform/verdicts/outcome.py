@@ -69,13 +69,7 @@ def add_diagnosis(result: CaseResult, why: Diagnosis) -> CaseResult:
     return dataclasses.replace(result, diagnosis=why.sentence, causes=list(why.causes))
 
 
-def command(
-    case: Case,
-    form: str,
-    settings: Settings,
-    operands: Sequence[str] = (),
-    beside: Sequence[str] = (),
-) -> str:
+def command(case: Case, form: str, settings: Settings, operands: Sequence[str] = (), beside: Sequence[str] = ()) -> str:
     """What runs a case again, on some operands alone (see `operands_text`) where they are given, beside others."""
     named = ["--case", case.signature, "--form", form]
     if settings.is_recorded:
