@@ -1,10 +1,9 @@
-"""Comparison of results: the core shared by the tester, `interp.diff` and the tools.
+"""One vocabulary for all that judges: the tester, `interp.diff`, probes, vectors and the tools.
 
-- `equality`: equal codes, or both NaN. `ulp`: distances. `faithful`: the neighbours of the exact value.
-- `open_points`, `choices`: results left open by formats and operations, and the choices known for them.
-- `faults`: fault models as records. `diagnosis`: the faults that explain results.
-- `sums`: sums as the permitted accumulators form them.
-- `functions`: the accuracy required of functions. `grades`: grades of elements, with reasons.
-
-Identifiers link the tables, reports and causes. Sentences are for people; they can be reworded at any time.
+- `record`: verdicts, grades, `Diagnosis`, `Fault` and `Choice`. `table`: the one sentence of each identifier.
+- `equality`: equal codes, or both NaN, and distances in ULP. `functions`: the accuracy required of functions.
+- `open_points`: results left open by formats and operations, with the known choices. `left_open`: where they occur.
+- `faults`: fault models. `diagnosis`: the faults that explain results. `places`: faults by position.
+- `sums`: `Hypothesis` of how sums are formed, and the search for the one that explains results.
+- `grades`: grades of elements, with reasons.
 """

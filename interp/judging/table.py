@@ -82,7 +82,7 @@ FAULTS = {
     "other-blocks": "other blocks are wrong too",
     "tensor-scale": "the scale of the tensor is not finite, as one of its numbers",
     "nan-block-not-nan": "a block with NaN does not become NaN",
-    "nan-scale-not-nan": "a block whose scale is NaN does not become NaN",
+    "nan-scale-not-nan": "a block whose scale is NaN does not give NaN",
     "partial-blocks": "only blocks that are not full are wrong",
     "elements": "the scales are right, and elements are wrong",
     "scales": "scales are wrong, and the elements are those of the scales",

@@ -16,7 +16,7 @@ from ....ops.accumulators.sums import dots
 from ....ops.accumulators.units import UNITS
 from ...judging.record import OPEN, WRONG, Diagnosis
 from ...judging.sums import hypotheses
-from ...judging.sums.hypotheses import AccumulationHypothesis, Rows, SumQuery
+from ...judging.sums.hypotheses import Hypothesis, Rows, SumQuery
 from ...judging.table import cause
 from ...oracle.blocks import Block
 from ...oracle.formats import FORMATS
@@ -59,7 +59,7 @@ def _all_known(found: Sequence[SumResult]) -> bool:
     return all(f.identifier for f in found)
 
 
-def _usual(query: SumQuery) -> list[AccumulationHypothesis]:
+def _usual(query: SumQuery) -> list[Hypothesis]:
     """Exact sums, and sums in f32."""
     flushing = hypotheses.flushing_hypotheses(query)
     return [
@@ -70,7 +70,7 @@ def _usual(query: SumQuery) -> list[AccumulationHypothesis]:
     ]
 
 
-def _units(part: ScaledPart, records: Sequence[str]) -> list[AccumulationHypothesis]:
+def _units(part: ScaledPart, records: Sequence[str]) -> list[Hypothesis]:
     """The given records, and the chip accumulators for blocks of these scales, each record once."""
     left, right = part.sides
     if left.scale != right.scale or left.size != right.size:
@@ -85,9 +85,7 @@ def _units(part: ScaledPart, records: Sequence[str]) -> list[AccumulationHypothe
     return list({w.record: w for w in reversed(found)}.values())[::-1]
 
 
-def _of_record(
-    record: Accumulator, left: Block, right: Block, identifier: str, sentence: str
-) -> AccumulationHypothesis:
+def _of_record(record: Accumulator, left: Block, right: Block, identifier: str, sentence: str) -> Hypothesis:
     """Sums of scaled products by a record, over whole blocks: a partial block is padded with zeros."""
 
     def total(rows: Rows) -> Exact:
@@ -98,7 +96,7 @@ def _of_record(
         given = {"a_scales": s, "b_scales": t, "scale_type": left.scale, "block": left.size}
         return Exact.of(dots(record, x, y, left.element, right.element, **given).astype(np.float64))
 
-    return AccumulationHypothesis(identifier, sentence, total, True, record, identifier, record.storage.name)
+    return Hypothesis(identifier, sentence, total, True, record, identifier, record.storage.name)
 
 
 def _by_rounding(

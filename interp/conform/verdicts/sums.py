@@ -16,7 +16,7 @@ from ...judging.equality import equal_codes
 from ...judging.record import NONE, OPEN, WRONG, Diagnosis
 from ...judging.sums import hypotheses
 from ...judging.sums.explain import BoundedSum, Fit, Observation, explain, explain_alone, find_bound, within
-from ...judging.sums.hypotheses import AccumulationHypothesis, SumQuery
+from ...judging.sums.hypotheses import Hypothesis, SumQuery
 from ...oracle.expected import Expected
 from ...oracle.formats import FORMATS
 from ..result import AccumulatorFacts
@@ -41,7 +41,7 @@ def judge_sums(
     parts: Sequence[RowPart],
     results: Sequence[np.ndarray],
     records: Sequence[str] = (),
-    candidates: Sequence[AccumulationHypothesis] | None = None,
+    candidates: Sequence[Hypothesis] | None = None,
 ) -> list[SumResult]:
     """The verdicts on the sums of one op on one pair of types, on several shapes.
 
@@ -66,7 +66,7 @@ def judge_sums(
     return [f for f in found if f is not None]
 
 
-def known_hypotheses(query: SumQuery, records: Sequence[str] = ()) -> Iterator[AccumulationHypothesis]:
+def known_hypotheses(query: SumQuery, records: Sequence[str] = ()) -> Iterator[Hypothesis]:
     """The hypotheses to try, the likeliest first."""
     yield hypotheses.exact(query.body)
     for text in records if query.is_dot else ():
@@ -149,9 +149,7 @@ class _Sums:
 # -- products ----------------------------------------------------------------------------------------------------------
 
 
-def _products(
-    tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[AccumulationHypothesis]
-) -> Iterator[SumResult]:
+def _products(tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[Hypothesis]) -> Iterator[SumResult]:
     """Judges inexact results: by one hypothesis, else by several, depending on the shape.
 
     Sums in f32 come first, for all shapes and for each: libraries choose their order by shape.
@@ -195,7 +193,7 @@ _USUAL = ("exact", *(f"{held}/f32" for held in ("accumulated", "rounded", "fused
 
 
 def _each(
-    left: Sequence[_Sums], usual: Sequence[AccumulationHypothesis], others: Sequence[AccumulationHypothesis]
+    left: Sequence[_Sums], usual: Sequence[Hypothesis], others: Sequence[Hypothesis]
 ) -> tuple[dict[str, list[Fit]], dict[str, BoundedSum]]:
     """Explains each shape by itself: by sums in f32 in some order, else by units and narrower types.
 
@@ -223,7 +221,7 @@ def _each(
 _LONG = 129
 
 
-def _is_quick(hypothesis: AccumulationHypothesis) -> bool:
+def _is_quick(hypothesis: Hypothesis) -> bool:
     """Whether a hypothesis computes long sums in steps of several products, or on whole arrays."""
     return hypothesis.record is not None and (hypothesis.record.bits is not None or hypothesis.record.step > 4)
 
@@ -264,7 +262,7 @@ def _nearest(best: Fit | None) -> str:
 # -- folds -------------------------------------------------------------------------------------------------------------
 
 
-def _fold(t: _Sums, every: Sequence[AccumulationHypothesis]) -> SumResult:
+def _fold(t: _Sums, every: Sequence[Hypothesis]) -> SumResult:
     """Judges a reduction, whose order is unspecified: right if a type and an order give its results.
 
     A sum that overflows in some order may be formed in any order by itself.
@@ -293,7 +291,7 @@ def _fold(t: _Sums, every: Sequence[AccumulationHypothesis]) -> SumResult:
     return t.result(_nearest(best), "", wrong)
 
 
-def _any(observed: Observation, every: Sequence[AccumulationHypothesis]) -> np.ndarray:
+def _any(observed: Observation, every: Sequence[Hypothesis]) -> np.ndarray:
     """Tests which results any hypothesis gives."""
     found = np.zeros(len(observed.places), bool)
     with np.errstate(all="ignore"):

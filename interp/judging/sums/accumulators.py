@@ -23,7 +23,7 @@ from . import accumulation, hypotheses
 from .accumulation import RoundedSum, Sum, Type
 from .exact_sums import F64, ExactSums, spread
 from .explain import Observation, explain
-from .hypotheses import AccumulationHypothesis, Rows, SumQuery
+from .hypotheses import Hypothesis, Rows, SumQuery
 from .terms import BLOCK, axes_of
 
 _PLAIN = Policy()
@@ -136,7 +136,7 @@ def _scans(sums: ExactSums) -> Iterator[tuple[Diagnosis, np.ndarray]]:
         yield Diagnosis(f"accumulated in {t.name} in scans of {base}", (identifier,)), np.moveaxis(found, -1, moving[0])
 
 
-def _tiles(sums: ExactSums) -> Iterator[AccumulationHypothesis]:
+def _tiles(sums: ExactSums) -> Iterator[Hypothesis]:
     """Reductions by centred tiles of 32 along each dimension, repeated on their results.
 
     Each tile begins with the initial value, so that a sum may include it many times, as the specification permits.
@@ -157,9 +157,7 @@ def _tiles(sums: ExactSums) -> Iterator[AccumulationHypothesis]:
 
     sentence = f"accumulated in {t.name} in centred tiles of {_TILE}"
     identifier = f"accumulated/{t.name}/centred-tiles-{_TILE}"
-    yield AccumulationHypothesis(
-        identifier, sentence, lambda rows: Exact.of(form(rows.terms)), family=identifier, type=t.name
-    )
+    yield Hypothesis(identifier, sentence, lambda rows: Exact.of(form(rows.terms)), family=identifier, type=t.name)
 
 
 def _reduce_tiles(x: np.ndarray, init: np.ndarray, neutral: Any, combine: accumulation.Combine) -> np.ndarray:
