@@ -18,8 +18,7 @@ from ..oracle.rounding import Exact, encode
 from .cases import chains
 from .cases.case import Case
 from .cases.data import Operands
-from .cases.forms import SIZES
-from .cases.layouts import LAYOUTS, emit, view
+from .cases.forms import LAYOUTS, SIZES, emit, view
 from .result import FAIL, PASS
 from .verdicts.judge import Judgement, judge
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..backends import BackendError
-from ..judging import places
+from ..judging.diagnosis import common, is_of_places
 from ..judging.equality import equal_codes
 from ..judging.record import NONE, SAME, WRONG, Diagnosis
 from ..judging.table import cause
 from .block_parts import BlockPart
-from .cases.layouts import LAYOUTS
+from .cases.forms import LAYOUTS
 from .elementwise import Part
 from .rows import RowPart
 from .verdicts.judge import Judgement
@@ -66,7 +66,7 @@ class Evidence:
         """Whether elements fail for their positions, with any operands."""
         if self.is_intermittent or self.order is None or self.moved is None or not self.moved.any():
             return False
-        return places.is_of_places(self.runs[0], self.moved, self.order)
+        return is_of_places(self.runs[0], self.moved, self.order)
 
     @property
     def always(self) -> np.ndarray | None:
@@ -80,7 +80,7 @@ class Evidence:
         if self.is_intermittent:
             return intermittent([int(r.sum()) for r in self.runs], self.runs[0].size)
         if self.is_of_places and self.moved is not None:
-            return places.common(self.runs[0] | self.moved, self.right & ~self.moved) or cause("places")
+            return common(self.runs[0] | self.moved, self.right & ~self.moved) or cause("places")
         return NONE
 
 

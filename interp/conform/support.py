@@ -1,13 +1,15 @@
-"""The element types that a backend takes, and its results as codes of the program's types and shapes."""
+"""A backend as the tester sees it: its interface, the element types that it takes, and its results as codes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from ..backends import BackendError
+from ..backends import BackendError, kind_of
 from ..backends.programs import decode
+from ..errors import InputError
 from ..judging.table import cause
 from ..oracle.formats import FORMATS, bits, code_dtype
 from .block_parts import BlockPart, ScaledPart
@@ -142,3 +144,17 @@ def _check_output(found: np.ndarray, element: str, shape: tuple[int, ...], signa
     if codes is None or (codes != found).any():
         raise BackendError("died", f"the results of {signature}: expected {kind}, got {found.dtype}")
     return codes
+
+
+def to_integers(name: str, target: str) -> tuple[str, ...]:
+    """The ways a backend may round floats to an integer type: by its own specification, or by StableHLO's."""
+    try:
+        own = () if name.partition(":")[0] == "minihlo" else kind_of(name).conversions
+    except InputError:  # an object has no name that leads to its specification
+        own = ()
+    return (*(c.rounding for c in own if target in c.targets), "toward zero")
+
+
+def takes(backend: Any) -> str:
+    """`programs` or `operations`."""
+    return getattr(backend, "takes", "programs")

@@ -15,18 +15,17 @@ from ..backends.operation import Operation
 from ..backends.programs import Builder
 from ..oracle.formats import all_codes
 from . import repeats, tests
-from .backend import takes, to_integers
 from .block_parts import BlockPart, ScaledPart
 from .cases import block_data, data
 from .cases.case import ROW_OPS, Case
-from .cases.layouts import LAYOUTS
+from .cases.forms import LAYOUTS
 from .cases.row_data import arrays
 from .elementwise import Part, of_positions
 from .repeats import AnyPart, Results
 from .reproduction import Failing, add_explanations, batches
 from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult, StoredCodes
 from .rows import RowPart
-from .support import OtherAxis, Types, collect, or_raise, outputs
+from .support import OtherAxis, Types, collect, or_raise, outputs, takes, to_integers
 from .verdicts import blocks, outcome, scaled_sums, sums
 from .verdicts.outcome import Settings
 from .verdicts.sums import SumResult

@@ -15,11 +15,9 @@ from ...ops.op import lookup
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, TensorType, type_of_dtype
 from ..backends.codes import codes
-from ..judging.diagnosis import Results, by_faults
-from ..judging.equality import equal_values
+from ..judging.diagnosis import Results, by_faults, of_array
+from ..judging.equality import GradedResult, equal_values
 from ..judging.faults import faults_of
-from ..judging.grades import GradedResult
-from ..judging.places import of_array
 from ..judging.record import SAME, WRONG, Diagnosis
 from ..judging.sums.exact_sums import spread
 from ..judging.table import cause

@@ -15,8 +15,7 @@ from ...ops.types import TensorType, Type, type_of_dtype
 from .. import machine
 from ..backends import OPERATIONS, Backend, BackendError
 from ..errors import Error
-from ..judging.equality import distance, equal_values
-from ..judging.grades import GradedResult, is_subnormal
+from ..judging.equality import GradedResult, distance, equal_values, is_subnormal
 from ..judging.record import CRASH, FAIL, OF_GRADES, OPEN, SAME, UNSUPPORTED, WRONG, worst
 from ..machine import Plan
 from ..program import Location, Operation, Value

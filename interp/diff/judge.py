@@ -11,9 +11,8 @@ from ...ops.cast import cast
 from ...ops.op import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, call_attribute, lookup, traits_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, TensorType, type_of_dtype
-from ..judging.equality import distance, equal_values
+from ..judging.equality import GradedResult, distance, equal_values, grade_by_equality
 from ..judging.functions import grade_near
-from ..judging.grades import GradedResult, grade_by_equality
 from ..judging.left_open import grade_initial_values, grade_open, has_initial_value, note
 from ..judging.record import NEAR, OPEN, SAME, WRONG
 from ..judging.sums import permitted as sums

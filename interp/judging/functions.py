@@ -19,8 +19,7 @@ from ..oracle.formats import FORMATS
 from ..oracle.functions import FUNCTIONS, decide
 from ..oracle.rounding import Exact
 from ..program import Operation
-from .equality import distance
-from .grades import GradedResult, is_subnormal
+from .equality import GradedResult, distance, is_subnormal
 from .left_open import note
 from .record import NEAR, OPEN
 from .sums.exact_sums import between

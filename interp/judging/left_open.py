@@ -14,8 +14,7 @@ from ..oracle import rounding
 from ..oracle.formats import FORMATS, Format
 from ..oracle.rounding import Exact, encode
 from ..program import Operation
-from .equality import distance
-from .grades import GradedResult
+from .equality import GradedResult, distance
 from .open_points import IDENTIFIERS, question
 from .record import OPEN, WRONG, Diagnosis
 from .sums.exact_sums import ExactSums, between

@@ -14,11 +14,13 @@ from ..backends import Backend
 from ..backends.operation import OperationBackend
 from ..backends.subjects import any_subject
 from ..errors import InputError
-from . import health, orders, rivals
+from . import health
 from .answers import Answers, Session, simplest
 from .dots import Asker, Signature
 from .operands import check
+from .orders import order
 from .predict import predict
+from .questions import ask_rivals
 from .report import Fact, Report, evidence, format_result, line
 from .search import find, refit
 from .sentences import SENTENCES
@@ -102,7 +104,7 @@ def examine(
     session = Session(asker, rng)
     record, shown = find(session)
     for _ in range(_RIVALS):
-        if session.count_misses(record) or not rivals.ask(session, record):
+        if session.count_misses(record) or not ask_rivals(session, record):
             break
         if session.count_misses(record):
             record = refit(session, record, shown)
@@ -163,7 +165,7 @@ def _report(
         designed,
         tuple(contradictions),
         _units(session, checks) if is_found else (),
-        "" if is_found else orders.order(session, checks),
+        "" if is_found else order(session, checks),
         tuple(notes),
         session.asker.dots,
     )

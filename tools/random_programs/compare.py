@@ -10,7 +10,7 @@ import numpy as np
 
 from minihlo.interp.diff.judge import Kind, judge, kind_of
 from minihlo.interp.diff.source import Source
-from minihlo.interp.judging.grades import GradedResult, grade_by_equality
+from minihlo.interp.judging.equality import GradedResult, grade_by_equality
 from minihlo.interp.judging.record import WRONG
 from minihlo.interp.program import Operation
 from minihlo.ops.types import ElementType

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ...judging import places
-from ...judging.diagnosis import Results, by_faults
+from ...judging.diagnosis import TAIL, Results, by_faults, of_tail
 from ...judging.equality import equal_codes
 from ...judging.faults import FAULTS, ROUNDINGS, faults_of
 from ...judging.record import NEAR, NONE, SAME, WRONG, Diagnosis
+from ...judging.sums.exact_sums import spread
 from ...judging.sums.sum_faults import parts_of
 from ...judging.table import cause
 from ...oracle.exact import estimate, evaluate, total_order
@@ -65,7 +65,7 @@ def _of_operands(part: Part, judged: Judgement, got: np.ndarray, failing: np.nda
         return cause("not-rounded-before-convert")
     if part.form == "chain":
         return _explain_unrounded(part, got, failing)
-    at = failing if len(failing) <= _SAMPLE else failing[np.linspace(0, len(failing) - 1, _SAMPLE).astype(np.intp)]
+    at = spread(failing, _SAMPLE)
     spared = judged.verdicts == SAME
     without_sign = (part.expected.left_open == NEGATIVE) & (judged.right != part.expected.codes)
     spared |= without_sign & (got == judged.right)  # a fault has to explain these too
@@ -92,9 +92,9 @@ def _alike(part: Part, failing: np.ndarray) -> np.ndarray:
 def _tail(part: Part, failing: np.ndarray) -> Diagnosis:
     """Whether only the last elements fail, in a form whose elements have no order."""
     n = part.size - int(failing[0])
-    if not of_positions(part.form) or n > places.TAIL or part.size < _LONG or len(failing) != n:
+    if not of_positions(part.form) or n > TAIL or part.size < _LONG or len(failing) != n:
         return NONE
-    return places.of_tail(n)
+    return of_tail(n)
 
 
 def _explain_unrounded(part: Part, got: np.ndarray, failing: np.ndarray) -> Diagnosis:

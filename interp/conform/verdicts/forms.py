@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...judging.places import TAIL, of_sizes, of_start, of_tail
+from ...judging.diagnosis import TAIL, of_sizes, of_start, of_tail
 from ...judging.record import NONE, Diagnosis
 from ...judging.table import cause
 from ..cases.forms import FORMS, SIZES

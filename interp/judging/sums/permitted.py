@@ -14,8 +14,8 @@ import numpy as np
 
 from ....ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
 from ...program import Operation
-from ..grades import GradedResult
-from ..places import of_array
+from ..diagnosis import of_array
+from ..equality import GradedResult
 from ..record import NEAR, NONE, OPEN, SAME, WRONG, Diagnosis
 from ..table import cause
 from ..wide import sole_op_name

@@ -16,9 +16,8 @@ from ....ops.cast import array_of, cast
 from ....ops.policy import Policy
 from ....ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
 from ...program import Operation, Value
-from ..equality import equal_values
+from ..equality import equal_values, is_subnormal
 from ..faults import FAULTS
-from ..grades import is_subnormal
 from ..record import NONE, Diagnosis
 from ..table import cause
 from .accumulation import Sum
