@@ -226,7 +226,3 @@ class ScaledPart(RowPart):
             return x[i], y.T[j], s[i], t.T[j]
 
         return ScaledRows(self.values[flat], factors, blocks)
-
-    def with_operands(self, operands: tuple[np.ndarray, np.ndarray]) -> ScaledPart:
-        """The same part with other scaled numbers."""
-        return dataclasses.replace(self, operands=operands)

@@ -155,7 +155,7 @@ class _SimilarCases:
         """The cause of other forms of the case; for rows, of the op; otherwise of all elements with the same marks."""
         if found := self.of_signature(case):
             return found
-        if _is_of_rows(case):
+        if any(len(codes) > 1 for f in case.failures for codes in f.operands):  # rows: kinds of operands tell little
             return self._only(self.ops[case.op])
         elements = [set[str]().union(*(self.marks[m] for m in marks)) for marks in _marks(case)]
         return self._only(set.intersection(*elements)) if elements else None
@@ -170,11 +170,6 @@ class _SimilarCases:
             return None
         (key,) = keys
         return key, self.sentences[key], True
-
-
-def _is_of_rows(case: CaseResult) -> bool:
-    """Whether each result depends on a row of numbers, so that the kinds of its operands tell little."""
-    return any(len(codes) > 1 for f in case.failures for codes in f.operands)
 
 
 def _fault_key(case: CaseResult) -> _Key | None:
@@ -284,6 +279,6 @@ def names(cause: Cause, run: str) -> list[str]:
     return list(dict.fromkeys(m.case.signature for m in cause.members if m.run == run))
 
 
-def of_cases(cases: Iterable[CaseResult], name: str = "") -> list[Cause]:
+def of_cases(cases: Iterable[CaseResult]) -> list[Cause]:
     """The causes of one run."""
-    return causes({name: list(cases)})
+    return causes({"": list(cases)})

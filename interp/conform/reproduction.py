@@ -95,7 +95,9 @@ def _reproduce(
     if tester.kind == "operations" or _repeats(part, tester.results([part])[0], got[at], limit):
         return NONE if of_positions(part.form) else cause("only-in-whole-array"), _again(tester.settings, part)
     beside = _company(tester, part, parts, got[at])
-    return cause("only-with-other-ops"), _again(tester.settings, part, beside=[_signature_and_form(p) for p in beside])
+    return cause("only-with-other-ops"), _again(
+        tester.settings, part, beside=[f"{p.case.signature}:{p.form}" for p in beside]
+    )
 
 
 def _company(tester: Prober, part: Part, parts: Sequence[AnyPart], wrong: np.ndarray) -> list[AnyPart]:
@@ -128,10 +130,6 @@ def _again(settings: Settings, part: Part, operands: Sequence[str] = (), beside:
 def _require(result: CaseResult | None) -> CaseResult:
     assert result is not None
     return result
-
-
-def _signature_and_form(part: AnyPart) -> str:
-    return f"{part.case.signature}:{part.form}"
 
 
 def _repeats(part: Part, repeated: Any, wrong: np.ndarray, limit: int) -> bool:

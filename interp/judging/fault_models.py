@@ -89,11 +89,6 @@ def flush_read(fmt: Format, codes: Codes) -> np.ndarray:
     return np.where(fmt.is_subnormal(codes), np.copysign(0.0, numbers), numbers)
 
 
-def flush_read_unsigned(fmt: Format, codes: Codes) -> np.ndarray:
-    """Reads subnormal operands as +0."""
-    return np.where(fmt.is_subnormal(codes), 0.0, fmt.decode(codes))
-
-
 def flush_results(fmt: Format, codes: Codes) -> Codes:
     """Flushes subnormal results to zeros of the same sign."""
     zero = encode(fmt, Exact.of(np.copysign(0.0, fmt.decode(codes))))[0]

@@ -192,7 +192,7 @@ _FIRST: tuple[Fault, ...] = (
     Fault("subnormals-flushed", "subnormal operands and results are flushed to zero",
           models.flush(models.flush_read, True)),
     Fault("subnormals-flushed-to-plus-zero", "subnormal operands and results are flushed to +0",
-          models.flush(models.flush_read_unsigned, True)),
+          models.flush(lambda fmt, x: np.where(fmt.is_subnormal(x), 0.0, fmt.decode(x)), True)),
     Fault("f32-subnormals-flushed", "numbers that are subnormal in f32 are flushed to zero", models.flush_in_f32),
     Fault("between-smallest-up", "numbers between the two smallest are rounded up", models.smallest_up),
     Fault("smallest-normal-lost", "subnormal results that round up to the smallest normal number become zero",

@@ -113,7 +113,11 @@ def float_text(x: float) -> str:
     return f"{sign}2^{exponent - 1}" if fraction == 0.5 else f"{sign}{2 * fraction:.17g} * 2^{exponent - 1}"
 
 
-def dot_text(x: np.ndarray, y: np.ndarray, lhs: str, rhs: str, most: int = 6) -> str:
+#: Products shown of a dot.
+_MOST = 6
+
+
+def dot_text(x: np.ndarray, y: np.ndarray, lhs: str, rhs: str) -> str:
     """Format the nonzero products of a dot, with their positions: `[0] 256 * 256, [1] -256 * 256`.
 
     All of them if all are zero.
@@ -126,7 +130,7 @@ def dot_text(x: np.ndarray, y: np.ndarray, lhs: str, rhs: str, most: int = 6) ->
     for i in at:
         groups.setdefault(f"{float_text(float(a[i]))} * {float_text(float(b[i]))}", []).append(int(i))
     parts = [f"[{positions_text(where)}] {product}" for product, where in groups.items()]
-    return ", ".join(parts[:most]) + (f", … ({len(at)} products)" if len(parts) > most else "")
+    return ", ".join(parts[:_MOST]) + (f", … ({len(at)} products)" if len(parts) > _MOST else "")
 
 
 def positions_text(at: Sequence[int]) -> str:

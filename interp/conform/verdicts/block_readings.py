@@ -163,7 +163,7 @@ class Reading:
                 read = self.side(block, codes, oracle.factors(scales, block)) if changes else None
             is_other |= read is not None and not np.array_equal(read, right, equal_nan=True)
             found.append(right if read is None else read)
-        return part.with_operands((found[0], found[1])) if is_other else None
+        return dataclasses.replace(part, operands=(found[0], found[1])) if is_other else None
 
 
 def roundings() -> Iterator[Reading]:

@@ -34,7 +34,7 @@ _MOST_FAULTS = 3
 _WRONG = 1
 
 
-def result_of(part: BlockPart, got: np.ndarray, settings: Settings, seconds: float = 0.0) -> CaseResult:
+def result_of(part: BlockPart, got: np.ndarray, settings: Settings) -> CaseResult:
     """The result of a case."""
     judged = _Judgement(part, got)
     verdicts = judged.verdicts
@@ -53,7 +53,6 @@ def result_of(part: BlockPart, got: np.ndarray, settings: Settings, seconds: flo
         causes=list(why.causes),
         failures=list(judged.failures(settings.errors)),
         command=outcome.command(part.case, part.form, settings) if FAIL in counts else "",
-        seconds=round(seconds, 3),
         **by_place(errors),
     )
 
@@ -222,7 +221,7 @@ class _Judgement:
         x = part.numbers if part.case.op == "quantize" else None
         if len(part.outputs) == 3 and not np.isfinite(FORMATS["f32"].decode(self.got[-1:])[0]):
             return cause("tensor-scale")
-        if x is not None and not (wrong & ~self._any_of(np.isnan(x))).any():
+        if x is not None and not (wrong & ~part.block.each(np.isnan(x)).any(axis=-1).ravel()).any():
             return cause("nan-block-not-nan")
         if part.case.op == "dequantize":
             factors = oracle.factors(part.arrays[1], part.block).ravel()
@@ -243,16 +242,10 @@ class _Judgement:
             as_given = oracle.elements(
                 part.numbers, given[1].astype(part.block.scale_fmt.code_dtype), part.block, tensor
             )
-        same = self._blocks_of_elements(given[0] == as_given)
+        same = ~part.block.each(given[0] != as_given).any(axis=-1).ravel()
         if same[wrong].all():
             return cause("scales")
         return cause("scales-and-elements")
-
-    def _any_of(self, which: np.ndarray) -> np.ndarray:
-        return self.part.block.each(which).any(axis=-1).ravel()
-
-    def _blocks_of_elements(self, equal: np.ndarray) -> np.ndarray:
-        return ~self.part.block.each(~equal).any(axis=-1).ravel()
 
     def _is_half_missing(self, flat: np.ndarray, elements: int) -> bool:
         half = elements // 2
