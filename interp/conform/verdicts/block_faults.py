@@ -14,7 +14,7 @@ from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact, encode
 from ..block_parts import BlockPart
 from .block_choices import Changed, Codes, of_quantize, with_scales
-from .block_readings import DEQUANTIZE, READINGS, Side, exchange_neighbours, in_type, partial
+from .block_readings import READINGS, Side, exchange_neighbours, in_type, partial
 
 
 def _right(part: BlockPart, x: np.ndarray) -> Quantized:
@@ -195,5 +195,5 @@ def faults() -> Iterator[Fault]:
     """The faults of quantize and dequantize, the likeliest first."""
     yield from (Fault(name, sentence, of_quantize(change)) for name, sentence, change in _QUANTIZE)
     for name, sentence, side, ops in READINGS:
-        if DEQUANTIZE in ops:
+        if "dequantize" in ops:
             yield Fault(name, sentence.format(""), _of_dequantize(side))

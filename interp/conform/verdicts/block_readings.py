@@ -38,7 +38,7 @@ def exchange_neighbours(codes: np.ndarray) -> np.ndarray:
 #: Reads numbers [rows, k] from a block format, the codes of elements, and the factors of blocks; None if the fault does
 #: not apply.
 Side = Callable[[Block, np.ndarray, np.ndarray], "np.ndarray | None"]
-DEQUANTIZE, _DOT = "dequantize", "scaled_dot"
+_DEQUANTIZE, _DOT, _BOTH = ("dequantize",), ("scaled_dot",), ("dequantize", "scaled_dot")
 
 
 def spread(block: Block, codes: np.ndarray, factors: np.ndarray) -> np.ndarray:
@@ -109,37 +109,35 @@ def _rolled_numbers(by: int) -> Side:
 
 
 #: The identifier, the sentence, in which `{}` names the operand of a dot, the fault, and the ops that may have it.
-READINGS: tuple[tuple[str, str, Side, tuple[str, ...]], ...] = tuple(
-    (identifier, sentence, side, of or (DEQUANTIZE, _DOT))
-    for identifier, sentence, side, *of in (
-        ("scale-twice", "the scales{} are applied twice", _scaled(lambda f: f * f)),
-        ("scale-too-small", "each scale{} is half of what it should be", _scaled(lambda f: f / 2), _DOT),
-        ("scale-too-large", "each scale{} is twice what it should be", _scaled(lambda f: f * 2), _DOT),
-        ("scale-inverted", "elements{} are divided by their scales", _scaled(lambda f: 1 / f)),
-        ("unscaled", "the scales{} are not applied", _scaled(np.ones_like)),
-        ("wrong-axis", "blocks lie along the other axis", _across(lambda f, shape: f.reshape(shape)), DEQUANTIZE),
-        ("wrong-axis", "blocks lie along the other axis", _across(lambda f, shape: f.reshape(shape[::-1]).T),
-         DEQUANTIZE),
-        ("wrong-axis", "the scales{} are taken in the order of the other axis",
-         _reordered(lambda f: f.reshape(f.shape[::-1]).T)),
-        ("partial-block-unscaled", "the last block{}, which is not full, is not scaled", _last_unscaled),
-        ("through-bf16", "products are rounded to bf16 first", _products_through("bf16"), DEQUANTIZE),
-        ("through-f16", "products are rounded to f16 first", _products_through("f16"), DEQUANTIZE),
-        ("through-f32", "products are rounded to f32 first", _products_through("f32"), DEQUANTIZE),
-        ("scale-through-bf16", "scales are rounded to bf16 first", _scaled(lambda f: in_type(f, "bf16")), DEQUANTIZE),
-        ("nan-scale-not-nan", "a scale{} that is NaN counts as a number", _nan_scale),
-        ("nan-scale-not-nan", "a scale{} that is NaN counts as 1", _factor_as(np.nan, 1.0)),
-        ("nan-scale-not-nan", "a scale{} that is NaN counts as 0", _factor_as(np.nan, 0.0), _DOT),
-        ("smallest-scale", "the scale{} of code 0 counts as 2^-126; it is 2^-127", _factor_as(2.0**-127, 2.0**-126)),
-        ("smallest-scale", "the scale{} of code 0 counts as 0; it is 2^-127", _factor_as(2.0**-127, 0.0)),
-        ("nibbles-exchanged", "the low and the high four bits of each byte{} are exchanged", _swapped),
-        ("scale-off-by-one", "each scale{} is in the place of its neighbour", _reordered(lambda f: np.roll(f, 1, 1))),
-        ("scale-off-by-one", "each scale{} is in the place of its neighbour", _reordered(lambda f: np.roll(f, -1, 1))),
-        ("element-off-by-one", "each element is in the place of its neighbour", _rolled_numbers(1), DEQUANTIZE),
-        ("element-off-by-one", "each element is in the place of its neighbour", _rolled_numbers(-1), DEQUANTIZE),
-        ("element-off-by-one", "each element{} is in the place of its neighbour", _rolled(1), _DOT),
-        ("element-off-by-one", "each element{} is in the place of its neighbour", _rolled(-1), _DOT),
-    )
+READINGS: tuple[tuple[str, str, Side, tuple[str, ...]], ...] = (
+    ("scale-twice", "the scales{} are applied twice", _scaled(lambda f: f * f), _BOTH),
+    ("scale-too-small", "each scale{} is half of what it should be", _scaled(lambda f: f / 2), _DOT),
+    ("scale-too-large", "each scale{} is twice what it should be", _scaled(lambda f: f * 2), _DOT),
+    ("scale-inverted", "elements{} are divided by their scales", _scaled(lambda f: 1 / f), _BOTH),
+    ("unscaled", "the scales{} are not applied", _scaled(np.ones_like), _BOTH),
+    ("wrong-axis", "blocks lie along the other axis", _across(lambda f, shape: f.reshape(shape)), _DEQUANTIZE),
+    ("wrong-axis", "blocks lie along the other axis", _across(lambda f, shape: f.reshape(shape[::-1]).T), _DEQUANTIZE),
+    ("wrong-axis", "the scales{} are taken in the order of the other axis",
+     _reordered(lambda f: f.reshape(f.shape[::-1]).T), _BOTH),
+    ("partial-block-unscaled", "the last block{}, which is not full, is not scaled", _last_unscaled, _BOTH),
+    ("through-bf16", "products are rounded to bf16 first", _products_through("bf16"), _DEQUANTIZE),
+    ("through-f16", "products are rounded to f16 first", _products_through("f16"), _DEQUANTIZE),
+    ("through-f32", "products are rounded to f32 first", _products_through("f32"), _DEQUANTIZE),
+    ("scale-through-bf16", "scales are rounded to bf16 first", _scaled(lambda f: in_type(f, "bf16")), _DEQUANTIZE),
+    ("nan-scale-not-nan", "a scale{} that is NaN counts as a number", _nan_scale, _BOTH),
+    ("nan-scale-not-nan", "a scale{} that is NaN counts as 1", _factor_as(np.nan, 1.0), _BOTH),
+    ("nan-scale-not-nan", "a scale{} that is NaN counts as 0", _factor_as(np.nan, 0.0), _DOT),
+    ("smallest-scale", "the scale{} of code 0 counts as 2^-126; it is 2^-127", _factor_as(2.0**-127, 2.0**-126), _BOTH),
+    ("smallest-scale", "the scale{} of code 0 counts as 0; it is 2^-127", _factor_as(2.0**-127, 0.0), _BOTH),
+    ("nibbles-exchanged", "the low and the high four bits of each byte{} are exchanged", _swapped, _BOTH),
+    ("scale-off-by-one", "each scale{} is in the place of its neighbour",
+     _reordered(lambda f: np.roll(f, 1, 1)), _BOTH),
+    ("scale-off-by-one", "each scale{} is in the place of its neighbour",
+     _reordered(lambda f: np.roll(f, -1, 1)), _BOTH),
+    ("element-off-by-one", "each element is in the place of its neighbour", _rolled_numbers(1), _DEQUANTIZE),
+    ("element-off-by-one", "each element is in the place of its neighbour", _rolled_numbers(-1), _DEQUANTIZE),
+    ("element-off-by-one", "each element{} is in the place of its neighbour", _rolled(1), _DOT),
+    ("element-off-by-one", "each element{} is in the place of its neighbour", _rolled(-1), _DOT),
 )  # fmt: skip
 
 
@@ -197,5 +195,5 @@ def faults_of_dots() -> Iterator[Reading]:
     """All faults, of one operand and of both."""
     sides = (((True, False), " of the left operand"), ((False, True), " of the right operand"), ((True, True), ""))
     for identifier, sentence, side, ops in READINGS:
-        if _DOT in ops:
+        if "scaled_dot" in ops:
             yield from (Reading(identifier, sentence.format(words), side, of) for of, words in sides)
