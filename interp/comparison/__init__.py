@@ -1,0 +1,1 @@
+"""The old name of `interp.judging`, for imports that have not followed yet."""

@@ -1,0 +1,3 @@
+"""The old name of `interp.judging.functions`."""
+
+from ..judging.functions import ULPS as ULPS

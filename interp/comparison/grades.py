@@ -1,0 +1,3 @@
+"""The old name of `interp.judging.equality`."""
+
+from ..judging.equality import is_subnormal as is_subnormal

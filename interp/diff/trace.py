@@ -1,0 +1,3 @@
+"""The old place of `trace`."""
+
+from .compare import trace as trace
