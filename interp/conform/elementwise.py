@@ -19,7 +19,6 @@ from .cases import chains
 from .cases.case import Case
 from .cases.data import Operands
 from .cases.forms import LAYOUTS, SIZES, emit, view
-from .result import FAIL, PASS
 from .verdicts.judge import Judgement, judge
 
 Call = Callable[[Operation, list[np.ndarray]], np.ndarray]
@@ -209,6 +208,3 @@ def emit_op(builder: Builder, case: Case, values: list[str], shape: tuple[int, .
 def of_positions(form: str) -> bool:
     """Whether a form depends on the positions of elements."""
     return form in SIZES or form in LAYOUTS
-
-
-__all__ = ["FAIL", "PASS", "Part", "emit_op", "of_positions"]

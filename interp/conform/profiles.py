@@ -304,7 +304,3 @@ def _declaration(point: str, words: Mapping[str, str]) -> Declaration:
 def _expect(is_so: bool, field: str, expected: str, got: Any) -> None:
     if not is_so:
         raise InputError(f"{field}: expected {expected}, got {printable(str(got))}")
-
-
-__all__ = ["NEEDS", "OPTIONAL", "REQUIRED", "WAIVABLE", "Declaration", "ListedCase", "Profile", "Selection"]
-__all__ += ["folder", "is_ours", "load", "names", "origin", "parse"]

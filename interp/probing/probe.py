@@ -21,9 +21,8 @@ from .operands import check
 from .orders import order
 from .predict import predict
 from .questions import ask_rivals
-from .report import Fact, Report, evidence, format_result, line
+from .report import SENTENCES, Fact, Report, evidence, format_result, line
 from .search import find, refit
-from .sentences import SENTENCES
 from .structure import Structure
 
 #: The number of random dots of the check: rows by columns of each kind.

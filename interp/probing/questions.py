@@ -15,7 +15,7 @@ from .answers import Session
 from .designs import Dots, Product, Scale
 from .facts import with_change
 from .predict import predict_by, steps
-from .sentences import SENTENCES, alternatives
+from .report import SENTENCES, alternatives
 
 #: Positions of equal products, at most.
 _EQUAL = 24
