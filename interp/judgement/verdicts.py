@@ -10,10 +10,9 @@ import numpy as np
 
 from ...ops.cast import codes_of
 from ...ops.types import ElementType
-from ..comparison.equality import equal_values
-from ..comparison.grades import is_subnormal
 from ..enclose import Enclosure
 from ..enclose.values import to_f64
+from ..judging.equality import equal_values, is_subnormal
 from ..program import Operation
 from ..testing.failures import format_element
 
