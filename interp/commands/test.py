@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, escape
-from ..system.child import Child, describe_end, python
+from ..system.child import Ended, Worker, describe_end, python, share
 from ..system.isolate import STOPPED
-from ..system.pool import share
 
 
 @dataclasses.dataclass
@@ -79,60 +78,38 @@ def run_files(
     return (outcomes for _, outcomes in share(files, pool, _Worker.run))
 
 
-class _Worker:
+class _Worker(Worker):
     """A worker process, which is started again when it dies."""
 
     def __init__(self, limits: dict[str, Any]) -> None:
-        self._limits = limits
-        self._child: Child | None = None
-        self._stopped = False
+        super().__init__(python("-m", f"{__package__}.worker", json.dumps(limits)))
+        self._timeout = limits["timeout"]
 
     def run(self, path: str) -> list[Outcome]:
         """Return the outcomes of the functions of a file. A crash is a failure of the function that was running."""
         outcomes: list[Outcome] = []
         skip = 0
-        while not self._stopped:
+        while not self.is_stopped:
             line: int | None = None
             try:
-                for word, *rest in self._ask(path, skip):
+                (word, value), _ = self.ask([path, skip])
+                while word != "end":
                     if word == "start":
-                        line, skip = rest[0], rest[1] + 1
-                    elif word == "done":
-                        outcomes.append(Outcome(path, line or 1, rest[0]))
-                        line = None
+                        line, skip = value[0], value[1] + 1
                     else:
-                        return outcomes
-            except EOFError:
-                if self._stopped:
+                        outcomes.append(Outcome(path, line or 1, value))
+                        line = None
+                    (word, value), _ = self.answer()
+                break
+            except Ended as end:
+                if self.is_stopped:
                     break
-                outcomes.append(Outcome(path, line or 1, self._death()))
+                timed_out = -end.code == signal.SIGALRM  # the worker sets this alarm
+                why = STOPPED.format(self._timeout) if timed_out else f"the process {describe_end(end.code)}"
+                outcomes.append(Outcome(path, line or 1, why))
                 if line is None:  # it died between programs; another request might never end
                     break
         return outcomes
-
-    def _ask(self, path: str, skip: int) -> Iterator[list[Any]]:
-        """Yield the answers of the worker on a file. Raises EOFError if it dies."""
-        if self._child is None:
-            self._child = Child(python("-m", f"{__package__}.worker", json.dumps(self._limits)))
-        if self._stopped:  # before there was a process
-            self._child.end()
-        self._child.send([path, skip])
-        while True:
-            yield self._child.receive()[0]
-
-    def _death(self) -> str:
-        child, self._child = self._child, None
-        assert child is not None
-        code = child.wait()
-        if -code == signal.SIGALRM:  # the worker sets this alarm
-            return STOPPED.format(self._limits["timeout"])
-        return f"the process {describe_end(code)}"
-
-    def stop(self) -> None:
-        """End the process immediately."""
-        self._stopped = True
-        if self._child is not None:
-            self._child.end()
 
 
 @contextlib.contextmanager
