@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import InputError, escape
 from ..system.child import Ended, Worker, describe_end, python, share
 from ..system.isolate import STOPPED
+from .terminal import print_table, progress_bar
 
 
 @dataclasses.dataclass
@@ -39,11 +40,14 @@ def main(options: argparse.Namespace) -> int:
     outcomes: list[Outcome] = []
     began = time.monotonic()
     jobs = min(options.jobs or os.cpu_count() or 1, len(files))
-    with _ending_workers(), _progress(len(files)) as show:
-        function = None if options.function is None else options.function.removeprefix("@")
-        for finished in run_files(files, jobs, options.timeout, options.max_steps, function):
+    function = None if options.function is None else options.function.removeprefix("@")
+    with _ending_workers(), progress_bar(len(files)) as show:
+        for done, finished in enumerate(run_files(files, jobs, options.timeout, options.max_steps, function), 1):
             outcomes += finished
-            show([str(o) for o in finished if o.failure])
+            for outcome in finished:
+                if outcome.failure:
+                    print(outcome, flush=True)
+            show(done, "files")
     if function is not None and not outcomes:
         raise InputError(f"no function @{escape(function)} in {len(files)} file{'s' * (len(files) != 1)}")
     _print_scores(files, outcomes, time.monotonic() - began)
@@ -126,34 +130,7 @@ def _ending_workers() -> Iterator[None]:
             signal.signal(s, handler)
 
 
-@contextlib.contextmanager
-def _progress(total: int) -> Iterator[Any]:
-    """Yield a function to call with the failures of each file. On a terminal it advances a progress bar."""
-
-    def report(failures: list[str]) -> None:
-        for failure in failures:
-            print(failure, flush=True)
-
-    if not sys.stderr.isatty():
-        yield report
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = BarColumn(), MofNCompleteColumn(), TextColumn("files")
-    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=True) as bar:
-        task = bar.add_task("", total=total)
-
-        def advance(failures: list[str]) -> None:
-            report(failures)
-            bar.advance(task)
-
-        yield advance
-
-
 def _print_scores(files: list[str], outcomes: list[Outcome], seconds: float) -> None:
-    from .tables import print_table
-
     rows = []
     folders = list(dict.fromkeys(os.path.dirname(f) or "." for f in files))
     for folder in folders:

@@ -251,10 +251,9 @@ def serve(answer: Callable[[Any, list[Any]], Iterable[tuple[Any, Sequence[Any]]]
     Args:
         answer: takes the header and the arrays of a request, and yields those of its answers.
     """
-    from . import messages
-    from .isolate import without_core_file
+    from . import memory, messages
 
-    without_core_file()
+    memory.without_core_file()
     requests, answers = messages.from_stream(sys.stdin.buffer), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     with contextlib.suppress(EOFError):

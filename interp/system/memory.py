@@ -121,6 +121,16 @@ def confine() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
+def without_core_file() -> None:
+    """Make this process write no core file if it crashes."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    except (ImportError, OSError, ValueError):
+        pass
+
+
 # -- the values that exist ---------------------------------------------------------------------------------------------
 
 #: Arrays of fewer bytes are not counted.
