@@ -16,13 +16,14 @@ from ...ops.policy import Policy
 from ...ops.traits import RegionSemantics
 from ...ops.types import type_of_dtype
 from ..diff.arguments import fit_arguments
+from ..diff.judge import rounds
 from ..diff.source import Source
 from ..errors import OutputError
 from ..program import Location, Operation
 from ..system import host_floats
 from ..values.blocks import block_format
 from .lines import own_line
-from .profile_exact import Exact, rounds, target
+from .profile_exact import Exact, target
 from .profile_run import ObservedProgram
 from .profile_tensors import LineProfile, Step, TensorProfile, lines_of
 from .programs import check_policy, lower, program_of
