@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from ...ops.types import TensorType, type_of_dtype
-from ..comparison.equality import equal_values
-from ..diff.arguments import fit_arguments
+from ..diff.compare import fit_arguments, trace
 from ..diff.source import Source, is_movable
-from ..diff.trace import trace
 from ..errors import Error, InputError
+from ..judging.equality import equal_values
 from .blame_report import Blame, BlamedOp, percent
 from .evaluators import BackendEvaluator, Choice, RoundingEvaluator, choice, convert_to, pair
 from .lines import own_line

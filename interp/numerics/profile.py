@@ -15,7 +15,7 @@ from ...ops.op import call_attribute, traits_of
 from ...ops.policy import Policy
 from ...ops.traits import RegionSemantics
 from ...ops.types import type_of_dtype
-from ..diff.arguments import fit_arguments
+from ..diff.compare import fit_arguments
 from ..diff.judge import rounds
 from ..diff.source import Source
 from ..errors import OutputError

@@ -26,9 +26,9 @@ from ...ops.policy import Policy
 from ...ops.traits import Effects
 from ...ops.types import ELEMENT_TYPES, TensorType
 from .. import machine
-from ..comparison.wide import wide_plan, widen
 from ..diff.judge import rounds
 from ..errors import Error
+from ..judging.wide import wide_plan, widen
 from ..machine import Plan
 from ..program import Operation
 from .statistics_blocks import quotients

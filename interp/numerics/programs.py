@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...ops.policy import Policy
-from ..diff.compare import is_program, source_of
+from ..diff.compare import is_program, source_of, trace
 from ..diff.source import Source
-from ..diff.trace import trace
 from ..errors import InputError
 
 #: From a function and its arguments to the program, its arrays, and the pytree of the results.

@@ -21,9 +21,9 @@ import numpy as np
 from ...ops.policy import Policy
 from ..backends import BackendError
 from ..backends.subjects import any_subject
+from ..diff.compare import trace
 from ..diff.report import OpReport
 from ..diff.source import Source
-from ..diff.trace import trace
 from ..errors import InputError
 from ..parse.reader import Locator
 from ..program import Operation
