@@ -126,6 +126,8 @@ def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Run:
         spread[d] = n
     order = tuple(int(d) for d in np.argsort(dimensions, kind="stable"))
     repeat = _copy if math.prod(shape) <= _FEW else np.broadcast_to
+    if not old:
+        return lambda x: repeat(x, shape)
     if order == tuple(range(len(order))):
         return lambda x: repeat(x.reshape(spread), shape)
     return lambda x: repeat(x.transpose(order).reshape(spread), shape)
