@@ -32,6 +32,7 @@ class OpenPoint:
 
 _NO_NAN = ("f4E2M1FN", "f6E2M3FN", "f6E3M2FN")
 _E8M0 = ("f8E8M0FNU",)
+_UNSIGNED = ("f8E8M0FNU", "f8E5M3FNU")
 _SIGNED_NAN = ("f8E3M4", "f8E4M3", "f8E4M3FN", "f8E5M2")
 
 OPEN_POINTS: tuple[OpenPoint, ...] = (
@@ -123,7 +124,7 @@ OPEN_POINTS: tuple[OpenPoint, ...] = (
         "negative-number",
         "a negative number in a format without sign",
         "NaN",
-        _E8M0,
+        _UNSIGNED,
         "convert",
         "f32",
         (0xBF800000,),
