@@ -11,7 +11,6 @@ from fractions import Fraction
 
 from . import oracle
 
-FORMATS = {**oracle.FORMATS, "f8E5M3FNU": oracle.F8E5M3FNU}
 #: Elements, their count in a block, the scale's format, whether there is a scale of the tensor.
 FACTS = {
     "mxfp8_e4m3": ("f8E4M3FN", 32, "f8E8M0FNU", False),
@@ -80,7 +79,7 @@ def scale_code(amax: Fraction, name: str, rule: str, of_tensor: Fraction = Fract
             return 0
         k = power(amax / of_tensor, element, rule)
         return 255 if k > 127 else max(k, -127) + 127
-    fmt = FORMATS[scale]
+    fmt = oracle.ALL_FORMATS[scale]
     if amax == 0:
         return 1 if scale in ("f8E4M3FN", "f8E5M3FNU") else oracle.encode(fmt, Fraction(1))
     overflow = "saturate" if scale in ("f8E4M3FN", "f8E5M3FNU") else "ieee"
@@ -145,6 +144,6 @@ def block(
     if code == nan_code(scale):
         nan = 0 if element == "i8" else oracle.encode(oracle.FORMATS[element], math.nan, rounding, overflow)
         return Block(code, [nan] * len(values))
-    factor = Fraction(oracle.decode(FORMATS[scale], code)) * of_tensor
+    factor = Fraction(oracle.decode(oracle.ALL_FORMATS[scale], code)) * of_tensor
     scaled = [v if v == 0 else Fraction(v) / factor for v in values]
     return Block(code, [element_code(v, element, rounding, overflow) for v in scaled])

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from .oracle_functions import FUNCTIONS, atan2, function, mp, power, real
 from .oracle_numbers import (
-    F8E5M3FNU,
+    ALL_FORMATS,
     FORMATS,
     INF,
     MINIFLOATS,
@@ -39,7 +39,7 @@ from .oracle_numbers import (
 __all__ = [
     "BINARY",
     "COMPARE",
-    "F8E5M3FNU",
+    "ALL_FORMATS",
     "FORMATS",
     "FUNCTIONS",
     "MINIFLOATS",

@@ -76,8 +76,8 @@ FORMATS = {
     )
 }
 MINIFLOATS = tuple(f.name for f in FORMATS.values() if f.bits <= 8)
-#: Not StableHLO's, and only converted.
-F8E5M3FNU = Format("f8E5M3FNU", 5, 3, 15, "last", is_signed=False)
+#: With the format that is not StableHLO's, and only converted.
+ALL_FORMATS = {**FORMATS, "f8E5M3FNU": Format("f8E5M3FNU", 5, 3, 15, "last", is_signed=False)}
 
 
 def decode(fmt: Format, code: int) -> Value:

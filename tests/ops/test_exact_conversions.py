@@ -86,7 +86,7 @@ def test_conversions_under_every_policy(element: str, rounding: str, overflow: s
             codes = random.Random(SEED).sample(boundary_codes(source), SOURCES[source]) + SPECIAL.get(source, [])
             operand, values = array(codes, source), [oracle.decode(FORMATS[source], c) for c in codes]
         (result,) = run([source], [("convert", [0], element)], [operand], policy)
-        fmt = FORMATS.get(element, oracle.F8E5M3FNU)
+        fmt = oracle.ALL_FORMATS[element]
         check_rounded(fmt, result, values, [codes], rounding, overflow, f"convert {source}")
 
 

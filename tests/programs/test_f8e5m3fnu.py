@@ -15,7 +15,7 @@ from .. import oracle
 from ..cli_cases import in_process
 
 NAME = "f8E5M3FNU"
-FORMAT = oracle.F8E5M3FNU
+FORMAT = oracle.ALL_FORMATS[NAME]
 CODES = np.arange(256, dtype=np.uint8)
 KNOWS_IT = pytest.mark.skipif(not hasattr(ir, "Float8E5M3FNUType"), reason="this jaxlib's parser does not know it")
 
