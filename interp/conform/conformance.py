@@ -6,10 +6,10 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 
+from ..errors import count
 from . import profiles
 from .cases.case import PRODUCT_OPS
 from .cases.forms import forms
-from .format_text import count
 from .profiles import OPTIONAL, REQUIRED, Profile
 from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult
 from .waivers import Waiver

@@ -8,9 +8,9 @@ import zlib
 
 import numpy as np
 
+from ...errors import count
 from ...oracle.case import Operands
 from ...oracle.formats import ALL_MINIFLOATS, FORMATS, INTEGERS, MINIFLOATS, all_codes, bits, code_dtype, integers
-from ..format_text import count
 from .boundaries import boundaries, near
 from .case import WIDE, Case
 from .forms import SIZES, is_common

@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ...errors import count
 from ...oracle.formats import ALL_MINIFLOATS, FORMATS, INTEGERS
 from ..causes import of_cases
-from ..format_text import code_text, count
+from ..format_text import code_text
 from ..result import (
     ABSENT,
     ACCURACY,
