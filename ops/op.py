@@ -21,8 +21,8 @@ from .types import ELEMENT_TYPES, ElementType, Kind, QuantizedType, TensorType, 
 
 __all__ = [
     "Accuracy", "Body", "Call", "Callee", "CheckError", "Op", "OpError", "UnsupportedOpError",
-    "call_attribute", "describe", "element_types", "traits_of", "for_quantized", "full_name", "lookup", "op", "ops",
-    "register",
+    "call_attribute", "describe", "element_types", "traits_of", "for_quantized", "full_name", "kernel_of", "lookup",
+    "op", "ops", "register",
 ]  # fmt: skip
 
 
@@ -195,24 +195,9 @@ def op(
     """
 
     def declare(bind: Callable[[Call], Run]) -> Callable[[Call], Run]:
-        taken = element_types(types)
-        name_, doc = full_name(name), bind.__doc__ or ""
-        record = Op(
-            name_,
-            bind,
-            taken,
-            values,
-            accuracy,
-            operands,
-            doc,
-            is_elementwise,
-            has_effects=has_effects,
-            calls=calls,
-            any_sizes=any_sizes,
-            has_section=has_section,
-            traits=traits,
-        )
-        register(record)
+        what = full_name(name), bind, element_types(types), values, accuracy, operands, bind.__doc__ or ""
+        rest = {"calls": calls, "any_sizes": any_sizes, "has_section": has_section, "traits": traits}
+        register(Op(*what, is_elementwise, has_effects=has_effects, **rest))
         return bind
 
     return declare
@@ -262,6 +247,13 @@ def ops() -> Mapping[str, Op]:
 def lookup(name: str) -> Op | None:
     """The record of an op, None where there is none."""
     return ops().get(full_name(name))
+
+
+def kernel_of(call: Call) -> Run:
+    """The kernel of the op that a call names, for ops that are made of others."""
+    record = lookup(call.name)
+    assert record is not None
+    return record.function(call)
 
 
 def traits_of(name: str) -> OpTraits:

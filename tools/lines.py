@@ -35,7 +35,7 @@ BUDGETS = (
     Budget("passes, machine, binding", 2_500, ("interp/passes", "interp/machine.py", "interp/bind.py")),
     Budget(
         "core",
-        18_900,
+        18_850,
         ("ops", "interp/program.py", "interp/parse", "interp/passes", "interp/machine.py", "interp/bind.py",
          "interp/values", "interp/api.py", "interp/loaded.py", "interp/lowered.py"),
         ("ops/accumulators", "ops/blocks", "ops/processes"),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..cast import cast, wrap
-from ..op import EXACT, Accuracy, Call, Run, describe, element_types, lookup, op
+from ..op import EXACT, Accuracy, Call, Run, describe, element_types, kernel_of, op
 from ..policy import Policy
 from ..require import require
 from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType, Type
@@ -59,9 +59,7 @@ _AS_THERE = Accuracy("as the op of StableHLO or CHLO that it is")
 
 
 def _kernel(call: Call, of: str, operands: Sequence[Type], results: Sequence[Type], **attributes: Any) -> Run:
-    record = lookup(of)
-    assert record is not None
-    return record.function(call.like(of, operands, results, **attributes))
+    return kernel_of(call.like(of, operands, results, **attributes))
 
 
 def _as_unsigned(t: Any) -> TensorType:

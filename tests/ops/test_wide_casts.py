@@ -78,3 +78,16 @@ def test_floats_are_cut_to_the_nearest_integer_of_the_type(dtype: type, target: 
     wanted = [0 if math.isnan(v) else min(max(v, every[0]), every[-1]) for v in x.tolist()]
     actual = cast.cast(np.resize(x, 150_000), source, new, Policy())[: len(x)]
     assert [int(v) for v in actual] == [int(v) for v in wanted]
+
+
+def test_many_f16_are_converted_as_by_numpy() -> None:
+    """All f16, and all f32 that differ before the bits that decide a tie, with something behind these and nothing."""
+    f16, f32 = ELEMENT_TYPES["f16"], ELEMENT_TYPES["f32"]
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    wide = cast.cast(halves, f16, f32, Policy())
+    assert np.array_equal(wide.view(np.uint32), halves.astype(np.float32).view(np.uint32))
+    for behind in (0, 1, 0x7FF):
+        x = (np.arange(1 << 21, dtype=np.uint32) << 11 | behind).view(np.float32)
+        with np.errstate(all="ignore"):
+            wanted = x.astype(np.float16)
+        assert np.array_equal(cast.cast(x, f32, f16, Policy()).view(np.uint16), wanted.view(np.uint16))
