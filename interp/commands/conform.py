@@ -21,6 +21,7 @@ from ..conform.cases.case import Case
 from ..conform.cases.cases import cases
 from ..conform.cases.forms import FORMS
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report
+from ..conform.support import takes
 from ..conform.verdicts import known, outcome
 from ..errors import InputError, OutputError, WorkersLostError
 from ..policies import accumulation
@@ -85,11 +86,11 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
     if held is None:
         check(choice, options.level)
     else:
-        held.check_waivers(run.kind(made))
+        held.check_waivers(takes(made))
         settings, choice = held.settings(settings), dataclasses.replace(held.choice, shard=choice.shard)
     check_outputs(options)
     try:
-        tasks = run.tasks(choice, settings, run.kind(made))
+        tasks = run.tasks(choice, settings, takes(made))
     except ValueError as error:
         raise InputError(str(error)) from None
     _check_operands(settings, {s.case for t in tasks for s in t.specs})
@@ -100,7 +101,7 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
     dead = _dead(report, expected)
     for command in dead:
         print(f"{name} crashes on a type, so no case of that type was run. To reproduce: {command}", file=sys.stderr)
-    return status_of(report, None if choice.shard else held, run.kind(made), options, bool(dead))
+    return status_of(report, None if choice.shard else held, takes(made), options, bool(dead))
 
 
 def status_of(

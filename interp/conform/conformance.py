@@ -184,6 +184,3 @@ def _phrase(chosen: dict[str, set[str]], formats: set[str]) -> str:
 def _join_names(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-__all__ = ["CONFORMANT", "NOT_CONFORMANT", "Assessment", "Problem", "assess", "expected", "forbidden"]

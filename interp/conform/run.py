@@ -14,13 +14,13 @@ from typing import Any
 from ..errors import InputError, OutputError
 from ..oracle.formats import CONVERTED
 from . import shards, tests
-from .backend import takes
 from .cases import data
 from .cases.case import Case
 from .cases.cases import cases, select_cases
 from .cases.forms import FORMS, forms
 from .reproduction import MOST_CASES
 from .result import CaseResult, Report, Run, load
+from .support import takes
 from .tester import Spec, Tester
 from .verdicts import outcome
 from .verdicts.forms import across_forms
@@ -261,7 +261,7 @@ def describe_run(settings: Settings, choice: Choice, backend: Any) -> Run:
         dict(_versions(("minihlo", *getattr(backend, "packages", ())))),
         f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        takes=kind(backend),
+        takes=takes(backend),
     )
 
 
@@ -287,8 +287,3 @@ def _versions(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield package, metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-
-
-def kind(backend: Any) -> str:
-    """The kind of a backend: programs or operations."""
-    return takes(backend)

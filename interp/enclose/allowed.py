@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from ...ops.types import ElementType
-from ..comparison.functions import ULPS
+from ..judging.functions import ULPS
 
 
 @dataclasses.dataclass(frozen=True)

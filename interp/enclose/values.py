@@ -10,7 +10,7 @@ import numpy as np
 from ...ops.cast import cast
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
-from ..comparison.equality import equal_values
+from ..judging.equality import equal_values
 from ..program import Operation
 
 F32, F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]

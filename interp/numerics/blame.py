@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 
 from ...ops.types import TensorType, type_of_dtype
-from ..comparison.equality import equal_values
-from ..diff.arguments import fit_arguments
-from ..diff.compare import source_of
+from ..diff.compare import fit_arguments, source_of, trace
 from ..diff.source import Source, is_movable
-from ..diff.trace import trace
 from ..errors import Error, InputError
+from ..judging.equality import equal_values
 from ..loaded import LoadedProgram
 from .blame_report import Blame, BlamedOp, percent
 from .evaluators import BackendEvaluator, Choice, RoundingEvaluator, choice, convert_to, pair

@@ -17,8 +17,7 @@ from ...ops.minifloat.formats import FORMATS
 from ...ops.policy import Policy
 from ...ops.types import TensorType, TokenType
 from .. import machine
-from ..diff.arguments import fit_arguments
-from ..diff.compare import is_program, source_of
+from ..diff.compare import fit_arguments, is_program, source_of
 from ..diff.source import Source
 from ..errors import InputError
 from ..machine import plan

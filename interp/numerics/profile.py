@@ -14,10 +14,8 @@ from ...ops.op import call_attribute, traits_of
 from ...ops.policy import Policy
 from ...ops.traits import RegionSemantics
 from ...ops.types import type_of_dtype
-from ..diff.arguments import fit_arguments
-from ..diff.compare import is_program, source_of
+from ..diff.compare import fit_arguments, is_program, source_of, trace
 from ..diff.source import Source
-from ..diff.trace import trace
 from ..errors import InputError, OutputError
 from ..program import Location, Operation
 from ..system import host_floats

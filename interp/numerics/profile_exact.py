@@ -26,8 +26,8 @@ from ...ops.policy import Policy
 from ...ops.traits import Effects
 from ...ops.types import ELEMENT_TYPES, TensorType
 from .. import machine
-from ..comparison.wide import wide_plan, widen
 from ..errors import Error
+from ..judging.wide import wide_plan, widen
 from ..machine import Plan
 from ..program import Operation
 from .statistics_blocks import quotients

@@ -24,9 +24,9 @@ from ...ops.policy import Policy
 from ...ops.types import TokenType
 from ..backends import BackendError
 from ..backends.subjects import any_subject
+from ..diff.compare import trace
 from ..diff.report import OpReport
 from ..diff.source import Source
-from ..diff.trace import trace
 from ..errors import InputError
 from ..parse.reader import Locator
 from ..program import Operation

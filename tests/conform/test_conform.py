@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from minihlo.interp.cli import main
-from minihlo.interp.conform.cases import cases, forms, layouts
+from minihlo.interp.conform.cases import cases, forms
+from minihlo.interp.conform.cases import forms as layouts
 from minihlo.interp.conform.result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED
 
 from ..jaxlib_versions import VERSION

@@ -9,11 +9,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from minihlo.interp.comparison.sums import hypotheses
-from minihlo.interp.comparison.sums.explain import Observation, explain, find_bound
-from minihlo.interp.comparison.sums.hypotheses import Rows, SumQuery
 from minihlo.interp.conform.cases import cases, data
 from minihlo.interp.conform.cases.case import Case
+from minihlo.interp.judging.sums import hypotheses
+from minihlo.interp.judging.sums.explain import Observation, explain, find_bound
+from minihlo.interp.judging.sums.hypotheses import Rows, SumQuery
 from minihlo.interp.oracle import exact
 from minihlo.interp.oracle.expected import expected
 from minihlo.interp.oracle.formats import FORMATS, INTEGERS, MINIFLOATS, all_codes

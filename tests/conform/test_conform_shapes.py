@@ -13,8 +13,7 @@ import pytest
 
 from minihlo.interp.conform import tester
 from minihlo.interp.conform.cases.cases import cases
-from minihlo.interp.conform.cases.forms import SIZES, forms
-from minihlo.interp.conform.cases.layouts import LAYOUTS
+from minihlo.interp.conform.cases.forms import LAYOUTS, SIZES, forms
 from minihlo.interp.conform.result import CRASH, FAIL, PASS
 from minihlo.interp.conform.verdicts.outcome import Settings
 

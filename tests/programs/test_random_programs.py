@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from minihlo.interp.backends import BackendError
-from minihlo.interp.comparison.grades import WRONG
+from minihlo.interp.judging.record import WRONG
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,8 +13,7 @@ from ...oracle.case import Operands
 from ...oracle.formats import ALL_MINIFLOATS, FORMATS, INTEGERS, MINIFLOATS, all_codes, bits, code_dtype, integers
 from .boundaries import boundaries, near
 from .case import WIDE, Case
-from .forms import SIZES, is_common
-from .layouts import LAYOUTS, arrange
+from .forms import LAYOUTS, SIZES, arrange, is_common
 
 #: Number of operands without dimensions.
 _SCALARS = 4

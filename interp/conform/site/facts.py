@@ -8,8 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from ...comparison.choices import CHOICES
-from ...comparison.open_points import IDENTIFIERS, OPEN_POINTS, row
+from ...judging.open_points import CHOICES, IDENTIFIERS, OPEN_POINTS, question
 from ..report.html import BAD
 from ..result import AccumulatorFacts, CaseResult
 from ..verdicts.differences import Difference, differences
@@ -117,7 +116,7 @@ def _question(point: str, columns: list[str]) -> str:
     """The open point in words; its identifier if no table has it."""
     for column in columns or [""]:
         try:
-            text = row(point, column).question
+            text = question(point, column)
         except KeyError:
             continue
         return text[:1].upper() + text[1:]

@@ -7,7 +7,6 @@ order is unknown, results that are as far off as those of such an accumulator, e
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 
 import ml_dtypes
@@ -15,11 +14,13 @@ import numpy as np
 
 from ....ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
 from ...program import Operation
-from ..grades import NEAR, OPEN, SAME, WRONG, GradedResult, Note
-from ..places import of_array
+from ..diagnosis import of_array
+from ..equality import GradedResult
+from ..record import NEAR, NONE, OPEN, SAME, WRONG, Diagnosis
+from ..table import cause
 from ..wide import sole_op_name
 from .accumulators import folds, model_of
-from .exact_sums import ExactSums, between
+from .exact_sums import ExactSums
 from .likeness import is_like, units
 from .sum_faults import sum_fault
 
@@ -27,8 +28,6 @@ _PRODUCTS = ("dot", "dot_general", "convolution", "dynamic_conv", "einsum", "una
 _FOLDS = ("reduce", "reduce_window", "scatter", "select_and_scatter")
 _ADD, _MULTIPLY = "stablehlo.add", "stablehlo.multiply"
 _PRECISION = {name: ELEMENT_TYPES[name].format.precision for name in ("f32", "f64")}
-_MAY_OVERFLOW = Note("may-overflow", "it may overflow on the way")
-_ZEROS = Note("zero-signs", "zeros have the wrong sign")
 
 Arrays = Sequence[np.ndarray]
 
@@ -61,48 +60,28 @@ def permit(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.
         return None
     can_overflow = np.isfinite(sums.sizes) & (sums.sizes > np.finfo(np.float32).max)
     overflows = can_overflow & ~np.isfinite(theirs.astype(np.float64))
-    found.set(overflows, NEAR, _MAY_OVERFLOW)
+    found.set(overflows, NEAR, cause("may-overflow"))
     wrong, selected = found.grades == WRONG, found.grades != OPEN
     if not wrong.any() or not result.is_float:
         return None
     if sums.wrong_zeros(theirs)[wrong].any():  # no accumulator gives these
         if sums.wrong_zeros(theirs)[wrong].all():
-            found.notes.append(_ZEROS)
+            found.notes.append(cause("zero-signs"))
         return None
-    if note := _repeats_initial_value(sums, theirs, bits, selected):
-        return found.set(wrong, OPEN, note)
-    note = _narrowed_operands(operation, operands, theirs, wrong) if element.bits == 32 else None
+    note = _narrowed_operands(operation, operands, theirs, wrong) if element.bits == 32 else NONE
     if element.bits < 32:
         note = _narrow(sums, theirs, wrong, selected & ~overflows)
     if note:
         return found.set(wrong, NEAR, note)
     fault = sum_fault(sums, theirs, ours, wrong, selected)
     if not fault and element.bits < 32 and _is_like(sums, theirs, wrong, selected & ~overflows):
-        words = f"rounded to {element} at each step" if operation.regions else "formed in units of fewer bits than f32"
-        sentence = f"as near, everywhere, as sums that are {words}, in an order of their own"
-        return found.set(wrong, NEAR, Note("like-steps" if operation.regions else "like-units", sentence))
+        return found.set(wrong, NEAR, cause("like-steps" if operation.regions else "like-units", element=element))
     if fault := fault or of_array(wrong):
         found.notes.append(fault)
     return None
 
 
-def _repeats_initial_value(sums: ExactSums, theirs: np.ndarray, bits: int, selected: np.ndarray) -> Note | None:
-    """Notes whether a sum includes its initial value more than once, as the specification permits."""
-    init = float(np.asarray(sums.operands[-1]).reshape(-1)[0].astype(np.float64)) if sums.operands[-1].size else 0.0
-    if not sums.operation.name.endswith(".reduce") or sums.is_product or init == 0 or not np.isfinite(init):
-        return None
-    first = np.flatnonzero(selected & np.isfinite(sums.exact))[:1]
-    more = (theirs.reshape(-1)[first].astype(np.float64) - sums.exact.reshape(-1)[first]) / init
-    if not more.size or not np.isfinite(more[0]) or not 0 < (times := round(float(more[0]))) <= sums.counts.max():
-        return None
-    again = dataclasses.replace(sums, exact=sums.exact + times * init, sizes=sums.sizes + times * abs(init))
-    if between(theirs, again.exact, again.slack(bits))[selected].all():
-        sentence = f"the initial value is taken {times + 1} times, which the specification leaves open"
-        return Note("initial-values", sentence)
-    return None
-
-
-def _narrow(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, selected: np.ndarray) -> Note | None:
+def _narrow(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, selected: np.ndarray) -> Diagnosis:
     """The accumulator narrower than f32 that explains all results."""
     result = type_of_dtype(theirs.dtype)
     for name in ("f16", "bf16"):
@@ -110,9 +89,9 @@ def _narrow(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, selected: np
         is_between = through.format.precision > result.format.precision
         if is_between and sums.within(theirs, _PRECISION["f32"], through)[selected].all():
             sentence = f"as if the sum was rounded to {through} first, and then to {result}"
-            return Note(f"exact/then-{through}", sentence)
+            return Diagnosis(sentence, (f"exact/then-{through}",))
     model = model_of(sums, theirs, wrong, selected)
-    return Note(model.identifier, f"as if {model.sentence}") if model else None
+    return Diagnosis(f"as if {model}", model.causes) if model else NONE
 
 
 def _is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, selected: np.ndarray) -> bool:
@@ -127,16 +106,15 @@ def _is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, selected: n
         )
 
 
-def _narrowed_operands(operation: Operation, operands: Arrays, theirs: np.ndarray, wrong: np.ndarray) -> Note | None:
+def _narrowed_operands(operation: Operation, operands: Arrays, theirs: np.ndarray, wrong: np.ndarray) -> Diagnosis:
     """The type that operands of f32 were rounded to, which the default precision permits."""
     if operation.regions or not _is_imprecise(operation):
-        return None
-    for identifier, (name, rounded) in _NARROWED.items():
+        return NONE
+    for identifier, rounded in _NARROWED.items():
         narrow = ExactSums.of(operation, [rounded(x) for x in operands])
         if narrow is not None and narrow.within(theirs, _PRECISION["f32"])[wrong].all():
-            sentence = f"as of operands rounded to {name}, which the default precision permits"
-            return Note(f"operands-{identifier}", sentence)
-    return None
+            return cause(f"operands-{identifier}")
+    return NONE
 
 
 def _element(operation: Operation) -> ElementType | None:
@@ -164,8 +142,8 @@ def _round_bits(bits: int, half: int) -> Callable[[np.ndarray], np.ndarray]:
 
 
 #: Types that matrix units round operands of f32 to.
-_NARROWED: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
-    "tf32": ("TF32", _round_bits(13, 1 << 12)),
-    "tf32-toward-zero": ("TF32, towards zero", _round_bits(13, 0)),
-    "bf16": ("bf16", lambda x: x.astype(ml_dtypes.bfloat16).astype(np.float32) if x.dtype == np.float32 else x),
+_NARROWED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "tf32": _round_bits(13, 1 << 12),
+    "tf32-toward-zero": _round_bits(13, 0),
+    "bf16": lambda x: x.astype(ml_dtypes.bfloat16).astype(np.float32) if x.dtype == np.float32 else x,
 }

@@ -182,10 +182,6 @@ def in_order(x: Values, combine: Combine) -> Values:
     return total
 
 
-def _reverse(x: Values, combine: Combine) -> Values:
-    return in_order(x[:, ::-1], combine)
-
-
 def _pairwise(x: Values, combine: Combine) -> Values:
     while x.shape[1] > 1:
         odd = x[:, -1:] if x.shape[1] % 2 else x[:, :0]
@@ -263,7 +259,7 @@ def orders(counts: Sequence[int], most: int | None = None) -> Iterator[Order]:
         yield Order("in-order", "in order", in_order, is_plain=True)
     if n > 2:
         if is_short(n):
-            yield Order("reverse", "in reverse", _reverse)
+            yield Order("reverse", "in reverse", lambda x, combine: in_order(x[:, ::-1], combine))
         yield Order("pairwise", "pairwise", _pairwise, is_plain=True)
         yield Order("halves", "in halves", _halves, is_plain=True)
     for size in (2, 4, 8, 16, 32, 64, 128, 256, 512):

@@ -1,11 +1,11 @@
-"""Classifies results that a format or an operation leaves open by the choice they make.
+"""Open points of formats and operations, by identifier, and the choices that implementations make there.
 
-Each open point has a list of known choices, each a record with an identifier. A result that matches none is wrong.
+The points of the formats are in `ops.minifloat.open_points`, with the results of each known implementation; those of
+operations are in `table`. Each open point has a list of known choices. A result that matches none is wrong.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
@@ -14,9 +14,39 @@ import numpy as np
 from ...ops.minifloat.open_points import OPEN_POINTS, OpenPoint
 from ..oracle import rounding
 from ..oracle.formats import FORMATS, INTEGERS, Format
-from .open_points import IDENTIFIERS, row
+from .record import Choice, Codes
+from .table import OPEN_POINTS as OF_OPERATIONS
 
-Codes = np.ndarray
+#: The identifier of each byte by which the oracle marks open results (`oracle.rounding`).
+IDENTIFIERS: dict[int, str] = {
+    rounding.OVERFLOW: "overflow",
+    rounding.INFINITE: "infinite-result",
+    rounding.INVALID: "invalid-operation",
+    rounding.NEGATIVE: "negative-number",
+    rounding.ZERO: "zero-result",
+    rounding.SMALL: "below-smallest",
+    rounding.TIE: "tie",
+    rounding.FROM_NAN: "nan-converted",
+    rounding.FROM_NEGATIVE_NAN: "negative-nan-converted",
+    rounding.ZEROS: "signs-of-zeros",
+    rounding.NAN_ORDER: "nan-order",
+    rounding.NOT_AN_INTEGER: "beyond-integer",
+    rounding.WRAPPED: "integer-beyond-integer",
+    rounding.ABOVE: "above-largest",
+}
+
+
+def row(identifier: str, element: str, table: Iterable[OpenPoint] = OPEN_POINTS) -> OpenPoint | None:
+    """The row of a format's open point for an element type; None if an operation leaves the results open."""
+    return next((p for p in table if p.identifier == identifier and element in p.formats), None)
+
+
+def question(identifier: str, element: str, table: Iterable[OpenPoint] = OPEN_POINTS) -> str:
+    """The sentence of an open point for an element type. Raises KeyError for one that is in no table."""
+    of_format = row(identifier, element, table)
+    return OF_OPERATIONS[identifier] if of_format is None else of_format.question
+
+
 Fits = Callable[[Format, Codes, Codes], np.ndarray]  #: of the format, the results and the expected results
 
 
@@ -40,15 +70,6 @@ def _is(code: Callable[[Format], int | None]) -> Fits:
 
 def _zero(_: Format) -> int:
     return 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """A result that an implementation may give at an open point."""
-
-    identifier: str
-    sentence: str
-    fits: Fits = lambda _, got, __: np.zeros(got.shape, bool)  #: tests single results for this choice
 
 
 _LARGEST = Choice("largest", "the largest number", _signed_like(lambda f: f.max_code))
@@ -90,10 +111,7 @@ CHOICES: dict[int, tuple[Choice, ...]] = {
     rounding.ZEROS: (_PLUS_ZERO, _MINUS_ZERO),
     # A result that is not the default is the other choice.
     rounding.NAN_ORDER: (Choice("last", "last, after infinity"), Choice("first", "first, before -infinity")),
-    rounding.NOT_AN_INTEGER: (
-        Choice("nearest", "the nearest integer, 0 for NaN"),
-        Choice("other", "another integer"),
-    ),
+    rounding.NOT_AN_INTEGER: (Choice("nearest", "the nearest integer, 0 for NaN"), Choice("other", "another integer")),
     rounding.WRAPPED: (Choice("lowest-bits", "its lowest bits"), Choice("nearest", "the nearest integer")),
 }
 
@@ -193,11 +211,11 @@ def sentence(point: int, result: str, chosen: Mapping[str, int], table: Iterable
         chosen: number of results for each choice, by identifier.
         table: the open points of the formats.
     """
-    point_row = row(IDENTIFIERS[point], result, table)
+    of_format = row(IDENTIFIERS[point], result, table)
     words = {c.identifier: c.sentence for c in CHOICES[point]}
     made = ", or ".join(words[c] for c in sorted(chosen, key=lambda c: -chosen[c]))
-    others = _agreeing_implementations(point_row, point, set(chosen)) if isinstance(point_row, OpenPoint) else ""
-    return f"{point_row.question}: {made}{others}"
+    others = _agreeing_implementations(of_format, point, set(chosen)) if of_format is not None else ""
+    return f"{question(IDENTIFIERS[point], result, table)}: {made}{others}"
 
 
 def _agreeing_implementations(open_point: OpenPoint, point: int, chosen: set[str]) -> str:

@@ -16,37 +16,40 @@ from ....ops.cast import array_of, cast
 from ....ops.policy import Policy
 from ....ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
 from ...program import Operation, Value
-from ..equality import equal_values
-from ..grades import Note, is_subnormal
+from ..equality import equal_values, is_subnormal
+from ..faults import FAULTS
+from ..record import NONE, Diagnosis
+from ..table import cause
 from .accumulation import Sum
 from .accumulators import gives, sample_indices, steps
 from .exact_sums import F64, ExactSums, between, slack_of
 from .terms import Terms, terms_of
 
 _PRECISION = 24
-_FLUSHED = Note("subnormal-results-flushed", "subnormal results are flushed to zero")
-_OPERANDS_FLUSHED = Note("subnormal-operands-flushed", "operands that are subnormal are flushed to zero")
+_FLUSHED, _OPERANDS_FLUSHED, _SATURATED = (
+    FAULTS[name].diagnosis() for name in ("subnormal-results-flushed", "subnormal-operands-flushed", "saturated")
+)
 Arrays = Sequence[np.ndarray]
 
 
 def sum_fault(
     sums: ExactSums, theirs: np.ndarray, ours: np.ndarray, wrong: np.ndarray, selected: np.ndarray
-) -> Note | None:
-    """The fault that explains all selected results; None if none does.
+) -> Diagnosis:
+    """The fault that explains all selected results; empty if none does.
 
     In a fold each step is rounded, in order or in windows; `ours` is rounded in order.
     """
     if not theirs.size:
-        return None
+        return NONE
     for note, explains in itertools.chain(_writing(sums, theirs), _writing_steps(sums, theirs, ours)):
         if explains[selected].all():
             return note
     if sums.terms is None:
-        return None
+        return NONE
     sample, flat = sample_indices(sums, wrong, selected), np.flatnonzero(selected)
     forms = [None, *(steps(sums) if sums.operation.regions else [])]
     got = theirs.reshape(-1)
-    explained: list[Note | ReadAs] = []
+    explained: list[Diagnosis | ReadAs] = []
     for what, terms in itertools.chain(_reading(sums), _omit_terms(sums.terms)):
         if explained and not _is_alternative(what, explained[0]):
             continue
@@ -70,20 +73,20 @@ class ReadAs:
     other: ElementType
 
 
-def _is_alternative(what: Note | ReadAs, first: Note | ReadAs) -> bool:
+def _is_alternative(what: Diagnosis | ReadAs, first: Diagnosis | ReadAs) -> bool:
     """Whether both concern the same operands, read as other types."""
     return isinstance(what, ReadAs) and isinstance(first, ReadAs) and what.operands == first.operands
 
 
-def _one_of(explained: Sequence[Note | ReadAs]) -> Note | None:
-    """One note for several explanations; for operands read as other types, it lists all types that fit."""
+def _one_of(explained: Sequence[Diagnosis | ReadAs]) -> Diagnosis:
+    """One diagnosis for several explanations; for operands read as other types, it lists all types that fit."""
     first = next(iter(explained), None)
     if not isinstance(first, ReadAs):
-        return first
-    names = " or ".join(str(w.other) for w in explained if isinstance(w, ReadAs))
+        return first or NONE
+    names = [str(w.other) for w in explained if isinstance(w, ReadAs)]
     which = ",".join(map(str, first.operands))
-    identifier = f"read-as:{which}:{names.replace(' or ', ',')}"
-    return Note(identifier, f"{first.subject} read as {names}, and not as {first.element}")
+    words = {"subject": first.subject, "names": " or ".join(names), "element": first.element}
+    return cause("read-as", which, ",".join(names), **words)
 
 
 def _adds_up(form: Sum | None, rows: np.ndarray, got: np.ndarray, is_product: bool) -> bool:
@@ -99,32 +102,33 @@ def _adds_up(form: Sum | None, rows: np.ndarray, got: np.ndarray, is_product: bo
 
 # -- writing of results -------------------------------------------------------------------------------------------
 
-_ROUNDINGS = {"toward_zero": "toward zero", "up": "up", "down": "down", "nearest_away": "with ties away from zero"}
+#: The faults of rounding that a policy has, by the name of its rounding.
+_ROUNDINGS = {
+    "toward_zero": "rounded-toward-zero",
+    "up": "rounded-up",
+    "down": "rounded-down",
+    "nearest_away": "rounded-ties-away-from-zero",
+}
 
 
-def _writing(sums: ExactSums, theirs: np.ndarray) -> Iterator[tuple[Note, np.ndarray]]:
+def _writing(sums: ExactSums, theirs: np.ndarray) -> Iterator[tuple[Diagnosis, np.ndarray]]:
     element, slack = type_of_dtype(theirs.dtype), sums.slack(_PRECISION)
     if (theirs == 0).all():
-        yield Note("zeros", "every result is zero"), theirs == 0
+        yield cause("zeros"), theirs == 0
     near = between(theirs, sums.exact, slack)
     ends = [sums.exact - slack, sums.exact + slack]
     subnormal = [is_subnormal(cast(e, F64, element, Policy())) for e in ends]
     flushed = np.where(subnormal[0] & subnormal[1], theirs == 0, near | (np.logical_or(*subnormal) & (theirs == 0)))
     yield _FLUSHED, flushed
-    for rounding, words in _ROUNDINGS.items():
-        explains = between(theirs, sums.exact, slack, policy=Policy(rounding=rounding))
-        yield (
-            Note(f"rounded-{rounding.replace('_', '-')}", f"results are rounded {words}, and not to nearest even"),
-            explains,
-        )
+    for rounding, name in _ROUNDINGS.items():
+        yield FAULTS[name].diagnosis(), between(theirs, sums.exact, slack, policy=Policy(rounding=rounding))
     code = np.array([element.format.max_code], element.format.code_dtype)
     largest = cast(array_of(code, element.format), element, F64, Policy())
     beyond = np.isfinite(sums.exact) & (np.abs(sums.exact) > largest)
-    saturated = Note("saturated", "results beyond the largest number become the largest number")
-    yield saturated, np.where(beyond, between(theirs, sums.exact, slack, policy=Policy(overflow="saturate")), near)
+    yield _SATURATED, np.where(beyond, between(theirs, sums.exact, slack, policy=Policy(overflow="saturate")), near)
     for other in _others(element):
         found = [_as(cast(e, F64, other, Policy()), element) for e in ends]
-        note = Note(f"written-as:{other}", f"results are written as {other}, and not as {element}")
+        note = cause("written-as", other, element=element)
         yield note, equal_values(theirs, found[0]) | equal_values(theirs, found[1])
     for d, by, which, kept in _shifts(theirs.shape):
         moved = dataclasses.replace(sums, exact=np.roll(sums.exact, by, d), sizes=np.roll(sums.sizes, by, d))
@@ -132,7 +136,7 @@ def _writing(sums: ExactSums, theirs: np.ndarray) -> Iterator[tuple[Note, np.nda
         yield which, between(theirs, moved.exact, moved.slack(_PRECISION)) | ~kept
 
 
-def _writing_steps(sums: ExactSums, theirs: np.ndarray, ours: np.ndarray) -> Iterator[tuple[Note, np.ndarray]]:
+def _writing_steps(sums: ExactSums, theirs: np.ndarray, ours: np.ndarray) -> Iterator[tuple[Diagnosis, np.ndarray]]:
     if not sums.operation.regions:
         return
     yield _FLUSHED, np.where(is_subnormal(ours), theirs == 0, equal_values(theirs, ours))
@@ -140,14 +144,13 @@ def _writing_steps(sums: ExactSums, theirs: np.ndarray, ours: np.ndarray) -> Ite
         yield which, equal_values(theirs, np.roll(ours, by, d)) | ~kept
 
 
-def _shifts(shape: tuple[int, ...]) -> Iterator[tuple[int, int, Note, np.ndarray]]:
+def _shifts(shape: tuple[int, ...]) -> Iterator[tuple[int, int, Diagnosis, np.ndarray]]:
     """Dimensions and steps by which results may be shifted, in words; results from beyond the end are excluded."""
     for d, n in enumerate(shape):
         for by, where in ((1, "last"), (-1, "next")) if n > 2 else ():
             kept = np.ones(shape, bool)
             kept[(slice(None),) * d + (0 if by == 1 else -1,)] = False
-            note = Note(f"shifted:{d}:{by}", f"each result is that of the {where} index of dimension {d}")
-            yield d, by, note, kept
+            yield d, by, cause("shifted", d, by, where=where), kept
 
 
 def _others(element: ElementType) -> list[ElementType]:
@@ -166,7 +169,7 @@ def _as(x: np.ndarray, element: ElementType) -> np.ndarray:
 # -- reading of operands ---------------------------------------------------------------------------------------------
 
 
-def _reading(sums: ExactSums) -> Iterator[tuple[Note | ReadAs, Terms]]:
+def _reading(sums: ExactSums) -> Iterator[tuple[Diagnosis | ReadAs, Terms]]:
     """The terms of changed operands."""
     for what, operation, operands in _change_operands(sums.operation, sums.operands):
         terms = terms_of(operation, operands)
@@ -174,9 +177,11 @@ def _reading(sums: ExactSums) -> Iterator[tuple[Note | ReadAs, Terms]]:
             yield what, terms
 
 
-def _change_operands(
-    operation: Operation, operands: Arrays
-) -> Iterator[tuple[Note | ReadAs, Operation, list[np.ndarray]]]:
+#: A cause, the operation, and its changed operands.
+_Change = tuple["Diagnosis | ReadAs", Operation, list[np.ndarray]]
+
+
+def _change_operands(operation: Operation, operands: Arrays) -> Iterator[_Change]:
     given = list(operands)
     floats = [i for i, v in enumerate(operation.operands) if isinstance(v.type, TensorType) and v.type.element.is_float]
     flushed = [np.where(is_subnormal(x), np.zeros((), x.dtype), x) if i in floats else x for i, x in enumerate(given)]
@@ -194,7 +199,7 @@ def _change_operands(
         x = given[i]
         if x.ndim >= 2 and x.shape[-1] == x.shape[-2]:
             turned = [np.swapaxes(y, -1, -2) if j == i else y for j, y in enumerate(given)]
-            yield Note(f"transposed:{i}", f"operand {i} is transposed"), operation, turned
+            yield cause("transposed", i), operation, turned
     if operation.name.endswith("convolution"):
         yield from _of_kernel(operation, given)
         return
@@ -202,15 +207,13 @@ def _change_operands(
         numbers = operation.attributes.get("dot_dimension_numbers") or {}
         for d in (int(d) for d in numbers.get("lhs_batching_dimensions", ())):
             for by, which in ((1, "the last"), (-1, "the next")):
-                note = Note(f"batch:{by}", f"operand 0 is taken from {which} batch")
-                yield note, operation, [np.roll(given[0], by, d), *given[1:]]
+                yield cause("batch", by, which=which), operation, [np.roll(given[0], by, d), *given[1:]]
         return
     if len(given) == 2 and given[1].ndim == 0:
         for number in (0.0, 1.0, -1.0):
             init = np.asarray(number).astype(given[1].dtype)
             if not equal_values(init, given[1]):
-                note = Note(f"initial-value:{number:g}", f"the initial value is {number:g}, and not as given")
-                yield note, operation, [given[0], init]
+                yield cause("initial-value", number), operation, [given[0], init]
 
 
 def _element(value: Value) -> ElementType:
@@ -230,29 +233,24 @@ def _retype(
     return dataclasses.replace(operation, operands=values), arrays
 
 
-def _of_kernel(operation: Operation, given: list[np.ndarray]) -> Iterator[tuple[Note, Operation, list[np.ndarray]]]:
+def _of_kernel(operation: Operation, given: list[np.ndarray]) -> Iterator[_Change]:
     numbers = operation.attributes["dimension_numbers"]
     spatial = tuple(int(d) for d in np.ravel(numbers["kernel_spatial_dimensions"]))
     features = int(numbers["kernel_output_feature_dimension"])
     groups = int(operation.attributes.get("feature_group_count", 1))
     if spatial:
-        yield (
-            Note("kernel-reversed", "the kernel is reversed"),
-            operation,
-            [given[0], np.flip(given[1], spatial), *given[2:]],
-        )
+        yield cause("kernel-reversed"), operation, [given[0], np.flip(given[1], spatial), *given[2:]]
     if groups > 1:
         each = given[1].shape[features] // groups
         for by, which in ((each, "the last"), (-each, "the next")):
             turned = np.roll(given[1], by, features)
-            note = Note(f"kernel-group:{by}", f"the kernel of {which} group of features is taken")
-            yield note, operation, [given[0], turned, *given[2:]]
+            yield cause("kernel-group", by, which=which), operation, [given[0], turned, *given[2:]]
 
 
 # -- omitted terms -------------------------------------------------------------------------------------------
 
 
-def _omit_terms(terms: Terms) -> Iterator[tuple[Note, Terms]]:
+def _omit_terms(terms: Terms) -> Iterator[tuple[Diagnosis, Terms]]:
     for note, kept in parts_of(terms.count):
 
         def rows(flat: np.ndarray, kept: np.ndarray = kept) -> np.ndarray:
@@ -262,18 +260,16 @@ def _omit_terms(terms: Terms) -> Iterator[tuple[Note, Terms]]:
         yield note, dataclasses.replace(terms, rows=rows)
 
 
-def parts_of(n: int) -> Iterator[tuple[Note, np.ndarray]]:
+def parts_of(n: int) -> Iterator[tuple[Diagnosis, np.ndarray]]:
     """Selections of n terms: which are kept."""
     k = np.arange(n)
-    yield Note("without-last", "the last term is left out"), k[:-1]
-    yield Note("without-first", "the first term is left out"), k[1:]
+    yield cause("without-last"), k[:-1]
+    yield cause("without-first"), k[1:]
     for lanes in (4, 8, 16, 32):
         if n > lanes:
             for lane in (lanes - 1, 0):
-                sentence = f"every term is left out whose index modulo {lanes} is {lane}"
-                yield Note(f"without-lane:{lane}:{lanes}", sentence), k[k % lanes != lane]
+                yield cause("without-lane", lane, lanes), k[k % lanes != lane]
         if n > lanes and n % lanes:
-            sentence = f"the last {n % lanes} terms are left out, which fill no {lanes} lanes"
-            yield Note(f"without-rest:{lanes}", sentence), k[: n // lanes * lanes]
+            yield cause("without-rest", lanes, count=n % lanes), k[: n // lanes * lanes]
     if n > 3:
-        yield Note("without-second-half", "the second half of the terms is left out"), k[: (n + 1) // 2]
+        yield cause("without-second-half"), k[: (n + 1) // 2]

@@ -54,7 +54,7 @@ class Rows:
 
 
 @dataclasses.dataclass(frozen=True)
-class AccumulationHypothesis:
+class Hypothesis:
     """A hypothesis of how sums are accumulated."""
 
     identifier: str
@@ -88,13 +88,13 @@ class SumQuery:
 # -- all of them -------------------------------------------------------------------------------------------------------
 
 
-def exact(body: str) -> AccumulationHypothesis:
+def exact(body: str) -> Hypothesis:
     """Exact sums, or products of many numbers."""
     form = exact_sums if body == "add" else exact_products
-    return AccumulationHypothesis("exact", "exact", lambda rows: form(rows.terms), is_plain=True, family="exact")
+    return Hypothesis("exact", "exact", lambda rows: form(rows.terms), is_plain=True, family="exact")
 
 
-def in_types(query: SumQuery, names: Sequence[str] = (), most: int | None = None) -> Iterator[AccumulationHypothesis]:
+def in_types(query: SumQuery, names: Sequence[str] = (), most: int | None = None) -> Iterator[Hypothesis]:
     """Sums in a type and an order, the likeliest first.
 
     Args:
@@ -107,7 +107,7 @@ def in_types(query: SumQuery, names: Sequence[str] = (), most: int | None = None
             yield from _in_orders(how, query, most, family)
 
 
-def truncating_hypotheses(query: SumQuery) -> Iterator[AccumulationHypothesis]:
+def truncating_hypotheses(query: SumQuery) -> Iterator[Hypothesis]:
     """Sums in f32 truncated toward zero at each step."""
     if query.body == "add" and all(holds(FORMATS["f32"], FORMATS[t]) for t in query.operands):
         how = RoundedSum(truncating_type(), "cut-off", "accumulated, cut off toward zero at each step,")
@@ -128,7 +128,7 @@ def flush(rows: Rows, query: SumQuery) -> Rows:
     return Rows(np.where(is_zero, zeros, rows.terms))
 
 
-def flushing_hypotheses(query: SumQuery) -> Iterator[AccumulationHypothesis]:
+def flushing_hypotheses(query: SumQuery) -> Iterator[Hypothesis]:
     """Sums in f32 that flush subnormal numbers to zero, as processors do in a fast mode."""
     if not may_flush(query) or not all(holds(FORMATS["f32"], FORMATS[t]) for t in query.operands):
         return
@@ -142,11 +142,11 @@ def flushing_hypotheses(query: SumQuery) -> Iterator[AccumulationHypothesis]:
             )
 
 
-def _in_orders(how: RoundedSum, query: SumQuery, most: int | None, family: str) -> Iterator[AccumulationHypothesis]:
+def _in_orders(how: RoundedSum, query: SumQuery, most: int | None, family: str) -> Iterator[Hypothesis]:
     zero = 0.0 if query.body == "add" else -0.0  # sums of products begin with +0; a product keeps its sign
     for order in orders(query.counts, most):
         total = how.total(order)
-        yield AccumulationHypothesis(
+        yield Hypothesis(
             f"{how.identifier}/{how.type.name}/{order.identifier}",
             f"{how.sentence} in {how.type.name} {order.sentence}",
             lambda rows, total=total: Exact.of(total(rows.terms) + zero),
@@ -184,7 +184,7 @@ def _has_room(t: Type, operands: Sequence[str]) -> bool:
 # -- units -------------------------------------------------------------------------------------------------------------
 
 
-def from_record(record: Accumulator, identifier: str, sentence: str, operands: Sequence[str]) -> AccumulationHypothesis:
+def from_record(record: Accumulator, identifier: str, sentence: str, operands: Sequence[str]) -> Hypothesis:
     """Sums as an accumulator's record describes them."""
     left, right = operands
 
@@ -192,10 +192,10 @@ def from_record(record: Accumulator, identifier: str, sentence: str, operands: S
         x, y = rows.factors
         return Exact.of(dots(record, x, y, left, right).astype(np.float64))
 
-    return AccumulationHypothesis(identifier, sentence, total, True, record, identifier, record.storage.name)
+    return Hypothesis(identifier, sentence, total, True, record, identifier, record.storage.name)
 
 
-def units(query: SumQuery) -> Iterator[AccumulationHypothesis]:
+def units(query: SumQuery) -> Iterator[Hypothesis]:
     """Chip accumulators: those for the operands' types first, then others; each record once, under all its names."""
     if not query.is_dot or query.body != "add" or FORMATS[query.operands[0]].bits > 16:
         return
@@ -216,7 +216,7 @@ def units(query: SumQuery) -> Iterator[AccumulationHypothesis]:
             yield from _promote(record, of, query)
 
 
-def _promote(record: Accumulator, of: Sequence[str], query: SumQuery) -> Iterator[AccumulationHypothesis]:
+def _promote(record: Accumulator, of: Sequence[str], query: SumQuery) -> Iterator[Hypothesis]:
     """A unit's sums of some products, added up in f32."""
     for outer in _OUTER:
         if max(query.counts) <= outer or record.outer:

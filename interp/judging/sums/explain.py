@@ -18,7 +18,7 @@ from ...oracle.formats import FORMATS
 from ...oracle.rounding import TOWARD_ZERO, Exact, encode
 from ...oracle.sums import exact_sums
 from .exact_sums import is_exact_in, slack_of, spread, unit_of
-from .hypotheses import AccumulationHypothesis, Rows, SumQuery, flush, may_flush
+from .hypotheses import Hypothesis, Rows, SumQuery, flush, may_flush
 from .terms import BLOCK
 
 #: Number of results tried first, half of them different from the exact ones, and the number of their terms.
@@ -90,7 +90,7 @@ def round_sums(sums: Exact, result: str, through: Through = "") -> tuple[np.ndar
 class Fit:
     """A hypothesis, and the type that its sums are rounded to first."""
 
-    hypothesis: AccumulationHypothesis
+    hypothesis: Hypothesis
     through: Through = ""
 
     @property
@@ -142,7 +142,7 @@ def _are_of(observed: Observation, name: str) -> bool:
     return bool((~np.isfinite(back) | (back == values)).all())
 
 
-def _is_open_to(hypothesis: AccumulationHypothesis, through: Through) -> bool:
+def _is_open_to(hypothesis: Hypothesis, through: Through) -> bool:
     """Whether sums may be rounded to a type first: another type, and if it is f32, one narrower than theirs."""
     name, _, cut = through.partition(" ")
     return name != hypothesis.type and (
@@ -160,7 +160,7 @@ class Explanation:
 
 
 def explain(
-    observed: Sequence[Observation], hypotheses: Iterable[AccumulationHypothesis], hardest_first: bool = False
+    observed: Sequence[Observation], hypotheses: Iterable[Hypothesis], hardest_first: bool = False
 ) -> Explanation:
     """Searches for the hypothesis that explains the results of all shapes together.
 
@@ -181,7 +181,7 @@ def explain(
     return Explanation(None, best, most)
 
 
-def explain_alone(observed: Observation, hypotheses: Iterable[AccumulationHypothesis]) -> list[Fit]:
+def explain_alone(observed: Observation, hypotheses: Iterable[Hypothesis]) -> list[Fit]:
     """All fits that explain the results of one shape."""
     found = []
     for attempt in _fits(hypotheses, [observed], observed.query.is_dot and len(observed.places) < _FEW):
@@ -206,9 +206,7 @@ class _Attempt:
         return float(hits.mean()) if len(hits) else 1.0
 
 
-def _fits(
-    hypotheses: Iterable[AccumulationHypothesis], observed: Sequence[Observation], are_few: bool
-) -> Iterator[_Attempt]:
+def _fits(hypotheses: Iterable[Hypothesis], observed: Sequence[Observation], are_few: bool) -> Iterator[_Attempt]:
     through = _throughs(observed)
     for hypothesis in hypotheses:
         if are_few and not hypothesis.is_plain:

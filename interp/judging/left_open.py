@@ -1,4 +1,7 @@
-"""Elements of a result that cannot be called wrong because the format or the operation leaves them open."""
+"""Elements of a result that cannot be called wrong because the format or the operation leaves them open.
+
+The schedule of a `reduce` has the elements "interspersed with an implementation-defined amount of init_values".
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ from ..oracle import rounding
 from ..oracle.formats import FORMATS, Format
 from ..oracle.rounding import Exact, encode
 from ..program import Operation
-from .grades import OPEN, WRONG, GradedResult, Note
-from .open_points import IDENTIFIERS, row
-from .ulp import distance
-from .wide import in_f64, widen
+from .equality import GradedResult, distance
+from .open_points import IDENTIFIERS, question
+from .record import OPEN, WRONG, Diagnosis
+from .sums.exact_sums import ExactSums, between
+from .wide import in_f64, sole_op_name, widen
 
 _EXTREMES = ("maximum", "minimum", "clamp", "reduce", "reduce_window", "select_and_scatter", "scatter")
 #: Positive numbers up to this are zero in f32: an open point of its own among those below the smallest of f8E8M0FNU.
@@ -23,9 +27,9 @@ _VANISHED = 2.0**-150
 Arrays = Sequence[np.ndarray]
 
 
-def note(identifier: str, element: str = "") -> Note:
+def note(identifier: str, element: str = "") -> Diagnosis:
     """The open point of that identifier."""
-    return Note(identifier, row(identifier, element).question)
+    return Diagnosis(question(identifier, element), (identifier,))
 
 
 def grade_open(
@@ -42,7 +46,7 @@ def grade_open(
         overflows = (y == -1) & (x == least) if least else np.zeros(y.shape, bool)  # unsigned numbers have no -1
         graded.set(np.broadcast_to((y == 0) | overflows, graded.grades.shape), OPEN, note("integer-division"))
     elif element.is_integer and name == "power":
-        graded.set(_is_beyond(operands, graded.grades == WRONG, element), OPEN, _POWER)
+        graded.set(_is_beyond(operands, graded.grades == WRONG, element), OPEN, note("integer-power"))
     elif name == "compare" and operation.attributes.get("compare_type") == "TOTALORDER":
         t = operation.operands[0].type
         if isinstance(t, TensorType) and t.element.is_float and FORMATS[t.element.name].nan == "sign":
@@ -53,9 +57,6 @@ def grade_open(
             graded.set((theirs == 0) & (ours == 0), OPEN, note("signs-of-zeros"))
         if element.is_minifloat:
             _of_format(operation, operands, theirs, ours, FORMATS[element.name], graded)
-
-
-_POWER = Note("integer-power", "a power that the integer type does not hold, which the implementation defines")
 
 
 def _is_beyond(operands: Arrays, where: np.ndarray, element: ElementType) -> np.ndarray:
@@ -107,3 +108,49 @@ def _of_format(
             graded.set(where & np.signbit(exact[0]), OPEN, note("negative-nan-converted", fmt.name))
         else:
             graded.set(where, OPEN, note(IDENTIFIERS[point], fmt.name))
+
+
+_FOLDS = ("stablehlo.reduce", "stablehlo.reduce_window")
+_ADD, _MULTIPLY = "stablehlo.add", "stablehlo.multiply"
+#: More initial values than these are not tried.
+_MOST = 64
+
+
+def has_initial_value(operation: Operation) -> bool:
+    """Whether an op adds or multiplies from an initial value, which may be taken another number of times."""
+    return (
+        operation.name in _FOLDS
+        and len(operation.results) == 1
+        and sole_op_name(operation.regions[0]) in (_ADD, _MULTIPLY)
+    )
+
+
+def grade_initial_values(
+    operation: Operation, operands: Sequence[np.ndarray], theirs: np.ndarray, ours: np.ndarray, graded: GradedResult
+) -> None:
+    """Grades the elements that are folds with another number of initial values as OPEN; ours take one."""
+    t = operation.operands[0].type
+    init = operands[-1].reshape(-1)[:1]
+    is_sum = sole_op_name(operation.regions[0]) == _ADD
+    if not isinstance(t, TensorType) or not init.size or not (t.element.is_integer or t.element.is_float):
+        return
+    first = float(init[0])
+    if not np.isfinite(first) or first == (0 if is_sum else 1):
+        return
+    most = min(max(operands[0].size // max(ours.size, 1), 1) + 1, _MOST)
+    # Without an inverse no initial value can be taken away.
+    for count in [*([-1] if is_sum else []), *range(1, most + 1)]:
+        if not (graded.grades == WRONG).any():
+            return
+        if t.element.is_integer:
+            again = ours.copy()
+            for _ in range(abs(count)):
+                again = again * init if not is_sum else again + init if count > 0 else again - init
+            graded.set(theirs == again.astype(theirs.dtype), OPEN, note("initial-values"))
+        elif (sums := ExactSums.of(operation, operands)) is not None and sums.exact.shape == theirs.shape:
+            with np.errstate(all="ignore"):
+                exact = sums.exact + count * first if is_sum else sums.exact * first**count
+                sizes = sums.sizes + abs(count * first) if is_sum else np.abs(exact)
+            sums.exact, sums.sizes = exact, sizes
+            bits = 52 if t.element.bits == 64 else 24
+            graded.set(between(theirs, exact, sums.slack(bits)), OPEN, note("initial-values"))

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...oracle.case import OpCase, Operands
-from ...oracle.exact import COMPARISONS, FUNCTIONS, OPS, compare, estimate, evaluate
-from ...oracle.expected import as_exact, convert, logistic_by_steps
-from ...oracle.formats import FORMATS, INTEGERS, Format, integers
-from ...oracle.rounding import EVEN, Exact, encode
+from ..oracle.case import OpCase, Operands
+from ..oracle.exact import COMPARISONS, FUNCTIONS, OPS, compare, estimate, evaluate
+from ..oracle.expected import as_exact, convert, logistic_by_steps
+from ..oracle.formats import FORMATS, INTEGERS, Format, integers
+from ..oracle.rounding import EVEN, Exact, encode
 from .record import Codes, Compute
 
 Read = Callable[[Format, Codes], np.ndarray]
@@ -87,11 +87,6 @@ def flush_read(fmt: Format, codes: Codes) -> np.ndarray:
     """Reads subnormal operands as zeros of the same sign."""
     numbers = fmt.decode(codes)
     return np.where(fmt.is_subnormal(codes), np.copysign(0.0, numbers), numbers)
-
-
-def flush_read_unsigned(fmt: Format, codes: Codes) -> np.ndarray:
-    """Reads subnormal operands as +0."""
-    return np.where(fmt.is_subnormal(codes), 0.0, fmt.decode(codes))
 
 
 def flush_results(fmt: Format, codes: Codes) -> Codes:

@@ -216,11 +216,7 @@ def _count(operation: Operation, operands: Arrays, results: int) -> int:
 
 
 def between(
-    x: np.ndarray,
-    middle: np.ndarray,
-    slack: np.ndarray,
-    through: ElementType | None = None,
-    policy: Policy = _PLAIN,
+    x: np.ndarray, middle: np.ndarray, slack: np.ndarray, through: ElementType | None = None, policy: Policy = _PLAIN
 ) -> np.ndarray:
     """Tests which elements numbers from `middle - slack` to `middle + slack` round to; none if these are not finite.
 

@@ -18,12 +18,12 @@ from ....ops.types import ElementType, TensorType, type_of_dtype
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact
 from ..equality import equal_codes, equal_values
-from ..grades import Note
+from ..record import NONE, Diagnosis
 from . import accumulation, hypotheses
 from .accumulation import RoundedSum, Sum, Type
 from .exact_sums import F64, ExactSums, spread
 from .explain import Observation, explain
-from .hypotheses import AccumulationHypothesis, Rows, SumQuery
+from .hypotheses import Hypothesis, Rows, SumQuery
 from .terms import BLOCK, axes_of
 
 _PLAIN = Policy()
@@ -37,19 +37,19 @@ _SCANS = (16, 32, 128)
 _TILE = 32
 
 
-def model_of(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, selected: np.ndarray) -> Note | None:
-    """The accumulator that reproduces all selected results; None if none does."""
+def model_of(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, selected: np.ndarray) -> Diagnosis:
+    """The accumulator that reproduces all selected results; empty if none does."""
     for note, results in _scans(sums):
         if _same(cast(results, F64, type_of_dtype(theirs.dtype), _PLAIN), theirs)[selected].all():
             return note
     if sums.terms is None:
-        return None
+        return NONE
     what = query_of(sums, type_of_dtype(theirs.dtype))
     known = itertools.chain(
         _tiles(sums), hypotheses.in_types(what, (sums.element.name, "f16", "bf16"), _STEPS), hypotheses.units(what)
     )
     fit = explain([_observe(sums, theirs, wrong, selected)], known).fit
-    return Note(fit.identifier, fit.sentence) if fit else None
+    return Diagnosis(fit.sentence, (fit.identifier,)) if fit else NONE
 
 
 def query_of(sums: ExactSums, result: ElementType) -> SumQuery:
@@ -112,7 +112,7 @@ def _same(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return equal_values(x, y) | ((x == 0) & (y == 0))
 
 
-def _scans(sums: ExactSums) -> Iterator[tuple[Note, np.ndarray]]:
+def _scans(sums: ExactSums) -> Iterator[tuple[Diagnosis, np.ndarray]]:
     """Cumulative sums along a dimension in blocks: each block in order, and the blocks' totals likewise."""
     operation, x = sums.operation, sums.operands[0]
     if not operation.name.endswith("reduce_window") or x.ndim == 0:
@@ -132,11 +132,11 @@ def _scans(sums: ExactSums) -> Iterator[tuple[Note, np.ndarray]]:
     loaded = t.load(np.ascontiguousarray(cast(rows, sums.element, F64, _PLAIN)))
     for base in _SCANS:
         found = t.exact(_scan(loaded, base, t.combine))[:, :: 1 if is_forward else -1].reshape(terms.shape)
-        note = Note(f"accumulated/{t.name}/scans-{base}", f"accumulated in {t.name} in scans of {base}")
-        yield note, np.moveaxis(found, -1, moving[0])
+        identifier = f"accumulated/{t.name}/scans-{base}"
+        yield Diagnosis(f"accumulated in {t.name} in scans of {base}", (identifier,)), np.moveaxis(found, -1, moving[0])
 
 
-def _tiles(sums: ExactSums) -> Iterator[AccumulationHypothesis]:
+def _tiles(sums: ExactSums) -> Iterator[Hypothesis]:
     """Reductions by centred tiles of 32 along each dimension, repeated on their results.
 
     Each tile begins with the initial value, so that a sum may include it many times, as the specification permits.
@@ -157,9 +157,7 @@ def _tiles(sums: ExactSums) -> Iterator[AccumulationHypothesis]:
 
     sentence = f"accumulated in {t.name} in centred tiles of {_TILE}"
     identifier = f"accumulated/{t.name}/centred-tiles-{_TILE}"
-    yield AccumulationHypothesis(
-        identifier, sentence, lambda rows: Exact.of(form(rows.terms)), family=identifier, type=t.name
-    )
+    yield Hypothesis(identifier, sentence, lambda rows: Exact.of(form(rows.terms)), family=identifier, type=t.name)
 
 
 def _reduce_tiles(x: np.ndarray, init: np.ndarray, neutral: Any, combine: accumulation.Combine) -> np.ndarray:

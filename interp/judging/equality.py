@@ -1,15 +1,49 @@
-"""Distances in ULP: the number of steps between two numbers of a format.
+"""Equal results, distances in ULP, and the grades of elements.
 
-Both zeros are one number, and infinity is the step after the largest number. NaN has no distance to a number.
+Results are equal if they have the same code, or are both NaN. Distances are steps between numbers of a format: both
+zeros are one number, and infinity is the step after the largest number. NaN has no distance to a number.
 """
 
 from __future__ import annotations
+
+import dataclasses
 
 import numpy as np
 
 from ...ops.cast import codes_of
 from ...ops.types import type_of_dtype
 from ..oracle.formats import FORMATS, Format
+from .record import SAME, WRONG, Diagnosis
+
+
+def equal_codes(element: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Compares codes of an element type: equal, or both NaN.
+
+    Args:
+        element: the name of the element type. Integers and booleans have no NaN.
+        a: codes, of any shape.
+        b: codes of the same type, of a shape that broadcasts with that of `a`.
+
+    Returns:
+        bool, of the broadcast shape. -0 and +0 are different codes.
+    """
+    equal = np.asarray(a == b)
+    if element in FORMATS:
+        fmt = FORMATS[element]
+        equal = equal | (fmt.is_nan(a) & fmt.is_nan(b))
+    return equal
+
+
+def equal_values(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """`equal_codes` of typed arrays of one dtype; complex numbers are equal if both parts are."""
+    element = type_of_dtype(x.dtype)
+    if element.is_complex:
+        return equal_values(np.real(x), np.real(y)) & equal_values(np.imag(x), np.imag(y))
+    if not element.is_float:
+        return np.asarray(x == y)
+    codes = (codes_of(np.asarray(v, order="C"), element.format) for v in (x, y))
+    return equal_codes(element.name, *codes)
+
 
 #: The distance in `signed_steps` where there is none.
 FAR = np.int64(1) << 62
@@ -79,3 +113,37 @@ def signed_steps(
         signed = np.where(np.abs(signed) < 2.0**61, between.astype(np.float64), signed)
     signed = np.where(far, 0.0, signed)
     return signed, np.where(far, FAR, np.minimum(np.abs(signed), float(FAR)).astype(np.int64))
+
+
+@dataclasses.dataclass
+class GradedResult:
+    """The grades of one result's elements."""
+
+    grades: np.ndarray  #: uint8
+    notes: list[Diagnosis] = dataclasses.field(default_factory=list)
+    reasons: list[Diagnosis] = dataclasses.field(default_factory=list)  #: those of grades that are better than WRONG
+
+    @property
+    def worst(self) -> int:
+        """The grade of the worst element."""
+        return int(self.grades.max(initial=SAME))
+
+    def set(self, where: np.ndarray, grade: int, note: Diagnosis | None = None) -> None:
+        """Changes the grade of those elements of `where` that are WRONG so far."""
+        chosen = where & (self.grades == WRONG)
+        if chosen.any():
+            self.grades[chosen] = grade
+            if note is not None and note not in self.notes:
+                self.notes.append(note)
+                self.reasons.append(note)
+
+
+def grade_by_equality(theirs: np.ndarray, ours: np.ndarray) -> GradedResult:
+    """Grades typed arrays by equality alone: an element that differs is WRONG."""
+    return GradedResult(np.where(equal_values(theirs, ours), np.uint8(SAME), np.uint8(WRONG)))
+
+
+def is_subnormal(x: np.ndarray) -> np.ndarray:
+    """Tests which floats are subnormal; in f8E8M0FNU 2**-127 counts, as it does in f32."""
+    element = type_of_dtype(x.dtype)
+    return np.asarray(FORMATS[element.name].is_subnormal(codes_of(np.asarray(x, order="C"), element.format)))
