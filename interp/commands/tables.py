@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import sys
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from ...ops.op import ops as all_ops
 from ...ops.types import ELEMENT_TYPES
 from ..errors import InputError
 from ..values.printing import code_text, number_text, number_texts
+from .terminal import print_table
 
 #: Wider formats have too many codes to list.
 _MOST_CODE_BITS = 16
@@ -132,16 +132,3 @@ def _support(record: Op, name: str) -> str:
     # Integers and booleans are never rounded.
     rounded = element.is_float or element.is_complex or record.values == "regions"
     return record.accuracy.text if rounded else EXACT.text
-
-
-def print_table(columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table. In a pipe or a file each row is one line."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console() if sys.stdout.isatty() else Console(width=1000)
-    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
-    for row in rows:
-        table.add_row(*(cell.replace("[", r"\[") for cell in row))
-    console.print(table)
