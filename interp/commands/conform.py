@@ -26,6 +26,7 @@ from ..conform.verdicts import known, outcome
 from ..errors import InputError, OutputError, WorkersLostError
 from ..policies import accumulation
 from . import conform_badge, conform_claim
+from .terminal import progress_bar
 
 #: The patterns that an option accepts.
 EXPECTED = {
@@ -198,19 +199,11 @@ def _console() -> Any:
 @contextlib.contextmanager
 def _progress(session: run.Session) -> Iterator[Callable[[list[CaseResult]], None]]:
     """Show a progress bar with the remaining time on standard error. Yields a function that advances it."""
-    if not sys.stderr.isatty() or session.total < 8:
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=session.total, completed=session.done)
+    with progress_bar(session.total, session.done, least=8) as show:
 
         def advance(_: list[CaseResult]) -> None:
             bad = sum(c.verdict in (FAIL, CRASH) for c in session.report.cases)
-            bar.update(task, completed=session.done, description=f"{bad} fail" if bad else "")
+            show(session.done, f"{bad} fail" if bad else "")
 
         yield advance
 

@@ -126,6 +126,16 @@ def confine() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
+def without_core_file() -> None:
+    """Make this process write no core file if it crashes."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    except (ImportError, OSError, ValueError):
+        pass
+
+
 @functools.cache
 def keep_freed() -> None:
     """Let the C library keep what arrays leave, up to `_KEPT` bytes, for the next ones, instead of giving it back.

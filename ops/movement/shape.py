@@ -19,7 +19,7 @@ _FEW = 1 << 10
 _MOVES_ALL = OpTraits(is_pure=True, linear=range, moves=True)
 
 
-@op("constant", operands=0, traits=PURE)
+@op("constant", "any foreign", operands=0, traits=PURE)
 def constant(call: Call) -> Run:
     """The value of its attribute, as it stands.
 

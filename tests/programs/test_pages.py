@@ -1,5 +1,6 @@
 """Templates of pages: texts are escaped, unknown names are errors, and line breaks between tags are removed."""
 
+import re
 from pathlib import Path
 
 import jinja2
@@ -39,6 +40,14 @@ def test_an_error_names_the_line_of_the_template(folder: Path) -> None:
     (folder / "b.html").write_text("<p>{{ nothing }}</p>")
     with pytest.raises(jinja2.UndefinedError, match="'nothing' is undefined"):
         pages.renderer()("b.html")
+
+
+def test_templates_run_no_code_and_escape_everything() -> None:
+    templates = sorted(Path(str(pages.__file__)).parent.glob("*.html"))
+    assert len(templates) > 10
+    for template in templates:
+        found = re.findall(r"\|\s*safe|Markup|autoescape|<script|javascript:|\bon[a-z]+=|https?:", template.read_text())
+        assert not found, (template.name, found)
 
 
 def test_the_frame_needs_no_other_file() -> None:
