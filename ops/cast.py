@@ -176,7 +176,7 @@ def _odd_f32(x: np.ndarray) -> np.ndarray:
 def _widen(x: np.ndarray, source: ElementType) -> np.ndarray:
     """The same values in a type numpy computes in: integers and bool as they are, floats as f32 or f64."""
     if source.is_float:
-        return to_f32(x) if source.bits < 32 else x
+        return cast(x, source, _F32, Policy()) if source.bits < 32 else x
     return x.astype(f"{'i' if source.kind is Kind.SIGNED else 'u'}1") if 1 < source.bits < 8 else x
 
 

@@ -128,7 +128,8 @@ class Op:
             raise OpError(f"expected {self.operands} operand{'s' * (self.operands != 1)}, got {len(call.operands)}")
         for t in _tensors(call.operands or call.results):
             if not self._takes(t.element):
-                raise UnsupportedOpError(f"expected an element type of {describe(self.types)}, got {t.element}")
+                wanted = describe(self.types) if t.element.has_dtype else "StableHLO"
+                raise UnsupportedOpError(f"expected an element type of {wanted}, got {t.element}")
         if any(isinstance(t.element, QuantizedType) for t in _tensors((*call.operands, *call.results))):
             return _quantized()(self, call)
         return self.bind(call)
@@ -145,14 +146,18 @@ def _tensors(types: Iterable[Type]) -> list[TensorType]:
 
 
 def element_types(words: str) -> frozenset[ElementType]:
-    """The element types that any word (`bool integer signed unsigned float minifloat complex any`) or name says."""
+    """The element types that any word (`bool integer signed unsigned float minifloat complex any`) or name says.
+
+    With `foreign` among the words, those that are not StableHLO's are included.
+    """
     tests = [_WORDS.get(w) or (lambda t, w=w: t.name == w) for w in words.split()]
-    return frozenset(t for t in ELEMENT_TYPES.values() if any(test(t) for test in tests))
+    known = (t for t in ELEMENT_TYPES.values() if t.has_dtype or "foreign" in words)
+    return frozenset(t for t in known if any(test(t) for test in tests))
 
 
 def describe(types: frozenset[ElementType]) -> str:
     """A set of element types in words, as short as it goes."""
-    if types == element_types("any"):
+    if types >= element_types("any"):
         return "any element type"
     left, parts = set(types), []
     for word in ("bool", "integer", "signed", "unsigned", "float", "minifloat", "complex"):

@@ -34,7 +34,7 @@ def formats(options: argparse.Namespace) -> int:
         return 0
     if options.name in BLOCK_FORMATS:
         return _block_format(BLOCK_FORMATS[options.name], options.codes)
-    fmt = (FORMATS | {f.dtype_name: f for f in FORMATS.values()}).get(options.name)
+    fmt = (FORMATS | {f.dtype_name: f for f in FORMATS.values() if f.has_dtype}).get(options.name)
     if fmt is None:
         known = (*FORMATS, *BLOCK_FORMATS)
         raise InputError(f"expected a format, got {options.name!r}{hint(options.name, known)}")
@@ -120,7 +120,7 @@ def ops(options: argparse.Namespace) -> int:
     print(f"{record.name}\n\n{inspect.cleandoc(record.doc)}\n")
     if record.specification is not None:
         print(f"Specification (StableHLO {SPECIFICATION_VERSION}): {record.specification}\n")
-    for element in ELEMENT_TYPES.values():
+    for element in (t for t in ELEMENT_TYPES.values() if t.has_dtype or t in record.types):
         print(f"{element.name:14} {_support(record, element.name)}")
     return 0
 

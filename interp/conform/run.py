@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, OutputError
+from ..oracle.formats import CONVERTED
 from . import shards, tests
 from .cases import data
 from .cases.case import Case
@@ -66,8 +67,9 @@ class Choice:
         if self.listed:
             known = {c.signature: c for c in cases(3)}
             return [known[signature] for signature, _ in self.listed]
-        # A named case is found at any level that has it.
-        chosen_ = select_cases(cases(3 if self.case else level), self.ops, self.formats, self.case)
+        # A named case, and a type that is named, is found at any level that has it.
+        is_named = self.case or not set(CONVERTED).isdisjoint(self.formats)
+        chosen_ = select_cases(cases(3 if is_named else level), self.ops, self.formats, self.case)
         if level >= 2 or self.case:
             chosen_ += select_cases(tests.cases(self.tests), self.ops, self.formats, self.case)
         return chosen_

@@ -93,8 +93,9 @@ class Operands:
 def check(element: str, option: str) -> ElementType:
     """Return the element type of operands. Raise InputError for one that cannot be probed."""
     t = ELEMENT_TYPES.get(element)
-    if t is None or not t.is_float or not t.format.has_zero or t.bits > 32:
-        known = ", ".join(n for n, e in ELEMENT_TYPES.items() if e.is_float and e.format.has_zero and e.bits <= 32)
+    if t is None or not t.is_float or not t.has_dtype or not t.format.has_zero or t.bits > 32:
+        floats = (e for e in ELEMENT_TYPES.values() if e.is_float and e.has_dtype)
+        known = ", ".join(e.name for e in floats if e.format.has_zero and e.bits <= 32)
         raise InputError(f"{option}: expected one of {known}, got {element}")
     return t
 

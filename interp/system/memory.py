@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import ctypes
 import functools
 import os
 import re
@@ -144,7 +143,9 @@ def keep_freed() -> None:
     once for a process; its own variables of the environment win.
     """
     if not any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
-        with contextlib.suppress(AttributeError, OSError):
+        with contextlib.suppress(ImportError, AttributeError, OSError):
+            import ctypes  # numpy imports it anyway
+
             mallopt = ctypes.CDLL(None).mallopt
             mallopt(_M_MMAP_THRESHOLD, _MOST_FROM_HEAP)
             mallopt(_M_TRIM_THRESHOLD, _KEPT)

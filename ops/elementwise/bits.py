@@ -103,7 +103,7 @@ def count_leading_zeros(call: Call) -> Run:
 # -- bit casts ---------------------------------------------------------------------------------------------------------
 
 
-@op("bitcast_convert", operands=1, traits=OpTraits(is_pure=True, keeps_bits=True))
+@op("bitcast_convert", "any foreign", operands=1, traits=OpTraits(is_pure=True, keeps_bits=True))
 def bitcast_convert(call: Call) -> Run:
     """The same bits read as another type; the last dimension splits or joins elements, the lowest bits first.
 

@@ -20,6 +20,7 @@ from ..types import ElementType
 
 @op(
     "convert",
+    "any foreign",
     values="numbers",
     accuracy=CORRECTLY_ROUNDED,
     operands=1,

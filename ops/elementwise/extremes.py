@@ -20,6 +20,8 @@ def _extreme(choose: np.ufunc, choose_zero: np.ufunc, x, y):
     Equal numbers have equal bits unless they are zeros of unlike sign: `choose_zero` gives the bits of both.
     """
     result = np.asarray(choose(x, y))
+    if y.size and not any(y.strides) and y[(0,) * y.ndim] != 0:
+        return result  # beside one number that is not zero, no two zeros meet
     bits = _BITS[result.itemsize]
     loser = 1 << 8 * result.itemsize - 1 if choose is np.maximum else 0
     if (result.view(bits) == loser).any():

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ...backends.programs import Builder, tensor
-from ...oracle.formats import FORMATS, MINIFLOATS
+from ...oracle.formats import CONVERTED, FORMATS, MINIFLOATS
 from .block_list import BLOCK_FORMS, block_forms
 from .case import WIDE, Case
 
@@ -66,7 +66,7 @@ def _forms(case: Case, level: int) -> list[str]:
         return ["array"]
     if case.is_rows:
         return _of_rows(case, level)
-    if case.column not in (*MINIFLOATS, WIDE):
+    if case.column not in (*MINIFLOATS, WIDE) or not set(CONVERTED).isdisjoint(case.types):
         return ["array"]
     names = ["array", "constant"]
     if case.op == "chain":
