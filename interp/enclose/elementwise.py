@@ -281,6 +281,8 @@ def function(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
         ends = at(low), at(high)
     ends = (ends[1], ends[0]) if name in _FALLING else ends
     low, high = widen(*ends, e.allowed.ulps(x.element), computed_in(x.element))
+    if name == "rsqrt":  # of -0, which subnormal numbers may be taken as
+        low = np.where(x.bounds()[0] < 0, -np.inf, low)
     low, high, nan = _indefinite(low, high, nan, only_nan)
     return [e.finish(operation, operands, low, high, nan)]
 
@@ -376,10 +378,6 @@ def convert(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequ
     if source.is_complex or target.is_complex:
         return None
     low, high, nan = x.bounds()
-    if e.allowed.flushes(source):
-        least = 2.0 ** (source.format.min_exponent + source.format.mantissa_bits)
-        near = (low < least) & (high > -least) & ~((low == 0) & (high == 0))
-        low, high = np.where(near, np.minimum(low, 0.0), low), np.where(near, np.maximum(high, 0.0), high)
     if operation.name.endswith("reduce_precision"):
         ends = [np.asarray(e.run_as(operation, [v], F64)[0]) for v in (low, high)]
         overflow = [np.isnan(end) & ~np.isnan(v) for end, v in zip(ends, (low, high), strict=True)]

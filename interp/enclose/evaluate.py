@@ -127,6 +127,8 @@ class Evaluator:
             body = self.program.functions[str(operation.attributes[attribute])].body
             assert body is not None
             return self.region(body, operands)
+        if record is None or record.values != "codes":
+            operands = [self._flushed(x) for x in operands]
         captured = [self.values[v] for r in operation.regions for v in captures(r) if v in self.values]
         found = _RULES.get(name)
         is_exact = all(map(_is_exact, [*operands, *captured]))
@@ -157,11 +159,22 @@ class Evaluator:
         if not any(t.is_float or t.is_complex for t in types) or record.values == "codes":
             return name not in _LEFT_OPEN
         if name in ("convert", "reduce_precision", "uniform_dequantize"):
-            source = _element(operation.operands[0].type)
-            return not (self.allowed.flushes(source) and self.allowed.flush)
+            return True
         return record.accuracy is EXACT or (
             record.accuracy is EXACT_BUT_COMPLEX and not any(t.is_complex for t in types)
         )
+
+    def _flushed(self, x: Any) -> Any:
+        """Return an operand that is computed with: its subnormal numbers may be taken as zero."""
+        if not isinstance(x, Enclosure) or not self.allowed.flushes(x.element):
+            return x
+        low, high, nan = x.bounds()
+        least = least_normal(x.element)
+        near = (low < least) & (high > -least) & ((low != 0) | (high != 0))
+        if not near.any():
+            return x
+        low, high = np.where(near, np.minimum(low, 0.0), low), np.where(near, np.maximum(high, 0.0), high)
+        return dataclasses.replace(x, low=low, high=high, nan=nan)
 
     # -- the interpreter -----------------------------------------------------------------------------------------------
 
@@ -337,7 +350,8 @@ _LEFT_OPEN = ("power", "divide", "remainder", "convert", "chlo.mulhi")
 def is_free_of_order(region: Region) -> bool:
     """Return whether a region gives the same in whatever order and grouping it combines elements, but for rounding."""
     if bodies.is_selection(region):
-        return True
+        directions = {o.attributes.get("comparison_direction") for o in region.operations}
+        return directions.isdisjoint(("EQ", "NE"))
     sole = bodies.sole_operation(region)
     combining = None if sole is None else traits_of(sole.name).combining
     return combining is not None and combining.any_order

@@ -71,8 +71,8 @@ def _sum(e: Evaluator, operation: Operation, operands: Sequence[Any], at: Sequen
     total, most = on(middle), on(size)
     is_known = all(x.low is None for x in terms)
     radius = np.zeros(total.shape) if is_known else _radius(on, (low, high), middle, operation)
-    is_exact = np.asarray(radius == 0) & _is_exact(e, terms, most, element)
-    unit = _unit_roundoff(e, terms, element)
+    is_exact = np.asarray(radius == 0) & _is_exact(e, operation, terms, most, element)
+    unit = _unit_roundoff(e, operation, terms, element)
     slack = np.expm1(count * np.log1p(unit)) + 4 * count * _U64
     error = np.where(is_exact, 0.0, slack * most * (1 + 1e-9) + radius * (1 + 1e-9))
     if e.allowed.flushes(element):
@@ -104,31 +104,25 @@ def _radius(on: Any, bounds: Sequence[Any], middle: Sequence[np.ndarray], operat
     return on([radii[0], sizes[1] + radii[1]]) + on([sizes[0], radii[1]])
 
 
-def _unit_roundoff(e: Evaluator, terms: Sequence[Enclosure], element: ElementType) -> float:
-    """Return the unit roundoff of partial sums."""
+def _unit_roundoff(e: Evaluator, operation: Operation, terms: Sequence[Enclosure], element: ElementType) -> float:
+    """Return the unit roundoff of partial sums: of a product that of an accumulator, else that of the type."""
     own = 2.0**-element.format.precision
-    if len(terms) < 2 or (terms[0].type.element != terms[1].type.element and terms[1].type.shape == ()):
+    if operation.regions:
         return own
     widest = max(x.element.bits for x in terms)
-    if widest <= 8:
-        return max(2.0 ** -e.allowed.sum_bits[0], 0.0)
     if widest <= 16:
-        return 2.0 ** -e.allowed.sum_bits[1]
-    return max(2.0**-24, 2.0**-53 if element.bits == 64 else 2.0**-24) if widest < 64 else _U64
+        return 2.0 ** -e.allowed.sum_bits[int(widest > 8)]
+    return _U64 if widest == 64 else 2.0**-24
 
 
-def _is_exact(e: Evaluator, terms: Sequence[Enclosure], most: np.ndarray, element: ElementType) -> np.ndarray:
+def _is_exact(
+    e: Evaluator, operation: Operation, terms: Sequence[Enclosure], most: np.ndarray, element: ElementType
+) -> np.ndarray:
     """Return where every partial sum, in any order, is a number of the type in which it is formed."""
-    unit = 1.0
-    for x in terms:
-        unit *= _unit(to_f64(x.value, x.element))
-    unit = unit if len(terms) > 1 and _is_product(terms) else min(_unit(to_f64(x.value, x.element)) for x in terms)
-    bits = 1 / _unit_roundoff(e, terms, element)
+    units = [_unit(to_f64(x.value, x.element)) for x in terms]
+    unit = min(units) if operation.regions else float(np.prod(units))
+    bits = 1 / _unit_roundoff(e, operation, terms, element)
     return (most <= unit * min(bits, 2.0**53)) & np.isfinite(most)
-
-
-def _is_product(terms: Sequence[Enclosure]) -> bool:
-    return all(x.type.shape != () for x in terms)
 
 
 def _unit(x: np.ndarray) -> float:

@@ -1,0 +1,172 @@
+"""Enclosures hold the results of legal evaluations, which are computed here by other means, and not those of faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from minihlo import interp
+from minihlo.interp.enclose import Allowed, Enclosure, enclose
+from minihlo.interp.parse import parser
+
+BF16 = ml_dtypes.bfloat16
+NAMES = {"f32": np.float32, "bf16": BF16, "f16": np.float16}
+
+
+def enclosure(text: str, *arrays: np.ndarray, **allowed: bool) -> Enclosure:
+    (found,) = enclose(parser.parse(text), arrays, Allowed(**allowed))  # type: ignore[arg-type]
+    return found
+
+
+def sample(seed: int, shape: tuple[int, ...], dtype: type) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return (rng.standard_normal(shape) * 2.0 ** rng.integers(-6, 6, shape)).astype(dtype)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sums_in_any_order_and_grouping(name: str) -> None:
+    dtype, length = NAMES[name], 37
+    x = sample(1, (length, 50), dtype)
+    found = enclosure(
+        f"""func.func @main(%x: tensor<{length}x50x{name}>) -> tensor<50x{name}> {{
+          %z = stablehlo.constant dense<0.0> : tensor<{name}>
+          %r = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [0]
+            : (tensor<{length}x50x{name}>, tensor<{name}>) -> tensor<50x{name}>
+          return %r : tensor<50x{name}>
+        }}""",
+        x,
+    )
+    rng = np.random.default_rng(2)
+    for _ in range(300):
+        parts = list(x[rng.permutation(length)])
+        wide = np.float32 if rng.integers(2) else dtype  # partial sums may be kept wider
+        while len(parts) > 1:
+            i = int(rng.integers(len(parts) - 1)) if rng.integers(2) else 0
+            parts[i : i + 2] = [(parts[i].astype(wide) + parts[i + 1].astype(wide)).astype(wide)]
+        assert found.admits(parts[0].astype(dtype)).all()
+    dropped = x[1:].astype(np.float64).sum(0).astype(dtype)
+    assert not found.admits(dropped).all()
+    assert found.admits(np.asarray(found.value)).all()
+
+
+def test_products_are_contracted() -> None:
+    x, y, z = (sample(s, (400,), np.float32) for s in (1, 2, 3))
+    z = (-x * y).astype(np.float32) * np.float32(1 + 2**-20)  # what is left shows every rounding
+    t = "tensor<400xf32>"
+    text = f"""func.func @main(%x: {t}, %y: {t}, %z: {t}) -> {t} {{
+      %p = stablehlo.multiply %x, %y : {t}
+      %s = stablehlo.add %p, %z : {t}
+      return %s : {t}
+    }}"""
+    found, separate = enclosure(text, x, y, z), enclosure(text, x, y, z, wide=False)
+    exact = [
+        float(Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))) for a, b, c in zip(x, y, z, strict=True)
+    ]
+    fused = np.array(exact).astype(np.float32)
+    assert (fused != found.value).any()
+    assert found.admits(fused).all()
+    assert not separate.admits(fused).all()
+
+
+@pytest.mark.parametrize("name", ["bf16", "f16"])
+def test_chains_in_f32(name: str) -> None:
+    dtype, t = NAMES[name], f"tensor<500x{name}>"
+    x, y = sample(4, (500,), dtype), sample(5, (500,), dtype)
+    found = enclosure(
+        f"""func.func @main(%x: {t}, %y: {t}) -> {t} {{
+          %a = stablehlo.add %x, %y : {t}
+          %b = stablehlo.multiply %a, %y : {t}
+          %c = stablehlo.subtract %b, %x : {t}
+          return %c : {t}
+        }}""",
+        x, y,
+    )  # fmt: skip
+    a, b = x.astype(np.float32), y.astype(np.float32)
+    for rounds in range(8):  # after which operations the type is rounded to
+        v = a + b
+        v = v.astype(dtype).astype(np.float32) if rounds & 1 else v
+        v = v * b
+        v = v.astype(dtype).astype(np.float32) if rounds & 2 else v
+        assert found.admits((v - a).astype(dtype)).all()
+
+
+@pytest.mark.parametrize("chip", ["h100", "b200", "mi300"])
+def test_products_as_chips_sum_them(chip: str) -> None:
+    dtype = ml_dtypes.float8_e4m3fnuz if chip == "mi300" else ml_dtypes.float8_e4m3fn
+    name = "f8E4M3FNUZ" if chip == "mi300" else "f8E4M3FN"
+    x, y = sample(6, (20, 256), dtype), sample(7, (256, 20), dtype)
+    text = f"""func.func @main(%x: tensor<20x256x{name}>, %y: tensor<256x20x{name}>) -> tensor<20x20xf32> {{
+      %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
+        : (tensor<20x256x{name}>, tensor<256x20x{name}>) -> tensor<20x20xf32>
+      return %0 : tensor<20x20xf32>
+    }}"""
+    found = enclosure(text, x, y)
+    theirs = np.asarray(interp.load(text)(x, y, policy=interp.Policy.target(chip))[0])
+    assert (theirs != found.value).any()
+    assert found.admits(theirs).all()
+    y[5] = 0
+    assert not found.admits(x.astype(np.float32) @ y.astype(np.float32)).all()
+
+
+ONE = "func.func @main(%x: tensor<300xf32>) -> tensor<300x{t}> {{\n{body}\n return %r : tensor<300x{t}>\n}}"
+FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "exponential": np.exp, "tanh": np.tanh, "sine": np.sin, "cosine": np.cos,
+    "logistic": lambda v: 1 / (1 + np.exp(-v)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_intervals(name: str) -> None:
+    """A function of a sum, which may be rounded or not: both within, and off by much outside."""
+    body = f""" %s = stablehlo.add %x, %x : tensor<300xf32>
+      %t = stablehlo.multiply %s, %x : tensor<300xf32>
+      %r = stablehlo.{name} %t : tensor<300xf32>"""
+    x = sample(8, (300,), np.float32).clip(-3, 3)
+    found = enclosure(ONE.format(t="f32", body=body), x)
+    exact = FUNCTIONS[name](2 * x.astype(np.float64) ** 2)
+    for step in (-1, 0, 1):
+        theirs = exact.astype(np.float32)
+        theirs = np.nextafter(theirs, np.float32(step * np.inf)) if step else theirs
+        assert found.admits(theirs).all()
+    assert not found.admits((exact * 1.001 + 1e-3).astype(np.float32)).any()
+
+
+def test_conversions_round_once() -> None:
+    body = " %r = stablehlo.convert %x : (tensor<300xf32>) -> tensor<300xf8E5M2>"
+    x = np.float32(1.125) + np.arange(300, dtype=np.float32) * np.float32(2.0**-20)
+    found = enclosure(ONE.format(t="f8E5M2", body=body), x)
+    assert found.is_exact
+    twice = x.astype(np.float16).astype(ml_dtypes.float8_e5m2)
+    assert not found.admits(twice).all()
+
+
+def test_what_is_not_decided() -> None:
+    """Both outcomes of a comparison that hangs on a rounding are allowed; a loop that ends by it is undecided."""
+    body = """ %c = stablehlo.constant dense<0x3F800002> : tensor<300xf32>
+      %p = stablehlo.multiply %x, %x : tensor<300xf32>
+      %q = stablehlo.compare GT, %p, %c : (tensor<300xf32>, tensor<300xf32>) -> tensor<300xi1>
+      %r = stablehlo.select %q, %x, %c : tensor<300xi1>, tensor<300xf32>"""
+    x = np.full(300, 1 + 2.0**-23, np.float32)
+    found = enclosure(ONE.format(t="f32", body=body), x)
+    assert found.admits(x).all()
+    assert found.admits(np.full(300, 1 + 2.0**-22, np.float32)).all()
+    assert not found.admits(np.full(300, 2.0, np.float32)).any()
+    loop = """func.func @main(%x: tensor<f32>) -> tensor<f32> {
+      %r = stablehlo.while(%v = %x) : tensor<f32>
+        cond { %c = stablehlo.constant dense<0.3> : tensor<f32>
+          %g = stablehlo.compare LT, %v, %c : (tensor<f32>, tensor<f32>) -> tensor<i1>
+          stablehlo.return %g : tensor<i1> }
+        do { %d = stablehlo.constant dense<0.1> : tensor<f32>
+          %n = stablehlo.add %v, %d : tensor<f32>
+          stablehlo.return %n : tensor<f32> }
+      return %r : tensor<f32>
+    }"""
+    found = enclosure(loop, np.float32(0.1))
+    cause = found.cause()
+    assert found.undecided.all()
+    assert cause is not None
+    assert cause.name == "stablehlo.while"
