@@ -15,9 +15,9 @@ run: $(VENV)/run.stamp
 test: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -n $(JOBS) -m "not exhaustive and not stress"
 
-# The JAX platform and the programs of every op, on the oldest jaxlib that is supported.
+# The tests on the oldest jaxlib that is supported.
 oldest: .venv-oldest/test.stamp
-	.venv-oldest/bin/python -m pytest -n $(JOBS) tests/plugin/test_plugin.py tests/plugin/test_plugin_devices.py mlir_tests
+	.venv-oldest/bin/python -m pytest -n $(JOBS) -m "not exhaustive and not stress"
 
 # What is uploaded: built, checked, and its tests run on what it installs.
 dist: .venv-dist/dist.stamp $(VENV)/test.stamp
@@ -61,7 +61,7 @@ $(VENV)/test.stamp: $(VENV)/run.stamp
 
 .venv-oldest/test.stamp: pyproject.toml
 	$(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' \
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test,onnx,onnxruntime]' \
 		$$(sed -n 's/.*"jaxlib>=\([0-9.]*\)".*/jax==\1 jaxlib==\1/p' pyproject.toml)
 	@touch $@
 

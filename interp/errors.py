@@ -23,6 +23,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c.isspace() else ascii(c)[1:-1] for c in text)
 
 
+def count(n: int, noun: str) -> str:
+    """A number and its noun, in the plural except for one."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
 class Error(Exception):
     """The base class of all exceptions of minihlo."""
 

@@ -10,6 +10,8 @@ from typing import IO, Any
 
 #: The most bytes of a file, and the most values of its JSON: some ten times those of a whole run of the tester.
 MOST_BYTES, MOST_VALUES = 1 << 27, 10_000_000
+#: What may stand for constants whose data a program leaves out.
+ELIDED = ("zeros", "sample")
 
 
 def open_file(path: str | Path) -> IO[bytes]:

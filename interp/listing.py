@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
+from ..ops.tables import index_bits
 from ..ops.types import TensorType
 from .machine import Plan
 from .passes.fuse import TABLE
@@ -85,7 +86,7 @@ def _all_tables(region: Region) -> Iterator[Operation]:
 def _describe(table: Operation) -> str:
     """Return the size of a table, what indexes it, and how many elements are looked up."""
     elements = [v.type.element for v in table.regions[0].arguments if isinstance(v.type, TensorType)]
-    bits = sum(e.bits if e.is_float else max(e.bits, 8) for e in elements)
+    bits = sum(map(index_bits, elements))
     inputs = " and ".join(str(e) for e in elements)
     size = math.prod(n or 0 for n in table.results[0].shape or ())
     return f"lookup table of {1 << bits:,} entries by {inputs}, {size:,} elements"

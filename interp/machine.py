@@ -143,6 +143,7 @@ def plan(
         InputError: There is no such function.
         ResourceError: A tensor cannot be held.
     """
+    memory.keep_freed()
     settings = default_settings() if settings is None else settings
     steps = None if most_steps is None else Steps(most_steps)
     entry = find_function(program, function)
@@ -290,7 +291,7 @@ class _Assembler:
 
         def reserve(nbytes: int, counted: int = 0) -> None:
             try:
-                memory.reserve(nbytes, ", ".join(dict.fromkeys(str(r.type) for r in results)), counted)
+                memory.reserve(nbytes, [r.type for r in results], counted)
             except ResourceError as error:
                 raise ResourceError(f"{source.location}: {source.name}: {error}") from None
 

@@ -14,10 +14,9 @@ from ..ops.cast import array_of, cast, wrap
 from ..ops.policy import Policy
 from ..ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from .errors import InputError
+from .foreign import ELIDED
 
 RUNS = ("ordinary numbers", "codes of every kind")
-#: What may stand for constants whose data a program leaves out.
-ELIDED = ("zeros", "sample")
 _F64 = ELEMENT_TYPES["f64"]
 #: The share of very small numbers among the ordinary ones.
 _SHARE = 1 / 8

@@ -21,8 +21,8 @@ from .types import ELEMENT_TYPES, ElementType, Kind, QuantizedType, TensorType, 
 
 __all__ = [
     "Accuracy", "Body", "Call", "Callee", "CheckError", "Op", "OpError", "UnsupportedOpError",
-    "call_attribute", "describe", "element_types", "traits_of", "for_quantized", "full_name", "lookup", "op", "ops",
-    "register",
+    "call_attribute", "describe", "element_types", "traits_of", "for_quantized", "full_name", "kernel_of", "lookup",
+    "op", "ops", "register",
 ]  # fmt: skip
 
 
@@ -128,7 +128,8 @@ class Op:
             raise OpError(f"expected {self.operands} operand{'s' * (self.operands != 1)}, got {len(call.operands)}")
         for t in _tensors(call.operands or call.results):
             if not self._takes(t.element):
-                raise UnsupportedOpError(f"expected an element type of {describe(self.types)}, got {t.element}")
+                wanted = describe(self.types) if t.element.has_dtype else "StableHLO"
+                raise UnsupportedOpError(f"expected an element type of {wanted}, got {t.element}")
         if any(isinstance(t.element, QuantizedType) for t in _tensors((*call.operands, *call.results))):
             return _quantized()(self, call)
         return self.bind(call)
@@ -145,14 +146,18 @@ def _tensors(types: Iterable[Type]) -> list[TensorType]:
 
 
 def element_types(words: str) -> frozenset[ElementType]:
-    """The element types that any word (`bool integer signed unsigned float minifloat complex any`) or name says."""
+    """The element types that any word (`bool integer signed unsigned float minifloat complex any`) or name says.
+
+    With `foreign` among the words, those that are not StableHLO's are included.
+    """
     tests = [_WORDS.get(w) or (lambda t, w=w: t.name == w) for w in words.split()]
-    return frozenset(t for t in ELEMENT_TYPES.values() if any(test(t) for test in tests))
+    known = (t for t in ELEMENT_TYPES.values() if t.has_dtype or "foreign" in words)
+    return frozenset(t for t in known if any(test(t) for test in tests))
 
 
 def describe(types: frozenset[ElementType]) -> str:
     """A set of element types in words, as short as it goes."""
-    if types == element_types("any"):
+    if types >= element_types("any"):
         return "any element type"
     left, parts = set(types), []
     for word in ("bool", "integer", "signed", "unsigned", "float", "minifloat", "complex"):
@@ -190,24 +195,9 @@ def op(
     """
 
     def declare(bind: Callable[[Call], Run]) -> Callable[[Call], Run]:
-        taken = element_types(types)
-        name_, doc = full_name(name), bind.__doc__ or ""
-        record = Op(
-            name_,
-            bind,
-            taken,
-            values,
-            accuracy,
-            operands,
-            doc,
-            is_elementwise,
-            has_effects=has_effects,
-            calls=calls,
-            any_sizes=any_sizes,
-            has_section=has_section,
-            traits=traits,
-        )
-        register(record)
+        what = full_name(name), bind, element_types(types), values, accuracy, operands, bind.__doc__ or ""
+        rest = {"calls": calls, "any_sizes": any_sizes, "has_section": has_section, "traits": traits}
+        register(Op(*what, is_elementwise, has_effects=has_effects, **rest))
         return bind
 
     return declare
@@ -257,6 +247,13 @@ def ops() -> Mapping[str, Op]:
 def lookup(name: str) -> Op | None:
     """The record of an op, None where there is none."""
     return ops().get(full_name(name))
+
+
+def kernel_of(call: Call) -> Run:
+    """The kernel of the op that a call names, for ops that are made of others."""
+    record = lookup(call.name)
+    assert record is not None
+    return record.function(call)
 
 
 def traits_of(name: str) -> OpTraits:

@@ -76,6 +76,11 @@ class ElementType:
         """Whether it is a float type of at most 8 bits."""
         return self.is_float and self.format.is_minifloat
 
+    @functools.cached_property
+    def has_dtype(self) -> bool:
+        """Whether its storage type is its own; see `Format.has_dtype`."""
+        return not self.is_float or self.format.has_dtype
+
     @property
     def range(self) -> tuple[int, int]:
         """The smallest and the largest number of an integer type."""
@@ -140,9 +145,9 @@ ELEMENT_TYPES: dict[str, ElementType] = {
     )
 }
 
-_BY_DTYPE = {t.dtype: t for t in ELEMENT_TYPES.values()}
+_BY_DTYPE = {t.dtype: t for t in ELEMENT_TYPES.values() if t.has_dtype}
 #: The names that numpy and ml_dtypes have for the same types.
-_BY_DTYPE_NAME = {t.dtype.name: t for t in ELEMENT_TYPES.values()}
+_BY_DTYPE_NAME = {dtype.name: t for dtype, t in _BY_DTYPE.items()}
 
 
 def element_type(name: str) -> ElementType:

@@ -20,6 +20,7 @@ FACTS = {
     "mxfp4_e2m1": ("f4E2M1FN", 32, "f8E8M0FNU", False),
     "mxint8": ("i8", 32, "f8E8M0FNU", False),
     "nvfp4": ("f4E2M1FN", 16, "f8E4M3FN", True),
+    "fp4_ue5m3": ("f4E2M1FN", 16, "f8E5M3FNU", False),
     "deepseek_1x128": ("f8E4M3FN", 128, "f32", False),
     "deepseek_128x128": ("f8E4M3FN", 128, "f32", False),
 }
@@ -78,10 +79,10 @@ def scale_code(amax: Fraction, name: str, rule: str, of_tensor: Fraction = Fract
             return 0
         k = power(amax / of_tensor, element, rule)
         return 255 if k > 127 else max(k, -127) + 127
-    fmt = oracle.FORMATS[scale]
+    fmt = oracle.ALL_FORMATS[scale]
     if amax == 0:
-        return 1 if scale == "f8E4M3FN" else oracle.encode(fmt, Fraction(1))
-    overflow = "saturate" if scale == "f8E4M3FN" else "ieee"
+        return 1 if scale in ("f8E4M3FN", "f8E5M3FNU") else oracle.encode(fmt, Fraction(1))
+    overflow = "saturate" if scale in ("f8E4M3FN", "f8E5M3FNU") else "ieee"
     if rule in ("floor", "ceil", "even"):
         exact = Fraction(2) ** power(amax / of_tensor, element, rule)
         code = oracle.encode(fmt, exact, "nearest_even", overflow)
@@ -93,7 +94,7 @@ def scale_code(amax: Fraction, name: str, rule: str, of_tensor: Fraction = Fract
 
 
 def nan_code(scale: str) -> int:
-    return {"f8E8M0FNU": 0xFF, "f8E4M3FN": 0x7F, "f32": 0x7FC00000}[scale]
+    return {"f8E8M0FNU": 0xFF, "f8E4M3FN": 0x7F, "f8E5M3FNU": 0xFF, "f32": 0x7FC00000}[scale]
 
 
 def tensor_scale(amax: Fraction) -> Fraction:
@@ -143,6 +144,6 @@ def block(
     if code == nan_code(scale):
         nan = 0 if element == "i8" else oracle.encode(oracle.FORMATS[element], math.nan, rounding, overflow)
         return Block(code, [nan] * len(values))
-    factor = Fraction(oracle.decode(oracle.FORMATS[scale], code)) * of_tensor
+    factor = Fraction(oracle.decode(oracle.ALL_FORMATS[scale], code)) * of_tensor
     scaled = [v if v == 0 else Fraction(v) / factor for v in values]
     return Block(code, [element_code(v, element, rounding, overflow) for v in scaled])

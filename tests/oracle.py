@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from .oracle_functions import FUNCTIONS, atan2, function, mp, power, real
 from .oracle_numbers import (
+    ALL_FORMATS,
     FORMATS,
     INF,
     MINIFLOATS,
@@ -38,6 +39,7 @@ from .oracle_numbers import (
 __all__ = [
     "BINARY",
     "COMPARE",
+    "ALL_FORMATS",
     "FORMATS",
     "FUNCTIONS",
     "MINIFLOATS",

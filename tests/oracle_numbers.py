@@ -76,6 +76,8 @@ FORMATS = {
     )
 }
 MINIFLOATS = tuple(f.name for f in FORMATS.values() if f.bits <= 8)
+#: With the format that is not StableHLO's, and only converted.
+ALL_FORMATS = {**FORMATS, "f8E5M3FNU": Format("f8E5M3FNU", 5, 3, 15, "last", is_signed=False)}
 
 
 def decode(fmt: Format, code: int) -> Value:
@@ -138,6 +140,8 @@ def encode_ratio(
         exponent -= 1
     if fmt.name == "f8E8M0FNU":
         return _encode_e8m0(fmt, negative, n, d, exponent, rounding, overflow)
+    if negative and not fmt.is_signed:
+        return fmt.ones
     exponent = max(exponent, 1 - fmt.bias)
     step = exponent - fmt.mantissa_bits  # the neighbours are multiples of 2**step
     d_shifted = d << step if step > 0 else d

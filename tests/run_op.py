@@ -10,7 +10,7 @@ from minihlo.ops.op import Call, lookup
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ELEMENT_TYPES, ElementType, TensorType, Type, type_of_dtype
 
-TYPES = tuple(ELEMENT_TYPES.values())
+TYPES = tuple(t for t in ELEMENT_TYPES.values() if t.has_dtype)
 FLOATS = tuple(t for t in TYPES if t.is_float)
 INTEGERS = tuple(t for t in TYPES if t.is_integer)
 

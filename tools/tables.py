@@ -19,7 +19,7 @@ from minihlo.interp import backends, cli, settings
 from minihlo.ops.blocks.formats import BLOCK_FORMATS
 from minihlo.ops.blocks.open_points import BLOCK_POINTS, MICROXCALING, PTX, TORCHAO
 from minihlo.ops.minifloat.codec import decode, to_fraction
-from minihlo.ops.minifloat.formats import FORMATS, MINIFLOATS, Nan
+from minihlo.ops.minifloat.formats import FORMATS, Nan
 from minihlo.ops.minifloat.open_points import ML_DTYPES, ONNX, OPEN_POINTS, XLA
 from minihlo.ops.op import Op, describe, ops
 
@@ -52,15 +52,16 @@ def _number(value: Fraction) -> str:
 
 def formats_table() -> str:
     rows = []
-    for name in MINIFLOATS:
-        f = FORMATS[name]
+    for name, f in FORMATS.items():
+        if not f.is_minifloat:
+            continue
         codes = np.arange(f.max_code + 1)
         values = [to_fraction(decode(codes[i], f)) for i in (1 if f.has_zero else 0, f.max_code)]
         nan = {Nan.NONE: "none", Nan.IEEE: f"0x{f.max_code + 2:02X}…", Nan.LAST: "0xFF"}.get(f.nan)
         rows.append(
             [
                 f"`{name}`",
-                f"`{f.dtype_name}`",
+                f"`{f.dtype_name}`" if f.has_dtype else "none",
                 f"{int(f.is_signed)}.{f.exponent_bits}.{f.mantissa_bits}",
                 str(f.bias),
                 _number(values[1]),

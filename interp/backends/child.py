@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..system.child import Child, python
+from ..system.child import Ended, Worker, python
 from ..system.messages import MessageError
 from ..system.streams import XLA_WARNS_ONLY
 from .base import PROGRAMS, BackendError
@@ -40,74 +39,58 @@ class ChildBackend:
     ) -> None:
         self.name, self.seconds, self.packages = name, seconds, packages
         self._takes = takes
-        self._environment = {**XLA_WARNS_ONLY, **os.environ, **(environment or {})}
-        self._child: Child | None = None
+        environment = {**XLA_WARNS_ONLY, **os.environ, **(environment or {})}
+        self._worker = Worker(python("-m", f"{__package__}.worker", name), environment)
 
     @property
     def takes(self) -> str:
         """`programs` or `operations`. Starts the child if only the child knows."""
         if not self._takes:
-            self._running()
+            self._start()
         return self._takes
 
     @property
     def pid(self) -> int | None:
         """The number of the child process, or None if it is not running."""
-        return self._child.process.pid if self._child is not None else None
+        return self._worker.child.process.pid if self._worker.child is not None else None
 
     def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
         """Return the results of a program; see `base.Backend`."""
         program = np.frombuffer(text.encode(errors="surrogatepass"), np.uint8)  # a header is short
-        return self._answer("the program", None, [program, *map(np.asarray, arrays)])[1]
+        return self._answer("the program", None, [program, *map(np.asarray, arrays)])
 
     def operate(self, operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """Return the codes of the result of an operation; see `operation.OperationBackend`."""
-        return self._answer("the operation", dataclasses.asdict(operation), arrays)[1][0]
+        return self._answer("the operation", dataclasses.asdict(operation), arrays)[0]
 
     def close(self) -> None:
         """End the child process. The backend can be used again."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.end()
+        self._worker.close()
 
-    def _answer(self, what: str, head: Any, arrays: Sequence[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
-        child = self._running()
-        with self._report_end(self.seconds):
-            child.send(head, arrays)
-            (how, value), results = child.receive(self.seconds)
+    def _answer(self, what: str, head: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        if self._worker.child is None:
+            self._start()
+        (how, value), results = self._ask(head, arrays, self.seconds)
         if how == "results":
-            return value, results
+            return results
         raise BackendError(how, f"{self.name} {'refuses ' + what if how == 'refused' else how}: {value}")
 
-    def _running(self) -> Child:
-        if self._child is None:
-            try:
-                self._child = Child(python("-m", f"{__package__}.worker", self.name), self._environment)
-            except OSError as error:
-                raise BackendError("absent", f"{self.name} cannot be started: {error.strerror or error}") from None
-            with self._report_end(START_SECONDS):
-                (how, value), _ = self._child.receive(START_SECONDS)
-            if how != "results":
-                self.close()
-                raise BackendError("absent", f"{self.name} cannot be started: {value}")
-            self._takes = value
-        return self._child
-
-    @contextlib.contextmanager
-    def _report_end(self, seconds: float) -> Iterator[None]:
-        """End the child after an error of communication, and report how it died."""
+    def _start(self) -> None:
         try:
-            yield
-        except EOFError:
-            child, self._child = self._child, None
-            assert child is not None
-            raise BackendError("died", f"{self.name} {child.death()}") from None
-        except TimeoutError:
+            (how, value), _ = self._ask(None, (), START_SECONDS)
+        except OSError as error:
+            raise BackendError("absent", f"{self.name} cannot be started: {error.strerror or error}") from None
+        if how != "results":
             self.close()
+            raise BackendError("absent", f"{self.name} cannot be started: {value}")
+        self._takes = value
+
+    def _ask(self, head: Any, arrays: Sequence[np.ndarray], seconds: float) -> tuple[Any, list[np.ndarray]]:
+        try:
+            return self._worker.ask(head, arrays, seconds)
+        except Ended as end:
+            raise BackendError("died", f"{self.name} {end}") from None
+        except TimeoutError:
             raise BackendError("slow", f"{self.name} gave no answer in {seconds:g} s") from None
         except (MessageError, TypeError, ValueError) as error:
-            self.close()
             raise BackendError("died", f"{self.name} gave no answer: {error}") from None
-        except BaseException:
-            self.close()
-            raise

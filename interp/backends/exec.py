@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -29,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from ..system.child import describe_end, last_words
+from ..system.child import describe_end, last_words, run
 from . import exec_session
 from .base import PROGRAMS, BackendError, Evaluate, Kind
 
@@ -76,14 +75,13 @@ def _once(command: list[str]) -> Evaluate:
             for i, array in enumerate(arrays):
                 np.save(folder / f"input_{i}.npy", array)
             try:
-                ended = subprocess.run([*command, name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+                code, _, message = run([*command, name])
             except OSError as error:
                 raise BackendError("died", f"{command[0]} cannot be run: {error.strerror}") from None
-            message = ended.stderr[-20000:].decode(errors="replace").strip()
-            if ended.returncode == UNSUPPORTED:
+            if code == UNSUPPORTED:
                 raise BackendError("refused", (message.splitlines() or ["no reason given"])[-1])
-            if ended.returncode != 0:
-                raise BackendError("died", f"{command[0]} {describe_end(ended.returncode)}: {last_words(message)}")
+            if code:
+                raise BackendError("died", f"{command[0]} {describe_end(code)}: {last_words(message)}")
             return _outputs(folder)
 
     return evaluate

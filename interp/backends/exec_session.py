@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from ..system.child import describe_end, last_words, log_file, read_end
+from ..system.child import Child
 from .base import OPERATIONS, PROGRAMS, BackendError
 from .operation import attribute_text, result_shape
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .operation import Operation
 
 GREETING = "minihlo-exec 1"
+#: A command that has closed its output ends within so many seconds, or is killed.
+_PATIENCE = 5.0
 #: No line of an answer is longer.
 _LINE = 1 << 16
 #: The types of the results of programs.
@@ -31,17 +33,13 @@ class Session:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = list(command)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log: IO[bytes] | None = None
+        self._child: Child | None = None
         self.takes = ""
         self._start()
 
     def _start(self) -> None:
-        self._log = log_file()
         try:
-            self._process = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log
-            )
+            self._child = Child(self._command)
         except OSError as error:
             raise BackendError("absent", f"{self._command[0]} cannot be run: {error.strerror}") from None
         line = self._line()
@@ -85,15 +83,14 @@ class Session:
         return _array(data, np.dtype(f"u{kind.itemsize}"), shape)
 
     def _ask(self, head: list[str], pieces: list[bytes]) -> tuple[list[tuple[np.dtype, tuple[int, ...]]], bytes]:
-        if self._process is None:
+        if self._child is None:
             self._start()
-        assert self._process is not None
-        assert self._process.stdin is not None
+        stdin, _ = self._pipes()
         text = "".join(f"{line}\n" for line in [*head, f"data {sum(map(len, pieces))}"])
         try:
             for piece in (text.encode(), *pieces):
-                self._process.stdin.write(piece)
-            self._process.stdin.flush()
+                stdin.write(piece)
+            stdin.flush()
         except BrokenPipeError:
             self._raise_end()
         return self._answer()
@@ -115,45 +112,43 @@ class Session:
             shapes.append(result)
 
     def _line(self) -> str:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline(_LINE)
+        line = self._pipes()[1].readline(_LINE)
         if not line.endswith(b"\n"):
             self._raise_end()
         return line.decode(errors="replace").rstrip("\r\n")
 
     def _read(self, size: int) -> bytes:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        data = self._process.stdout.read(size)
+        data = self._pipes()[1].read(size)
         if len(data) < size:
             self._raise_end()
         return data
 
-    def _raise_end(self) -> Any:
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        """The standard input and output of the command."""
+        assert self._child is not None
+        process = self._child.process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        return process.stdin, process.stdout
+
+    def _raise_end(self) -> NoReturn:
         """Raise an error that describes how the command ended."""
-        assert self._process is not None
-        assert self._log is not None
-        if self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
+        child, self._child = self._child, None
+        assert child is not None
+        assert child.process.stdin is not None
+        with contextlib.suppress(OSError):
+            child.process.stdin.close()
         try:
-            code = self._process.wait(5)
+            child.process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
-            self._end()
+            child.end()
             raise BackendError("died", f"{self._command[0]} closed its standard output, or gave half a line") from None
-        message = last_words(read_end(self._log))
-        self._end()
-        raise BackendError("died", f"{self._command[0]} {describe_end(code)}: {message or 'it wrote no message'}")
+        raise BackendError("died", f"{self._command[0]} {child.death()}")
 
     def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            with contextlib.suppress(OSError), process:
-                process.wait()
-        if self._log is not None:
-            self._log.close()
+        child, self._child = self._child, None
+        if child is not None:
+            child.end()
 
 
 def start(command: Sequence[str]) -> tuple[str, Callable[..., Any]]:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...ops.types import ELEMENT_TYPES
 from .base import OPERATIONS, Kind, Operate
-from .codes import codes, to_typed
+from .codes import codes, dtype_of, to_typed
 from .functions import NUMPY, function
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def operate(operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 def _function(operation: Operation) -> Callable[..., Any]:
     if operation.op == "convert":
-        return lambda x: x.astype(ELEMENT_TYPES[operation.result].dtype)
+        return lambda x: x.astype(dtype_of(operation.result))
     if operation.op == "dot_general":  # matmul gives f32 for these types, dot the type itself
         return np.matmul if operation.result == "f32" else np.dot
     return function(np, NUMPY, operation)

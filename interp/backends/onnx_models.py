@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ops.types import ELEMENT_TYPES
 from .base import BackendError, Conversion
+from .codes import dtype_of
 
 if TYPE_CHECKING:
     from .operation import Operation
@@ -97,8 +98,8 @@ def tensor_type(name: str) -> int:
     """Return ONNX's number of an element type. Raises BackendError if it has none."""
     onnx: Any = importlib.import_module("onnx")
     try:
-        return onnx.helper.np_dtype_to_tensor_dtype(ELEMENT_TYPES[name].dtype)
-    except (KeyError, ValueError):
+        return onnx.helper.np_dtype_to_tensor_dtype(dtype_of(name))
+    except (KeyError, TypeError, ValueError):
         raise BackendError("refused", f"ONNX has no type for {name}") from None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..oracle.formats import FORMATS, MINIFLOATS, bits, code_dtype
+from ..oracle.formats import ALL_MINIFLOATS, FORMATS, bits, code_dtype
 
 
 def carrier(element: str) -> str:
@@ -163,4 +163,4 @@ def compare_attributes(direction: str, kind: str) -> str:
 
 def is_small(element: str) -> bool:
     """Whether the type is a float of at most 8 bits."""
-    return element in MINIFLOATS
+    return element in ALL_MINIFLOATS

@@ -53,8 +53,9 @@ def start(device: str) -> Operate:
         return own.get(operation.op) or function(torch, _NAMES, operation)
 
     def dtype(element: str) -> Any:
-        named = ELEMENT_TYPES[element].dtype.name
-        if ELEMENT_TYPES[element].bits in (2, 4, 6) or not hasattr(torch, named):
+        t = ELEMENT_TYPES[element]
+        named = t.dtype.name
+        if t.bits in (2, 4, 6) or not t.has_dtype or not hasattr(torch, named):
             raise BackendError("refused", f"torch has no type for {element}")
         return getattr(torch, named)
 

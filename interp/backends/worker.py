@@ -1,21 +1,21 @@
 """The child process of a backend: reads programs or operations with arrays, answers with arrays.
 
-`python -m minihlo.interp.backends.worker NAME` reads messages (`system.messages`) from standard input. Those of a
-program have its text as their first array, those of an operation its fields as their header. The header of an answer is
-"results" and None, or `how` and the text of a BackendError. The first answer needs no request: it has what the backend
-takes, programs or operations.
+`python -m minihlo.interp.backends.worker NAME` answers requests (`system.child`). The first one, of anything, is for
+what the backend takes, programs or operations. Those of a program have its text as their first array, those of an
+operation its fields as their header. The header of an answer is "results" and a value, or `how` and the text of a
+BackendError.
 """
 
 from __future__ import annotations
 
 import importlib
-import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ..system import messages
-from ..system.isolate import without_core_file
+import numpy as np
+
+from ..system.child import serve
 from . import kind_of, python
 from .base import call
 from .operation import from_json
@@ -32,28 +32,25 @@ def _start(name: str) -> tuple[str, Callable[..., Any]]:
 
 
 def _serve(name: str) -> None:
-    without_core_file()
-    requests, answers = messages.from_stream(sys.stdin.buffer), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # output of C++ must not mix with answers
-    how, started = call(_start, name)
-    takes, function = started if how == "results" else (started, None)
-    messages.write(answers, (how, takes))
-    while function is not None:
-        try:
-            operation, arrays = messages.read(requests)
-        except EOFError:
-            return
-        if operation is None:
+    function: Callable[..., Any] | None = None
+
+    def answer(operation: Any, arrays: list[np.ndarray]) -> Iterator[tuple[Any, Sequence[np.ndarray]]]:
+        nonlocal function
+        if function is None:
+            how, value = call(_start, name)
+            if how == "results":
+                value, function = value
+        elif operation is None:
             program, *arrays = arrays
             how, value = call(function, program.tobytes().decode(errors="surrogatepass"), arrays)
         else:
-            how, value = call(lambda *request: [function(*request)], from_json(operation), arrays)
-        try:
-            messages.write(answers, (how, None), list(value)) if how == "results" else messages.write(
-                answers, (how, value)
-            )
-        except messages.MessageError as error:
-            messages.write(answers, ("died", str(error)))
+            how, value = call(lambda run, *request: [run(*request)], function, from_json(operation), arrays)
+        if how == "results" and not isinstance(value, str):
+            yield (how, None), list(value)
+        else:
+            yield (how, value), ()
+
+    serve(answer)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ...ops.policy import OVERFLOWS, ROUNDINGS, Policy
-from ..samples import ELIDED
+from ..foreign import ELIDED
 from .values import natural, positive, seconds, steps
 
 #: The forms in which `run` prints results.

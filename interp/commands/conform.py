@@ -21,10 +21,12 @@ from ..conform.cases.case import Case
 from ..conform.cases.cases import cases
 from ..conform.cases.forms import FORMS
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report
+from ..conform.support import takes
 from ..conform.verdicts import known, outcome
 from ..errors import InputError, OutputError, WorkersLostError
 from ..policies import accumulation
 from . import conform_badge, conform_claim
+from .terminal import progress_bar
 
 #: The patterns that an option accepts.
 EXPECTED = {
@@ -85,11 +87,11 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
     if held is None:
         check(choice, options.level)
     else:
-        held.check_waivers(run.kind(made))
+        held.check_waivers(takes(made))
         settings, choice = held.settings(settings), dataclasses.replace(held.choice, shard=choice.shard)
     check_outputs(options)
     try:
-        tasks = run.tasks(choice, settings, run.kind(made))
+        tasks = run.tasks(choice, settings, takes(made))
     except ValueError as error:
         raise InputError(str(error)) from None
     _check_operands(settings, {s.case for t in tasks for s in t.specs})
@@ -100,7 +102,7 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
     dead = _dead(report, expected)
     for command in dead:
         print(f"{name} crashes on a type, so no case of that type was run. To reproduce: {command}", file=sys.stderr)
-    return status_of(report, None if choice.shard else held, run.kind(made), options, bool(dead))
+    return status_of(report, None if choice.shard else held, takes(made), options, bool(dead))
 
 
 def status_of(
@@ -197,19 +199,11 @@ def _console() -> Any:
 @contextlib.contextmanager
 def _progress(session: run.Session) -> Iterator[Callable[[list[CaseResult]], None]]:
     """Show a progress bar with the remaining time on standard error. Yields a function that advances it."""
-    if not sys.stderr.isatty() or session.total < 8:
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=session.total, completed=session.done)
+    with progress_bar(session.total, session.done, least=8) as show:
 
         def advance(_: list[CaseResult]) -> None:
             bad = sum(c.verdict in (FAIL, CRASH) for c in session.report.cases)
-            bar.update(task, completed=session.done, description=f"{bad} fail" if bad else "")
+            show(session.done, f"{bad} fail" if bad else "")
 
         yield advance
 

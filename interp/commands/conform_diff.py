@@ -5,19 +5,13 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 
-from ..conform.result import load
 from ..conform.verdicts.differences import differences
-from ..errors import InputError
+from .conform_merge import load_report
 
 
 def main(options: argparse.Namespace) -> int:
     """Print what changed. Returns 1 if a result got worse. Raises InputError for a file that is no result."""
-    try:
-        changes = list(differences(load(options.before), load(options.after)))
-    except OSError as error:
-        raise InputError(f"{error.filename}: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(str(error)) from None
+    changes = list(differences(load_report(options.before), load_report(options.after)))
     for difference in changes:
         print(difference)
     counts = Counter(f"{d.kind} that fail" if d.kind == "new" and d.is_bad else d.kind for d in changes)

@@ -8,11 +8,10 @@ from pathlib import Path
 
 from .. import __version__
 from ..conform import profiles, run
-from ..conform.format_text import count
 from ..conform.vectors.export import export
 from ..conform.vectors.manifest import ExportOptions
 from ..conform.verdicts.outcome import Settings
-from ..errors import InputError
+from ..errors import InputError, count
 from . import conform, conform_claim
 
 

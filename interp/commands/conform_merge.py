@@ -14,7 +14,7 @@ from . import conform, conform_claim
 def main(options: argparse.Namespace) -> int:
     """Run the command. Returns 1 if a case fails. Raises InputError if the reports are not those of one run."""
     conform.check_outputs(options)
-    reports = [_load(name) for name in options.reports]
+    reports = [load_report(name) for name in options.reports]
     profile = profile_of(reports[0].run.options, options.profile)
     held = conform_claim.assessment_run(profile, options)
     if held is not None:
@@ -24,7 +24,8 @@ def main(options: argparse.Namespace) -> int:
     return conform.status_of(report, held, report.run.takes, options)
 
 
-def _load(name: str) -> Report:
+def load_report(name: str) -> Report:
+    """The report of a file. Raises InputError if it cannot be read or is none."""
     try:
         return load(name)
     except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ..conform import profiles
-from ..conform.format_text import count
+from ..errors import count
 
 
 def main(options: argparse.Namespace) -> int:

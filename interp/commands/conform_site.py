@@ -6,9 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..conform.format_text import count
 from ..conform.site import build, read
-from ..errors import printable
+from ..errors import count, printable
 
 
 def main(options: argparse.Namespace) -> int:

@@ -17,8 +17,8 @@ from ...ops.op import CheckError
 from ...ops.programs.checks import Condition, check
 from ...ops.types import TensorType, Type
 from ..api import read, read_stream
-from ..comparison.equality import equal_values
 from ..errors import CheckFailure, InputError, OutputError, ProgramError
+from ..judging.equality import equal_values
 from ..listing import Part, groups, listing
 from ..machine import Listener, Plan, plan, run_grid
 from ..machine import run as run_plan

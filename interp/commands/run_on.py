@@ -10,7 +10,7 @@ import numpy as np
 from ...ops.op import Call, CheckError, lookup
 from ...ops.types import TensorType
 from ..backends import PROGRAMS, BackendError, backend
-from ..diff.arguments import fit_arguments
+from ..diff.compare import fit_arguments
 from ..diff.examiner import receive
 from ..diff.source import Source
 from ..emulate.program import emulate_text

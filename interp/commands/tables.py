@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import sys
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from ...ops.op import ops as all_ops
 from ...ops.types import ELEMENT_TYPES
 from ..errors import InputError
 from ..values.printing import code_text, number_text, number_texts
+from .terminal import print_table
 
 #: Wider formats have too many codes to list.
 _MOST_CODE_BITS = 16
@@ -34,7 +34,7 @@ def formats(options: argparse.Namespace) -> int:
         return 0
     if options.name in BLOCK_FORMATS:
         return _block_format(BLOCK_FORMATS[options.name], options.codes)
-    fmt = (FORMATS | {f.dtype_name: f for f in FORMATS.values()}).get(options.name)
+    fmt = (FORMATS | {f.dtype_name: f for f in FORMATS.values() if f.has_dtype}).get(options.name)
     if fmt is None:
         known = (*FORMATS, *BLOCK_FORMATS)
         raise InputError(f"expected a format, got {options.name!r}{hint(options.name, known)}")
@@ -120,7 +120,7 @@ def ops(options: argparse.Namespace) -> int:
     print(f"{record.name}\n\n{inspect.cleandoc(record.doc)}\n")
     if record.specification is not None:
         print(f"Specification (StableHLO {SPECIFICATION_VERSION}): {record.specification}\n")
-    for element in ELEMENT_TYPES.values():
+    for element in (t for t in ELEMENT_TYPES.values() if t.has_dtype or t in record.types):
         print(f"{element.name:14} {_support(record, element.name)}")
     return 0
 
@@ -132,16 +132,3 @@ def _support(record: Op, name: str) -> str:
     # Integers and booleans are never rounded.
     rounded = element.is_float or element.is_complex or record.values == "regions"
     return record.accuracy.text if rounded else EXACT.text
-
-
-def print_table(columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table. In a pipe or a file each row is one line."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console() if sys.stdout.isatty() else Console(width=1000)
-    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
-    for row in rows:
-        table.add_row(*(cell.replace("[", r"\[") for cell in row))
-    console.print(table)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ...ops.accumulators.chips import CHIPS, SOURCES, Chip
 from ...ops.accumulators.units import Unit, canonical, rows
 from ..errors import InputError
-from .tables import print_table
+from .terminal import print_table
 
 
 def main(options: argparse.Namespace) -> int:

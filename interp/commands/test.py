@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, escape
-from ..system.child import Child, describe_end, python
+from ..system.child import Ended, Worker, describe_end, python, share
 from ..system.isolate import STOPPED
-from ..system.pool import share
+from .terminal import print_table, progress_bar
 
 
 @dataclasses.dataclass
@@ -40,11 +40,14 @@ def main(options: argparse.Namespace) -> int:
     outcomes: list[Outcome] = []
     began = time.monotonic()
     jobs = min(options.jobs or os.cpu_count() or 1, len(files))
-    with _ending_workers(), _progress(len(files)) as show:
-        function = None if options.function is None else options.function.removeprefix("@")
-        for finished in run_files(files, jobs, options.timeout, options.max_steps, function):
+    function = None if options.function is None else options.function.removeprefix("@")
+    with _ending_workers(), progress_bar(len(files)) as show:
+        for done, finished in enumerate(run_files(files, jobs, options.timeout, options.max_steps, function), 1):
             outcomes += finished
-            show([str(o) for o in finished if o.failure])
+            for outcome in finished:
+                if outcome.failure:
+                    print(outcome, flush=True)
+            show(done, "files")
     if function is not None and not outcomes:
         raise InputError(f"no function @{escape(function)} in {len(files)} file{'s' * (len(files) != 1)}")
     _print_scores(files, outcomes, time.monotonic() - began)
@@ -79,60 +82,38 @@ def run_files(
     return (outcomes for _, outcomes in share(files, pool, _Worker.run))
 
 
-class _Worker:
+class _Worker(Worker):
     """A worker process, which is started again when it dies."""
 
     def __init__(self, limits: dict[str, Any]) -> None:
-        self._limits = limits
-        self._child: Child | None = None
-        self._stopped = False
+        super().__init__(python("-m", f"{__package__}.worker", json.dumps(limits)))
+        self._timeout = limits["timeout"]
 
     def run(self, path: str) -> list[Outcome]:
         """Return the outcomes of the functions of a file. A crash is a failure of the function that was running."""
         outcomes: list[Outcome] = []
         skip = 0
-        while not self._stopped:
+        while not self.is_stopped:
             line: int | None = None
             try:
-                for word, *rest in self._ask(path, skip):
+                (word, value), _ = self.ask([path, skip])
+                while word != "end":
                     if word == "start":
-                        line, skip = rest[0], rest[1] + 1
-                    elif word == "done":
-                        outcomes.append(Outcome(path, line or 1, rest[0]))
-                        line = None
+                        line, skip = value[0], value[1] + 1
                     else:
-                        return outcomes
-            except EOFError:
-                if self._stopped:
+                        outcomes.append(Outcome(path, line or 1, value))
+                        line = None
+                    (word, value), _ = self.answer()
+                break
+            except Ended as end:
+                if self.is_stopped:
                     break
-                outcomes.append(Outcome(path, line or 1, self._death()))
+                timed_out = -end.code == signal.SIGALRM  # the worker sets this alarm
+                why = STOPPED.format(self._timeout) if timed_out else f"the process {describe_end(end.code)}"
+                outcomes.append(Outcome(path, line or 1, why))
                 if line is None:  # it died between programs; another request might never end
                     break
         return outcomes
-
-    def _ask(self, path: str, skip: int) -> Iterator[list[Any]]:
-        """Yield the answers of the worker on a file. Raises EOFError if it dies."""
-        if self._child is None:
-            self._child = Child(python("-m", f"{__package__}.worker", json.dumps(self._limits)))
-        if self._stopped:  # before there was a process
-            self._child.end()
-        self._child.send([path, skip])
-        while True:
-            yield self._child.receive()[0]
-
-    def _death(self) -> str:
-        child, self._child = self._child, None
-        assert child is not None
-        code = child.wait()
-        if -code == signal.SIGALRM:  # the worker sets this alarm
-            return STOPPED.format(self._limits["timeout"])
-        return f"the process {describe_end(code)}"
-
-    def stop(self) -> None:
-        """End the process immediately."""
-        self._stopped = True
-        if self._child is not None:
-            self._child.end()
 
 
 @contextlib.contextmanager
@@ -149,34 +130,7 @@ def _ending_workers() -> Iterator[None]:
             signal.signal(s, handler)
 
 
-@contextlib.contextmanager
-def _progress(total: int) -> Iterator[Any]:
-    """Yield a function to call with the failures of each file. On a terminal it advances a progress bar."""
-
-    def report(failures: list[str]) -> None:
-        for failure in failures:
-            print(failure, flush=True)
-
-    if not sys.stderr.isatty():
-        yield report
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = BarColumn(), MofNCompleteColumn(), TextColumn("files")
-    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=True) as bar:
-        task = bar.add_task("", total=total)
-
-        def advance(failures: list[str]) -> None:
-            report(failures)
-            bar.advance(task)
-
-        yield advance
-
-
 def _print_scores(files: list[str], outcomes: list[Outcome], seconds: float) -> None:
-    from .tables import print_table
-
     rows = []
     folders = list(dict.fromkeys(os.path.dirname(f) or "." for f in files))
     for folder in folders:

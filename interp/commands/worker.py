@@ -1,40 +1,36 @@
 """A process that runs .mlir files for `minihlo test`. If the parser crashes, only this process dies.
 
-It reads messages (`system.messages`) from standard input: a file, and how many of its functions to skip. It answers
-with `["start", line, number]` before each function, `["done", message]` after it (null if it passes), and `["end"]`.
+A request (`system.child`) is a file, and how many of its functions to skip. The answers are "start" with a line and a
+number before each function, "done" with a message after it (null if it passes), and "end".
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
 import signal
 import sys
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
-from ..system import host_floats, messages
-from ..system.isolate import without_core_file
+from ..system import host_floats
+from ..system.child import serve
 
 
 def main() -> None:
     """Answer requests until standard input ends."""
-    without_core_file()
     host_floats.make_default()
-    requests, answers = messages.from_stream(sys.stdin.buffer), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # programs may print; answers go elsewhere
-
-    def answer(*words: Any) -> None:
-        messages.write(answers, words)
-
     limits = json.loads(sys.argv[1])
-    while True:
-        (path, skip), _ = messages.read(requests)
-        for line, message in _results(path, skip, **limits):
-            answer("start", line, message.number) if isinstance(message, _Started) else answer("done", message)
-        answer("end")
+
+    def answer(head: Any, _: Any) -> Iterator[tuple[Any, tuple[()]]]:
+        for line, message in _results(*head, **limits):
+            is_start = isinstance(message, _Started)
+            yield (("start", (line, message.number)) if is_start else ("done", message)), ()
+        yield ("end", None), ()
+
+    serve(answer)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +109,4 @@ def _results(path: str, skip: int, timeout: float | None, max_steps: int | None,
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (KeyboardInterrupt, BrokenPipeError, EOFError):
-        os._exit(130)
+    main()

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..backends.operation import Operation
 from ..backends.programs import Builder
-from ..comparison.sums.hypotheses import Rows, SumQuery
+from ..judging.sums.hypotheses import Rows, SumQuery
 from ..oracle import blocks as oracle
 from ..oracle.blocks import BLOCKS, Block, Quantized
 from ..oracle.formats import FORMATS
@@ -226,7 +226,3 @@ class ScaledPart(RowPart):
             return x[i], y.T[j], s[i], t.T[j]
 
         return ScaledRows(self.values[flat], factors, blocks)
-
-    def with_operands(self, operands: tuple[np.ndarray, np.ndarray]) -> ScaledPart:
-        """The same part with other scaled numbers."""
-        return dataclasses.replace(self, operands=operands)

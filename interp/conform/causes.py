@@ -16,52 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ..comparison.faults.table import FAULTS
+from ..judging.table import CIRCUMSTANCES, DESCRIPTIONS, GROUPS
 from ..oracle.formats import FORMATS, INTEGERS
 from .result import ABSENT, CRASH, FAIL, CaseResult, Failure
 
-#: Identifiers that describe failing elements without naming a fault.
-DESCRIPTIONS = frozenset(
-    {
-        "one-operand",
-        "operands-alike",
-        "results-alike",
-        "expected-alike",
-        "no-codes",
-        "sign",
-        "factor",
-        "one-ulp",
-        "rows-alike",
-    }
-)
-#: Identifiers that locate a fault without naming it.
-CIRCUMSTANCES = frozenset({"only-in-forms", "only-in-whole-array", "only-in-arrays", "only-with-other-ops"})
-#: Faults that are one decision of a backend with several symptoms: the cause, its sentence, the identifiers.
-CAUSE_GROUPS: tuple[tuple[str, str, frozenset[str]], ...] = (
-    (
-        "sort-not-total",
-        "sort does not order NaN and the two zeros, as TOTALORDER does",
-        frozenset({"sort-zeros-equal", "sort-nan-inside"}),
-    ),
-    (
-        "subnormals-flushed",
-        "subnormal numbers are flushed to zero",
-        frozenset(
-            {
-                "subnormal-operands-flushed",
-                "subnormal-results-flushed",
-                "subnormals-flushed",
-                "subnormals-flushed-to-plus-zero",
-                "f32-subnormals-flushed",
-            }
-        ),
-    ),
-)
-#: Reports of early versions have only the sentences.
-_BY_SENTENCE = {f.sentence: f.identifier for f in FAULTS.values()}
-_CAUSE_OF = {
-    identifier: (cause, sentence) for cause, sentence, identifiers in CAUSE_GROUPS for identifier in identifiers
-}
+_CAUSE_OF = {name: (cause, sentence) for cause, sentence, names in GROUPS for name in names}
 
 UNEXPLAINED = "unexplained"
 _CRASH = "crash: "
@@ -196,7 +155,7 @@ class _SimilarCases:
         """The cause of other forms of the case; for rows, of the op; otherwise of all elements with the same marks."""
         if found := self.of_signature(case):
             return found
-        if _is_of_rows(case):
+        if any(len(codes) > 1 for f in case.failures for codes in f.operands):  # rows: kinds of operands tell little
             return self._only(self.ops[case.op])
         elements = [set[str]().union(*(self.marks[m] for m in marks)) for marks in _marks(case)]
         return self._only(set.intersection(*elements)) if elements else None
@@ -213,18 +172,12 @@ class _SimilarCases:
         return key, self.sentences[key], True
 
 
-def _is_of_rows(case: CaseResult) -> bool:
-    """Whether each result depends on a row of numbers, so that the kinds of its operands tell little."""
-    return any(len(codes) > 1 for f in case.failures for codes in f.operands)
-
-
 def _fault_key(case: CaseResult) -> _Key | None:
     """The cause of a case that names a fault, or crashes."""
     if case.verdict == CRASH:
         words = pattern(case.message) or "the backend gives no answer, and no message"
         return f"{_CRASH}{words}", words, False
-    given = case.causes or [_BY_SENTENCE.get(_sentence(case), "")]
-    faults = [c for c in given if c and c not in DESCRIPTIONS and c not in CIRCUMSTANCES]
+    faults = [c for c in case.causes if c not in DESCRIPTIONS and c not in CIRCUMSTANCES]
     if not faults:
         return None
     identifier = re.sub(r":\d[\d:]*$", "", faults[0])  # the kind of a lane or a tail, without its number
@@ -326,6 +279,6 @@ def names(cause: Cause, run: str) -> list[str]:
     return list(dict.fromkeys(m.case.signature for m in cause.members if m.run == run))
 
 
-def of_cases(cases: Iterable[CaseResult], name: str = "") -> list[Cause]:
+def of_cases(cases: Iterable[CaseResult]) -> list[Cause]:
     """The causes of one run."""
-    return causes({name: list(cases)})
+    return causes({"": list(cases)})

@@ -6,10 +6,10 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 
+from ..errors import count
 from . import profiles
 from .cases.case import PRODUCT_OPS
 from .cases.forms import forms
-from .format_text import count
 from .profiles import OPTIONAL, REQUIRED, Profile
 from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult
 from .waivers import Waiver
@@ -184,6 +184,3 @@ def _phrase(chosen: dict[str, set[str]], formats: set[str]) -> str:
 def _join_names(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-__all__ = ["CONFORMANT", "NOT_CONFORMANT", "Assessment", "Problem", "assess", "expected", "forbidden"]

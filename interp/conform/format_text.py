@@ -49,8 +49,3 @@ def input_text(codes: np.ndarray, element: str, shape: tuple[int, ...]) -> str:
         return f"{kind}f32={listed}"
     carrier = element if element == "i1" else f"ui{max(8, bits(element))}"
     return f"{kind}{carrier}={','.join(str(int(c)) for c in np.ravel(codes))}"
-
-
-def count(n: int, noun: str) -> str:
-    """A number and its noun, in the plural except for one."""
-    return f"{n:,} {noun}{'s' * (n != 1)}"

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..judging.sums.exact_sums import spread
 from ..oracle.formats import MINIFLOATS, bits
 from .cases.data import numbers
 from .elementwise import Part, of_positions
@@ -66,10 +67,4 @@ def _select(errors: np.ndarray) -> np.ndarray:
     """The indices of all elements, or an even selection of many."""
     if len(errors) <= _POINTS:
         return np.arange(len(errors))
-    return np.concatenate([_spread(np.flatnonzero(errors)), _spread(np.flatnonzero(errors == 0))])
-
-
-def _spread(places: np.ndarray) -> np.ndarray:
-    if len(places) <= _POINTS:
-        return places
-    return places[np.linspace(0, len(places) - 1, _POINTS).astype(np.intp)]
+    return np.concatenate([spread(np.flatnonzero(errors), _POINTS), spread(np.flatnonzero(errors == 0), _POINTS)])

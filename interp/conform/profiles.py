@@ -18,9 +18,8 @@ from typing import Any
 
 from ...ops.close import hint
 from .. import foreign
-from ..comparison.choices import CHOICES
-from ..comparison.open_points import IDENTIFIERS
 from ..errors import InputError, printable
+from ..judging.open_points import CHOICES, IDENTIFIERS
 from . import files
 from .cases.case import Case
 from .cases.cases import cases
@@ -305,7 +304,3 @@ def _declaration(point: str, words: Mapping[str, str]) -> Declaration:
 def _expect(is_so: bool, field: str, expected: str, got: Any) -> None:
     if not is_so:
         raise InputError(f"{field}: expected {expected}, got {printable(str(got))}")
-
-
-__all__ = ["NEEDS", "OPTIONAL", "REQUIRED", "WAIVABLE", "Declaration", "ListedCase", "Profile", "Selection"]
-__all__ += ["folder", "is_ours", "load", "names", "origin", "parse"]

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..backends import BackendError
-from ..comparison import places
-from ..comparison.diagnosis import NONE, Diagnosis
-from ..comparison.equality import equal_codes
+from ..judging.diagnosis import common, is_of_places
+from ..judging.equality import equal_codes
+from ..judging.record import NONE, SAME, WRONG, Diagnosis
+from ..judging.table import cause
 from .block_parts import BlockPart
-from .cases.layouts import LAYOUTS
+from .cases.forms import LAYOUTS
 from .elementwise import Part
-from .result import FAIL, PASS
 from .rows import RowPart
-from .verdicts.judge import ELEMENT_VERDICTS, Judgement
+from .verdicts.judge import Judgement
 
 if TYPE_CHECKING:
     from .verdicts.outcome import Settings
@@ -29,7 +29,6 @@ Results = list[np.ndarray | BackendError]
 INTERMITTENT = "intermittent"
 #: Number of runs from which the share of wrong results is estimated.
 RUNS = 4
-_FAIL, _PASS = ELEMENT_VERDICTS.index(FAIL), ELEMENT_VERDICTS.index(PASS)
 #: If failures are not random, more than this share of all elements that ever fail do so in every run.
 _ALWAYS = 0.9
 
@@ -67,7 +66,7 @@ class Evidence:
         """Whether elements fail for their positions, with any operands."""
         if self.is_intermittent or self.order is None or self.moved is None or not self.moved.any():
             return False
-        return places.is_of_places(self.runs[0], self.moved, self.order)
+        return is_of_places(self.runs[0], self.moved, self.order)
 
     @property
     def always(self) -> np.ndarray | None:
@@ -81,27 +80,22 @@ class Evidence:
         if self.is_intermittent:
             return intermittent([int(r.sum()) for r in self.runs], self.runs[0].size)
         if self.is_of_places and self.moved is not None:
-            return places.common(self.runs[0] | self.moved, self.right & ~self.moved) or _OF_PLACES
+            return common(self.runs[0] | self.moved, self.right & ~self.moved) or cause("places")
         return NONE
-
-
-_OF_PLACES = Diagnosis("failures depend on the positions of elements", ("places",))
 
 
 def intermittent(wrong: Sequence[int], size: int) -> Diagnosis:
     """The diagnosis of wrong results, of `size` each, in runs that should be alike."""
     count, runs = sum(n > 0 for n in wrong), len(wrong)
-    share = f"{sum(wrong) / (size * count):.1%} of the results"
+    share = f"{sum(wrong) / (size * count):.1%}"
     if count == runs:
-        sentence = f"intermittent: in {runs} runs {share} are wrong, not always the same ones"
-    else:
-        sentence = f"intermittent: in {count} of {runs} runs {share} are wrong"
-    return Diagnosis(sentence, (INTERMITTENT,))
+        return cause(INTERMITTENT, runs=f"{runs} runs", share=share, rest=", not always the same ones")
+    return cause(INTERMITTENT, runs=f"{count} of {runs} runs", share=share, rest="")
 
 
 def failing(judged: Judgement) -> np.ndarray:
     """Tests which elements are wrong."""
-    return judged.verdicts == _FAIL
+    return judged.verdicts == WRONG
 
 
 def same(result: str, a: np.ndarray, b: np.ndarray) -> bool:
@@ -157,7 +151,7 @@ def evidence(tester: Runner, parts: Sequence[Part], runs: Sequence[Results]) -> 
             result = next(moved)
             if not isinstance(result, BackendError):
                 elsewhere = failing(_judge(tester, part.restrict(order), result))
-        all_evidence.append(Evidence(wrong, judged[0].verdicts == _PASS, order, elsewhere))
+        all_evidence.append(Evidence(wrong, judged[0].verdicts == SAME, order, elsewhere))
     return all_evidence
 
 

@@ -9,19 +9,19 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..backends import BackendError
-from ..comparison import choices
-from ..comparison.diagnosis import NONE, Diagnosis
+from ..judging import open_points as choices
+from ..judging.record import NEAR, NONE, Diagnosis
+from ..judging.table import cause
 from .elementwise import Part, of_positions
 from .repeats import AnyPart, Evidence, Results, Runner
-from .result import ACCURACY, CaseResult
+from .result import CaseResult
 from .verdicts import diagnosis, outcome
-from .verdicts.judge import ELEMENT_VERDICTS, Judgement
+from .verdicts.judge import Judgement
 from .verdicts.outcome import Settings
 
 #: A part with FAIL or ACCURACY: its index, its verdicts, and the given codes.
 Failing = tuple[int, Part, Judgement, np.ndarray]
 
-_ACCURACY = ELEMENT_VERDICTS.index(ACCURACY)
 #: Number of elements of a kind that establish the backend's rule, against one that departs from it.
 _ENOUGH = 4
 #: Number of copies of an element that make a vector.
@@ -70,14 +70,9 @@ def _places(part: Part, judged: Judgement, at: int) -> np.ndarray:
     point = part.expected.left_open[at]
     if point not in choices.RULED or part.form in ("scalar", "broadcast"):
         return np.array([at])
-    alike = np.flatnonzero((part.expected.left_open == point) & (judged.verdicts < _ACCURACY))
+    alike = np.flatnonzero((part.expected.left_open == point) & (judged.verdicts < NEAR))
     middle = alike[len(alike) // 2 : len(alike) // 2 + 1]  # for conversions none at the ends of the range
     return np.append(at, np.repeat(middle, _ENOUGH))
-
-
-_ONLY_IN_ARRAYS = Diagnosis("only in arrays, not alone", ("only-in-arrays",))
-_ONLY_IN_WHOLE = Diagnosis("only in the whole array", ("only-in-whole-array",))
-_ONLY_WITH_OTHERS = Diagnosis("only in a program with other ops", ("only-with-other-ops",))
 
 
 def _reproduce(
@@ -96,11 +91,13 @@ def _reproduce(
             return NONE, _again(tester.settings, few, [outcome.operands_text(part, at), *others])
         many = part.restrict(np.full(_VECTOR, at))  # a vector of copies may behave differently
         if _repeats(many, tester.results([many])[0], got[at], limit):
-            return _ONLY_IN_ARRAYS, _again(tester.settings, many, [outcome.operands_text(part, at, _VECTOR)])
+            return cause("only-in-arrays"), _again(tester.settings, many, [outcome.operands_text(part, at, _VECTOR)])
     if tester.kind == "operations" or _repeats(part, tester.results([part])[0], got[at], limit):
-        return NONE if of_positions(part.form) else _ONLY_IN_WHOLE, _again(tester.settings, part)
+        return NONE if of_positions(part.form) else cause("only-in-whole-array"), _again(tester.settings, part)
     beside = _company(tester, part, parts, got[at])
-    return _ONLY_WITH_OTHERS, _again(tester.settings, part, beside=[_signature_and_form(p) for p in beside])
+    return cause("only-with-other-ops"), _again(
+        tester.settings, part, beside=[f"{p.case.signature}:{p.form}" for p in beside]
+    )
 
 
 def _company(tester: Prober, part: Part, parts: Sequence[AnyPart], wrong: np.ndarray) -> list[AnyPart]:
@@ -135,16 +132,12 @@ def _require(result: CaseResult | None) -> CaseResult:
     return result
 
 
-def _signature_and_form(part: AnyPart) -> str:
-    return f"{part.case.signature}:{part.form}"
-
-
 def _repeats(part: Part, repeated: Any, wrong: np.ndarray, limit: int) -> bool:
     """Whether a wrong result occurs again."""
     if isinstance(repeated, BackendError):
         return False
     judged, codes = part.judge(repeated, limit, False)
-    return bool(((codes == wrong) & (judged.verdicts >= _ACCURACY)).any())
+    return bool(((codes == wrong) & (judged.verdicts >= NEAR)).any())
 
 
 def batches(parts: Sequence[AnyPart]) -> Iterator[list[AnyPart]]:

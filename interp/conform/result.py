@@ -23,27 +23,17 @@ from typing import Any
 import numpy as np
 
 from .. import foreign
+from ..judging.record import ACCURACY as ACCURACY
+from ..judging.record import CRASH as CRASH
+from ..judging.record import DIVERGENT as DIVERGENT
+from ..judging.record import FAIL as FAIL
+from ..judging.record import PASS as PASS
+from ..judging.record import UNSUPPORTED as UNSUPPORTED
+from ..judging.record import VERDICTS as VERDICTS
+from ..judging.record import worst as worst
 from . import files
 
 SCHEMA = "minihlo.conform/1"
-
-# -- verdicts ----------------------------------------------------------------------------------------------------------
-
-PASS = "PASS"  #: every result is right
-DIVERGENT = "DIVERGENT"  #: a known choice where the format or the specification leaves the result open
-ACCURACY = "ACCURACY"  #: not correctly rounded where that is not required, and near (judge.py)
-UNSUPPORTED = "UNSUPPORTED"  #: the backend refuses it
-FAIL = "FAIL"  #: a result is wrong
-CRASH = "CRASH"  #: the backend died, or gave no answer in time
-
-#: From best to worst. A case has the worst verdict of its elements; a cell of the grid the worst of its cases.
-VERDICTS = (UNSUPPORTED, PASS, DIVERGENT, ACCURACY, FAIL, CRASH)
-
-
-def worst(verdicts: Sequence[str]) -> str:
-    """The worst of some verdicts: UNSUPPORTED if there is no other."""
-    return max(verdicts, key=VERDICTS.index)
-
 
 # -- the error of one element, in a byte -------------------------------------------------------------------------------
 
@@ -199,7 +189,7 @@ class CaseResult:
     causes: list[str] = dataclasses.field(default_factory=list)  #: the same by identifier
     is_of_places: bool = False  #: failures depend on the positions of elements, not on their operands
     choices: list[str] = dataclasses.field(default_factory=list)  #: open points with the backend's choices
-    #: The same by identifier: for each open point the number of results of each choice (comparison.choices).
+    #: The same by identifier: for each open point the number of results of each choice (judging.open_points).
     open_points: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
     model: str = ""  #: for a sum, the accumulation that explains the results: "accumulated in f32 in order"
     accumulator: AccumulatorFacts | None = None  #: for a product that is not exact

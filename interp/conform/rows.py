@@ -9,7 +9,7 @@ import numpy as np
 
 from ..backends.operation import Operation
 from ..backends.programs import Builder
-from ..comparison.sums.hypotheses import Rows, SumQuery
+from ..judging.sums.hypotheses import Rows, SumQuery
 from ..oracle.exact import evaluate, total_order
 from ..oracle.expected import Expected
 from ..oracle.formats import FORMATS, Format

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, OutputError
+from ..oracle.formats import CONVERTED
 from . import shards, tests
-from .backend import takes
 from .cases import data
 from .cases.case import Case
 from .cases.cases import cases, select_cases
 from .cases.forms import FORMS, forms
 from .reproduction import MOST_CASES
 from .result import CaseResult, Report, Run, load
+from .support import takes
 from .tester import Spec, Tester
 from .verdicts import outcome
 from .verdicts.forms import across_forms
@@ -66,8 +67,9 @@ class Choice:
         if self.listed:
             known = {c.signature: c for c in cases(3)}
             return [known[signature] for signature, _ in self.listed]
-        # A named case is found at any level that has it.
-        chosen_ = select_cases(cases(3 if self.case else level), self.ops, self.formats, self.case)
+        # A named case, and a type that is named, is found at any level that has it.
+        is_named = self.case or not set(CONVERTED).isdisjoint(self.formats)
+        chosen_ = select_cases(cases(3 if is_named else level), self.ops, self.formats, self.case)
         if level >= 2 or self.case:
             chosen_ += select_cases(tests.cases(self.tests), self.ops, self.formats, self.case)
         return chosen_
@@ -259,7 +261,7 @@ def describe_run(settings: Settings, choice: Choice, backend: Any) -> Run:
         dict(_versions(("minihlo", *getattr(backend, "packages", ())))),
         f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        takes=kind(backend),
+        takes=takes(backend),
     )
 
 
@@ -285,8 +287,3 @@ def _versions(packages: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield package, metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-
-
-def kind(backend: Any) -> str:
-    """The kind of a backend: programs or operations."""
-    return takes(backend)

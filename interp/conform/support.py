@@ -1,13 +1,17 @@
-"""Finds the element types that a backend takes, by a program for each that returns two codes."""
+"""A backend as the tester sees it: its interface, the element types that it takes, and its results as codes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from ..backends import BackendError
-from ..oracle.formats import FORMATS
+from ..backends import BackendError, kind_of
+from ..backends.programs import decode
+from ..errors import InputError
+from ..judging.table import cause
+from ..oracle.formats import FORMATS, bits, code_dtype
 from .block_parts import BlockPart, ScaledPart
 from .cases.case import Case
 from .elementwise import Part
@@ -100,3 +104,57 @@ def or_raise(error: BackendError) -> BackendError:
     if error.how == "absent":
         raise error
     return error
+
+
+class OtherAxis(BackendError):
+    """Scales of blocks along the other axis, as their shape shows."""
+
+    why = cause("wrong-axis")
+
+    def __init__(self) -> None:
+        super().__init__("died", self.why.sentence)
+
+
+def outputs(part: AnyPart) -> list[tuple[str, tuple[int, ...]]]:
+    """The element type and the shape of each result of a part."""
+    return part.outputs if isinstance(part, BlockPart) else [(part.result_type, part.shape)]
+
+
+def collect(found: Sequence[np.ndarray], part: AnyPart) -> np.ndarray:
+    """The results of a backend as codes; several results are concatenated."""
+    signature = part.case.signature
+    if isinstance(part, BlockPart) and part.is_across([np.shape(x) for x in found]):
+        raise OtherAxis()
+    codes = [_check_output(x, t, shape, signature) for x, (t, shape) in zip(found, outputs(part), strict=True)]
+    return part.concatenate(codes) if isinstance(part, BlockPart) else codes[0]
+
+
+def _check_output(found: np.ndarray, element: str, shape: tuple[int, ...], signature: str) -> np.ndarray:
+    """One result, as codes."""
+    if found.shape != shape:
+        shapes = f"expected shape {list(shape)}, got {list(found.shape)}"
+        raise BackendError("died", f"the result of {signature}: {shapes}")
+    found = found.reshape(-1)
+    if found.dtype.kind == "f" and bits(element) == 6:
+        return decode(found, element)
+    kind = code_dtype(element)
+    if found.dtype.kind in "iu" and found.itemsize == kind.itemsize:
+        return found.view(kind)
+    codes = found.astype(kind) if found.dtype.kind in "biu" else None
+    if codes is None or (codes != found).any():
+        raise BackendError("died", f"the results of {signature}: expected {kind}, got {found.dtype}")
+    return codes
+
+
+def to_integers(name: str, target: str) -> tuple[str, ...]:
+    """The ways a backend may round floats to an integer type: by its own specification, or by StableHLO's."""
+    try:
+        own = () if name.partition(":")[0] == "minihlo" else kind_of(name).conversions
+    except InputError:  # an object has no name that leads to its specification
+        own = ()
+    return (*(c.rounding for c in own if target in c.targets), "toward zero")
+
+
+def takes(backend: Any) -> str:
+    """`programs` or `operations`."""
+    return getattr(backend, "takes", "programs")

@@ -15,19 +15,17 @@ from ..backends.operation import Operation
 from ..backends.programs import Builder
 from ..oracle.formats import all_codes
 from . import repeats, tests
-from .backend import takes, to_integers
 from .block_parts import BlockPart, ScaledPart
 from .cases import block_data, data
 from .cases.case import ROW_OPS, Case
-from .cases.layouts import LAYOUTS
+from .cases.forms import LAYOUTS
 from .cases.row_data import arrays
-from .collect import OtherAxis, collect, outputs
 from .elementwise import Part, of_positions
 from .repeats import AnyPart, Results
 from .reproduction import Failing, add_explanations, batches
 from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult, StoredCodes
 from .rows import RowPart
-from .support import Types, or_raise
+from .support import OtherAxis, Types, collect, or_raise, outputs, takes, to_integers
 from .verdicts import blocks, outcome, scaled_sums, sums
 from .verdicts.outcome import Settings
 from .verdicts.sums import SumResult
@@ -142,11 +140,7 @@ class Tester:
         return int(repeats.failing(part.judge(got, self.settings.ulp, zeros_are_open)[0]).sum())
 
     def _evidence(
-        self,
-        parts: Sequence[AnyPart],
-        results: Results,
-        found: list[CaseResult | None],
-        others: dict[int, np.ndarray],
+        self, parts: Sequence[AnyPart], results: Results, found: list[CaseResult | None], others: dict[int, np.ndarray]
     ) -> dict[int, repeats.Evidence]:
         """The evidence from further runs of failing parts; for rows it is added to `found`."""
         wrong = [i for i, r in enumerate(found) if r is not None and r.verdict == FAIL]

@@ -19,6 +19,7 @@ from ...ops.op import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, lookup, ops
 from ...ops.traits import Effects
 from ..backends import BackendError
 from ..errors import Error
+from ..judging.record import OF_GRADES
 from ..oracle.exact import OPS
 from ..oracle.expected import Expected
 from ..oracle.formats import FORMATS, Format, bits
@@ -27,7 +28,7 @@ from .cases.case import ROW_OPS, Case
 from .format_text import value_text
 from .result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst
 from .verdicts import outcome
-from .verdicts.judge import ELEMENT_VERDICTS, FAR, judge
+from .verdicts.judge import FAR, judge
 from .verdicts.outcome import Settings
 
 FORM = "test"
@@ -168,7 +169,7 @@ def _mismatch(case: Case, mismatch: Any, limit: int) -> tuple[str, list[Failure]
     judged = judge(element, codes[0], Expected(codes[1], np.zeros(len(codes[1]), np.uint8)), limit)
     at = np.flatnonzero(judged.verdicts)
     steps = [int(d) for d in judged.distances[at] if d != FAR]
-    verdict = worst([ELEMENT_VERDICTS[v] for v in judged.verdicts[at]] or [PASS])
+    verdict = worst([OF_GRADES[v] for v in judged.verdicts[at]] or [PASS])
     failures = [_failure(element, int(i), codes[0], codes[1], judged) for i in at]
     return verdict, failures, steps
 

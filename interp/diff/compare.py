@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...ops.policy import Policy
+from ...ops.types import TensorType, Type
 from ..api import contents
 from ..backends import PROGRAMS, Backend
 from ..backends.own import Minihlo
 from ..backends.subjects import subject
 from ..errors import InputError
 from ..loaded import LoadedProgram
+from ..lowered import JaxProgram, of_jax
 from ..parse.reader import Locator
-from . import whole
-from .arguments import fit_arguments
+from ..values.values import check_input
+from . import walk as whole
 from .examiner import Examiner
 from .report import FLUSHES, HOWS, REPORT, Report
 from .source import Source
-from .trace import trace
 from .walk import Walk
 
 #: Number of iterations of a loop that are examined.
@@ -159,3 +163,74 @@ def source_of(program: Any) -> Source:
 def is_program(thing: Any) -> bool:
     """Whether an object is a program for `interp.load`, and not a function."""
     return isinstance(thing, str | bytes | os.PathLike | LoadedProgram) or hasattr(thing, "operation")
+
+
+def fit_arguments(source: Source, arrays: Sequence[Any], partitions: bool = False) -> tuple[list[Any], Source]:
+    """The values of the arguments, and the program specialized to their sizes.
+
+    With `partitions` a program for several partitions is accepted too, with the gathered arguments.
+
+    Raises InputError for arguments that do not fit the program, and for a program for several devices.
+    """
+    function = source.function
+    types = function.argument_types
+    if len(arrays) != len(types):
+        takes = ", ".join(map(str, types)) or "none"
+        raise InputError(f"{source.file}: @{function.name}: expected {len(types)} inputs ({takes}), got {len(arrays)}")
+    for name in ("replicas", "partitions")[: 1 if partitions else 2]:
+        count = int(source.program.attributes.get(f"mhlo.num_{name}", 1))
+        if count > 1:
+            raise InputError(f"{source.file}: expected a program without {name}, got {count}")
+    values = [check_input(a, t, f"input {i}") for i, (a, t) in enumerate(zip(arrays, types, strict=True))]
+    known: list[Type] = [
+        TensorType(v.shape, t.element) if isinstance(t, TensorType) else t for v, t in zip(values, types, strict=True)
+    ]
+    return values, source.refine(known)
+
+
+def trace(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    static_argnums: int | Sequence[int] | None,
+    static_argnames: str | Iterable[str] | None,
+    platform: str,
+) -> tuple[Source, list[Any], Any]:
+    """The function lowered for a platform, the values of its `@main`'s arguments, and the pytree of its results.
+
+    Raises InputError without JAX, or for arguments that do not fit.
+    """
+    try:
+        import jax
+    except ImportError:
+        raise InputError("comparing a function needs JAX, which is not installed (pip install jax)") from None
+    if not hasattr(function, "trace"):
+        function = jax.jit(function, static_argnums=static_argnums, static_argnames=static_argnames)
+    elif static_argnums is not None or static_argnames is not None:
+        raise InputError("the function is already jitted, with its own static arguments")
+    made: Any = function
+    lowered = made.trace(*args, **kwargs).lower(lowering_platforms=(platform,))
+    program = of_jax(lowered)
+    assert program is not None
+    name = program.program.file
+    shapes = [tuple(x.shape) for x in jax.tree.leaves(lowered.args_info)]
+    arrays = program.arguments(_leaves(program, shapes, args, kwargs))
+    return Source(lowered.compiler_ir("stablehlo"), Locator(name), name), arrays, program.out_tree
+
+
+def _leaves(
+    program: JaxProgram, shapes: list[tuple[int, ...]], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[Any]:
+    """The arrays among the arguments. The tree of the others and their shapes show which arguments are static."""
+    positional, named = program.in_tree.children()
+    kept = {k: v for k, v in kwargs.items() if k in (named.node_data()[1] or ())}
+    # If there is a choice, the last ones, and those that are not arrays.
+    order = sorted(range(len(args)), key=lambda i: (hasattr(args[i], "shape"), -i))
+    for static in itertools.combinations(order, len(args) - len(positional.children())):
+        try:
+            leaves = program.leaves([a for i, a in enumerate(args) if i not in static], kept)
+        except InputError:
+            continue
+        if [tuple(getattr(x, "shape", None) or np.shape(x)) for x in leaves] == shapes:
+            return leaves
+    raise InputError(f"{program.program.file}: the arguments are not those of the function")

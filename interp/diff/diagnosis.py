@@ -15,13 +15,13 @@ from ...ops.op import lookup
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, TensorType, type_of_dtype
 from ..backends.codes import codes
-from ..comparison.diagnosis import Results, by_faults
-from ..comparison.equality import equal_values
-from ..comparison.faults.table import faults_of
-from ..comparison.grades import SAME, WRONG, GradedResult, Note
-from ..comparison.places import of_array
-from ..comparison.sums.exact_sums import spread
-from ..comparison.wide import in_f64
+from ..judging.diagnosis import Results, by_faults, of_array
+from ..judging.equality import GradedResult, equal_values
+from ..judging.faults import faults_of
+from ..judging.record import SAME, WRONG, Diagnosis
+from ..judging.sums.exact_sums import spread
+from ..judging.table import cause
+from ..judging.wide import in_f64
 from ..oracle.case import OpCase
 from ..oracle.formats import FORMATS, INTEGERS
 from ..program import Operation, Value
@@ -35,8 +35,8 @@ _NAMES = ("comparison_direction", "compare_type")
 
 def diagnose(
     operation: Operation, operands: Sequence[np.ndarray], theirs: np.ndarray, ours: np.ndarray, graded: GradedResult
-) -> list[Note]:
-    """The first of the fault models (`comparison.faults`) that reproduces all results of an elementwise op, or none.
+) -> list[Diagnosis]:
+    """The first of the fault models (`judging.faults`) that reproduces all results of an elementwise op, or none.
 
     A fault need not reproduce inexact results that are near enough, or left open.
     """
@@ -54,10 +54,8 @@ def diagnose(
     failing, others = np.arange(len(at[0])), np.arange(len(at[0]), len(flat))
     results = Results(case, given, got, codes(ours.reshape(-1)[flat], case.result), np.zeros(len(flat), np.uint8))
     why = by_faults(faults_of(case), results, failing, others, whole=True)
-    if why:
-        return [Note(why.causes[0], why.sentence)]
-    where = of_array(wrong)
-    return [where] if where else []
+    found = why or of_array(wrong)
+    return [found] if found else []
 
 
 def _case(operation: Operation) -> OpCase | None:
@@ -86,7 +84,7 @@ def explain_unrounded(
     theirs: np.ndarray,
     makers: Mapping[Value, Operation],
     values: Mapping[Value, np.ndarray],
-) -> list[Note]:
+) -> list[Diagnosis]:
     """Whether an operand was used before it was rounded: in a program whose ops are compiled together."""
     element = type_of_dtype(theirs.dtype)
     if not element.is_float:
@@ -105,6 +103,5 @@ def explain_unrounded(
             if wide is None or wide[0].shape != theirs.shape:
                 continue
             if equal_values(theirs, cast(wide[0], _F64, element, _PLAIN)).all():
-                sentence = f"as if the result of {maker.name} ({maker.location}) had not been rounded before"
-                return [Note("operand-not-rounded", sentence)]
+                return [cause("operand-not-rounded", name=maker.name, where=maker.location)]
     return []

@@ -14,17 +14,15 @@ from ...ops.policy import Policy
 from ...ops.types import TensorType, Type, type_of_dtype
 from .. import machine
 from ..backends import OPERATIONS, Backend, BackendError
-from ..comparison.equality import equal_values
-from ..comparison.grades import OPEN, SAME, WRONG, GradedResult, is_subnormal
-from ..comparison.ulp import distance
-from ..conform.result import CRASH, FAIL, UNSUPPORTED, worst
 from ..errors import Error
+from ..judging.equality import GradedResult, distance, equal_values, is_subnormal
+from ..judging.record import CRASH, FAIL, OF_GRADES, OPEN, SAME, UNSUPPORTED, WRONG, worst
 from ..machine import Plan
 from ..program import Location, Operation, Value
 from ..testing.failures import format_element
 from ..values import transport
 from .diagnosis import explain_unrounded
-from .judge import VERDICTS, Kind, grade_policies, judge, kind_of, selects
+from .judge import Kind, grade_policies, judge, kind_of, selects
 from .operations import operate
 from .report import ALLOW, FLUSHED, FORBID, REPORT, Example, OpReport
 from .source import Source, inputs, is_movable
@@ -156,7 +154,7 @@ class Examiner:
             report.elements += graded.grades.size
             if graded.worst == SAME:
                 continue
-            verdict = VERDICTS[graded.worst]
+            verdict = OF_GRADES[graded.worst]
             report.verdict = worst([report.verdict, verdict])
             notes = graded.notes
             if verdict == FAIL and not notes and i == 0:
@@ -201,7 +199,7 @@ class Examiner:
     def _count(report: OpReport, graded: GradedResult, theirs: np.ndarray, ours: np.ndarray) -> None:
         differs = graded.grades != SAME
         for grade, count in zip(*np.unique(graded.grades[differs], return_counts=True), strict=True):
-            report.verdicts[VERDICTS[int(grade)]] += int(count)
+            report.verdicts[OF_GRADES[int(grade)]] += int(count)
         distances = distance(theirs[differs], ours[differs])
         report.histogram[None] += int(np.isnan(distances).sum())
         for steps, count in zip(*np.unique(distances[~np.isnan(distances)], return_counts=True), strict=True):
@@ -228,7 +226,7 @@ class Examiner:
             is_exact = kind_of(operation) is Kind.EXACT or (not operation.regions and is_elementwise(operation))
             shorter = texts[0].partition(" : ")[0], texts[1]
             examples.append(
-                Example(VERDICTS[grade], at, tuple(t for t in texts_of if t), *shorter, ulp, is_exact, self._beside)
+                Example(OF_GRADES[grade], at, tuple(t for t in texts_of if t), *shorter, ulp, is_exact, self._beside)
             )
         return examples
 
@@ -337,4 +335,4 @@ def _operand(x: np.ndarray, at: tuple[int, ...], shape: tuple[int, ...], element
 
 
 def _severity(example: Example) -> tuple[int, float]:
-    return -VERDICTS.index(example.verdict), -(np.inf if example.ulp is None else example.ulp)
+    return -OF_GRADES.index(example.verdict), -(np.inf if example.ulp is None else example.ulp)

@@ -11,23 +11,17 @@ from ...ops.cast import cast
 from ...ops.op import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, call_attribute, lookup, traits_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, TensorType, type_of_dtype
-from ..comparison.equality import equal_values
-from ..comparison.functions import grade_near
-from ..comparison.grades import NEAR, OPEN, SAME, WRONG, GradedResult, Note, grade_by_equality
-from ..comparison.left_open import grade_open, note
-from ..comparison.sums import initial_values
-from ..comparison.sums import permitted as sums
-from ..comparison.ulp import distance
-from ..comparison.wide import in_f64
-from ..conform.result import ACCURACY, DIVERGENT, FAIL, PASS
+from ..judging.equality import GradedResult, distance, equal_values, grade_by_equality
+from ..judging.functions import grade_near
+from ..judging.left_open import grade_initial_values, grade_open, has_initial_value, note
+from ..judging.record import NEAR, OPEN, SAME, WRONG
+from ..judging.sums import permitted as sums
+from ..judging.table import cause
+from ..judging.wide import in_f64
 from ..program import Operation
 from .diagnosis import diagnose
 
 Arrays = Sequence[np.ndarray]
-
-
-#: The verdict of each grade.
-VERDICTS = (PASS, DIVERGENT, ACCURACY, FAIL)
 
 
 class Kind(enum.Enum):
@@ -51,8 +45,8 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
             continue
         if i == 0:
             grade_open(operation, operands, theirs[0], ours[0], g)
-        if initial_values.are_open(operation):
-            initial_values.permit(operation, operands, theirs[i], ours[i], g)
+        if has_initial_value(operation):
+            grade_initial_values(operation, operands, theirs[i], ours[i], g)
         if kind is Kind.SUM:
             sums.permit(operation, operands, theirs[i], ours[i], g)
         elif kind is Kind.FUNCTION:
@@ -72,7 +66,7 @@ def grade_policies(theirs: Arrays, ours: Arrays) -> list[GradedResult]:
     """Grades each element of the results of two policies: different results are both right."""
     found = [grade_by_equality(t, o) for t, o in zip(theirs, ours, strict=True)]
     for g in found:
-        g.set(g.grades == WRONG, OPEN, Note("policies", "the two policies give different results"))
+        g.set(g.grades == WRONG, OPEN, cause("policies"))
     return found
 
 
@@ -150,17 +144,18 @@ def _near_the_whole(operation: Operation, operands: Arrays, theirs: Arrays, inde
         return
     whole = cast(exact[index], ELEMENT_TYPES["f64"], element, Policy())
     grades.set(equal_values(theirs[index], whole), SAME)
-    grades.set(distance(theirs[index], whole).reshape(whole.shape) <= _NEAR_ULP, NEAR, _NEAR_WHOLE)
+    grades.set(
+        distance(theirs[index], whole).reshape(whole.shape) <= _NEAR_ULP, NEAR, cause("near-whole", limit=_NEAR_ULP)
+    )
 
 
 #: The distance of a result of many steps from the exact value of the whole that is a matter of accuracy.
 _NEAR_ULP = 4
-_NEAR_WHOLE = Note("near-whole", f"within {_NEAR_ULP} ULP of the exact value of the whole, whose steps are left open")
 
 
 def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, grades: GradedResult) -> None:
     """Grades ops of many steps: half of the digits of the largest element must agree."""
-    why = Note("steps", f"not judged: {Kind.STEPS.value}")
+    why = cause("steps")
     element = type_of_dtype(theirs.dtype)
     if not (element.is_float or element.is_complex) or not ours.size:
         return grades.set(grades.grades == WRONG, NEAR, why)
@@ -185,7 +180,7 @@ def _in_another_order(
         same = np.broadcast_to(_has_same_rows(theirs, ours, axis), grades.grades.shape)
         if not attributes.get("is_stable", False):
             grades.set(same, OPEN, note("order-of-equals"))
-        grades.set(same & _without_order(operation, operands, axis), OPEN, _NO_ORDER)
+        grades.set(same & _without_order(operation, operands, axis), OPEN, cause("no-order"))
     if name == "stablehlo.scatter" and not attributes.get("unique_indices", False):
         body = operation.regions[0]
         if body.returns[:1] == body.arguments[-1:]:
@@ -205,7 +200,6 @@ def _has_same_rows(theirs: Arrays, ours: Arrays, axis: int) -> np.ndarray:
 
 #: Directions that are no strict order of any values.
 _NOT_STRICT = ("EQ", "NE", "GE", "LE")
-_NO_ORDER = Note("no-order", "the comparator is no order of these values: only the elements are judged")
 
 
 def _without_order(operation: Operation, operands: Arrays, axis: int) -> np.ndarray:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...ops.types import TensorType
-from ..comparison.grades import Note
-from ..conform.result import CRASH, DIVERGENT, FAIL, PASS, VERDICTS, worst
+from ..judging.record import CRASH, DIVERGENT, FAIL, PASS, VERDICTS, Diagnosis, worst
+from ..judging.table import cause
 from ..program import Location
 from ..values import npy
 from ..values.printing import format_value
@@ -26,7 +26,7 @@ _STEPS = 8
 
 #: Whether a backend may take subnormal numbers as zero: it passes, is reported in a line, or fails.
 FLUSHES = ALLOW, REPORT, FORBID = ("allow", "report", "forbid")
-FLUSHED = Note("flushed", "subnormal numbers are taken as zero")
+FLUSHED = cause("flushed")
 
 HOWS = {
     "op": "each op by itself, on the operands that the backend has computed",
@@ -61,21 +61,21 @@ class OpReport:
     op: str  #: with its dialect
     location: Location  #: in the user's Python, or in the file of the program
     types: str
-    verdict: str = PASS  #: one of conform.result.VERDICTS
+    verdict: str = PASS  #: one of judging.record.VERDICTS
     executions: int = 0
     elements: int = 0
     verdicts: Counter[str] = dataclasses.field(default_factory=Counter)  #: elements that differ, by verdict
     histogram: Counter[float | None] = dataclasses.field(default_factory=Counter)  #: elements by distance in ULP
     worst: list[Example] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
-    #: The same by identifier: open points, faults, accumulators and limits of accuracy (`interp.comparison`).
+    #: The same by identifier: open points, faults, accumulators and limits of accuracy (`interp.judging`).
     causes: list[str] = dataclasses.field(default_factory=list)
     program: str = ""  #: the op alone; its operands are `inputs`, those of the worst result
     is_float: bool = True  #: the first result is of floats, or complex numbers
     inputs: list[np.ndarray] = dataclasses.field(default_factory=list)
     input_types: list[TensorType] = dataclasses.field(default_factory=list)
 
-    def add(self, notes: Iterable[Note]) -> None:
+    def add(self, notes: Iterable[Diagnosis]) -> None:
         """Add new notes."""
         for note in notes:
             if note.sentence not in self.notes:

@@ -524,11 +524,11 @@ def _has_codes(t: Type) -> bool:
 def _boundary_element(t: Type, function: Function) -> ElementType:
     """Return the element type of an argument or result of the program, which has its bits as an integer."""
     assert isinstance(t, TensorType)
-    if t.element.bits != 6:
+    if t.element.bits != 6 and t.element.has_dtype:
         return t.element
     raise UnsupportedError(
         f"{function.location}: @{function.name}: {t}: expected a type of four or eight bits at the boundary of the "
-        f"program, since no integer has its width (take and give codes instead)"
+        f"program, and of StableHLO (take and give codes instead)"
     )
 
 

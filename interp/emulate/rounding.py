@@ -188,6 +188,9 @@ def _finish(x: Exact, code: Tensor, fmt: Format, policy: Policy) -> Tensor:
     beyond, beyond_is_nan = _overflow(x, fmt, policy)
     code = where(too_big, beyond, code)
     is_nan = x.is_nan
+    if fmt.has_zero and not fmt.is_signed:
+        negative = x.sign & x.significand.differs(0)
+        is_nan = negative if is_nan is None else is_nan | negative
     if beyond_is_nan is not None:
         nan = too_big if beyond_is_nan is True else too_big & beyond_is_nan
         is_nan = nan if is_nan is None else is_nan | nan

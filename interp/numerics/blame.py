@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...ops.types import TensorType, type_of_dtype
-from ..comparison.equality import equal_values
-from ..diff.arguments import fit_arguments
-from ..diff.compare import source_of
+from ..diff.compare import fit_arguments, trace
 from ..diff.source import Source, is_movable
-from ..diff.trace import trace
 from ..errors import Error, InputError
-from ..loaded import LoadedProgram
+from ..judging.equality import equal_values
 from .blame_report import Blame, BlamedOp, percent
 from .evaluators import BackendEvaluator, Choice, RoundingEvaluator, choice, convert_to, pair
 from .lines import own_line
 from .measures import Measure, Outcome
+from .programs import program_of
 from .search import Effect, Search
 from .substitution import Site, Substitution
 
@@ -93,16 +91,8 @@ def blame(
     try:
         chosen.append(choice(bad, "bad"))
         platform = next((c.platform for c in reversed(chosen) if c.platform), "cpu")
-        unflatten: Callable[[list[Any]], Any] = list
-        if _is_program(function):
-            if kwargs or static_argnums is not None or static_argnames is not None:
-                raise InputError("a program takes arrays only (keywords and static arguments are for functions)")
-            source, arrays = source_of(function), list(args)
-        elif callable(function):
-            source, arrays, tree = trace(function, args, kwargs, static_argnums, static_argnames, platform)
-            unflatten = tree.unflatten
-        else:
-            raise InputError(f"expected a function or a program, got {type(function).__name__}")
+        lower = functools.partial(trace, platform=platform)
+        source, arrays, unflatten = program_of(function, args, kwargs, lower, static_argnums, static_argnames)
         return examine(source, arrays, chosen[0], chosen[1], measure, share, evaluations, iterations, memory, unflatten)
     finally:
         for c in chosen:
@@ -247,7 +237,3 @@ def _refusals(evaluators: Sequence[Any]) -> list[str]:
                 where = f"{operation.location}: {operation.name}"
                 notes.append(f"{where}: computed exactly, as {inner.name} gives no result: {why}")
     return notes
-
-
-def _is_program(thing: Any) -> bool:
-    return isinstance(thing, str | bytes | os.PathLike | LoadedProgram) or hasattr(thing, "operation")

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..program import Location
 from .measures import NONE, Amount
+from .programs import text_table
 from .search import Evaluation
 
 #: An op outside of the explaining set with less than this share contributes next to nothing.
@@ -110,14 +111,9 @@ class Blame:
         """The ranking as text, at most so many rows; None for all."""
         head = ("share", "alone", "without", "what", "where")
         shown = self.ranking[:rows]
-        lines = [head, *(self._row(o) for o in shown)]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(head) - 1)]
-        text = [
-            "  ".join([*(c.ljust(w) for c, w in zip(line, widths, strict=False)), line[-1]]).rstrip() for line in lines
-        ]
-        if len(shown) < len(self.ranking):
-            text.append(f"… and {len(self.ranking) - len(shown)} more operations that differ")
-        return "\n".join(text)
+        text = text_table([head, *(self._row(o) for o in shown)])
+        more = len(self.ranking) - len(shown)
+        return text + (f"\n… and {more} more operations that differ" if more else "")
 
     @staticmethod
     def _row(o: BlamedOp) -> tuple[str, ...]:

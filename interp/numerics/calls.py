@@ -13,6 +13,7 @@ only some calls: the first ones after `show_next`, which empties the cache of th
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import threading
@@ -20,7 +21,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
-from jax._src import pjit
+import numpy as np
+from jax._src import core, pjit
+
+from ...ops.types import TokenType, Type
+from ..errors import InputError
+from ..transform.computation import Computation
+from ..transform.primitive import to_numpy
 
 #: Called with the traced ClosedJaxpr, the same object for each call, and the flat list of arguments.
 Callback = Callable[[Any, Sequence[Any]], None]
@@ -79,6 +86,55 @@ def hide_calls() -> Iterator[None]:
         yield
     finally:
         _here.busy = before
+
+
+def shown(
+    function: Any, name: str, known: dict[int, tuple[Any, Any]], seen: Callable[[Any, Sequence[Any], Any], None]
+) -> Callable[..., Any]:
+    """A function that behaves like `function`, and calls `seen` with it as a jitted one, and its arguments, before.
+
+    Raises InputError if `function` is not a function; `known` keeps the jitted functions, so that each has one.
+    """
+    if not callable(function):
+        raise InputError(f"{name}: expected a function, got {type(function).__name__}")
+    # Kept with the function, whose id is then its own.
+    fresh = function, function if hasattr(function, "trace") else jax.jit(function)
+    _, jitted = known.setdefault(id(function), fresh)
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with hide_calls():
+            if not any(isinstance(x, core.Tracer) for x in jax.tree.leaves((args, kwargs))):
+                seen(jitted, args, kwargs)
+            return function(*args, **kwargs)
+
+    return run
+
+
+def arrays_of(computation: Computation, types: Sequence[Type], args: Sequence[Any]) -> list[Any]:
+    """The arrays of a call for a program with arguments of some types: copies, as the program may donate its own."""
+    given = zip([*computation.constants, *args], computation.arguments, strict=True)
+    values = iter([np.array(to_numpy(x, aval)) for x, aval in given])
+    return [None if isinstance(t, TokenType) else next(values) for t in types]
+
+
+def refuse_effects(jaxpr: Any) -> None:
+    """Raises InputError for a program with effects, which must not be run twice."""
+    if jaxpr.effects:
+        effects = ", ".join(sorted(map(str, jaxpr.effects)))
+        raise InputError(f"expected a function without effects, which must not happen twice, got {effects}")
+
+
+def count(jaxpr: Any) -> int:
+    """The number of operations that JAX has traced, including those of inner functions."""
+    inner = (p for e in jaxpr.eqns for p in core.jaxprs_in_params(e.params))
+    return len(jaxpr.eqns) + sum(map(count, inner))
+
+
+def name_of(thing: Any) -> str:
+    """The name of a traced or jitted function in reports."""
+    info = getattr(getattr(thing, "jaxpr", None), "debug_info", None)
+    return f"jit({info.func_name})" if info is not None else str(getattr(thing, "__name__", "a function"))
 
 
 def _run(*args: Any, jaxpr: Any, **options: Any) -> Any:

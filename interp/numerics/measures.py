@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...ops.types import Type, type_of_dtype
-from ..comparison.ulp import distance
 from ..errors import Error, InputError
+from ..judging.equality import distance
 from .evaluators import convert_to
 
 Outputs = Sequence[Any]

@@ -17,8 +17,7 @@ from ...ops.minifloat.formats import FORMATS
 from ...ops.policy import Policy
 from ...ops.types import TensorType, TokenType
 from .. import machine
-from ..diff.arguments import fit_arguments
-from ..diff.compare import is_program, source_of
+from ..diff.compare import fit_arguments, is_program, source_of
 from ..diff.source import Source
 from ..errors import InputError
 from ..machine import plan
@@ -27,8 +26,9 @@ from ..system import host_floats
 from .lines import own_line
 from .plan_rewrite import Rounding, bits_of, products, rewrite
 from .plan_search import Operand, relative_norm, search
-from .profile import lower, write
+from .profile import write
 from .profile_run import ObservedProgram
+from .programs import check_policy, lower, program_of, text_table
 from .statistics import Statistics
 
 #: The default formats, and the default bound of the output's relative error.
@@ -106,7 +106,7 @@ class QuantizePlan:
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            _, source, arrays, unflatten = _prepare(function, args, kwargs, self.policy)
+            source, arrays, unflatten = program_of(function, args, kwargs, functools.partial(lower, policy=self.policy))
             return unflatten(self._run(source, arrays))
 
         return run
@@ -135,8 +135,7 @@ class QuantizePlan:
             rows.append(
                 (place, c.op.rpartition(".")[2], str(c.operand), c.type, c.format or "-", scale, f"{c.error:.3g}")
             )
-        widths = [max(len(r[i]) for r in rows) for i in range(len(head))]
-        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(r, widths, strict=True)).rstrip() for r in rows)
+        return text_table(rows)
 
     def __str__(self) -> str:
         changed = sum(c.format is not None for c in self.choices)
@@ -209,14 +208,12 @@ def quantize_plan(
         raise InputError(f"bound: expected a number of at least 0, got {bound!r}")
     if measure is not None and not callable(measure):
         raise InputError(f"measure: expected a function, got {type(measure).__name__}")
-    if policy is not None and not isinstance(policy, Policy):
-        raise InputError(f"policy: expected a minihlo.interp.Policy, got {type(policy).__name__}")
-    chosen = policy or Policy()
-    name, source, arrays, unflatten = _prepare(function, args, kwargs, chosen)
+    chosen = check_policy(policy)
+    source, arrays, unflatten = program_of(function, args, kwargs, functools.partial(lower, policy=chosen))
     values, known = fit_arguments(source, arrays, partitions=True)
     operations = products(known.program, known.function)
     if not operations:
-        raise InputError(f"{name}: expected a program with matmuls, got none")
+        raise InputError(f"{source.file}: expected a program with matmuls, got none")
     reference, operands = _observe(known, operations, values, chosen, names)
     of = functools.partial(_error, unflatten(list(reference)), unflatten, measure)
 
@@ -251,25 +248,6 @@ def _check_formats(formats: Iterable[str]) -> list[str]:
     if not names:
         raise InputError("formats: expected at least one, got none")
     return names
-
-
-def _prepare(
-    function: Any, args: Sequence[Any], kwargs: dict[str, Any], policy: Policy
-) -> tuple[str, Source, Sequence[Any], Callable[[list[Any]], Any]]:
-    """A name, the program, its arrays, and the conversion of a list of results to the function's."""
-    if is_program(function):
-        if kwargs:
-            raise InputError("a program takes arrays only (keywords are for functions)")
-        source = source_of(function)
-        return source.file, source, args, list
-    if not callable(function):
-        raise InputError(f"expected a function or a program, got {type(function).__name__}")
-    source, arrays = lower(function, args, kwargs, policy)
-    import jax
-
-    jitted: Any = function if hasattr(function, "trace") else jax.jit(function)
-    tree = jax.tree.structure(jitted.eval_shape(*args, **kwargs))
-    return source.file, source, arrays, lambda results: jax.tree.unflatten(tree, results)
 
 
 def _evaluate(program: Program, source: Source, values: Sequence[Any], policy: Policy) -> list[Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,18 @@ from ...ops.op import call_attribute, traits_of
 from ...ops.policy import Policy
 from ...ops.traits import RegionSemantics
 from ...ops.types import type_of_dtype
-from ..diff.arguments import fit_arguments
-from ..diff.compare import is_program, source_of
+from ..diff.compare import fit_arguments
+from ..diff.judge import rounds
 from ..diff.source import Source
-from ..diff.trace import trace
-from ..errors import InputError, OutputError
+from ..errors import OutputError
 from ..program import Location, Operation
 from ..system import host_floats
 from ..values.blocks import block_format
 from .lines import own_line
-from .profile_exact import Exact, rounds, target
+from .profile_exact import Exact, target
 from .profile_run import ObservedProgram
 from .profile_tensors import LineProfile, Step, TensorProfile, lines_of
+from .programs import check_policy, lower, program_of
 from .statistics import Statistics
 from .statistics_blocks import BlockStatistics, call_format
 
@@ -73,39 +74,9 @@ def profile(
         ExecutionError: An operation failed while it ran.
     """
     made = Profile(policy, blocks)
-    if is_program(function):
-        if kwargs or static_argnums is not None or static_argnames is not None:
-            raise InputError("a program takes arrays only (keywords and static arguments are for functions)")
-        made.run(source_of(function), args)
-    elif callable(function):
-        source, arrays = lower(function, args, kwargs, made.policy, static_argnums, static_argnames)
-        made.run(source, arrays)
-    else:
-        raise InputError(f"expected a function or a program, got {type(function).__name__}")
+    lowered = functools.partial(lower, policy=made.policy)
+    made.run(*program_of(function, args, kwargs, lowered, static_argnums, static_argnames)[:2])
     return made
-
-
-def lower(
-    function: Any,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    policy: Policy,
-    static_argnums: int | Sequence[int] | None = None,
-    static_argnames: str | Iterable[str] | None = None,
-) -> tuple[Source, list[Any]]:
-    """A function as a program for this interpreter, and its arrays. Raises InputError without JAX."""
-    from .. import plugin
-
-    try:
-        plugin.initialize()  # tells JAX how to lower ops without a general form
-        from ..transform.computation import PLATFORM, lowered_under
-    except ImportError:
-        raise InputError("a function needs JAX, which is not installed (pip install jax)") from None
-    token = lowered_under.set(policy)  # functions of `interp.jit` become part of the program
-    try:
-        return trace(function, args, kwargs, static_argnums, static_argnames, PLATFORM)[:2]
-    finally:
-        lowered_under.reset(token)
 
 
 class Profile:
@@ -122,9 +93,7 @@ class Profile:
 
     def __init__(self, policy: Policy | None = None, blocks: str | Iterable[str] = ()) -> None:
         """Raises InputError if `policy` is no Policy, or a block format is unknown."""
-        if policy is not None and not isinstance(policy, Policy):
-            raise InputError(f"policy: expected a minihlo.interp.Policy, got {type(policy).__name__}")
-        self.policy = policy or Policy()
+        self.policy = check_policy(policy)
         self._blocks = tuple(block_format(b).name for b in ([blocks] if isinstance(blocks, str) else blocks))
         self._runs: dict[int, _Run] = {}
         self.tensors: list[TensorProfile] = []

@@ -21,13 +21,14 @@ import numpy as np
 
 from ...ops.blocks.targets import QUANTIZE
 from ...ops.cast import cast
-from ...ops.op import EXACT, lookup
+from ...ops.op import lookup
 from ...ops.policy import Policy
 from ...ops.traits import Effects
 from ...ops.types import ELEMENT_TYPES, TensorType
 from .. import machine
-from ..comparison.wide import wide_plan, widen
+from ..diff.judge import rounds
 from ..errors import Error
+from ..judging.wide import wide_plan, widen
 from ..machine import Plan
 from ..program import Operation
 from .statistics_blocks import quotients
@@ -37,15 +38,6 @@ _PLAIN = Policy()
 #: Results of more bits than this are not compared: f64 is not exact enough for them.
 MOST_BITS = 16
 _ITSELF = ("stablehlo.convert", "stablehlo.reduce_precision")
-
-
-def rounds(operation: Operation) -> bool:
-    """Whether an op, or one in its regions, may give a float that is not exact."""
-    record = lookup(operation.name)
-    if operation.regions:
-        return any(rounds(inner) for region in operation.regions for inner in region.operations)
-    floats = [v.type for v in operation.results if isinstance(v.type, TensorType) and v.type.element.is_float]
-    return bool(floats) and (record is None or record.accuracy != EXACT)
 
 
 def target(operation: Operation) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 import warnings
 from collections import Counter
@@ -13,22 +12,19 @@ from typing import Any
 import numpy as np
 
 try:
-    import jax
+    from . import calls as jitted_calls
 except ImportError:
     raise ImportError("minihlo.interp.profiling needs JAX, which is not installed (pip install jax)") from None
 
-from jax._src import core
 
 from ...ops.policy import Policy
-from ...ops.types import TokenType
 from ..diff.source import Source
 from ..errors import InputError
 from ..parse.reader import Locator
 from ..system import host_floats
 from ..transform.computation import Computation
-from ..transform.primitive import to_numpy
-from . import calls as jitted_calls
-from .profile import Profile, lower
+from .profile import Profile
+from .programs import check_integer, lower
 
 
 class profiling(Profile):  # noqa: N801 (used as a function)
@@ -67,8 +63,8 @@ class profiling(Profile):  # noqa: N801 (used as a function)
         super().__init__(policy, blocks)
         if every is not None and calls is not None:
             raise InputError("profiling: expected every or calls, got both")
-        if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
-            raise InputError(f"profiling: every: expected an integer of at least 1, got {every!r}")
+        if every is not None:
+            check_integer(every, "profiling: every")
         try:
             self._calls = None if calls is None else frozenset(int(c) for c in calls)
         except (TypeError, ValueError):
@@ -95,22 +91,11 @@ class profiling(Profile):  # noqa: N801 (used as a function)
         """A function that behaves like `function`, with sampled calls. Raises InputError if `function` is not a
         function.
         """
-        if not callable(function):
-            raise InputError(f"profiling: expected a function, got {type(function).__name__}")
-        # Kept with the function, so that it has one count however often it is passed.
-        _, jitted = self._jitted.setdefault(
-            id(function), (function, function if hasattr(function, "trace") else jax.jit(function))
-        )
 
-        @functools.wraps(function)
-        def run(*args: Any, **kwargs: Any) -> Any:
-            if not any(isinstance(x, core.Tracer) for x in jax.tree.leaves((args, kwargs))):
-                with jitted_calls.hide_calls():
-                    self._sample(("explicit", id(function)), lambda: self._program(jitted, args, kwargs))
-            with jitted_calls.hide_calls():
-                return function(*args, **kwargs)
+        def seen(jitted: Any, args: Sequence[Any], kwargs: Any) -> None:
+            self._sample(("explicit", id(jitted)), lambda: self._program(jitted, args, kwargs))
 
-        return run
+        return jitted_calls.shown(function, "profiling", self._jitted, seen)
 
     # -- sampling ------------------------------------------------------------------------------------------------------
 
@@ -135,25 +120,17 @@ class profiling(Profile):  # noqa: N801 (used as a function)
 
     def _program(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Source, list[Any]]:
         jaxpr = function.trace(*args, **kwargs).jaxpr
-        _check(jaxpr)
-        source, arrays = lower(function, args, kwargs, self.policy)
+        jitted_calls.refuse_effects(jaxpr)
+        source, arrays, _ = lower(function, args, kwargs, policy=self.policy)
         known = self._known.setdefault(id(jaxpr), (jaxpr, source, None))
         return known[1], [np.array(a) if a is not None else None for a in arrays]
 
     def _trace(self, jaxpr: Any, args: Sequence[Any]) -> tuple[Source, list[Any]]:
         if id(jaxpr) not in self._known:
-            _check(jaxpr)
+            jitted_calls.refuse_effects(jaxpr)
             computation = Computation(jaxpr, self.policy)
             name = f"jit({computation.name})"
             self._known[id(jaxpr)] = jaxpr, Source(computation.module(), Locator(name), name), computation
         _, source, computation = self._known[id(jaxpr)]
         assert computation is not None
-        given = zip([*computation.constants, *args], computation.arguments, strict=True)
-        values = iter([np.array(to_numpy(x, aval)) for x, aval in given])  # copies: the program may donate its own
-        return source, [None if isinstance(t, TokenType) else next(values) for t in source.function.argument_types]
-
-
-def _check(jaxpr: Any) -> None:
-    """Raises InputError if a function has effects."""
-    if jaxpr.effects:
-        raise InputError(f"expected a function without effects, got {', '.join(sorted(map(str, jaxpr.effects)))}")
+        return source, jitted_calls.arrays_of(computation, source.function.argument_types, args)

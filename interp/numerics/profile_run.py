@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ...ops.types import TensorType
 from .. import machine
 from ..errors import InputError
 from ..machine import Plan, plan
+from ..passes.rewriting import all_operations, used_values
 from ..program import BARRIER, Function, Location, Operation, Program, Region, Value
 
 #: Called with an op, its operands (None for unknown ones) and its results.
@@ -63,7 +64,7 @@ class ObservedProgram:
         if function.body is None or functions.get(function.name) is not program.functions[function.name]:
             return
         functions[function.name] = dataclasses.replace(function, body=self._visible(function.body, calls))
-        for operation in _inside(function.body):
+        for operation in all_operations(function.body):
             attribute = call_attribute(operation.name)
             callee = program.functions.get(str(operation.attributes.get(attribute))) if attribute else None
             if callee is not None:
@@ -83,7 +84,7 @@ class ObservedProgram:
         last: dict[Value, Operation] = {}
         defined = set(region.arguments)
         for operation in region.operations:
-            for value in _uses(operation):
+            for value in used_values(operation):
                 last[value] = operation
             defined.update(operation.results)
             self._shown.add(operation)
@@ -122,19 +123,3 @@ class ObservedProgram:
 def _with(operation: Operation, regions: tuple[Region, ...]) -> Operation:
     """An op with other regions, which is shown as the original."""
     return dataclasses.replace(operation, regions=regions, origin=operation)
-
-
-def _inside(region: Region) -> Iterator[Operation]:
-    for operation in region.operations:
-        yield operation
-        for inner in operation.regions:
-            yield from _inside(inner)
-
-
-def _uses(operation: Operation) -> Iterable[Value]:
-    """The values that an op and its regions use, possibly including some that are defined in the regions."""
-    yield from operation.operands
-    for region in operation.regions:
-        for inner in region.operations:
-            yield from _uses(inner)
-        yield from region.returns

@@ -1,53 +1,45 @@
-"""A profile as one HTML page: what to change, the source with a heat map in the margin, each tensor in numbers."""
+"""The data of a profile's HTML page, which is `profile.html` of the templates, and of its drawings."""
 
 from __future__ import annotations
 
-import importlib.resources
 import linecache
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from ..conform import report as conform_report
-from ..conform.report.markup import Content, Markup, element, page_head
-from .profile_tensors import LineProfile, TensorProfile, percent
-from .report_charts import histogram, time_line
+from .. import pages
+from ..program import Location
+from .profile_tensors import LineProfile, Step, TensorProfile, percent
 from .report_text import number
-from .statistics_blocks import BlockStatistics
+from .statistics import range_of
 
 if TYPE_CHECKING:
     from .profile import Profile
 
-#: Number of findings shown first, and of tensors drawn for a line.
-_FIRST, _DRAWN = 5, 12
 #: Lines of source around a profiled one.
 _AROUND = 2
-_WORDS = """Underflow: the exact result is not zero, and the result is. Saturate: it is beyond the largest number by
-more than half a step, and the result is finite. Overflow: the exact result is finite, and the result is an infinity
-or NaN. The exact result is the infinitely precise one of the operation on its actual operands. ULP: the error
-divided by the step of the format at the exact result. SQNR: the sum of squared exact results by that of squared
-errors."""
+#: The drawings: their width, the height of the field of a histogram and of the time line, and the margins.
+_WIDTH, _HEIGHT, _STEPS, _LEFT, _TOP = 340, 120, 70, 6, 22
+#: The shares drawn over steps, with their names.
+_SHARES = {"underflow": "underflow", "saturation": "saturate", "overflow": "overflow", "nan": "NaN"}
 
 
 def page(profile: Profile) -> str:
     """The whole page."""
-    style = "".join(
-        importlib.resources.files(package).joinpath("report.css").read_text(encoding="utf-8")
-        for package in (conform_report.__name__, __package__ or "")
-    )
-    lines = [x for x in profile.lines if any(_is_shown(t) for t in x.tensors)]
-    worst = sorted(lines, key=lambda x: -x.severity)
+    lines = [x for x in profile.lines if any(map(_is_shown, x.tensors))]
     programs = dict.fromkeys(str(s["program"]) for s in profile.steps)
-    title = f"Numerics of {', '.join(programs) or 'nothing'}"
-    head = page_head(title, element("style", Markup(style)))
-    runs = len(profile.steps)
-    facts = f"{len(profile.tensors):,} tensors · {runs:,} evaluated call{'s' * (runs != 1)}"
-    body = element(
-        "body",
-        element("header", element("h1", title, element("small", "profile")), element("p", facts, class_="facts")),
-        element("main", _findings(profile), _source(lines), [_line(x) for x in worst], _arguments(profile)),
-        element("footer", element("p", _WORDS)),
+    found: dict[tuple[str, int], TensorProfile] = {}  # one for each line
+    for t in profile.findings:
+        found.setdefault((t.line.file, t.line.line), t)
+    return render(
+        "profile.html",
+        title=f"Numerics of {', '.join(programs) or 'nothing'}",
+        profile=profile,
+        found=list(found.values()),
+        files=_files(lines),
+        lines=sorted(lines, key=lambda x: -x.severity),
+        arguments=[t for t in profile.tensors if t.op == "argument" and t.statistics.format.bits <= 16],
     )
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
 def _is_shown(t: TensorProfile) -> bool:
@@ -55,168 +47,137 @@ def _is_shown(t: TensorProfile) -> bool:
     return t.is_found or (t.rounds and t.statistics.format.bits <= 16)
 
 
-def _anchor(file: str, line: int) -> str:
-    return f"L{line}-{''.join(c if c.isalnum() else '-' for c in file)[-60:]}"
+def _anchor(line: Location) -> str:
+    return f"L{line.line}-{''.join(c if c.isalnum() else '-' for c in line.file)[-60:]}"
 
 
-def _name(file: str) -> str:
-    return file.rpartition("/")[2]
-
-
-def _findings(profile: Profile) -> Markup:
-    found = profile.findings
-    seen: list[TensorProfile] = []  # one for each line
-    for t in found:
-        if all((t.line.file, t.line.line) != (s.line.file, s.line.line) for s in seen):
-            seen.append(t)
-    items = [
-        element(
-            "li",
-            element("a", f"{_name(t.line.file)}, line {t.line.line}", href=f"#{_anchor(t.line.file, t.line.line)}"),
-            f": {t.sentence()}.",
-            t.source and element("pre", element("code", t.source)),
-        )
-        for t in seen[:_FIRST]
-    ]
-    more = len(seen) - _FIRST
-    rest = element("p", f"{more} more line{'s' * (more != 1)} below.", class_="facts") if more > 0 else None
-    nothing = "No operation underflows, saturates or overflows in more than 0.1 % of its results."
-    content = element("ol", items, class_="first") if items else element("p", nothing)
-    return element("section", element("h2", "What to change"), content, rest, id="findings")
-
-
-# -- the source --------------------------------------------------------------------------------------------------------
-
-
-def _source(lines: list[LineProfile]) -> Content:
-    by_file: dict[str, list[LineProfile]] = {}
+def _files(lines: Sequence[LineProfile]) -> dict[str, list[dict[str, Any]]]:
+    """The profiled lines of each file, with some around them."""
+    files: dict[str, dict[int, LineProfile]] = {}
     for x in lines:
-        by_file.setdefault(x.line.file, []).append(x)
-    shown = [element("div", _file(file, there)) for file, there in by_file.items() if there[0].line.line]
-    if not shown:
-        return None
-    words = "The share of the results of a line's worst operation that is lost stands in the margin."
-    return element("section", element("h2", "Source"), element("p", words), shown, id="source")
+        files.setdefault(x.line.file, {})[x.line.line] = x
+    return {file: list(_rows(file, known)) for file, known in files.items() if next(iter(known))}
 
 
-def _file(file: str, lines: list[LineProfile]) -> list[Markup]:
-    known = {x.line.line: x for x in lines}
+def _rows(file: str, known: dict[int, LineProfile]) -> Iterator[dict[str, Any]]:
     wanted = sorted({n for line in known for n in range(max(1, line - _AROUND), line + _AROUND + 1)})
     text = linecache.getlines(file)
-    rows: list[Markup] = []
     for before, n in zip([wanted[0] - 1, *wanted], wanted, strict=False):
-        if n > len(text) and n not in known:
-            continue
-        if n != before + 1:
-            rows.append(element("div", "⋯", class_="row gap"))
-        code = text[n - 1].rstrip() if n <= len(text) else ""
-        rows.append(_row(n, code, known.get(n)))
-    return [element("h3", file), element("div", rows, class_="heat")]
+        if n <= len(text) or n in known:
+            if n != before + 1:
+                yield {"n": None}
+            yield {"n": n, "code": text[n - 1].rstrip() if n <= len(text) else "", "profile": known.get(n)}
 
 
-def _row(n: int, code: str, x: LineProfile | None) -> Markup:
-    if x is None:
-        return element("div", element("span"), element("span", n, class_="number"), element("code", code), class_="row")
-    worst = x.tensors[0]
-    heat = min(1.0, 0.15 + 0.85 * x.share) if worst.is_found else 0.0
-    style = f"background:rgb(215 90 0 / {heat:.2f})" if heat else None
-    share = percent(worst.lost, worst.statistics.elements) if worst.lost else "0"
-    anchor = f"#{_anchor(x.line.file, n)}"
-    return element(
-        "div",
-        element("span", element("b", share) if heat else share, class_="share", style=style),
-        element("span", element("a", n, href=anchor), class_="number"),
-        element("code", code),
-        class_="row",
-    )
-
-
-# -- tensors -----------------------------------------------------------------------------------------------------------
-
-
-def _line(x: LineProfile) -> Markup:
-    shown = [t for t in x.tensors if _is_shown(t)]
-    first, rest = shown[0], shown[1:_DRAWN]
-    more = element(
-        "details",
-        element("summary", f"{len(shown) - 1} more operation{'s' * (len(shown) != 2)} of this line"),
-        [_tensor(t) for t in rest],
-        len(shown) > _DRAWN and element("p", f"{len(shown) - _DRAWN} more are in the JSON.", class_="facts"),
-    )
-    where = f"{_name(x.line.file)}, line {x.line.line}" if x.line.line else x.line.file
-    code = element("pre", element("code", x.source)) if x.source else None
-    return element(
-        "article",
-        element("h2", where),
-        code,
-        _tensor(first),
-        more if rest else None,
-        id=_anchor(x.line.file, x.line.line),
-    )
-
-
-def _tensor(t: TensorProfile) -> Markup:
-    s = t.statistics
-    said = element("p", f"{t.sentence()}.", class_="diagnosis") if t.is_found else None
-    facts = " · ".join(
-        [t.type, *([t.name] if t.name else []), f"{t.executions:,} execution{'s' * (t.executions != 1)}"]
-    )
-    return element(
-        "div",
-        element("h3", f"{t.short} in {s.format.name}"),
-        element("p", facts, class_="facts"),
-        said,
-        histogram(t),
-        _numbers(t),
-        [_block(b) for b in t.blocks.values()],
-        time_line(t.steps),
-        class_="case",
-    )
-
-
-def _numbers(t: TensorProfile) -> Markup:
+def _numbers(t: TensorProfile) -> dict[str, str]:
     s = t.statistics
 
     def share(count: int, total: int) -> str:
         return f"{percent(count, total)} ({count:,})" if count else "none"
 
     error = s.measured > 0
-    pairs = [
-        ("elements", f"{s.elements:,}"),
-        ("zero", share(s.zeros, s.elements)),
-        ("underflow", share(s.underflows, s.compared) if s.compared else "not known"),
-        ("subnormal", share(s.subnormals, s.elements)),
-        ("saturate", share(s.saturations, s.compared) if s.compared else "not known"),
-        ("overflow", share(max(s.overflows, t.nonfinite_created), s.elements)),
-        ("NaN", share(s.nans, s.elements)),
-        ("infinite", share(s.infinities, s.elements)),
-        ("largest", number(s.max_abs)),
-        ("smallest above 0", number(s.min_abs)),
-        ("error in ULP", f"at most {s.ulp_max:.3g}, mean {s.ulp_mean:.3g}" if error else "not known"),
-        ("relative error", f"at most {s.relative_max:.3g}, mean {s.relative_mean or 0:.3g}" if error else "not known"),
-        ("SQNR", "-" if s.sqnr is None else "exact" if math.isinf(s.sqnr) else f"{s.sqnr:.1f} dB"),
-        ("largest scale that fits", "-" if s.scale is None else f"2^{s.scale}"),
-    ]
-    return element(
-        "dl", [element("div", element("dt", name), element("dd", value)) for name, value in pairs], class_="numbers"
-    )
+    return {
+        "elements": f"{s.elements:,}",
+        "zero": share(s.zeros, s.elements),
+        "underflow": share(s.underflows, s.compared) if s.compared else "not known",
+        "subnormal": share(s.subnormals, s.elements),
+        "saturate": share(s.saturations, s.compared) if s.compared else "not known",
+        "overflow": share(max(s.overflows, t.nonfinite_created), s.elements),
+        "NaN": share(s.nans, s.elements),
+        "infinite": share(s.infinities, s.elements),
+        "largest": number(s.max_abs),
+        "smallest above 0": number(s.min_abs),
+        "error in ULP": f"at most {s.ulp_max:.3g}, mean {s.ulp_mean:.3g}" if error else "not known",
+        "relative error": f"at most {s.relative_max:.3g}, mean {s.relative_mean or 0:.3g}" if error else "not known",
+        "SQNR": "-" if s.sqnr is None else "exact" if math.isinf(s.sqnr) else f"{s.sqnr:.1f} dB",
+        "largest scale that fits": "-" if s.scale is None else f"2^{s.scale}",
+    }
 
 
-def _block(b: BlockStatistics) -> Markup:
-    """The losses of a tensor in blocks, in a sentence."""
-    under, sqnr = percent(b.underflows, b.elements), "-" if b.sqnr is None else f"{b.sqnr:.1f} dB"
-    return element(
-        "p",
-        f"In {b.format.name}: {b.blocks:,} blocks. {under} of the elements underflow, in {b.blocks_with_underflow:,} "
-        f"blocks; {b.blocks_lost:,} blocks become all zero. {b.saturations:,} elements saturate. SQNR {sqnr}.",
-    )
+# -- drawings ----------------------------------------------------------------------------------------------------------
 
 
-def _arguments(profile: Profile) -> Content:
-    given = [t for t in profile.tensors if t.op == "argument" and t.statistics.format.bits <= 16]
-    if not given:
+def _histogram(t: TensorProfile) -> dict[str, Any] | None:
+    """The number of results of each exponent, and the range of the format; None without a number but zero."""
+    s = t.statistics
+    counts = s.exponents
+    if not counts:
         return None
-    shown = [element("div", element("h3", t.name or f"argument {t.index}"), histogram(t), _numbers(t)) for t in given]
-    return element(
-        "section", element("h2", "Arguments"), element("details", element("summary", f"{len(given)}"), shown)
-    )
+    r = range_of(s.format.name)
+    first, last = min(*counts, r.highest), max(*counts, r.lowest)
+    if s.format.bits <= 8:  # the whole range of the format is there
+        first, last = min(first, r.lowest), max(last, r.highest)
+    first, last = first - 1, last + 1
+    each = (_WIDTH - 2 * _LEFT) / (last - first + 1)
+
+    def x(exponent: float) -> float:
+        return round(_LEFT + (exponent - first) * each, 2)
+
+    bands = []
+    for a, b, kind in ((r.lowest_normal, r.highest + 1, "normal"), (r.lowest, r.lowest_normal, "subnormal")):
+        a, b = max(a, first), min(b, last + 1)
+        if b > a:
+            bands.append({"x": x(a), "width": round((b - a) * each, 2), "kind": kind})
+    bars, width, most = [], max(each - 1, each * 0.6), max(counts.values())
+    for e, n in counts.items():
+        height = max(_HEIGHT * n / most, 1)
+        kind = "small" if e < r.lowest else "large" if e > r.highest else "low" if e < r.lowest_normal else "inside"
+        bars.append(
+            {
+                "exponent": e,
+                "n": n,
+                "x": round(x(e) + (each - width) / 2, 2),
+                "y": round(_TOP + _HEIGHT - height, 2),
+                "width": round(width, 2),
+                "height": round(height, 2),
+                "kind": "small"
+                if e < r.lowest
+                else "large"
+                if e > r.highest
+                else "low"
+                if e < r.lowest_normal
+                else "inside",
+            }
+        )
+    step = next(n for n in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if (last - first) / n <= 8)
+    words = "exact results" if s.compared else "results"
+    return {
+        "title": f"{words} of {t.short} by exponent; {s.format.name} holds 2^{r.lowest} to 2^{r.highest}",
+        "words": words,
+        "bands": bands,
+        "bars": bars,
+        "ticks": [(e, x(e + 0.5)) for e in range(first + 1, last + 1) if e % step == 0],
+        "most": most,
+    }
+
+
+def _time_line(steps: Sequence[Step]) -> dict[str, Any] | None:
+    """The shares lost over steps; None for a single step, or without losses."""
+    shares = {name: [getattr(s, name) or 0.0 for s in steps] for name in _SHARES}
+    most = max((max(of, default=0.0) for of in shares.values()), default=0.0)
+    if len(steps) < 2 or not most:
+        return None
+    first, last = steps[0].step, max(steps[-1].step, steps[0].step + 1)
+
+    def point(step: int, share: float) -> str:
+        across = _LEFT + (step - first) / (last - first) * (_WIDTH - 2 * _LEFT)
+        return f"{across:.1f},{_TOP + _STEPS * (1 - share / most):.1f}"
+
+    lines = {
+        name: " ".join(point(s.step, share) for s, share in zip(steps, of, strict=True))
+        for name, of in shares.items()
+        if any(of)
+    }
+    return {"most": most, "lines": lines}
+
+
+render = pages.renderer(
+    SHARES=_SHARES,
+    anchor=_anchor,
+    shown=lambda line: [t for t in line.tensors if _is_shown(t)],
+    file_name=lambda line: line.file.rpartition("/")[2],
+    numbers=_numbers,
+    percent=percent,
+    picture_of_histogram=_histogram,
+    picture_of_steps=_time_line,
+)

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from .profile_tensors import TensorProfile, percent
+from .programs import text_table
 
 if TYPE_CHECKING:
     from .profile import Profile
@@ -33,15 +34,8 @@ def table(profile: Profile, most: int | None) -> str:
     """A row for each tensor that may have losses, the worst first."""
     rounding = sorted((t for t in profile.tensors if t.rounds), key=lambda t: -t.severity)
     narrow = [t for t in rounding if t.statistics.format.bits <= 16 or t.is_found]
-    rows = [_HEAD, *(row(t) for t in narrow[:most])]
-    widths = [max(len(r[i]) for r in rows) for i in range(len(_HEAD))]
-    lines = [
-        "  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))).rstrip()
-        for r in rows
-    ]
-    if most is not None and len(narrow) > most:
-        lines.append(f"and {len(narrow) - most} more")
-    return "\n".join(lines)
+    text = text_table([_HEAD, *(row(t) for t in narrow[:most])], right=3)
+    return text + (f"\nand {len(narrow) - most} more" if most is not None and len(narrow) > most else "")
 
 
 def row(t: TensorProfile) -> tuple[str, ...]:

@@ -120,7 +120,7 @@ class Statistics:
             self._count_codes(codes_of(result, self.format))
         else:
             for i in range(0, result.size, _PART):
-                self._count_wide(result[i : i + _PART])
+                self._count(result[i : i + _PART], None)
         if exact is not None:
             exact = np.ascontiguousarray(exact, np.float64).reshape(-1)
             for i in range(0, result.size, _PART):
@@ -133,9 +133,6 @@ class Statistics:
             codes = np.flatnonzero(counts)
             weights = counts[codes]
         self._count(self.range.values[codes], weights)
-
-    def _count_wide(self, x: np.ndarray) -> None:
-        self._count(x, None)
 
     def _count(self, values: np.ndarray, weights: np.ndarray | None) -> None:
         """Counts numbers, each as often as its weight says."""
@@ -224,9 +221,7 @@ class Statistics:
     @property
     def sqnr(self) -> float | None:
         """10 log10 of signal by noise, in dB; infinite without noise, None if nothing is compared."""
-        if not self.measured or not self.signal:
-            return None
-        return 10 * math.log10(self.signal / self.noise) if self.noise else math.inf
+        return decibels(self.signal, self.noise)
 
     @property
     def scale(self) -> int | None:
@@ -294,6 +289,11 @@ class Statistics:
     def exponents(self) -> dict[int, int]:
         """The exponents of the exact results, or else of the results, with their counts."""
         return _dense(self.exact_histogram, _LOWEST) if self.compared else _dense(self.histogram, self.range.lowest)
+
+
+def decibels(signal: float, noise: float) -> float | None:
+    """10 log10 of signal by noise; infinite without noise, None without signal."""
+    return None if not signal else 10 * math.log10(signal / noise) if noise else math.inf
 
 
 def _count_bins(bins: np.ndarray, weights: np.ndarray | None, length: int) -> np.ndarray:

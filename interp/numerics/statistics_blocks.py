@@ -14,7 +14,7 @@ from ...ops.blocks.scales import decode_f64
 from ...ops.cast import codes_of
 from ...ops.types import ELEMENT_TYPES
 from ..values.blocks import block_axes, conversion
-from .statistics import range_of
+from .statistics import decibels, range_of
 
 
 def call_format(attributes: Mapping[str, Any]) -> BlockFormat:
@@ -127,9 +127,7 @@ class BlockStatistics:
     @property
     def sqnr(self) -> float | None:
         """10 log10 of signal by noise, in dB; infinite without noise, None without signal."""
-        if not self.signal:
-            return None
-        return 10 * math.log10(self.signal / self.noise) if self.noise else math.inf
+        return decibels(self.signal, self.noise)
 
     def data(self) -> dict[str, Any]:
         """All counts, as `json.dump` takes them."""

@@ -20,7 +20,8 @@ from ..diff.examiner import place_of, types_of
 from ..diff.source import Source, inputs
 from ..diff.walk import Values, Walk
 from ..errors import LimitError
-from ..program import Location, Operation, Region
+from ..passes.rewriting import all_operations
+from ..program import Location, Operation
 from .evaluators import EXACT, Evaluator, PolicyEvaluator, to_declared
 
 
@@ -81,7 +82,9 @@ class Substitution:
         self._arguments = list(map(digest_value, arguments))
         self.executions = 0  #: number of results computed so far, without cached ones
         self._kept: OrderedDict[tuple[Any, ...], list[DigestedValue]] = OrderedDict()
-        self._parents = dict(_parents(source))
+        bodies = (f.body for f in source.program.functions.values() if f.body is not None)
+        parents = (o for body in bodies for o in all_operations(body))
+        self._parents = {inner: o for o in parents for region in o.regions for inner in region.operations}
 
     def run(self, bad: frozenset[Site] | None, observer: Observer | None = None) -> list[Any]:
         """The results of the program with the ops of `bad` computed that way; None stands for all ops.
@@ -163,21 +166,6 @@ def _is_entered(operation: Operation) -> bool:
     return call_attribute(operation.name) is not None or (
         bool(operation.regions) and runs in (RegionSemantics.LOOP, RegionSemantics.ONE)
     )
-
-
-def _parents(source: Source) -> Iterator[tuple[Operation, Operation]]:
-    """Pairs of each op in a region and the op of that region."""
-
-    def visit(region: Region, parent: Operation | None) -> Iterator[tuple[Operation, Operation]]:
-        for operation in region.operations:
-            if parent is not None:
-                yield operation, parent
-            for inner in operation.regions:
-                yield from visit(inner, operation)
-
-    for function in source.program.functions.values():
-        if function.body is not None:
-            yield from visit(function.body, None)
 
 
 def digest_value(value: Any) -> DigestedValue:

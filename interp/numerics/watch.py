@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import threading
 import time
@@ -18,25 +17,22 @@ except ImportError:
     raise ImportError("minihlo.interp.watch needs JAX, which is not installed (pip install jax)") from None
 
 import numpy as np
-from jax._src import core
 
 from ...ops.policy import Policy
-from ...ops.types import TokenType
 from ..backends import BackendError
 from ..backends.subjects import any_subject
+from ..diff.compare import trace
 from ..diff.report import OpReport
 from ..diff.source import Source
-from ..diff.trace import trace
 from ..errors import InputError
 from ..parse.reader import Locator
 from ..program import Operation
 from ..system import host_floats
 from ..transform.computation import Computation
-from ..transform.primitive import to_numpy
 from . import calls as jitted_calls
+from .programs import check_integer, check_policy
 from .watch_check import CheckedProgram
 from .watch_file import WatchFile
-from .watch_jaxprs import count, name_of, refuse_effects
 
 #: The additional seconds of an observed call for each array: 20 to 30 µs were measured.
 _DISPATCH = 3e-5
@@ -61,10 +57,10 @@ class Watch:
     """
 
     def __init__(
-        self, backend: Any, every: int | None, budget: float, file: Any, memory: int, keep: int, policy: Policy | None
+        self, backend: Any, every: int | None, budget: float, file: Any, memory: int, keep: int, policy: Policy
     ) -> None:
         self._every, self._budget, self._memory, self._keep, self._path = every, budget, memory, keep, file
-        self._policy = policy or Policy()
+        self._policy = policy
         self._named = backend
         self.failures: dict[Operation, OpReport] = {}
         self.spent, self.checks = 0.0, 0
@@ -73,6 +69,7 @@ class Watch:
         self._known: dict[int, tuple[Any, CheckedProgram | None, Computation | None]] = {}
         self._counts: Counter[int] = Counter()
         self._sizes: dict[int, tuple[Any, int]] = {}
+        self._jitted: dict[int, tuple[Any, Any]] = {}
         self._key, self._thing = 0, None
         self._job: Iterator[float] | None = None
         self._needs = self._dispatch = 0.0
@@ -150,19 +147,11 @@ class Watch:
 
         It is needed only if JAX does not show its calls. Raises InputError if `function` is not a function.
         """
-        if not callable(function):
-            raise InputError(f"watch: expected a function, got {type(function).__name__}")
-        jitted: Any = function if hasattr(function, "trace") else jax.jit(function)
 
-        @functools.wraps(function)
-        def run(*args: Any, **kwargs: Any) -> Any:
-            if any(isinstance(x, core.Tracer) for x in jax.tree.leaves((args, kwargs))):
-                return function(*args, **kwargs)
-            with jitted_calls.hide_calls():
-                self._take(id(jitted), jitted, lambda: self._explicit(jitted, args, kwargs))
-                return function(*args, **kwargs)
+        def seen(jitted: Any, args: Sequence[Any], kwargs: Any) -> None:
+            self._take(id(jitted), jitted, lambda: self._explicit(jitted, args, kwargs))
 
-        return run
+        return jitted_calls.shown(function, "watch", self._jitted, seen)
 
     # -- one call ------------------------------------------------------------------------------------------------------
 
@@ -213,13 +202,13 @@ class Watch:
     ) -> None:
         if key not in self._known:
             if key not in self._sizes:
-                self._sizes[key] = thing, count(thing.jaxpr) if hasattr(thing, "jaxpr") else 0
+                self._sizes[key] = thing, jitted_calls.count(thing.jaxpr) if hasattr(thing, "jaxpr") else 0
             self._needs = _PREPARE * self._sizes[key][1]
         if not self._allows(self._needs if key not in self._known else 0.0, before):
             return
         self._end_job()
         self._key, self._thing = key, thing
-        self._of = {"call": number, "function": name_of(thing)}
+        self._of = {"call": number, "function": jitted_calls.name_of(thing)}
         checked, arrays, self._of["function"] = prepared()
         self._at, self._left = checked, checked.kinds
         self._job = checked.run(arrays, self._record)
@@ -259,7 +248,7 @@ class Watch:
         """The program of a traced function, for the backend's platform, and copies of its arguments."""
         platform = getattr(self._backend, "platform", "cpu")
         if id(jaxpr) not in self._known:
-            refuse_effects(jaxpr)
+            jitted_calls.refuse_effects(jaxpr)
             computation = Computation(jaxpr, self._policy)
             name = f"jit({computation.name})"
             avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in computation.arguments]
@@ -271,18 +260,14 @@ class Watch:
         _, checked, computation = self._known[id(jaxpr)]
         assert checked is not None
         assert computation is not None
-        given = zip([*computation.constants, *args], computation.arguments, strict=True)
-        # Copied now, as the program may donate its own.
-        values = iter([np.array(to_numpy(x, aval)) for x, aval in given])
-        types = checked.source.function.argument_types
-        arrays = [None if isinstance(t, TokenType) else next(values) for t in types]
+        arrays = jitted_calls.arrays_of(computation, checked.source.function.argument_types, args)
         return checked, arrays, f"jit({computation.name})"
 
     def _explicit(self, jitted: Any, args: Sequence[Any], kwargs: Any) -> tuple[CheckedProgram, list[Any], str]:
         """The same for a call of a function that was passed through the watch."""
         platform = getattr(self._backend, "platform", "cpu")
         jaxpr = jitted.trace(*args, **kwargs).jaxpr
-        refuse_effects(jaxpr)
+        jitted_calls.refuse_effects(jaxpr)
         source, arrays, _ = trace(jitted, args, kwargs, None, None, platform)
         if id(jaxpr) not in self._known:
             self._known[id(jaxpr)] = jaxpr, CheckedProgram(source, self._backend, self._policy, self._memory), None
@@ -337,10 +322,7 @@ def watch(
     """
     given = 1 if every is None else every
     for name, value, least in (("every", given, 1), ("memory", memory, 0), ("keep", keep, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(f"watch: {name}: expected an integer of at least {least}, got {value!r}")
+        check_integer(value, f"watch: {name}", least)
     if isinstance(budget, bool) or not isinstance(budget, int | float) or not budget > 0:
         raise InputError(f"watch: budget: expected a number above 0, got {budget!r}")
-    if policy is not None and not isinstance(policy, Policy):
-        raise InputError(f"watch: policy: expected a Policy, got {type(policy).__name__}")
-    return Watch(backend, every, float(budget), file, memory, keep, policy)
+    return Watch(backend, every, float(budget), file, memory, keep, check_policy(policy, "watch: policy"))

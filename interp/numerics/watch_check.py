@@ -19,11 +19,11 @@ from ...ops.policy import Policy
 from ...ops.traits import RegionSemantics
 from ...ops.types import TensorType
 from ..backends import OPERATIONS, Backend, BackendError
-from ..conform.result import CRASH, UNSUPPORTED
 from ..diff.examiner import Examiner, types_of
 from ..diff.judge import rounds
 from ..diff.report import OpReport
 from ..diff.source import Source, inputs, is_movable
+from ..judging.record import CRASH, UNSUPPORTED
 from ..program import Operation
 from .profile_run import ObservedProgram
 

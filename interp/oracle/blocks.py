@@ -99,6 +99,7 @@ BLOCKS: dict[str, Block] = {
         Block("mxfp4_e2m1", "f4E2M1FN", (32,), "f8E8M0FNU", _MX),
         Block("mxint8", "i8", (32,), "f8E8M0FNU", _MX),
         Block("nvfp4", "f4E2M1FN", (16,), "f8E4M3FN", ("nearest",), has_tensor_scale=True),
+        Block("fp4_ue5m3", "f4E2M1FN", (16,), "f8E5M3FNU", ("nearest",)),
         Block("deepseek_1x128", "f8E4M3FN", (128,), "f32", ("nearest",), zero_scale=1.0),
         Block("deepseek_128x128", "f8E4M3FN", (128, 128), "f32", ("nearest",), zero_scale=1.0),
     )

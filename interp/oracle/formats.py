@@ -149,13 +149,17 @@ FORMATS: dict[str, Format] = {
         Format("f8E5M2", 5, 2, 15, "ieee", has_infinity=True),
         Format("f8E5M2FNUZ", 5, 2, 16, "sign"),
         Format("f8E8M0FNU", 8, 0, 127, "last", is_signed=False, has_zero=False),
+        Format("f8E5M3FNU", 5, 3, 15, "last", is_signed=False),
         Format("f16", 5, 10, 15, "ieee", has_infinity=True),
         Format("bf16", 8, 7, 127, "ieee", has_infinity=True),
         Format("f32", 8, 23, 127, "ieee", has_infinity=True),
         Format("f64", 11, 52, 1023, "ieee", has_infinity=True),
     )
 }
-MINIFLOATS: tuple[str, ...] = tuple(f.name for f in FORMATS.values() if f.is_minifloat)
+ALL_MINIFLOATS: tuple[str, ...] = tuple(f.name for f in FORMATS.values() if f.is_minifloat)
+#: Those that are not StableHLO's: they are only converted.
+CONVERTED = ("f8E5M3FNU",)
+MINIFLOATS: tuple[str, ...] = tuple(name for name in ALL_MINIFLOATS if name not in CONVERTED)
 
 #: Bits and sign of the integer types; i1 is a boolean.
 INTEGERS: dict[str, tuple[int, bool]] = {

@@ -127,7 +127,7 @@ class Converter:
 
     def _tensor(self, t: ir.RankedTensorType, text: str) -> TensorType:
         shape = tuple(None if t.is_dynamic_dim(i) else n for i, n in enumerate(t.shape))
-        name, bounds = element_name(text), self._bounds(t, text)
+        name, bounds = element_name(text).removeprefix(f"!{NEWER}"), self._bounds(t, text)
         if bounds:
             name = name.partition(", #stablehlo.bounds<")[0]
         if name == "index":

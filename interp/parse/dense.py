@@ -6,8 +6,9 @@ import re
 
 import numpy as np
 
-from ...ops.cast import wrap
-from ...ops.types import ElementType, Kind, TensorType
+from ...ops.cast import cast, wrap
+from ...ops.policy import Policy
+from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 
 _BETWEEN = re.compile(r"[\s\[\]]*,[\s\[\]]*")
 
@@ -17,7 +18,8 @@ _MOST_BYTES = np.iinfo(np.intp).max
 
 def holds(element: ElementType) -> bool:
     """True where numpy reads a dense attribute of this element type by itself, through the buffer protocol."""
-    return element.kind is not Kind.COMPLEX and element.dtype.kind in "biuf" and element.dtype.isbuiltin == 1
+    dtype = element.dtype
+    return not element.is_complex and dtype.kind in "biuf" and dtype.isbuiltin == 1 and element.has_dtype
 
 
 def dimensions(t: TensorType) -> tuple[int, ...]:
@@ -120,8 +122,9 @@ def _array_of_literals(literals: list[str], element: ElementType) -> np.ndarray:
         values = np.array([int(x or "0", 0) for x in literals], "u8" if element.kind is Kind.UNSIGNED else "i8")
         return wrap(values, element)
     # MLIR prints as many digits as it takes to read the same code back, so the decimal is so near to one code
-    # that no rounding on the way, by float64 or by ml_dtypes, leads to another.
-    array = np.array([0.0 if "0x" in x else float(x) for x in literals]).astype(element.dtype)
+    # that the rounding to float64 on the way does not lead to another.
+    numbers = np.array([0.0 if "0x" in x else float(x) for x in literals])
+    array = np.array(cast(numbers, ELEMENT_TYPES["f64"], element, Policy()))
     codes = array.view(element.format.code_dtype)
     for i, x in enumerate(literals):
         if "0x" in x:

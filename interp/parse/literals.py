@@ -139,8 +139,9 @@ def _number(text: str, fmt: Format) -> Number:
         return real(text)
     value = fraction(text)
     beyond, least = _limits(fmt)
-    if not fmt.has_zero and value < least:
-        raise InputError(f"expected a number from {_range(fmt)} for {fmt.name}, which has no zero or sign, got {text}")
+    if not fmt.is_signed and value < (0 if fmt.has_zero else least):
+        lacks = "sign" if fmt.has_zero else "zero or sign"
+        raise InputError(f"expected a number from {_range(fmt)} for {fmt.name}, which has no {lacks}, got {text}")
     # A tie goes to the even code, which is the largest number's where that is even.
     if abs(value) > beyond or (abs(value) == beyond and fmt.max_code & 1):
         raise InputError(f"expected a number from {_range(fmt)} for {fmt.name}, got {text}")
@@ -157,7 +158,7 @@ def _limits(fmt: Format) -> tuple[Fraction, Fraction]:
 
 def _range(fmt: Format) -> str:
     largest = largest_text(fmt)
-    return f"{-largest if fmt.is_signed else f'2**{fmt.min_exponent}'} to {largest}"
+    return f"{-largest if fmt.is_signed else 0 if fmt.has_zero else f'2**{fmt.min_exponent}'} to {largest}"
 
 
 def largest_text(fmt: Format) -> int | float:

@@ -16,6 +16,7 @@ from jaxlib.mlir import ir
 # The extensions themselves: `jaxlib.mlir.dialects.…` would import a class for each op, which we do not use.
 from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _stablehlo
 
+from ...ops.minifloat.formats import FORMATS
 from ...ops.types import TensorType, type_of_dtype
 from ..errors import ProgramError
 from ..program import Program
@@ -220,13 +221,20 @@ def _read_text(text: str, locate: Locator, file: str, first_line: int) -> ir.Mod
 #: Ops that later versions of StableHLO take in more forms than some version of jaxlib that we support. Where its
 #: verifier refuses one, the op is read without being verified; the planner verifies every op.
 _WIDENED = ("stablehlo.collective_broadcast",)
+#: The types that are not StableHLO's, whose ops convert them all the same; some version of jaxlib reads none of them.
+_UNKNOWN_TYPES = tuple(f.name for f in FORMATS.values() if not f.has_dtype)
 
 
 def _renamed(text: str, error: ir.MLIRError) -> str:
     """The text with the op or type marked that this jaxlib is too old for, if that is what the error is about."""
     for d in error.error_diagnostics:
         if match := re.match(r"unknown stablehlo type: (\w+)", d.message):
-            return syntax.rename_type(text, f"stablehlo.{match[1]}")
+            return syntax.rename_type(text, f"!stablehlo.{match[1]}")
+        if d.message == "expected non-function type":  # as of any word that is no type
+            return functools.reduce(syntax.rename_type, _UNKNOWN_TYPES, text)
+        match = re.match(r"'([^']*)' op (?:operand|result) #\d+ must be .*, but got (.*)", d.message)
+        if match and any(name in match[2] for name in _UNKNOWN_TYPES):
+            return syntax.rename(text, match[1])
         if match := re.match(r"unregistered operation '([^']*)' found in dialect", d.message):
             return syntax.rename(text, match[1])
         if (match := re.match(r"'([^']*)' op requires (?:a single operand|one result)", d.message)) and (

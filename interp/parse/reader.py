@@ -100,7 +100,7 @@ class Locator:
 
     def error(self, diagnostics: Iterable[Any], otherwise: str, what: str = "") -> ProgramError:
         """MLIR's diagnostics as one line that says `what` first; `otherwise` stands for them where there are none."""
-        messages = [(self(d.location), one_line(d.message), d.notes) for d in diagnostics]
+        messages = [(self(d.location), one_line(d.message).replace(f"!{NEWER}", ""), d.notes) for d in diagnostics]
         if not messages:
             return ProgramError(f"{self._file}: {what}{otherwise}")
         at, message, notes = messages[0]

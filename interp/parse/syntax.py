@@ -126,15 +126,18 @@ def generic(text: str) -> str:
 
 
 def rename(text: str, op: str) -> str:
-    """Marks an op that stands in generic form as `NEWER`, and makes its properties plain attributes."""
+    """Marks an op as `NEWER`, and makes its properties plain attributes: in generic form, or as `op %a : (…) -> …`."""
+    operands = r"\s+(?P<operands>%[\w#]+(?:\s*,\s*%[\w#]+)*)\s*(?=:\s*\()"
+    plain = re.compile(rf"(?P<op>(?<![\w.$]){re.escape(op)}){operands}|{_SKIPPED}")
+    text = plain.sub(lambda match: f'"{op}"({match["operands"]}) ' if match["op"] else match[0], text)
     pattern = re.compile(rf'(?P<generic>"{re.escape(op)}")(?=\s*\()|{_SKIPPED}|(?P<name>(?!))')
     return _rewrite(text, pattern, f'"{NEWER}{op}"')
 
 
 def rename_type(text: str, name: str) -> str:
-    """Marks a type, such as `stablehlo.future`, as `NEWER`."""
-    pattern = re.compile(rf"(?P<type>!{re.escape(name)})\b|{_SKIPPED}")
-    return pattern.sub(lambda match: f"!{NEWER}{name}" if match["type"] else match[0], text)
+    """Marks a type, such as `!stablehlo.future` or `f8E5M3FNU`, as `NEWER`."""
+    pattern = re.compile(rf"(?P<type>(?<!\.){re.escape(name)})\b|{_SKIPPED}")
+    return pattern.sub(lambda match: f"!{NEWER}{name.removeprefix('!')}" if match["type"] else match[0], text)
 
 
 def _rewrite(text: str, pattern: re.Pattern[str], renamed: str = "") -> str:

@@ -17,15 +17,14 @@ from typing import Any
 import numpy as np
 
 from ...ops.op import lookup, traits_of
+from ...ops.tables import MOST_BITS, index_bits
 from ...ops.traits import RegionSemantics
-from ...ops.types import ElementType, Kind, QuantizedType, TensorType
+from ...ops.types import ElementType, QuantizedType, TensorType
 from ..program import CONSTANT, Operation, Region, Value
 from .rewriting import used_values, with_operations, with_regions
 
 #: The operation that stands for a fused group: its operands are the inputs, its region computes an element.
 TABLE = "minihlo.table"
-#: The most bits of all inputs: a limit of memory, as each bit more doubles a table.
-MOST_BITS = 16
 #: The most operations of a group: a limit of the time of planning.
 LONGEST = 256
 
@@ -174,9 +173,7 @@ def _element(value: Value) -> ElementType:
 
 def _width(value: Value) -> int:
     """Return how many bits of an element index a table; more than any table has for a wide one."""
-    element = _element(value)
-    # Integers below eight bits may have any bits beside their own in the byte that stores them.
-    return element.bits if element.is_float or element.kind is Kind.BOOL else max(element.bits, 8)
+    return index_bits(_element(value))
 
 
 def _pays(operations: dict[Operation, None]) -> bool:

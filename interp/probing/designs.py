@@ -131,21 +131,19 @@ class Designer:
 
     # -- numbers -------------------------------------------------------------------------------------------------------
 
-    def sweep(self, scale: Scale, large: Sequence[tuple[int, float]], small: int, deep: int = _DEEP) -> Dots:
+    def sweep(self, scale: Scale, large: Sequence[tuple[int, float]], small: int) -> Dots:
         """Large products at positions, each with a sign, and a small one whose exponent decreases to the least.
 
         The large ones are powers of two, or have a significand above 2; the small one has few bits or more.
         """
-        return self.dots(self._sweep_rows(scale, large, small, deep))
+        return self.dots(self._sweep_rows(scale, large, small))
 
-    def _sweep_rows(
-        self, scale: Scale, large: Sequence[tuple[int, float]], small: int, deep: int
-    ) -> Iterator[list[Product]]:
+    def _sweep_rows(self, scale: Scale, large: Sequence[tuple[int, float]], small: int) -> Iterator[list[Product]]:
         significands = dict.fromkeys((1.0, self.half, self.fine))
         tops = dict.fromkeys(((scale.high, 1.0), (scale.high - 1, self.wide), (scale.high - 3, self.half)))
         for (top, wide), sign in itertools.product(tops, (1.0, -1.0)):
             base = [(at, top, sign * s * wide) for at, s in large]
-            for e in range(max(self.operands.least, top - deep), top + 2):
+            for e in range(max(self.operands.least, top - _DEEP), top + 2):
                 for significand, negative in itertools.product(significands, (1.0, -1.0)):
                     yield [*base, (small, e, negative * significand)]
 

@@ -12,7 +12,7 @@ from ...ops.types import ELEMENT_TYPES
 from ..backends import OPERATIONS, BackendError
 from ..backends.operation import Operation
 from ..backends.programs import Builder, decode, tensor
-from .faults import ProbeFailure
+from ..errors import CheckFailure
 
 #: Rows and columns of a matrix product: one tile of chip units, so that every dot is summed in one way.
 TILE = 32
@@ -163,3 +163,7 @@ def _number_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _pad(rows: np.ndarray) -> np.ndarray:
     """Return TILE rows: the given ones, and copies of the last."""
     return rows if len(rows) == TILE else np.concatenate([rows, np.repeat(rows[-1:], TILE - len(rows), axis=0)])
+
+
+class ProbeFailure(CheckFailure):
+    """No accumulator gives the backend's answers. The message shows the operands and results."""

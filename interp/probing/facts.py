@@ -6,16 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ...ops.accumulators.record import (
-    DROPS,
-    EXACT,
-    FORMS,
-    NANS,
-    OVERFLOWS,
-    PLACES,
-    ROUNDINGS,
-    Accumulator,
-)
+from ...ops.accumulators.record import DROPS, EXACT, FORMS, NANS, OVERFLOWS, PLACES, ROUNDINGS, Accumulator
 from ...ops.minifloat.formats import FORMATS
 
 #: Changes of a record, by field.
@@ -132,10 +123,6 @@ def _with_even_odd(record: Accumulator, value: bool) -> Iterable[Change]:
     return ({"tree": False, "bits": bits, "c": c} for c in ("joined", record.c)) if value else ({},)
 
 
-def _with_keep(value: str) -> Iterable[Change]:
-    return ({"step": 0, "take": "consecutive", "bits": None, "c": "aligned"},) if value == EXACT else ({},)
-
-
 def _also(record: Accumulator, field: str, value: Any) -> Iterable[Change]:
     """Return changes of other fields that a value implies: with it alone a record would contradict itself."""
     match field:
@@ -146,7 +133,7 @@ def _also(record: Accumulator, field: str, value: Any) -> Iterable[Change]:
         case "even_odd":
             return _with_even_odd(record, value)
         case "keep":
-            return _with_keep(value)
+            return ({"step": 0, "take": "consecutive", "bits": None, "c": "aligned"},) if value == EXACT else ({},)
         case "outer":
             return _with_outer(record, value)
     return ({},)

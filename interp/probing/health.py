@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...ops.types import ELEMENT_TYPES
-from .dots import TILE, Asker
-from .faults import ProbeFailure
-from .format_text import number
-from .operands import Range, codes, values
+from .dots import TILE, Asker, ProbeFailure
+from .operands import Range, codes, number_text, values
 
 #: How often the same matrix products are requested.
 _TIMES = 3
@@ -31,8 +29,8 @@ def _answers_again(asker: Asker, rng: np.random.Generator) -> None:
             r = asker.signature.result
             at = tuple(np.argwhere(first != again)[0])
             raise ProbeFailure(
-                f"the results change: the same program and operands gave {number(first[at], r)} and then "
-                f"{number(again[at], r)} at row {at[1]}, column {at[2]} "
+                f"the results change: the same program and operands gave {number_text(first[at], r)} and then "
+                f"{number_text(again[at], r)} at row {at[1]}, column {at[2]} "
                 f"({(first != again).sum()} of {first.size} differ)"
             )
 
@@ -53,10 +51,11 @@ def _single_products(asker: Asker) -> None:
     i, j = np.argwhere(is_wrong)[len(np.argwhere(is_wrong)) // 2]
     which = "every" if (is_wrong == ordinary).all() else f"{is_wrong.sum()} of {ordinary.sum()}"
     same = np.unique(got[ordinary])
-    each = f"; each gives {number(same[0], s.result)}" if len(same) == 1 and which == "every" else ""
+    each = f"; each gives {number_text(same[0], s.result)}" if len(same) == 1 and which == "every" else ""
     raise ProbeFailure(
-        f"{which} single product{'s are' if which != 'every' else ' is'} wrong{each}: {number(x[i], s.lhs)} * "
-        f"{number(y[j], s.rhs)}, all other products zero, gives {number(got[i, j], s.result)}, expected {right[i, j]:g}"
+        f"{which} single product{'s are' if which != 'every' else ' is'} wrong{each}: {number_text(x[i], s.lhs)} * "
+        f"{number_text(y[j], s.rhs)}, all other products zero, gives {number_text(got[i, j], s.result)}, "
+        f"expected {right[i, j]:g}"
     )
 
 
@@ -97,7 +96,8 @@ def _each_position(asker: Asker) -> None:
         some = ", ".join(map(str, bad[:8])) + (", …" if len(bad) > 8 else "")
         raise ProbeFailure(
             f"position {bad[0]} of k = {s.k} does not behave like position 0: 1 * 1 there, all other products zero, "
-            f"gives {number(got[bad[0]], s.result)}, at position 0 {number(got[0], s.result)} (positions {some})"
+            f"gives {number_text(got[bad[0]], s.result)}, at position 0 {number_text(got[0], s.result)} "
+            f"(positions {some})"
         )
 
 
@@ -109,7 +109,7 @@ def _each_place(asker: Asker, rng: np.random.Generator) -> None:
     differs = got != got[:, :1, :1]
     if differs.any():
         at = tuple(np.argwhere(differs)[0])
-        first, other = number(got[at[0], 0, 0], s.result), number(got[at], s.result)
+        first, other = number_text(got[at[0], 0, 0], s.result), number_text(got[at], s.result)
         raise ProbeFailure(
             f"the result depends on the place: equal rows by equal columns give {first} at row 0, column 0 "
             f"and {other} at row {at[1]}, column {at[2]}"

@@ -152,10 +152,7 @@ class Masks:
 
     @staticmethod
     def _merges(
-        layouts: Sequence[Layout],
-        steps: np.ndarray,
-        places: np.ndarray,
-        pairs: Sequence[tuple[np.ndarray, np.ndarray]],
+        layouts: Sequence[Layout], steps: np.ndarray, places: np.ndarray, pairs: Sequence[tuple[np.ndarray, np.ndarray]]
     ) -> np.ndarray:
         """The two of three products that a tree adds first, and the next."""
         tree = np.array([v.apart == "tree" for v in layouts])[:, None]

@@ -1,10 +1,11 @@
-"""Operands for designed dots: numbers of a type, and products with a given exponent."""
+"""Operands for designed dots: numbers of a type, products with a given exponent, and both as text."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -92,7 +93,53 @@ class Operands:
 def check(element: str, option: str) -> ElementType:
     """Return the element type of operands. Raise InputError for one that cannot be probed."""
     t = ELEMENT_TYPES.get(element)
-    if t is None or not t.is_float or not t.format.has_zero or t.bits > 32:
-        known = ", ".join(n for n, e in ELEMENT_TYPES.items() if e.is_float and e.format.has_zero and e.bits <= 32)
+    if t is None or not t.is_float or not t.has_dtype or not t.format.has_zero or t.bits > 32:
+        floats = (e for e in ELEMENT_TYPES.values() if e.is_float and e.has_dtype)
+        known = ", ".join(e.name for e in floats if e.format.has_zero and e.bits <= 32)
         raise InputError(f"{option}: expected one of {known}, got {element}")
     return t
+
+
+def number_text(code: np.ndarray | int, element: str) -> str:
+    """Format the value of a code: `1.5`, `-2^-9`, `1.25 * 2^20`, `nan`."""
+    return float_text(float(values(np.asarray([code]), element)[0]))
+
+
+def float_text(x: float) -> str:
+    """Format a number, with a power of two if the decimal is long."""
+    if math.isnan(x) or math.isinf(x) or x == 0 or (abs(x) < 2**20 and len(f"{x:g}") <= 6 and float(f"{x:g}") == x):
+        return f"{x:g}"
+    fraction, exponent = math.frexp(abs(x))
+    sign = "-" if x < 0 else ""
+    return f"{sign}2^{exponent - 1}" if fraction == 0.5 else f"{sign}{2 * fraction:.17g} * 2^{exponent - 1}"
+
+
+#: Products shown of a dot.
+_MOST = 6
+
+
+def dot_text(x: np.ndarray, y: np.ndarray, lhs: str, rhs: str) -> str:
+    """Format the nonzero products of a dot, with their positions: `[0] 256 * 256, [1] -256 * 256`.
+
+    All of them if all are zero.
+    """
+    a, b = values(x, lhs), values(y, rhs)
+    at = np.flatnonzero((a != 0) & (b != 0))
+    at = at if len(at) else np.arange(len(a))
+    # Equal products are written once.
+    groups: dict[str, list[int]] = {}
+    for i in at:
+        groups.setdefault(f"{float_text(float(a[i]))} * {float_text(float(b[i]))}", []).append(int(i))
+    parts = [f"[{positions_text(where)}] {product}" for product, where in groups.items()]
+    return ", ".join(parts[:_MOST]) + (f", … ({len(at)} products)" if len(parts) > _MOST else "")
+
+
+def positions_text(at: Sequence[int]) -> str:
+    """Format positions as ranges: `0-3, 8`."""
+    ranges: list[list[int]] = []
+    for i in at:
+        if ranges and ranges[-1][-1] == i - 1:
+            ranges[-1] = [ranges[-1][0], i]
+        else:
+            ranges.append([i])
+    return ", ".join("-".join(map(str, r)) for r in ranges)

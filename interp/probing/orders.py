@@ -6,43 +6,32 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...ops.cast import cast, codes_of
-from ...ops.policy import Policy
-from ...ops.types import ELEMENT_TYPES
-from ..comparison.sums import accumulation
-from ..oracle.formats import FORMATS
+from ..judging.equality import equal_codes
+from ..judging.sums.explain import Observation, explain
+from ..judging.sums.hypotheses import Rows, SumQuery, in_types
 from .answers import Answers, Session
 from .operands import values
 
-_F64, _PLAIN = ELEMENT_TYPES["f64"], Policy()
-#: Dots that an order has to reproduce first.
-_FEW = 60
-
 
 def order(session: Session, checks: Sequence[Answers]) -> str:
-    """Return the order that predicts all finite random dots, in words, or an empty text."""
+    """Return the order that predicts all random dots, in words, or an empty text."""
     s = session.signature
-    elements = [FORMATS[t] for t in dict.fromkeys((s.lhs, s.rhs))]
-    precisions = sum(FORMATS[t].mantissa_bits + 1 for t in (s.lhs, s.rhs))
-    terms = [_terms(a, s.lhs, s.rhs) for a in checks]
-    pairs = [(n, *pair) for n in (_FEW, None) for pair in zip(terms, checks, strict=True)]
-    for t in accumulation.types(elements, "add"):
-        for held in accumulation.rounded_sums(t, precisions > FORMATS[t.name].mantissa_bits + 1):
-            for sequence in accumulation.orders([s.k]):
-                total = held.total(sequence)
-                if all(_gives(session, total, rows, answers, n) for n, rows, answers in pairs):
-                    return f"{held.sentence} in {held.type.name} {sequence.sentence}"
-    return ""
+    query = SumQuery((s.lhs, s.rhs), s.result, "add", (s.k,))
+    fit = explain([_observe(query, answers) for answers in checks], in_types(query)).fit
+    return fit.sentence if fit else ""
 
 
-def _terms(answers: Answers, lhs: str, rhs: str) -> np.ndarray:
-    with np.errstate(all="ignore"):
-        return values(answers.dots.x, lhs) * values(answers.dots.y, rhs)
+def _observe(query: SumQuery, answers: Answers) -> Observation:
+    x, y, got = answers.dots.x, answers.dots.y, answers.got
+    lhs, rhs = query.operands
 
+    def rows(flat: np.ndarray) -> Rows:
+        with np.errstate(all="ignore"):
+            return Rows(values(x[flat], lhs) * values(y[flat], rhs), lambda: (x[flat], y[flat]))
 
-def _gives(session: Session, total: accumulation.Sum, rows: np.ndarray, answers: Answers, n: int | None) -> bool:
-    result = ELEMENT_TYPES[session.signature.result]
-    with np.errstate(all="ignore"):
-        sums = cast(np.ascontiguousarray(total(rows[:n])), _F64, result, _PLAIN)
-    given, got = values(codes_of(sums, result.format), result.name), values(answers.got[:n], result.name)
-    return bool(((given == got) | (np.isnan(given) & np.isnan(got))).all())
+    def agrees(flat: np.ndarray, codes: np.ndarray, _: np.ndarray) -> np.ndarray:
+        zeros = (values(codes, query.result) == 0) & (values(got[flat], query.result) == 0)
+        return equal_codes(query.result, got[flat], codes) | zeros
+
+    every = np.arange(len(got))
+    return Observation("", query, rows, agrees, lambda flat: got[flat], every, every[:0])

@@ -14,15 +14,15 @@ from ..backends import Backend
 from ..backends.operation import OperationBackend
 from ..backends.subjects import any_subject
 from ..errors import InputError
-from . import health, orders, rivals
+from . import health
 from .answers import Answers, Session, simplest
 from .dots import Asker, Signature
-from .evidence import evidence, format_result, line
 from .operands import check
+from .orders import order
 from .predict import predict
-from .report import Finding, Report
+from .questions import ask_rivals
+from .report import SENTENCES, Fact, Report, evidence, format_result, line
 from .search import find, refit
-from .sentences import SENTENCES
 from .structure import Structure
 
 #: The number of random dots of the check: rows by columns of each kind.
@@ -103,7 +103,7 @@ def examine(
     session = Session(asker, rng)
     record, shown = find(session)
     for _ in range(_RIVALS):
-        if session.count_misses(record) or not rivals.ask(session, record):
+        if session.count_misses(record) or not ask_rivals(session, record):
             break
         if session.count_misses(record):
             record = refit(session, record, shown)
@@ -140,7 +140,7 @@ def _report(
     record, notes = _nan(session, record)
     simple = simplest(session.answers, _LOOKED)
     findings = [
-        Finding(field, text, tuple(evidence(session, simple, record, field)))
+        Fact(field, text, tuple(evidence(session, simple, record, field)))
         for field, sentence in SENTENCES.items()
         if (text := sentence(record)) is not None
     ]
@@ -164,7 +164,7 @@ def _report(
         designed,
         tuple(contradictions),
         _units(session, checks) if is_found else (),
-        "" if is_found else orders.order(session, checks),
+        "" if is_found else order(session, checks),
         tuple(notes),
         session.asker.dots,
     )

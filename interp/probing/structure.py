@@ -18,9 +18,8 @@ from ...ops.accumulators.record import Accumulator
 from .answers import Answers, Session
 from .designs import Dots, Scale
 from .facts import Change
-from .format_text import places
 from .layouts import Layout, Masks, layouts
-from .operands import values
+from .operands import positions_text, values
 from .predict import predict_by
 
 #: Number of layouts with few more exceptions than the best that are tried with all forms of sums.
@@ -81,7 +80,7 @@ def _hidden(triples: Sequence[Triple], kept: np.ndarray, k: int) -> Iterator[str
     for pair in _SHOWN_PAIRS:
         lost = [at for (i, j, at), is_kept in zip(triples, kept, strict=True) if (i, j) == pair and not is_kept]
         if pair[1] < k:
-            beside = f"at {places(lost)}" if lost else "nowhere"
+            beside = f"at {positions_text(lost)}" if lost else "nowhere"
             yield f"large products that cancel at positions {pair[0]} and {pair[1]} hide a small one {beside}"
 
 

@@ -1,4 +1,7 @@
-"""Starts child processes, which end with this process, however it ends. No other module of the package does.
+"""Child processes: `Child` starts one, `Worker` asks one, `share` distributes tasks, `serve` is a child's own side.
+
+A child ends with this process, however it ends. Requests and answers are messages (see `messages`), which are data; the
+header of an answer is a pair: "results" or the kind of an error, and a value or its text.
 
 A child has a session of its own: Ctrl-C in the terminal reaches this process only. A shell waits beside it for the end
 of a pipe that only this process holds, and kills the child and the processes of its session. (A thread of the child
@@ -14,13 +17,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import select
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any, TypeVar
+
+Task = TypeVar("Task")
+Found = TypeVar("Found")
+Asked = TypeVar("Asked", bound="Worker")
 
 #: Options of Python that exclude modules, by the flag of `sys.flags` that is set if this process has them.
 _STRICTNESS = {"isolated": "-I", "ignore_environment": "-E", "no_user_site": "-s"}
@@ -45,6 +54,14 @@ def python(*arguments: str) -> list[str]:
     return [sys.executable, "-P", *strict, *arguments]
 
 
+class Ended(Exception):
+    """A child ended, with an exit status `code`, before it gave an answer."""
+
+    def __init__(self, code: int, words: str = "") -> None:
+        super().__init__(f"{describe_end(code)}: {words or 'it wrote no message'}")
+        self.code = code
+
+
 class Child:
     """A child process with pipes for its standard input and output. Its standard error goes to a file.
 
@@ -52,8 +69,8 @@ class Child:
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        self.words = ""  #: after its end: the error that the child printed last
-        self._log = log_file()
+        self.log = ""  #: after its end: the last of its standard error
+        self._log = _log_file()
         self._guard, self._tell = _start_guard()
         pipe = subprocess.PIPE
         try:
@@ -110,11 +127,11 @@ class Child:
         self.process.kill()
         return self.wait()
 
-    def wait(self, seconds: float = _PATIENCE) -> int:
-        """Close the pipes to the child and wait for its end. Returns its exit status; after the time, it is killed."""
+    def wait(self) -> int:
+        """Close the pipes to the child and wait for its end. Returns its exit status; after some time, it is killed."""
         with contextlib.suppress(BrokenPipeError), self.process:  # closes its pipes
             try:
-                self.process.wait(seconds)
+                self.process.wait(_PATIENCE)
             except subprocess.TimeoutExpired:
                 os.killpg(self.process.pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -123,14 +140,14 @@ class Child:
         self._close_log()
         return self.process.returncode
 
-    def death(self) -> str:
-        """Wait for the end of the child and describe it, with the last words of its standard error."""
-        code = self.wait()
-        return f"{describe_end(code)}: {self.words or 'it wrote no message'}"
+    def death(self) -> Ended:
+        """Wait for the end of the child and describe it."""
+        return Ended(self.wait(), last_words(self.log))
 
     def _close_log(self) -> None:
         with contextlib.suppress(ValueError):  # closed already
-            self.words = last_words(read_end(self._log))
+            self._log.seek(max(self._log.seek(0, os.SEEK_END) - _WORDS, 0))
+            self.log = self._log.read().decode(errors="replace").strip()
             self._log.close()
 
     def _end_guard(self) -> None:
@@ -173,8 +190,123 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_close_guarding)
 
 
+class Worker:
+    """A child that answers requests (see `serve`): started by the first, and again after its end."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        self._command, self._environment = command, environment
+        self.child: Child | None = None
+        self.is_stopped = False
+
+    def ask(self, head: Any, arrays: Sequence[Any] = (), seconds: float | None = None) -> tuple[Any, list[Any]]:
+        """Send a request, and return its first answer.
+
+        Raises OSError if the child cannot be started, and otherwise as `answer`.
+        """
+        with self._ending():
+            if self.child is None:
+                self.child = Child(self._command, self._environment)
+            if self.is_stopped:  # before there was a child
+                self.child.end()
+            self.child.send(head, arrays)
+        return self.answer(seconds)
+
+    def answer(self, seconds: float | None = None) -> tuple[Any, list[Any]]:
+        """Return the next answer.
+
+        Raises Ended, TimeoutError after the time, and MessageError for other data; the child has then ended.
+        """
+        with self._ending():
+            assert self.child is not None
+            return self.child.receive(seconds)
+
+    @contextlib.contextmanager
+    def _ending(self) -> Iterator[None]:
+        try:
+            yield
+        except EOFError:
+            child, self.child = self.child, None
+            assert child is not None
+            raise child.death() from None
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the child. Another request starts it again."""
+        child, self.child = self.child, None
+        if child is not None:
+            child.end()
+
+    def stop(self) -> None:
+        """End the child, for good; another thread may wait for its answer."""
+        self.is_stopped = True
+        if self.child is not None:
+            self.child.end()
+
+
+def serve(answer: Callable[[Any, list[Any]], Iterable[tuple[Any, Sequence[Any]]]]) -> None:
+    """Answer the requests on standard input until it ends. Other output of this process goes to standard error.
+
+    Args:
+        answer: takes the header and the arrays of a request, and yields those of its answers.
+    """
+    from . import memory, messages
+
+    memory.without_core_file()
+    requests, answers = messages.from_stream(sys.stdin.buffer), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    with contextlib.suppress(EOFError):
+        while True:
+            for head, arrays in answer(*messages.read(requests)):
+                try:
+                    messages.write(answers, head, arrays)
+                except messages.MessageError as error:
+                    messages.write(answers, ("died", str(error)))
+
+
+def share(
+    work: Sequence[Task], pool: Sequence[Asked], run: Callable[[Asked, Task], Found]
+) -> Iterator[tuple[int, Found]]:
+    """Yield the index of each task with the result of `run` for it, in order of completion. Raises the first error.
+
+    A free worker takes the next task; a thread of this process waits for each. At the end, after an error too, all
+    workers are stopped.
+    """
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for place in range(len(work)):
+        waiting.put(place)
+    done: queue.SimpleQueue[tuple[int, Found] | BaseException] = queue.SimpleQueue()
+
+    def take(worker: Asked) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                place = waiting.get_nowait()
+                try:
+                    done.put((place, run(worker, work[place])))
+                except BaseException as error:
+                    done.put(error)
+                    return
+
+    threads = [threading.Thread(target=take, args=(w,), daemon=True) for w in pool]
+    try:
+        for t in threads:
+            t.start()
+        for _ in work:
+            outcome = done.get()
+            if isinstance(outcome, BaseException):
+                raise outcome
+            yield outcome
+    finally:
+        for worker in pool:
+            worker.stop()
+        deadline = time.monotonic() + _PATIENCE / 2
+        for t in filter(threading.Thread.is_alive, threads):
+            t.join(max(deadline - time.monotonic(), 0))  # threads must not run while Python shuts down
+
+
 def run(command: Sequence[str], data: bytes = b"", seconds: float | None = None) -> tuple[int, bytes, str]:
-    """Run a command with `data` on standard input. Returns its exit status, its output, and its last words.
+    """Run a command with `data` on standard input. Returns its exit status, its output, and the last of its errors.
 
     Raises TimeoutError after the time, when the command and what it has started have been killed.
     """
@@ -185,7 +317,7 @@ def run(command: Sequence[str], data: bytes = b"", seconds: float | None = None)
         raise TimeoutError from None
     finally:
         child.end()
-    return child.process.returncode, output, child.words
+    return child.process.returncode, output, child.log
 
 
 def last_words(text: str) -> str:
@@ -193,12 +325,6 @@ def last_words(text: str) -> str:
     lines = [x.strip() for x in text.splitlines() if x.strip()]
     errors = [x for x in lines if any(w in x for w in ("rror", "ssertion", "Check failed", "UNREACHABLE", "LLVM"))]
     return " ".join((errors or lines or [""])[-1].split())[:300]
-
-
-def read_end(log: IO[bytes]) -> str:
-    """Return the end of what a child has printed to a file."""
-    log.seek(max(log.seek(0, os.SEEK_END) - _WORDS, 0))
-    return log.read().decode(errors="replace")
 
 
 def describe_end(code: int) -> str:
@@ -211,7 +337,7 @@ def describe_end(code: int) -> str:
         return f"died (signal {-code})"
 
 
-def log_file() -> IO[bytes]:
+def _log_file() -> IO[bytes]:
     """Return a file for the standard error of a child; the null device if there is no temporary directory."""
     import tempfile  # imported here, so that commands start quickly
 

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 
 from ..errors import OutputError
-from . import streams
+from . import memory, streams
 
 #: One byte shared by the two processes: 1 while the child is in native parsing. None outside `run_isolated`.
 _parsing: mmap.mmap | None = None
@@ -174,19 +174,9 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def without_core_file() -> None:
-    """Make this process write no core file if it crashes."""
-    try:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    except (ImportError, OSError, ValueError):
-        pass
-
-
 def _die_with(parent: int) -> None:
     """Make Linux end this process when its parent ends, and write no core file if it crashes."""
-    without_core_file()
+    memory.without_core_file()
     if sys.platform == "linux":
         with contextlib.suppress(ImportError, OSError, AttributeError):
             import ctypes  # numpy imports it anyway

@@ -33,6 +33,7 @@ from .function import Jitted
 
 def quantize(x: Any, fmt: BlockFormat, axes: tuple[int, ...], options: Options, tensor_scale: Any) -> tuple[Any, ...]:
     """`interp.quantize` of a JAX array."""
+    _require_dtype(fmt)
     if (not jnp.issubdtype(x.dtype, np.number) and x.dtype != bool) or jnp.issubdtype(x.dtype, np.complexfloating):
         raise InputError(f"expected an array of real numbers, got dtype {x.dtype}")
     given = []
@@ -56,6 +57,7 @@ def dequantize(
     tensor_scale: Any,
 ) -> Any:
     """`interp.dequantize` of JAX arrays."""
+    _require_dtype(fmt)
     for what, x, dtype in (("codes", codes, fmt.element_dtype), ("scales", scales, fmt.scale_format.dtype)):
         if x.dtype not in (dtype, np.dtype(f"u{dtype.itemsize}")):
             raise InputError(f"{what}: expected dtype {dtype} or uint{8 * dtype.itemsize}, got {x.dtype}")
@@ -71,6 +73,11 @@ def dequantize(
     if source is None or source.shape != result.shape:
         return result
     return _with_derivative_of(jax.lax.stop_gradient(result), source)
+
+
+def _require_dtype(fmt: BlockFormat) -> None:
+    if not fmt.scale_format.has_dtype:
+        raise InputError(f"expected a block format whose scales have a dtype of JAX, got {fmt.name} ({fmt.scale})")
 
 
 def straight_through(x: Any, round_trip: Callable[[Any], Any]) -> Any:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax._src import core
 from jax._src.interpreters import partial_eval
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun  # pyright: ignore[reportPrivateImportUsage]
 
 from ...ops.policy import Policy
 from ...ops.types import TokenType

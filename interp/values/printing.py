@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.cast import codes_of
+from ...ops.cast import cast, codes_of
 from ...ops.minifloat.codec import decode
 from ...ops.minifloat.formats import Format, Nan
 from ...ops.minifloat.number import FINITE, NAN
-from ...ops.types import ElementType, Kind, TensorType, TupleType, Type
+from ...ops.policy import Policy
+from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType, TupleType, Type
 
 #: More elements than this are elided in `dense`, unless all are asked for.
 MOST_ELEMENTS = 1000
@@ -71,7 +72,8 @@ def json_value(value: Any, t: Type) -> dict[str, Any]:
         parts = array.copy()[..., None].view(element.part.dtype)
         return result | {"values": _map(parts, _json_float), "codes": codes_of(parts, element.part.format).tolist()}
     if element.is_float:
-        return result | {"values": _map(array, _json_float), "codes": codes_of(array, element.format).tolist()}
+        numbers = array if element.has_dtype else cast(array, element, ELEMENT_TYPES["f32"], Policy())
+        return result | {"values": _map(numbers, _json_float), "codes": codes_of(array, element.format).tolist()}
     return result | {"values": array.tolist()}
 
 

@@ -105,6 +105,7 @@ BLOCK_FORMATS: dict[str, BlockFormat] = {
         BlockFormat("mxfp4_e2m1", "f4E2M1FN", (32,), "f8E8M0FNU", None, "floor", None, _MX),
         BlockFormat("mxint8", "i8", (32,), "f8E8M0FNU", None, "floor", None, _MX),
         BlockFormat("nvfp4", "f4E2M1FN", (16,), "f8E4M3FN", "f32", "nearest", None, "NVIDIA PTX ISA, block scaling"),
+        BlockFormat("fp4_ue5m3", "f4E2M1FN", (16,), "f8E5M3FNU", None, "nearest", None, "NVIDIA PTX ISA 9.4, ue5m3"),
         BlockFormat("deepseek_1x128", "f8E4M3FN", (128,), "f32", None, "nearest", 1.0, "arXiv 2412.19437, section 3.3"),
         BlockFormat(
             "deepseek_128x128", "f8E4M3FN", (128, 128), "f32", None, "nearest", 1.0, "arXiv 2412.19437, section 3.3"

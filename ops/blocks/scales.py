@@ -11,8 +11,8 @@ With `amax` the largest magnitude of a block, `largest` the largest element and 
 | nearest | amax / largest, rounded to nearest even; to a power of two, ties to the larger |
 
 Where there is a scale for the whole tensor, `amax` is divided by it first. A scale is never below the smallest positive
-number of its format. One beyond the largest is NaN in f8E8M0FNU and f32, and the largest in f8E4M3FN. A block with NaN
-or an infinity has the scale NaN.
+number of its format. One beyond the largest is NaN in f8E8M0FNU and f32, and the largest in f8E4M3FN and f8E5M3FNU. A
+block with NaN or an infinity has the scale NaN.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import math
 import numpy as np
 
 from ..minifloat.codec import decode, round_number
-from ..minifloat.formats import FORMATS, Format, Nan
+from ..minifloat.formats import FORMATS, Format
 from ..policy import Policy
 from .formats import BlockFormat
 
@@ -132,7 +132,7 @@ def _power_codes(exponent: np.ndarray, a: np.ndarray, fmt: Format) -> np.ndarray
 
 
 def _encode(x: np.ndarray, fmt: Format, rounding: str) -> np.ndarray:
-    """Non-negative f64 as codes, rounded once; beyond the largest f8E4M3FN saturates, f32 becomes infinite."""
+    """Non-negative f64 as codes, rounded once; beyond the largest a minifloat saturates, f32 becomes infinite."""
     numbers = decode(x.view(np.uint64), _F64)
-    overflow = "saturate" if fmt.nan is Nan.ALL_ONES else "ieee"
+    overflow = "saturate" if fmt.is_minifloat else "ieee"
     return round_number(numbers, fmt, Policy(rounding=rounding, overflow=overflow))

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..cast import cast, wrap
-from ..op import EXACT, Accuracy, Call, Run, describe, element_types, lookup, op
+from ..op import EXACT, Accuracy, Call, Run, describe, element_types, kernel_of, op
 from ..policy import Policy
 from ..require import require
 from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType, Type
 
 
-@op("arith.constant", operands=0)
+@op("arith.constant", "any foreign", operands=0)
 def arith_constant(call: Call) -> Run:
     """The number, or tensor of numbers, of its attribute."""
     value, t = call.attribute("value"), call.result()
@@ -59,9 +59,7 @@ _AS_THERE = Accuracy("as the op of StableHLO or CHLO that it is")
 
 
 def _kernel(call: Call, of: str, operands: Sequence[Type], results: Sequence[Type], **attributes: Any) -> Run:
-    record = lookup(of)
-    assert record is not None
-    return record.function(call.like(of, operands, results, **attributes))
+    return kernel_of(call.like(of, operands, results, **attributes))
 
 
 def _as_unsigned(t: Any) -> TensorType:
@@ -73,7 +71,7 @@ def _reread(x: np.ndarray, element: ElementType) -> np.ndarray:
     return wrap(x, element) if element.is_integer and x.dtype != element.dtype else x
 
 
-_INTEGERS, _FLOATS = "integer", "float"
+_INTEGERS, _FLOATS, _CONVERTED = "integer", "float", "float foreign"
 # Of booleans, which are numbers to `arith` but not to StableHLO, only what means the same to both.
 for _row in (
     ("addi", _INTEGERS, "add", "Sum."),
@@ -106,13 +104,13 @@ for _row in (
     ("negf", _FLOATS, "negate", "The number with the other sign."),
     ("maximumf", _FLOATS, "maximum", "The larger; NaN if either is."),
     ("minimumf", _FLOATS, "minimum", "The smaller; NaN if either is."),
-    ("extf", _FLOATS, "convert", "The same number in a wider type."),
-    ("truncf", _FLOATS, "convert", "The number rounded to a narrower type."),
-    ("sitofp", _INTEGERS, "convert", "The integer as a float.", _FLOATS),
-    ("uitofp", "u bool integer", "convert", "The unsigned integer as a float.", _FLOATS),
-    ("fptosi", _FLOATS, "convert", "The number without its fraction.", _INTEGERS),
-    ("fptoui", "u float", "convert", "The number without its fraction, unsigned.", _INTEGERS),
-    ("bitcast", "bool integer float", "bitcast_convert", "The bits read as another type of the same width."),
+    ("extf", _CONVERTED, "convert", "The same number in a wider type."),
+    ("truncf", _CONVERTED, "convert", "The number rounded to a narrower type."),
+    ("sitofp", _INTEGERS, "convert", "The integer as a float.", _CONVERTED),
+    ("uitofp", "u bool integer", "convert", "The unsigned integer as a float.", _CONVERTED),
+    ("fptosi", _CONVERTED, "convert", "The number without its fraction.", _INTEGERS),
+    ("fptoui", f"u {_CONVERTED}", "convert", "The number without its fraction, unsigned.", _INTEGERS),
+    ("bitcast", f"bool integer {_CONVERTED}", "bitcast_convert", "The bits read as another type of the same width."),
 ):
     _alias(f"arith.{_row[0]}", *_row[1:])
 

@@ -16,33 +16,27 @@ def _forward(x: np.ndarray) -> np.ndarray:
     return x.copy() if min(x.strides, default=0) < 0 else x
 
 
-@elementwise(
+elementwise(
     "add",
     "bool integer float complex",
     accuracy=CORRECTLY_ROUNDED,
     operands=2,
     direct=arithmetic.add,
-    integer=np.add,
     boolean=np.logical_or,
+    doc="Sum; of booleans, or.",
     traits=OpTraits(combining=Combining(np.add, np.logical_or, on_floats=True), linear=range),
-)
-def add(x, y):
-    """Sum; of booleans, or."""
-    return np.add(x, y)
+)(np.add)
 
 
-@elementwise(
+elementwise(
     "subtract",
     "integer float complex",
     accuracy=CORRECTLY_ROUNDED,
     operands=2,
     direct=arithmetic.subtract,
-    integer=np.subtract,
+    doc="Difference.",
     traits=OpTraits(combining=Combining(np.subtract, any_order=False, on_floats=True), linear=range),
-)
-def subtract(x, y):
-    """Difference."""
-    return np.subtract(x, y)
+)(np.subtract)
 
 
 @elementwise(
@@ -60,45 +54,38 @@ def multiply(x, y):
     return np.multiply(_forward(x), _forward(y)) if x.dtype.kind == "c" else np.multiply(x, y)
 
 
-@elementwise(
+elementwise(
     "divide",
     "integer float complex",
     accuracy=CORRECTLY_ROUNDED,
     operands=2,
     direct=arithmetic.divide,
     integer=whole_division.divide,
+    doc="Quotient; of integers truncated, by zero all bits set (as XLA), and the smallest by -1 itself.",
     traits=OpTraits(linear=first_operand),
-)
-def divide(x, y):
-    """Quotient; of integers truncated, by zero all bits set (as XLA), and the smallest by -1 itself."""
-    return np.divide(x, y)
+)(np.divide)
 
 
-@elementwise(
+elementwise(
     "remainder",
     "integer float",
     accuracy=EXACT,
     operands=2,
     direct=arithmetic.remainder,
     integer=whole_division.remainder,
-)
-def remainder(x, y):
-    """Remainder of truncated division, with the sign of the dividend; of integers by zero, the dividend (as XLA)."""
-    return np.fmod(x, y)
+    doc="Remainder of truncated division, with the sign of the dividend; of integers by zero, the dividend (as XLA).",
+)(np.fmod)
 
 
-@elementwise(
+elementwise(
     "negate",
     "integer float complex",
     accuracy=EXACT,
     direct=arithmetic.negate,
-    integer=np.negative,
     is_native=True,
+    doc="The operand with its sign flipped, of NaN and zero too; of integers, the two's complement.",
     traits=OpTraits(linear=first_operand),
-)
-def negate(x):
-    """The operand with its sign flipped, of NaN and zero too; of integers, the two's complement."""
-    return np.negative(x)
+)(np.negative)
 
 
 @elementwise("sign", "signed float complex", accuracy=EXACT, direct=arithmetic.sign, integer=np.sign)
@@ -111,22 +98,12 @@ def sign(x):
     return np.where(np.isnan(x), x, np.copysign(np.sign(x), x))  # numpy gives +0 of either zero
 
 
-@elementwise("floor", "float", accuracy=EXACT, direct=arithmetic.floor)
-def floor(x):
-    """The largest integer not above the operand."""
-    return np.floor(x)
-
-
-@elementwise("ceil", "float", accuracy=EXACT, direct=arithmetic.ceil)
-def ceil(x):
-    """The smallest integer not below the operand."""
-    return np.ceil(x)
-
-
-@elementwise("round_nearest_even", "float", accuracy=EXACT, direct=arithmetic.round_nearest_even)
-def round_nearest_even(x):
-    """The nearest integer, ties to even."""
-    return np.rint(x)
+for _name, _host, _direct, _doc in (
+    ("floor", np.floor, arithmetic.floor, "The largest integer not above the operand."),
+    ("ceil", np.ceil, arithmetic.ceil, "The smallest integer not below the operand."),
+    ("round_nearest_even", np.rint, arithmetic.round_nearest_even, "The nearest integer, ties to even."),
+):
+    elementwise(_name, "float", accuracy=EXACT, direct=_direct, doc=_doc)(_host)
 
 
 @elementwise("round_nearest_afz", "float", accuracy=EXACT, direct=arithmetic.round_nearest_afz)

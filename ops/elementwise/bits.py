@@ -14,6 +14,7 @@ from ..policy import Policy
 from ..require import identity, require, require_shape
 from ..traits import OpTraits, first_operand
 from ..types import ELEMENT_TYPES, ElementType, Kind
+from .elementwise import declare_test
 from .float_kernels import Function, float_kernel
 
 
@@ -53,32 +54,20 @@ def _shift(call: Call, read: Callable, shift: np.ufunc) -> Run:
     return shift if view == dtype else lambda x, y: shift(x.view(view), y.view(view)).view(dtype)
 
 
-@op("shift_left", "integer", values="numbers", operands=2, is_elementwise=True)
-def shift_left(call: Call) -> Run:
-    """Bits moved up by an unsigned amount, zeros moved in; by the width or more, 0.
+def _declare_shift(name: str, read: Callable | None, shift: np.ufunc, doc: str) -> None:
+    def bind(call: Call) -> Run:
+        own = _signed if call.tensor().element.kind is Kind.SIGNED else _unsigned
+        return _shift(call, read or own, shift)
 
-    (C1) The operands and the result have one type.
-    """
-    # Either reading gives the same bits; this one is the operand's own.
-    return _shift(call, _signed if call.tensor().element.kind is Kind.SIGNED else _unsigned, np.left_shift)
-
-
-@op("shift_right_logical", "integer", values="numbers", operands=2, is_elementwise=True)
-def shift_right_logical(call: Call) -> Run:
-    """Bits moved down by an unsigned amount, zeros moved in; by the width or more, 0.
-
-    (C1) The operands and the result have one type.
-    """
-    return _shift(call, _unsigned, np.right_shift)
+    bind.__doc__ = f"{doc}\n\n    (C1) The operands and the result have one type.\n"
+    op(name, "integer", values="numbers", operands=2, is_elementwise=True)(bind)
 
 
-@op("shift_right_arithmetic", "integer", values="numbers", operands=2, is_elementwise=True)
-def shift_right_arithmetic(call: Call) -> Run:
-    """Bits moved down by an unsigned amount, copies of the top bit moved in, in unsigned types too.
-
-    (C1) The operands and the result have one type.
-    """
-    return _shift(call, _signed, np.right_shift)
+_LOGICAL = "by an unsigned amount, zeros moved in; by the width or more, 0."
+_declare_shift("shift_left", None, np.left_shift, f"Bits moved up {_LOGICAL}")  # either reading gives the same bits
+_declare_shift("shift_right_logical", _unsigned, np.right_shift, f"Bits moved down {_LOGICAL}")
+_ARITHMETIC = "Bits moved down by an unsigned amount, copies of the top bit moved in, in unsigned types too."
+_declare_shift("shift_right_arithmetic", _signed, np.right_shift, _ARITHMETIC)
 
 
 @op("popcnt", "integer", values="numbers", operands=1, is_elementwise=True)
@@ -114,7 +103,7 @@ def count_leading_zeros(call: Call) -> Run:
 # -- bit casts ---------------------------------------------------------------------------------------------------------
 
 
-@op("bitcast_convert", operands=1, traits=OpTraits(is_pure=True, keeps_bits=True))
+@op("bitcast_convert", "any foreign", operands=1, traits=OpTraits(is_pure=True, keeps_bits=True))
 def bitcast_convert(call: Call) -> Run:
     """The same bits read as another type; the last dimension splits or joins elements, the lowest bits first.
 
@@ -223,7 +212,6 @@ def complex_(call: Call) -> Run:
 
 
 _ABSOLUTE = Function(arithmetic.absolute, np.abs, 1, is_basic=True)
-_IS_FINITE = Function(lambda x: x.kind == FINITE, np.isfinite, 1, is_basic=True, is_predicate=True)
 
 
 @op("abs", "signed float complex", values="numbers", accuracy=EXACT_BUT_COMPLEX, operands=1, is_elementwise=True)
@@ -242,13 +230,5 @@ def abs_(call: Call) -> Run:
     return np.abs if element.bits >= 8 else lambda x: _integers(np.abs(_signed(x, element)), element)
 
 
-@op("is_finite", "float", values="numbers", operands=1, is_elementwise=True)
-def is_finite(call: Call) -> Run:
-    """Whether the number is neither infinite nor NaN.
-
-    (C1) The shape stays.
-    """
-    t, result = call.tensor(), call.result()
-    fits = result.element == ELEMENT_TYPES["i1"] and result.admits(t.shape)
-    require(fits, f"expected a result of {list(t.shape)} of i1, got {result}")
-    return float_kernel(_IS_FINITE, t.element, call)
+_FINITE_DOC = "Whether the number is neither infinite nor NaN.\n\n    (C1) The shape stays.\n"
+declare_test("is_finite", _FINITE_DOC, lambda x: x.kind == FINITE, np.isfinite)

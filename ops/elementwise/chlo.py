@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,7 @@ from ..policy import Policy
 from ..require import identity, require, require_element, require_shape
 from ..tables import Tabulated
 from ..types import ELEMENT_TYPES, ElementType, Kind
-from .elementwise import elementwise
-from .float_kernels import Function, float_kernel
+from .elementwise import declare_test, elementwise
 
 #: Programs compare their results in these types with recorded ones of the expansion, which are up to 6 ULP off.
 _TO_16 = Accuracy("correctly rounded up to 16 bits; f32 and f64 by CHLO's expansion", is_near=True)
@@ -35,58 +33,19 @@ _TO_16 = Accuracy("correctly rounded up to 16 bits; f32 and f64 by CHLO's expans
 # -- functions ---------------------------------------------------------------------------------------------------------
 
 
-@elementwise("chlo.acos", "float", accuracy=ROUNDED_TO_32, direct=hyperbolic.acos)
-def acos(x):
-    """Arc cosine, in radians."""
-    return np.arccos(x)
-
-
-@elementwise("chlo.acosh", "float", accuracy=ROUNDED_TO_32, direct=hyperbolic.acosh)
-def acosh(x):
-    """Inverse of the hyperbolic cosine."""
-    return np.arccosh(x)
-
-
-@elementwise("chlo.asin", "float", accuracy=ROUNDED_TO_32, direct=hyperbolic.asin)
-def asin(x):
-    """Arc sine, in radians."""
-    return np.arcsin(x)
-
-
-@elementwise("chlo.asinh", "float", accuracy=ROUNDED_TO_32, direct=hyperbolic.asinh)
-def asinh(x):
-    """Inverse of the hyperbolic sine."""
-    return np.arcsinh(x)
-
-
-@elementwise("chlo.atan", "float", accuracy=ROUNDED_TO_32, direct=hyperbolic.atan)
-def atan(x):
-    """Arc tangent, in radians."""
-    return np.arctan(x)
-
-
-@elementwise("chlo.atanh", "float", accuracy=ROUNDED_TO_32, direct=hyperbolic.atanh)
-def atanh(x):
-    """Inverse of the hyperbolic tangent."""
-    return np.arctanh(x)
-
-
-@elementwise("chlo.cosh", "float", accuracy=_TO_16, direct=hyperbolic.cosh, expanded="f32 f64")
-def cosh(x):
-    """Hyperbolic cosine."""
-    return np.cosh(x)
-
-
-@elementwise("chlo.sinh", "float", accuracy=_TO_16, direct=hyperbolic.sinh, expanded="f32 f64")
-def sinh(x):
-    """Hyperbolic sine."""
-    return np.sinh(x)
-
-
-@elementwise("chlo.tan", "float", accuracy=ROUNDED_TO_32, direct=functions.tan)
-def tan(x):
-    """Tangent of an angle in radians."""
-    return np.tan(x)
+for _name, _host, _direct, _doc in (
+    ("acos", np.arccos, hyperbolic.acos, "Arc cosine, in radians."),
+    ("acosh", np.arccosh, hyperbolic.acosh, "Inverse of the hyperbolic cosine."),
+    ("asin", np.arcsin, hyperbolic.asin, "Arc sine, in radians."),
+    ("asinh", np.arcsinh, hyperbolic.asinh, "Inverse of the hyperbolic sine."),
+    ("atan", np.arctan, hyperbolic.atan, "Arc tangent, in radians."),
+    ("atanh", np.arctanh, hyperbolic.atanh, "Inverse of the hyperbolic tangent."),
+    ("tan", np.tan, functions.tan, "Tangent of an angle in radians."),
+):
+    elementwise(f"chlo.{_name}", "float", accuracy=ROUNDED_TO_32, direct=_direct, doc=_doc)(_host)
+for _name, _host, _direct in (("cosh", np.cosh, hyperbolic.cosh), ("sinh", np.sinh, hyperbolic.sinh)):
+    _doc = f"Hyperbolic {'cosine' if _name == 'cosh' else 'sine'}."
+    elementwise(f"chlo.{_name}", "float", accuracy=_TO_16, direct=_direct, expanded="f32 f64", doc=_doc)(_host)
 
 
 def _square(x: Number) -> Number:
@@ -110,22 +69,9 @@ def conj(call: Call) -> Run:
 # -- tests -------------------------------------------------------------------------------------------------------------
 
 
-def _declare_test(name: str, meaning: str, direct: Callable[[Number], np.ndarray], host: Callable) -> None:
-    function = Function(direct, host, 1, is_basic=True, is_predicate=True)  # pyright: ignore[reportArgumentType]
-
-    def bind(call: Call) -> Run:
-        t, result = call.tensor(), call.result()
-        require(result.element.kind is Kind.BOOL, f"the result is {result} (expected of element type i1)")
-        require_shape(call, t.shape)
-        return float_kernel(function, t.element, call)
-
-    bind.__doc__ = meaning
-    op(f"chlo.{name}", "float", values="numbers", operands=1, is_elementwise=True)(bind)
-
-
-_declare_test("is_inf", "Whether the number is infinite, of either sign.", lambda x: x.is_infinite, np.isinf)
-_declare_test("is_pos_inf", "Whether the number is +infinity.", lambda x: x.is_infinite & ~x.sign, np.isposinf)
-_declare_test("is_neg_inf", "Whether the number is -infinity.", lambda x: x.is_infinite & x.sign, np.isneginf)
+declare_test("chlo.is_inf", "Whether the number is infinite, of either sign.", lambda x: x.is_infinite, np.isinf)
+declare_test("chlo.is_pos_inf", "Whether the number is +infinity.", lambda x: x.is_infinite & ~x.sign, np.isposinf)
+declare_test("chlo.is_neg_inf", "Whether the number is -infinity.", lambda x: x.is_infinite & x.sign, np.isneginf)
 
 
 # -- neighbours --------------------------------------------------------------------------------------------------------

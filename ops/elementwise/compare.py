@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import numpy as np
 
 from ..minifloat import arithmetic
 from ..minifloat.number import Number
-from ..op import Call, OpError, Run, lookup, op
+from ..op import Call, OpError, Run, kernel_of, op
 from ..ordering import total_keys
 from ..traits import OpTraits
 from ..types import ElementType, Kind, TensorType
 from .float_kernels import Function, float_kernel
-
-DIRECTIONS = ("EQ", "NE", "GE", "GT", "LE", "LT")
-
-_HOST: dict[str, np.ufunc] = {
-    "EQ": np.equal,
-    "NE": np.not_equal,
-    "GE": np.greater_equal,
-    "GT": np.greater,
-    "LE": np.less_equal,
-    "LT": np.less,
-}
 
 
 def _not_equal(x: Number, y: Number) -> np.ndarray:
@@ -35,16 +23,19 @@ def _less_or_equal(x: Number, y: Number) -> np.ndarray:
     return arithmetic.less(x, y) | arithmetic.equal(x, y)
 
 
-_EXACT: dict[str, Callable[[Number, Number], np.ndarray]] = {
-    "EQ": arithmetic.equal,
-    "NE": _not_equal,
-    "GE": lambda x, y: _less_or_equal(y, x),
-    "GT": lambda x, y: arithmetic.less(y, x),
-    "LE": _less_or_equal,
-    "LT": arithmetic.less,
-}
-
-_PREDICATES = {d: Function(_EXACT[d], _HOST[d], 2, is_basic=True, is_predicate=True) for d in DIRECTIONS}  # pyright: ignore[reportArgumentType]
+_HOST: dict[str, np.ufunc] = {}
+_PREDICATES: dict[str, Function] = {}
+for _direction, _host, _exact in (
+    ("EQ", np.equal, arithmetic.equal),
+    ("NE", np.not_equal, _not_equal),
+    ("GE", np.greater_equal, lambda x, y: _less_or_equal(y, x)),
+    ("GT", np.greater, lambda x, y: arithmetic.less(y, x)),
+    ("LE", np.less_equal, _less_or_equal),
+    ("LT", np.less, arithmetic.less),
+):
+    _HOST[_direction] = _host
+    _PREDICATES[_direction] = Function(_exact, _host, 2, is_basic=True, is_predicate=True)
+DIRECTIONS = tuple(_HOST)
 
 #: (C3) The comparison types of each kind of element; the first is what is meant where none is given.
 _TYPES: dict[Kind, tuple[str, ...]] = {
@@ -132,14 +123,9 @@ def clamp(call: Call) -> Run:
             raise OpError(f"{name} is {bound} (expected of element type {operand.element})")
         if bound.shape and not _agree(bound, operand):
             raise OpError(f"{name} is {bound} (expected a scalar or of the shape of {operand})")
-    at_least, at_most = (_kernel(call, name, operand) for name in ("maximum", "minimum"))
+    names, types = ("maximum", "minimum"), ((operand, operand), (operand,))
+    at_least, at_most = (kernel_of(call.like(name, *types)) for name in names)
     return lambda low, x, high: at_most(at_least(x, low), high)
-
-
-def _kernel(call: Call, name: str, t: TensorType) -> Run:
-    record = lookup(name)
-    assert record is not None
-    return record.function(call.like(name, (t, t), (t,)))
 
 
 def _agree(x: TensorType, y: TensorType) -> bool:

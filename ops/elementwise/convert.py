@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from ..cast import cast, codes_of
+from ..cast import cast, codes_of, to_f32
 from ..minifloat.codec import round_number
 from ..minifloat.formats import Format, Nan
 from ..minifloat.number import FINITE, INFINITE, Number
@@ -20,6 +20,7 @@ from ..types import ElementType
 
 @op(
     "convert",
+    "any foreign",
     values="numbers",
     accuracy=CORRECTLY_ROUNDED,
     operands=1,
@@ -38,6 +39,8 @@ def convert(call: Call) -> Run:
     if source == target:
         return identity
     if _is_plain(source, target, policy):
+        if target.name == "f32" and source.is_float:
+            return to_f32
         return lambda x: x.astype(target.dtype)
     if policy.rounding == "stochastic":
         return lambda x: np.asarray(cast(x, source, target, policy, random.draws(policy)))

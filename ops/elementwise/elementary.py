@@ -12,10 +12,18 @@ from .elementwise import elementwise
 _LARGE = 40
 
 
-@elementwise("sqrt", "float complex", accuracy=CORRECTLY_ROUNDED, direct=functions.sqrt)
-def sqrt(x):
-    """Square root."""
-    return np.sqrt(x)
+for _name, _host, _direct, _doc in (
+    ("log", np.log, functions.log, "Natural logarithm."),
+    ("log_plus_one", np.log1p, functions.log_plus_one, "Natural logarithm of 1 + x, accurate near zero."),
+    ("tanh", np.tanh, functions.tanh, "Hyperbolic tangent."),
+    ("tan", np.tan, functions.tan, "Tangent of an angle in radians."),
+    ("sine", np.sin, functions.sine, "Sine of an angle in radians."),
+    ("cosine", np.cos, functions.cosine, "Cosine of an angle in radians."),
+):
+    _expanded = "complex" if _name == "log_plus_one" else ""
+    elementwise(_name, "float complex", accuracy=ROUNDED_TO_32, direct=_direct, doc=_doc, expanded=_expanded)(_host)
+
+elementwise("sqrt", "float complex", accuracy=CORRECTLY_ROUNDED, direct=functions.sqrt, doc="Square root.")(np.sqrt)
 
 
 @elementwise("rsqrt", "float complex", accuracy=ROUNDED_TO_32, direct=functions.rsqrt)
@@ -54,18 +62,6 @@ def exponential_minus_one(x):
     return result
 
 
-@elementwise("log", "float complex", accuracy=ROUNDED_TO_32, direct=functions.log)
-def log(x):
-    """Natural logarithm."""
-    return np.log(x)
-
-
-@elementwise("log_plus_one", "float complex", accuracy=ROUNDED_TO_32, direct=functions.log_plus_one, expanded="complex")
-def log_plus_one(x):
-    """Natural logarithm of one more than the operand, accurate near zero."""
-    return np.log1p(x)
-
-
 @elementwise("logistic", "float complex", accuracy=ROUNDED_TO_32, direct=functions.logistic)
 def logistic(x):
     """1 / (1 + exp(-x))."""
@@ -77,30 +73,6 @@ def logistic(x):
         return np.where(overflows, np.exp(x), result) if overflows.any() else result
     # exp of what is negative only, so that nothing overflows and small results keep their bits
     return np.exp(np.fmin(x, 0)) / (one + np.exp(-np.abs(x)))
-
-
-@elementwise("tanh", "float complex", accuracy=ROUNDED_TO_32, direct=functions.tanh)
-def tanh(x):
-    """Hyperbolic tangent."""
-    return np.tanh(x)
-
-
-@elementwise("tan", "float complex", accuracy=ROUNDED_TO_32, direct=functions.tan)
-def tan(x):
-    """Tangent of an angle in radians."""
-    return np.tan(x)
-
-
-@elementwise("sine", "float complex", accuracy=ROUNDED_TO_32, direct=functions.sine)
-def sine(x):
-    """Sine of an angle in radians."""
-    return np.sin(x)
-
-
-@elementwise("cosine", "float complex", accuracy=ROUNDED_TO_32, direct=functions.cosine)
-def cosine(x):
-    """Cosine of an angle in radians."""
-    return np.cos(x)
 
 
 @elementwise("atan2", "float complex", accuracy=ROUNDED_TO_32, operands=2, direct=functions.atan2)

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..cast import wrap
 from ..minifloat.number import Number
-from ..op import Accuracy, Call, Op, Run, element_types, full_name, register
+from ..op import Accuracy, Call, Op, Run, element_types, full_name, op, register
+from ..require import require
 from ..traits import NOTHING, OpTraits
 from ..types import ElementType, Kind
 from .float_kernels import Function, float_kernel
@@ -28,13 +29,15 @@ def elementwise(
     boolean: Host | None = None,
     is_native: bool = False,
     expanded: str = "",
+    doc: str = "",
     traits: OpTraits = NOTHING,
 ) -> Callable[[Host], Host]:
     """Declare an op by what it does to numpy's own types; for floats `direct` is the exact definition.
 
     The decorated function serves floats and complex numbers, and integers and booleans where `integer` and `boolean`
     are not given. Integers below eight bits come as bytes and are wrapped after. `float_kernels.py` says how floats are
-    computed, and what `is_native` means. `expanded` and `traits` are for `Op.expanded` and `Op.traits`.
+    computed, and what `is_native` means. `expanded` and `traits` are for `Op.expanded` and `Op.traits`; `doc` is for
+    functions of numpy's own, which have another docstring.
     """
 
     def declare(host: Host) -> Host:
@@ -50,13 +53,26 @@ def elementwise(
                 return _on_complex(host, element)
             return boolean if element.kind is Kind.BOOL and boolean is not None else host
 
-        doc = host.__doc__ or ""
-        what = full_name(name), bind, element_types(types), "numbers", accuracy, operands, doc
+        what = full_name(name), bind, element_types(types), "numbers", accuracy, operands, doc or host.__doc__ or ""
         expand = element_types(expanded)
         register(Op(*what, is_elementwise=True, is_function=True, expanded=expand, traits=traits))
         return host
 
     return declare
+
+
+def declare_test(name: str, doc: str, direct: Callable[[Number], np.ndarray], host: Host) -> None:
+    """Declare an op that says of each float whether it is of some kind."""
+    function = Function(direct, host, 1, is_basic=True, is_predicate=True)
+
+    def bind(call: Call) -> Run:
+        t, result = call.tensor(), call.result()
+        fits = result.element.kind is Kind.BOOL and result.admits(t.shape)
+        require(fits, f"expected a result of {list(t.shape)} of i1, got {result}")
+        return float_kernel(function, t.element, call)
+
+    bind.__doc__ = doc
+    op(name, "float", values="numbers", operands=1, is_elementwise=True)(bind)
 
 
 def _on_integers(host: Host, element: ElementType) -> Run:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from ..minifloat import arithmetic
@@ -18,6 +20,8 @@ def _extreme(choose: np.ufunc, choose_zero: np.ufunc, x, y):
     Equal numbers have equal bits unless they are zeros of unlike sign: `choose_zero` gives the bits of both.
     """
     result = np.asarray(choose(x, y))
+    if y.size and not any(y.strides) and y[(0,) * y.ndim] != 0:
+        return result  # beside one number that is not zero, no two zeros meet
     bits = _BITS[result.itemsize]
     loser = 1 << 8 * result.itemsize - 1 if choose is np.maximum else 0
     if (result.view(bits) == loser).any():
@@ -32,31 +36,27 @@ def _complex_extreme(largest: bool, x, y):
     return np.where(take_y | (np.isnan(y) & ~np.isnan(x)), y, x)
 
 
-@elementwise(
-    "maximum",
-    "bool integer float complex",
-    accuracy=EXACT,
-    operands=2,
-    direct=arithmetic.maximum,
-    boolean=np.logical_or,
-    integer=np.maximum,
-    traits=OpTraits(combining=Combining(np.maximum, np.logical_or, largest=True), selects_operand=True),
-)
-def maximum(x, y):
-    """The larger; NaN if either is NaN, +0 above -0; complex numbers lexicographically; of booleans, or."""
-    return _complex_extreme(True, x, y) if x.dtype.kind == "c" else _extreme(np.maximum, np.bitwise_and, x, y)
+def _host(choose: np.ufunc, choose_zero: np.ufunc, x, y):
+    if x.dtype.kind == "c":
+        return _complex_extreme(choose is np.maximum, x, y)
+    return _extreme(choose, choose_zero, x, y)
 
 
-@elementwise(
-    "minimum",
-    "bool integer float complex",
-    accuracy=EXACT,
-    operands=2,
-    direct=arithmetic.minimum,
-    boolean=np.logical_and,
-    integer=np.minimum,
-    traits=OpTraits(combining=Combining(np.minimum, np.logical_and, largest=False), selects_operand=True),
-)
-def minimum(x, y):
-    """The smaller; NaN if either is NaN, -0 below +0; complex numbers lexicographically; of booleans, and."""
-    return _complex_extreme(False, x, y) if x.dtype.kind == "c" else _extreme(np.minimum, np.bitwise_or, x, y)
+_COMPLEX = "complex numbers lexicographically; of booleans"
+for _name, _choose, _choose_zero, _of_booleans, _direct, _doc in (
+    ("maximum", np.maximum, np.bitwise_and, np.logical_or, arithmetic.maximum,
+     f"The larger; NaN if either is NaN, +0 above -0; {_COMPLEX}, or."),
+    ("minimum", np.minimum, np.bitwise_or, np.logical_and, arithmetic.minimum,
+     f"The smaller; NaN if either is NaN, -0 below +0; {_COMPLEX}, and."),
+):  # fmt: skip
+    elementwise(
+        _name,
+        "bool integer float complex",
+        accuracy=EXACT,
+        operands=2,
+        direct=_direct,
+        integer=_choose,
+        boolean=_of_booleans,
+        doc=_doc,
+        traits=OpTraits(Combining(_choose, _of_booleans, largest=_choose is np.maximum), selects_operand=True),
+    )(functools.partial(_host, _choose, _choose_zero))

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ..call import Call
-from ..cast import array_of, cast, codes_of
+from ..cast import array_of, cast, codes_of, from_f32, to_f32
 from ..minifloat.codec import decode, neighbours, round_number
 from ..minifloat.formats import Nan
 from ..policy import Policy
@@ -134,7 +134,8 @@ def _through_f32(function: Function, element: ElementType) -> Run:
 
     def compute(*arrays: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
-            return np.asarray(function.host(*(x.astype(np.float32) for x in arrays))).astype(dtype, copy=False)
+            result = np.asarray(function.host(*map(to_f32, arrays)))
+            return result if function.is_predicate else from_f32(result, dtype)
 
     return lambda *arrays: in_blocks(compute, arrays, dtype)
 

@@ -101,12 +101,13 @@ def _encode(x: Number, rounded: np.ndarray, quantum: np.ndarray, fmt: Format, po
     if policy.rounding == "down":  # IEEE 754 section 6.3: x - x is -0 when rounding down
         sign = sign | (x.is_zero & (x.exponent == CANCELLED))
     is_nan = x.kind == NAN
+    if not fmt.is_signed:
+        is_nan = is_nan | (sign & ((x.kind == INFINITE) | (x.significand != 0)))
     if not fmt.has_zero:
-        zero_or_negative = (x.significand == 0) | sign
         power_of_two = x.significand & (x.significand - 1) == 0
         vanishes = bit_length(x.significand) + x.exponent - power_of_two <= _E8M0_VANISHES
         code = np.maximum(code, 0)
-        is_nan = is_nan | ((x.kind == FINITE) & (zero_or_negative | vanishes)) | ((x.kind == INFINITE) & sign)
+        is_nan = is_nan | ((x.kind == FINITE) & ((x.significand == 0) | vanishes))
     too_big = too_big | (code > fmt.max_code)
     if too_big.any():
         code = np.where(too_big, _overflow(infinite, sign, fmt, policy), code)

@@ -29,7 +29,7 @@ class Format:
     """A binary floating-point format. A code is its bit pattern as an unsigned integer."""
 
     name: str  #: the MLIR type name
-    dtype_name: str  #: the name of the numpy or ml_dtypes scalar type that stores it
+    dtype_name: str  #: the name of the numpy or ml_dtypes scalar type that stores it; uint8 where none is its own
     exponent_bits: int
     mantissa_bits: int
     bias: int
@@ -72,6 +72,11 @@ class Format:
     def code_dtype(self) -> np.dtype:
         """The unsigned integer type of the same storage width as `dtype`."""
         return np.dtype(f"u{self.dtype.itemsize}")
+
+    @property
+    def has_dtype(self) -> bool:
+        """Whether a storage type is its own. Arrays of any other format hold codes, and are only converted."""
+        return self.dtype_name != "uint8"
 
     @property
     def sign_bit(self) -> int:
@@ -126,6 +131,8 @@ FORMATS: dict[str, Format] = {
         Format("f8E5M2", "float8_e5m2", 5, 2, 15, True, Nan.IEEE),
         Format("f8E5M2FNUZ", "float8_e5m2fnuz", 5, 2, 16, False, Nan.NEGATIVE_ZERO),
         Format("f8E8M0FNU", "float8_e8m0fnu", 8, 0, 127, False, Nan.LAST, is_signed=False, has_zero=False),
+        # In MLIR since 2026, not in StableHLO or ml_dtypes: LLVM's Float8E5M3FNU, ue5m3 of NVIDIA's PTX ISA 9.4.
+        Format("f8E5M3FNU", "uint8", 5, 3, 15, False, Nan.LAST, is_signed=False),
         Format("f16", "float16", 5, 10, 15, True, Nan.IEEE),
         Format("bf16", "bfloat16", 8, 7, 127, True, Nan.IEEE),
         Format("f32", "float32", 8, 23, 127, True, Nan.IEEE),
@@ -133,4 +140,5 @@ FORMATS: dict[str, Format] = {
     )
 }
 
-MINIFLOATS: tuple[str, ...] = tuple(name for name, f in FORMATS.items() if f.is_minifloat)
+#: Those of StableHLO.
+MINIFLOATS: tuple[str, ...] = tuple(name for name, f in FORMATS.items() if f.is_minifloat and f.has_dtype)

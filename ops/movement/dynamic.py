@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..op import CORRECTLY_ROUNDED, Call, Run, lookup, op
+from ..op import CORRECTLY_ROUNDED, Call, Run, kernel_of, op
 from ..require import require, require_dimensions, require_element, require_shape
 from ..types import ELEMENT_TYPES, TensorType
 
@@ -21,8 +21,7 @@ def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[
     `resolve` takes the shape of the first operand, if one is moved, and these lists, and gives the result's shape and
     the op's attributes.
     """
-    record, expected = lookup(name), call.result()
-    assert record is not None
+    expected = call.result()
     for i in range(moved, len(call.operands)):
         t = call.tensor(i)
         require(len(t.shape) == 1 and t.element.is_integer, f"operand {i} is {t} (expected a list of integers)")
@@ -36,7 +35,7 @@ def _bound_late(call: Call, name: str, moved: int, resolve: Callable[..., tuple[
         if not expected.is_static:
             call.reserve(result)
         types = [TensorType(s, call.tensor(i).element) for i, s in enumerate(shapes)]
-        return record.function(call.like(name, types, (result,), **attributes))
+        return kernel_of(call.like(name, types, (result,), **attributes))
 
     def kernel(*values: np.ndarray) -> np.ndarray:
         shapes = tuple(x.shape for x in values[:moved])

@@ -37,6 +37,11 @@ class Places:
     of_indices: Shape  #: … in these dimensions of the indices
     vector: int  #: the dimension of the indices along which index vectors lie
 
+    @classmethod
+    def of(cls, numbers: Mapping[str, Any], *names: str) -> Places:
+        """The places that a structure describes in fields of these names, in the order of the attributes here."""
+        return cls(*[integers(numbers, name) for name in names], vector=int(numbers.get("index_vector_dim", 0)))
+
     def check(self, rank: int, indices_rank: int) -> None:
         """Raise OpError where the dimensions do not fit the ranks or each other."""
         require(
@@ -144,6 +149,9 @@ def _bound(
     return result, kernel
 
 
+_PLACES = ("start_index_map", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims")
+
+
 def _gather(call: Call, places: Places, offset_dims: Shape, sizes: Shape | None) -> Run:
     """The kernel of a gather; where `sizes` is None they are the third operand's."""
     operand, indices, result = call.tensor(0), call.tensor(1), call.result()
@@ -174,16 +182,6 @@ def _gather(call: Call, places: Places, offset_dims: Shape, sizes: Shape | None)
     return dynamic
 
 
-def _places(numbers: Mapping[str, Any]) -> Places:
-    return Places(
-        mapped=integers(numbers, "start_index_map"),
-        dropped=integers(numbers, "collapsed_slice_dims"),
-        batching=integers(numbers, "operand_batching_dims"),
-        of_indices=integers(numbers, "start_indices_batching_dims"),
-        vector=int(numbers.get("index_vector_dim", 0)),
-    )
-
-
 @op("gather", operands=2, traits=PURE_LINEAR)
 def gather(call: Call) -> Run:
     """Slices of the operand that start at computed indices, or at the nearest ones where they fit.
@@ -195,7 +193,7 @@ def gather(call: Call) -> Run:
     element type.
     """
     numbers = call.attribute("dimension_numbers")
-    return _gather(call, _places(numbers), integers(numbers, "offset_dims"), call.integers("slice_sizes"))
+    return _gather(call, Places.of(numbers, *_PLACES), integers(numbers, "offset_dims"), call.integers("slice_sizes"))
 
 
 @op("dynamic_gather", operands=3, any_sizes=True)
@@ -207,7 +205,7 @@ def dynamic_gather(call: Call) -> Run:
     sizes = call.tensor(2)
     require(sizes.element.is_integer and len(sizes.shape) == 1, f"slice_sizes is {sizes} (expected a list of integers)")
     numbers = call.attribute("dimension_numbers")
-    return _gather(call, _places(numbers), integers(numbers, "offset_dims"), None)
+    return _gather(call, Places.of(numbers, *_PLACES), integers(numbers, "offset_dims"), None)
 
 
 @op("torch_index_select", operands=2, traits=PURE, has_section=False)

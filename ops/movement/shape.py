@@ -19,7 +19,7 @@ _FEW = 1 << 10
 _MOVES_ALL = OpTraits(is_pure=True, linear=range, moves=True)
 
 
-@op("constant", operands=0, traits=PURE)
+@op("constant", "any foreign", operands=0, traits=PURE)
 def constant(call: Call) -> Run:
     """The value of its attribute, as it stands.
 
@@ -126,6 +126,8 @@ def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Run:
         spread[d] = n
     order = tuple(int(d) for d in np.argsort(dimensions, kind="stable"))
     repeat = _copy if math.prod(shape) <= _FEW else np.broadcast_to
+    if not old:
+        return lambda x: repeat(x, shape)
     if order == tuple(range(len(order))):
         return lambda x: repeat(x.reshape(spread), shape)
     return lambda x: repeat(x.transpose(order).reshape(spread), shape)

@@ -13,6 +13,7 @@ their order.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -59,7 +60,7 @@ def sort(call: Call) -> Run:
         raise OpError(f"expected a dimension of a tensor of rank {rank}, got {dimension}")
     elements = [t.element for t in operands]
     _check_comparator(call, elements)
-    vectorised = call.bodies[0].vectorised
+    vectorised, ranks_of_codes = call.bodies[0].vectorised, functools.cache(lambda: _ranks_of_codes(call, elements))
 
     def kernel(regions: tuple[Callable[..., tuple[Any]], ...], *arrays: np.ndarray) -> Any:
         length = arrays[0].shape[dimension]
@@ -67,8 +68,12 @@ def sort(call: Call) -> Run:
             return arrays[0] if len(arrays) == 1 else arrays
         moved = [np.moveaxis(x, dimension, -1) for x in arrays]
         rows = [np.ascontiguousarray(x).reshape(-1, length) for x in moved]
-        ranks = _ranks_of_codes(call, elements) if rows[0].size >= _PAIRS_OF_CODES // 2 else None
-        alone = _sort_alone(vectorised, rows[0], elements[0]) if ranks is None and len(rows) == 1 else None
+        ranks, ordered = ranks_of_codes() if rows[0].size >= _PAIRS_OF_CODES // 2 else (None, None)
+        alone = None
+        if len(rows) == 1 and ranks is not None and ordered is not None:
+            alone = ordered.take(np.sort(ranks.take(rows[0].view(np.uint8)), kind="stable"))
+        elif len(rows) == 1 and ranks is None:
+            alone = _sort_alone(vectorised, rows[0], elements[0])
         if alone is not None:
             return np.moveaxis(alone.reshape(moved[0].shape), -1, dimension)
         if ranks is not None:
@@ -122,22 +127,28 @@ def _sort_alone(vectorised: Callable[..., Any] | None, rows: np.ndarray, element
     return ordered if ascends else ordered[:, ::-1]
 
 
-def _ranks_of_codes(call: Call, elements: list[ElementType]) -> np.ndarray | None:
+def _ranks_of_codes(call: Call, elements: list[ElementType]) -> tuple[np.ndarray | None, np.ndarray | None]:
     """The rank of each byte of the first operand, where the comparator orders its codes; None where it does not.
 
     A comparator of elements of up to 8 bits alone is called on all pairs of codes, instead of on pairs of elements.
+    The second array has the element of each rank, if no two codes have one rank.
     """
     body, first = call.bodies[0], elements[0]
     has_codes = first.is_minifloat or (first.is_integer and first.bits == 8)
     if not has_codes or body.vectorised is None or body.reads is None or not body.reads <= {0, 1}:
-        return None
+        return None, None
     codes = np.arange(256, dtype=np.uint8) & np.uint8((1 << first.bits) - 1)
     pairs = (x.view(first.dtype) for x in (np.repeat(codes, 256), np.tile(codes, 256)))
     others = (np.zeros(1, e.dtype) for e in elements[1:] for _ in range(2))
     before = np.broadcast_to(body.vectorised(*pairs, *others)[0], _PAIRS_OF_CODES).reshape(256, 256)
     ranks = before.sum(0)
     is_order = call.policy.rounding != "stochastic" and np.array_equal(before, ranks[:, None] < ranks)
-    return ranks.astype(np.uint8) if is_order else None
+    if not is_order:
+        return None, None
+    elements_in_order = np.zeros(256, np.uint8)
+    elements_in_order[ranks] = codes
+    has_ties = bool((elements_in_order[ranks] != codes).any())
+    return ranks.astype(np.uint8), None if has_ties else elements_in_order.view(first.dtype)
 
 
 def _permutation(before: Before, rows: list[np.ndarray], elements: list[ElementType]) -> np.ndarray:

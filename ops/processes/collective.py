@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..cast import cast
-from ..op import BY_BODY, Body, Call, Run, lookup, op
+from ..op import BY_BODY, Body, Call, Run, kernel_of, op
 from ..reductions.folds import Step, body_elements, fold_of
 from ..require import require, unpack
 from ..traits import Effects, OpTraits
@@ -69,9 +69,7 @@ def all_reduce(call: Call) -> Run:
 def cross_replica_sum(call: Call) -> Run:
     """The sum of the operands of all replicas of a group, in the order of the group."""
     scalar, wide = (TensorType(shape, call.tensor().element) for shape in ((), (None,)))
-    add = lookup("add")
-    assert add is not None
-    step, steps = (add.function(call.like("stablehlo.add", (t, t), (t,))) for t in (scalar, wide))
+    step, steps = (kernel_of(call.like("stablehlo.add", (t, t), (t,))) for t in (scalar, wide))
     body = Body((scalar, scalar), (scalar,), "stablehlo.add", {}, lambda x, y: (steps(x, y),))
     reduction = _Reduction(call, (body,), lambda x, y: (step(x, y),))
     _check_pairs_of_types(call)

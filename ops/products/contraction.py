@@ -26,11 +26,11 @@ from ..accumulators.product import is_exact, product
 from ..accumulators.record import Accumulator
 from ..accumulators.selection import accumulator_of
 from ..cast import cast, codes_of
-from ..op import Call, Run, lookup
+from ..op import Call, Run, kernel_of
 from ..policy import Policy
 from ..random_stream import RandomStream
 from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType
-from .exact import exact_matmul
+from .exact import exact_matmul, exact_type_of_formats
 
 _PLAIN = Policy()
 #: Sums of so many products, of real and of complex numbers, are formed one by one. Not a tuning: BLAS may round
@@ -75,6 +75,15 @@ class Contraction:
             return self._host_sums(x, y, self.result)  # nothing is rounded, nor drawn for that
         return self.host(x, y, _F32 if are_minifloats else _widest(self.lhs, self.rhs, self.result))
 
+    def exact_type(self, length: int) -> ElementType | None:
+        """The host's type in which all sums of so many products are exact, if they are to be; `matmul` takes operands
+        of that type too. None of other sums than those of minifloats."""
+        if not (self.lhs.is_minifloat and self.rhs.is_minifloat and self.result.is_float):
+            return None
+        record = accumulator_of(self.policy, self.lhs, self.rhs, self.result)
+        is_exact_sum = self.policy.sums_exactly if record is None else is_exact(record)
+        return exact_type_of_formats(self.lhs, self.rhs, length) if is_exact_sum else None
+
     def into(self, result: ElementType) -> Contraction:
         """The same sums in another type."""
         return dataclasses.replace(self, result=result)
@@ -114,9 +123,8 @@ class Contraction:
 
     def kernel(self, name: str) -> Run:
         """The kernel of a binary op in the type of the result."""
-        t, op = TensorType((None, None, None), self.result), lookup(name)
-        assert op is not None
-        return op.function(Call(op.name, (t, t), (t,), {}, (), self.policy, self.random, tables=self.tables))
+        t = TensorType((None, None, None), self.result)
+        return kernel_of(Call(name, (t, t), (t,), {}, (), self.policy, self.random, tables=self.tables))
 
     def _accumulate(self, record: Accumulator, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The product as an accumulator sums it."""

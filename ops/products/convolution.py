@@ -159,6 +159,10 @@ def _products(
     kernel = np.ascontiguousarray(y.transpose(0, *range(3, y.ndim), 2, 1)).reshape(groups, depth, outputs)
     if hole is not None:
         kernel = np.concatenate([kernel, hole.reshape(groups, 1, outputs)], 1)
+    wide = contraction.exact_type(kernel.shape[1])
+    if wide is not None:  # elements are decoded before they are copied into windows
+        x, zero = (cast(v, contraction.lhs, wide, Policy()) for v in (x, zero))
+        kernel = cast(kernel, contraction.rhs, wide, Policy())
     view = _windows(x, zero, axes, reversal)
     most = rows if contraction.policy.rounding == "stochastic" else max(_BLOCK // (groups * depth), 1)
     for block in _blocks(counts, most):

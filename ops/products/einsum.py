@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..op import BY_POLICY, Call, OpError, Run, lookup, op
+from ..op import BY_POLICY, Call, OpError, Run, kernel_of, op
 from ..require import identity, require, require_shape, storage
 from ..types import TensorType
 
@@ -100,10 +100,8 @@ def _contraction(call: Call, tensors: list[TensorType], labels: tuple[Labels, La
         "rhs_contracting_dimensions": _places(summed, rhs),
     }
     attributes = {k: v for k, v in call.attributes.items() if k == "precision_config"}
-    record = lookup("dot_general")
-    assert record is not None
     result = TensorType(tuple(sizes[n] for n in dimensions), call.result().element)
-    dot = record.function(call.like("dot_general", types, (result,), dot_dimension_numbers=numbers, **attributes))
+    dot = kernel_of(call.like("dot_general", types, (result,), dot_dimension_numbers=numbers, **attributes))
     diagonals = [_diagonal(t, names) for t, names in zip(tensors, labels, strict=True)]
     order = _places(output, dimensions)
 

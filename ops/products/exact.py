@@ -91,7 +91,8 @@ def exact_product(
     if compute is None:
         ranges = ranges or (range_of(x, c.lhs), range_of(y, c.rhs))
         compute = _exact_type(*ranges, x.shape[-1])
-    x, y = (cast(v, t, compute or _F64, _PLAIN) for v, t in ((x, c.lhs), (y, c.rhs)))
+    wide = compute or _F64
+    x, y = (v if v.dtype == wide.dtype else cast(v, t, wide, _PLAIN) for v, t in ((x, c.lhs), (y, c.rhs)))
     sums = blas.matmul(x, y) if compute or not ranges else _sliced_sums(c, x, y, *ranges)
     if c.policy.rounding == "down":
         _set_negative_zeros(sums, x, y)

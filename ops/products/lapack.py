@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..blas import on_one_thread
-from ..op import Call, Run, lookup
+from ..op import Call, Run, kernel_of
 from ..programs import xla_targets
 from ..programs.custom_call import bound_target
 from ..require import require
@@ -34,9 +34,8 @@ class Use:
         """The kernel of an op on operands of shapes, with a result of the last shape."""
         key = name, *shapes
         if key not in self._kernels:
-            record, types = lookup(name), tuple([TensorType(s, self.call.tensor().element) for s in shapes])
-            assert record is not None
-            self._kernels[key] = record.function(self.call.like(name, types, types[-1:], **attributes))
+            types = tuple([TensorType(s, self.call.tensor().element) for s in shapes])
+            self._kernels[key] = kernel_of(self.call.like(name, types, types[-1:], **attributes))
         return self._kernels[key]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..op import Call, OpError, Run, lookup
+from ..op import Call, OpError, Run, kernel_of
 from ..require import require
 from ..types import TensorType
 from .custom_call import bound_target
@@ -32,8 +32,7 @@ def shape_assertion(call: Call) -> Run:
 @bound_target("stablehlo.dynamic_reduce_window")
 def dynamic_reduce_window(call: Call) -> Run:
     """reduce_window whose window sizes, strides, dilations and padding are values; the body is a function."""
-    record, callees = lookup("reduce_window"), list(call.functions.values())
-    assert record is not None
+    callees = list(call.functions.values())
     require(len(callees) == 1, f"called_computations names {len(callees)} functions (expected 1)")
     require(
         len(call.operands) >= 7 and len(call.operands) % 2 == 1, f"expected 2N + 5 operands, got {len(call.operands)}"
@@ -46,8 +45,8 @@ def dynamic_reduce_window(call: Call) -> Run:
     @functools.lru_cache
     def bound(shapes: tuple[tuple[int, ...], ...], *lists: tuple[int, ...]) -> Run:
         types = tuple(TensorType(shape, call.tensor(i).element) for i, shape in enumerate(shapes))
-        attributes = dict(zip(names, lists, strict=True))
-        return record.function(dataclasses.replace(call, operands=types, attributes=attributes, bodies=(callee.body,)))
+        use = {"operands": types, "attributes": dict(zip(names, lists, strict=True)), "bodies": (callee.body,)}
+        return kernel_of(dataclasses.replace(call, name="reduce_window", **use))
 
     def kernel(*values: np.ndarray) -> Any:
         tensors, lists = values[:count], values[count:]
@@ -67,10 +66,8 @@ def dynamic_top_k(call: Call) -> Run:
 
     @functools.lru_cache
     def bound(shape: tuple[int, ...], k: int) -> Run:
-        record, shapes = lookup("chlo.top_k"), (*shape[:-1], k)
-        assert record is not None
-        results = [TensorType(shapes, call.result(i).element) for i in range(2)]
-        return record.function(call.like("chlo.top_k", [TensorType(shape, call.tensor().element)], results, k=k))
+        results = [TensorType((*shape[:-1], k), call.result(i).element) for i in range(2)]
+        return kernel_of(call.like("chlo.top_k", [TensorType(shape, call.tensor().element)], results, k=k))
 
     return lambda x, k: bound(x.shape, int(k))(x)
 
@@ -83,11 +80,10 @@ def dynamic_rng_bit_generator(call: Call) -> Run:
 
     @functools.lru_cache
     def bound(*shape: int) -> Run:
-        record, output = lookup("rng_bit_generator"), TensorType(shape, call.result(1).element)
-        assert record is not None
+        output = TensorType(shape, call.result(1).element)
         require(call.result(1).admits(shape), f"the shape is {list(shape)} (expected that of {call.result(1)})")
         call.reserve(output)
-        results = (call.result(), output)
-        return record.function(dataclasses.replace(call, operands=call.operands[:1], results=results))
+        types = {"operands": call.operands[:1], "results": (call.result(), output)}
+        return kernel_of(dataclasses.replace(call, name="rng_bit_generator", **types))
 
     return lambda state, shape: bound(*np.ravel(shape).tolist())(state)

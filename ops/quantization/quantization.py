@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..cast import cast, wrap
-from ..op import Call, Run, lookup
+from ..op import Call, Run, kernel_of
 from ..policy import Policy
 from ..require import identity, require
 from ..types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType
@@ -34,13 +34,7 @@ class _Arithmetic:
                 np.multiply, np.divide, np.add, lambda low, x, high: np.minimum(np.maximum(x, low), high), np.rint
             )
         names = (("multiply", 2), ("divide", 2), ("add", 2), ("clamp", 3), ("round_nearest_even", 1))
-        return cls(*(_kernel(name, t, count, call) for name, count in names))
-
-
-def _kernel(name: str, t: TensorType, count: int, call: Call) -> Run:
-    record = lookup(name)
-    assert record is not None
-    return record.function(call.like(name, (t,) * count, (t,)))
+        return cls(*(kernel_of(call.like(name, (t,) * count, (t,))) for name, count in names))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..op import Call, Run, lookup
+from ..op import Call, Run, kernel_of
 from ..programs.custom_call import bound_target
 from ..require import require
 from ..types import TensorType
@@ -22,8 +22,7 @@ def approx_top_k(call: Call) -> Run:
 
     A last operand, a scalar besides these, says how many.
     """
-    record, callees = lookup("sort"), list(call.functions.values())
-    assert record is not None
+    callees = list(call.functions.values())
     require(len(callees) == 1, f"called_computations names {len(callees)} functions (expected 1)")
     has_count = len(call.operands) == 2 * len(call.results) + 1
     require(has_count or len(call.operands) == 2 * len(call.results), "takes an initial value for each operand")
@@ -34,7 +33,7 @@ def approx_top_k(call: Call) -> Run:
     types = tuple([call.tensor(i) for i in range(count)])
     for i, t in enumerate(types):
         require(t.shape == types[0].shape, f"operand {i} is a {t} (expected the shape of operand 0, {types[0]})")
-    ordered = record.function(_sort(call, types, dimension, callees[0].body))
+    ordered = kernel_of(_sort(call, types, dimension, callees[0].body))
     size = call.result().shape[dimension]
 
     def kernel(*values: np.ndarray) -> Any:
@@ -51,12 +50,11 @@ def approx_top_k(call: Call) -> Run:
 @bound_target("TopK")
 def top_k(call: Call) -> Run:
     """The first elements along the last dimension by the comparator, and their indices."""
-    record, callees = lookup("sort"), list(call.functions.values())
-    assert record is not None
+    callees = list(call.functions.values())
     require(len(callees) == 1, f"called_computations names {len(callees)} functions (expected 1)")
     t, count = call.tensor(), call.shape()[-1]
     places = TensorType(t.shape, call.result(1).element)
-    ordered = record.function(_sort(call, (t, places), len(t.shape) - 1, callees[0].body))
+    ordered = kernel_of(_sort(call, (t, places), len(t.shape) - 1, callees[0].body))
 
     def kernel(x: np.ndarray) -> Any:
         numbers = np.arange(x.shape[-1], dtype=places.element.dtype)
@@ -75,4 +73,5 @@ def _of_json(text: str) -> dict[str, Any]:
 
 
 def _sort(call: Call, types: tuple[TensorType, ...], dimension: int, body: Any) -> Call:
-    return dataclasses.replace(call, operands=types, results=types, attributes={"dimension": dimension}, bodies=(body,))
+    attributes = {"dimension": dimension}
+    return dataclasses.replace(call, name="sort", operands=types, results=types, attributes=attributes, bodies=(body,))

@@ -7,16 +7,17 @@ that gives the same bits. The folds of `long_fold_of` combine neighbours in pair
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..cast import wrap
-from ..op import Body, Call, OpError, lookup
+from ..cast import codes_of, wrap
+from ..op import Body, Call, OpError, kernel_of, lookup
 from ..ordering import is_nan, of_total_keys, total_keys
-from ..tables import Tabulated
+from ..tables import Tabulated, all_codes
 from ..traits import Combining, Run
 from ..types import ElementType, Kind, TensorType
 
@@ -133,28 +134,95 @@ def _fold_of_op(call: Call, body: Body, element: ElementType) -> Fold | None:
 
 
 def _fold_extreme(element: ElementType, largest: bool, exact: Run, by_halves: Fold) -> Fold:
-    """Find the largest or smallest float of each column by integers in the total order; columns with NaN by halves."""
+    """Find the largest or smallest float of each column by numbers or integers; columns with NaN by halves."""
+    choose = np.maximum if largest else np.minimum
 
-    def fold(region: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-        x = rows[0]  # its keys lie in memory as it does
-        keys = total_keys(x.T, element).T if x.flags.f_contiguous else total_keys(x, element)
+    def by_values(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        found = choose.reduce(x, axis=0)
+        return found, (found == 0) | (found != found)  # numpy takes either of two zeros
+
+    def by_keys(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        keys = _in_its_layout(lambda x: total_keys(x, element), x)
         # NaN is above all numbers of its sign.
         low, high = (of_total_keys(f.reduce(keys, axis=0), element) for f in (np.minimum, np.maximum))
-        result = np.array(exact(starts[0], high if largest else low))
-        with_nan = np.flatnonzero(is_nan(low, element) | is_nan(high, element))
-        if with_nan.size:
-            some = [np.ascontiguousarray(x[..., with_nan]) for x in (starts[0], rows[0])]
-            result[with_nan] = by_halves(region, some[:1], some[1:])[0]
+        return high if largest else low, is_nan(low, element) | is_nan(high, element)
+
+    if element.is_minifloat:
+        ranks = Ranks.of(element, largest, exact)
+        return _fold_by_choice(ranks.choose, exact, by_halves)
+    fold = _fold_by_choice(by_keys, exact, by_halves)
+    return _fold_by_choice(by_values, exact, fold) if element.bits >= 32 else fold
+
+
+def _fold_by_choice(choose: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], exact: Run, otherwise: Fold) -> Fold:
+    """The fold of an op that selects: `choose` gives an element of each column, and the columns to fold otherwise."""
+
+    def fold(region: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        found, is_open = choose(rows[0])
+        result, left = np.array(exact(starts[0], found)), np.flatnonzero(is_open)
+        if left.size:
+            some = [np.ascontiguousarray(x[..., left]) for x in (starts[0], rows[0])]
+            result[left] = otherwise(region, some[:1], some[1:])[0]
         return (result,)
 
     return fold
 
 
+def _in_its_layout(function: Run, x: np.ndarray) -> np.ndarray:
+    """The elements of an array by themselves, in an array that lies in memory as it does."""
+    return function(x.T).T if x.flags.f_contiguous else function(x)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranks:
+    """The elements of a minifloat as bytes, of which the largest of several is that of their maximum, or minimum.
+
+    Attributes:
+        rank: The bytes of elements.
+        elements: The result for each byte.
+        nan: The least byte of a NaN. Of two NaN the op's result may be either.
+    """
+
+    rank: Tabulated
+    elements: np.ndarray
+    nan: int
+
+    @classmethod
+    def of(cls, element: ElementType, largest: bool, exact: Run) -> Ranks:
+        """The ranks of an op whose kernel is `exact`."""
+        results = np.asarray(exact(all_codes(element), all_codes(element)))
+        keys, nan = total_keys(results, element).astype(int), is_nan(results, element)
+        keys = np.where(nan, 256 + keys, keys if largest else -keys)
+        _, first, ranks = np.unique(keys, return_index=True, return_inverse=True)
+        ranks = ranks.astype(np.uint8)
+        table = Tabulated(lambda x: ranks.take(codes_of(x, element.format), mode="wrap"), [element], ranks.dtype)
+        return cls(table, results[first], len(first) - len(np.unique(keys[nan])))
+
+    def choose(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The result of each column, and whether it is NaN."""
+        highest = np.maximum.reduce(_in_its_layout(self.rank, x), axis=0)
+        return self.elements.take(highest), highest >= self.nan
+
+    def largest(
+        self, fold: Callable[..., tuple[np.ndarray, ...]], arrays: Sequence[np.ndarray], inits: Sequence[np.ndarray]
+    ) -> tuple[np.ndarray] | None:
+        """The results of a fold that finds the largest of ranks; None where one is NaN."""
+        (highest,) = fold([self.rank(x) for x in arrays], [self.rank(x) for x in inits])
+        return None if (highest >= self.nan).any() else (self.elements.take(highest),)
+
+
+def ranks_of(call: Call, body: Body, element: ElementType) -> Ranks | None:
+    """The ranks of a body that is the maximum or minimum of a minifloat; None of others."""
+    combining = combining_of(body)
+    if combining is None or combining.largest is None or not element.is_minifloat:
+        return None
+    return Ranks.of(element, combining.largest, _function_of_op(call, body, element))
+
+
 def _function_of_op(call: Call, body: Body, element: ElementType) -> Run:
     """The kernel of the single op of a body on arrays."""
-    record, t = lookup(body.sole_op or ""), TensorType((None, None), element)
-    assert record is not None
-    return record.function(call.like(record.name, (t, t), (t,), **body.sole_attributes))
+    t = TensorType((None, None), element)
+    return kernel_of(call.like(body.sole_op or "", (t, t), (t,), **body.sole_attributes))
 
 
 def working_type(element: ElementType) -> np.dtype:

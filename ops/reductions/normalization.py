@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..cast import cast
-from ..op import Accuracy, Body, Call, Run, lookup, op
+from ..op import Accuracy, Body, Call, Run, kernel_of, op
 from ..policy import Policy
 from ..require import require, require_dimensions, require_element, require_shape
 from ..types import ELEMENT_TYPES, TensorType
@@ -69,9 +69,7 @@ class _Steps:
         return cast(np.array(value), ELEMENT_TYPES["f64"], self._type.element, Policy())
 
     def _bind(self, name: str, operands: int = 2) -> Run:
-        record, t = lookup(name), self._type
-        assert record is not None
-        return record.function(self._call.like(name, (t,) * operands, (t,)))
+        return kernel_of(self._call.like(name, (self._type,) * operands, (self._type,)))
 
 
 @op("batch_norm_inference", "float", values="numbers", accuracy=_STEPS, operands=5)

@@ -55,9 +55,9 @@ def reduce(call: Call) -> Run:
         steps, kept = math.prod(shape[:folded]), shape[folded:]
         width = math.prod(kept)
         rows = [x.transpose(order).reshape(steps, width) for x in arrays[:count]]
-        starts = [np.broadcast_to(init, (width,)) for init in arrays[count:]]
+        starts = [np.full(width, init, init.dtype) for init in arrays[count:]]
         fold = short if steps < PAIRS_FROM else long
-        results = fold(regions[0], starts, rows) if steps and width else [s.copy() for s in starts]
+        results = fold(regions[0], starts, rows) if steps and width else starts
         results = tuple([np.asarray(r).reshape(kept) for r in results])
         return results[0] if count == 1 else results
 

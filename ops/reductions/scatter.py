@@ -143,14 +143,12 @@ def _select_inside(targets: np.ndarray, inside: np.ndarray, updates: Arrays) -> 
     return targets.reshape(-1)[chosen], tuple([u.take(chosen, axis=0) for u in updates])
 
 
-def _places_of(numbers: Mapping[str, Any]) -> Places:
-    return Places(
-        mapped=integers(numbers, "scatter_dims_to_operand_dims"),
-        dropped=integers(numbers, "inserted_window_dims"),
-        batching=integers(numbers, "input_batching_dims"),
-        of_indices=integers(numbers, "scatter_indices_batching_dims"),
-        vector=int(numbers.get("index_vector_dim", 0)),
-    )
+_PLACES = (
+    "scatter_dims_to_operand_dims",
+    "inserted_window_dims",
+    "input_batching_dims",
+    "scatter_indices_batching_dims",
+)
 
 
 def targets(numbers: Mapping[str, Any], shape: Shape, indices: np.ndarray, updates: Shape) -> np.ndarray:
@@ -164,7 +162,7 @@ def targets(numbers: Mapping[str, Any], shape: Shape, indices: np.ndarray, updat
         places[parts[0].reshape(-1)] = rows[0][at].reshape(-1)
 
     axes = integers(numbers, "update_window_dims")
-    apply = _Windows.of(_places_of(numbers), axes, shape, indices.shape, updates).kernel(record)
+    apply = _Windows.of(Places.of(numbers, *_PLACES), axes, shape, indices.shape, updates).kernel(record)
     tensor, ids = (np.arange(math.prod(s)).reshape(s) for s in (shape, updates))
     apply(lambda *x: x, (tensor,), indices, (ids,))
     return places
@@ -210,7 +208,7 @@ def scatter(call: Call) -> Run:
         require(u.shape == updates[0].shape, f"updates {u} and {updates[0]} differ in shape")
         require(u.element == x.element, f"updates {u} for {x} (expected of the same element type)")
     numbers = call.attribute("scatter_dimension_numbers")
-    places = _places_of(numbers)
+    places = Places.of(numbers, *_PLACES)
     places.check(len(inputs[0].shape), len(indices.shape))
     axes = integers(numbers, "update_window_dims")
     require_dimensions("update_window_dims", axes, len(updates[0].shape))

@@ -34,6 +34,7 @@ from .folds import (
     combining_of,
     fold_of,
     pair_table,
+    ranks_of,
     rounds_once,
     ufunc_of,
     working_type,
@@ -115,6 +116,7 @@ def reduce_window(call: Call) -> Run:
         require_shape(call, tuple(a.count for a in axes_of(call.operand_shape())))
     fold, step, sources = fold_of(call, body), body.vectorised, [t.element for t in inputs] * 2
     prefixes = _prefixes_of(call, body, elements[0]) if step is not None and count == 1 else None
+    ranks = ranks_of(call, body, elements[0]) if count == 1 else None
     # Under stochastic rounding all steps are of one fold, so that elements are rounded together.
     together = None if call.policy.rounding == "stochastic" else step
 
@@ -123,15 +125,34 @@ def reduce_window(call: Call) -> Run:
         values = tuple([np.asarray(v if s == e else cast(v, s, e, call.policy)) for v, s, e in pairs])
         arrays, inits, axes = values[:count], values[count:], axes_of(values[0].shape)
         folded = prefixes(arrays[0], inits[0], axes) if prefixes is not None else None
-        if folded is None and together is not None:
-            folded = fold_padded(lambda totals, rows: fold(regions[0], totals, rows), arrays, inits, axes)
-            if folded is None and are_large(axes):
-                folded = _fold_as_tree(together, arrays, inits, axes)
+        if folded is None and ranks is not None:
+            fold_ranks = functools.partial(_fold_windows, _largest_rank, None, _larger, axes=axes)
+            folded = ranks.largest(fold_ranks, arrays, inits)
         if folded is None:
-            folded = _fold_in_order(fold, regions[0], together, arrays, inits, axes)
+            folded = _fold_windows(fold, regions[0], together, arrays, inits, axes)
         return folded[0] if count == 1 else folded
 
     return kernel
+
+
+def _larger(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray]:
+    return (np.maximum(x, y),)
+
+
+def _largest_rank(_: Any, starts: Values, rows: Values) -> tuple[np.ndarray]:
+    return (np.maximum(starts[0], np.maximum.reduce(rows[0], axis=0)),)
+
+
+def _fold_windows(
+    fold: Fold, region: Any, step: Step | None, arrays: Values, inits: Values, axes: Axes
+) -> tuple[np.ndarray, ...]:
+    """Fold windows by the methods that are not of one running fold."""
+    folded = None
+    if step is not None:
+        folded = fold_padded(lambda totals, rows: fold(region, totals, rows), arrays, inits, axes)
+        if folded is None and are_large(axes):
+            folded = _fold_as_tree(step, arrays, inits, axes)
+    return _fold_in_order(fold, region, step, arrays, inits, axes) if folded is None else folded
 
 
 def _fold_in_order(

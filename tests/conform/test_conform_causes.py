@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from minihlo.interp.comparison.faults.table import FAULTS
 from minihlo.interp.conform import causes
 from minihlo.interp.conform.report import html, terminal
 from minihlo.interp.conform.result import CRASH, DIVERGENT, FAIL, PASS, CaseResult, Failure, Report, Run
+from minihlo.interp.judging import open_points, table
+from minihlo.interp.judging.faults import FAULTS
+from minihlo.ops.minifloat.open_points import OPEN_POINTS
 
 ROOT = Path(__file__).parents[2]
 
@@ -166,18 +168,17 @@ def test_the_example_is_the_smallest() -> None:
     assert (cause.example.case.op, cause.example.failure) == ("exp", NAN_READ)
 
 
-def test_grouping_by_sentences() -> None:
-    fault = FAULTS["nan-as-infinity"]
-    assert list(groups(case("tanh", fault.sentence), case("exp", f"{fault.sentence} (3 of 9)"))) == ["nan-as-infinity"]
-
-
-def test_identifiers_are_known() -> None:
-    sources = [*(ROOT / "interp").glob("comparison/**/*.py"), *(ROOT / "interp").glob("conform/**/*.py")]
-    text = "".join(p.read_text() for p in sources if p.name != "causes.py")
-    written = {*re.findall(r'"([a-z0-9-]+)"', text), *FAULTS}
-    kin = {i for _, _, identifiers in causes.CAUSE_GROUPS for i in identifiers}
-    assert causes.DESCRIPTIONS | causes.CIRCUMSTANCES | kin <= written
-    assert not (causes.DESCRIPTIONS | causes.CIRCUMSTANCES) & set(FAULTS)
+def test_identifiers_are_rows_of_one_table() -> None:
+    text = "".join(p.read_text() for p in (ROOT / "interp").rglob("*.py") if p.name != "table.py")
+    used = {*re.findall(r'\b(?:cause|note)\(\s*f?"([a-z0-9-]+)"', text), *open_points.IDENTIFIERS.values()}
+    assert used - {p.identifier for p in OPEN_POINTS} <= table.SENTENCES.keys()
+    assert {n for n in table.SENTENCES if f'"{n}"' not in text} <= {
+        n for n in table.SENTENCES if n.startswith(("sort-nan-", "operands-"))
+    }
+    assert not table.SENTENCES.keys() & FAULTS.keys()
+    parts = (table.DESCRIPTIONS, table.CIRCUMSTANCES, table.FAULTS, table.OPEN_POINTS, table.LIMITS)
+    assert len(table.SENTENCES) == sum(map(len, parts))
+    assert {n for _, _, names in table.GROUPS for n in names} <= table.SENTENCES.keys() | FAULTS.keys()
 
 
 MANY = Report(

@@ -12,7 +12,8 @@ from minihlo.interp.conform.cases.case import Case
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.picture_data import picture_data
 from minihlo.interp.conform.result import DIVERGENT, FAIL, PASS
-from minihlo.interp.conform.verdicts.judge import ELEMENT_VERDICTS, judge
+from minihlo.interp.conform.verdicts.judge import judge
+from minihlo.interp.judging.record import OF_GRADES
 from minihlo.interp.oracle.expected import as_exact, expected
 from minihlo.interp.oracle.formats import FORMATS, INTEGERS, code_dtype, integers
 from minihlo.interp.oracle.rounding import Exact, encode
@@ -138,7 +139,7 @@ def test_integer_overflow_of_conversions() -> None:
 
     def verdicts(got: list[int]) -> list[str]:
         judged = judge("i8", np.array(got, np.int8).view(np.uint8), found)
-        return [ELEMENT_VERDICTS[v] for v in judged.verdicts]
+        return [OF_GRADES[v] for v in judged.verdicts]
 
     assert verdicts([44, 127, -56, 127, -128]) == [PASS] * 5
     assert verdicts([127, -128, 127, 127, -128]) == [DIVERGENT] * 3 + [PASS] * 2

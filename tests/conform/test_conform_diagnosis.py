@@ -5,8 +5,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from minihlo.interp.comparison import places
-from minihlo.interp.comparison.diagnosis import Diagnosis
 from minihlo.interp.conform.cases import data
 from minihlo.interp.conform.cases.case import Case
 from minihlo.interp.conform.cases.forms import SIZES
@@ -16,6 +14,7 @@ from minihlo.interp.conform.verdicts import diagnosis
 from minihlo.interp.conform.verdicts.forms import across_forms
 from minihlo.interp.conform.verdicts.judge import Judgement
 from minihlo.interp.conform.verdicts.outcome import add_diagnosis as explained_by
+from minihlo.interp.judging.diagnosis import Diagnosis, of_tail
 from minihlo.interp.oracle.formats import FORMATS
 
 
@@ -30,7 +29,7 @@ def test_failures_at_the_end_by_chance() -> None:
 
     assert diagnosis.explain(*part("size-7", [6])).sentence != "only the last element of the array"
     assert diagnosis.explain(*part("size-64", [63])).sentence == "only the last element of the array"
-    told = [("array", Diagnosis("the operand is", ("one-operand",))), ("size-64", places.of_tail(1))]
+    told = [("array", Diagnosis("the operand is", ("one-operand",))), ("size-64", of_tail(1))]
     cases = [
         explained_by(CaseResult("a", form, "a", [], "", "", "", FAIL, counts={FAIL: 5 - 4 * i}), why)
         for i, (form, why) in enumerate(told)

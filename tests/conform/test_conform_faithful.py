@@ -7,8 +7,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from minihlo.interp.comparison import faithful
 from minihlo.interp.conform.result import ACCURACY, FAIL, PASS
+from minihlo.interp.judging import functions as faithful
 from minihlo.interp.oracle.exact import evaluate
 from minihlo.interp.oracle.formats import FORMATS
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from minihlo.interp.conform.report import html
-from minihlo.interp.conform.report.markup import element
 from minihlo.interp.conform.result import (
     ACCURACY,
     CRASH,
@@ -248,13 +247,6 @@ def test_the_grid(text: str) -> None:
     assert cells["add"] == ["none", FAIL, CRASH]
     assert cells["divide"] == [FAIL, "none", "none"]
     assert [cells[r][1] for r in ("sine", "negate", "tan", "abs")] == [ACCURACY, DIVERGENT, UNSUPPORTED, PASS]
-
-
-def test_texts_are_escaped() -> None:
-    assert element("a", "<&>", [None, "b", False], href='"<&', class_="x", data_y=None) == (
-        '<a href="&quot;&lt;&amp;" class="x">&lt;&amp;&gt;b</a>'
-    )
-    assert element("rect", x=1, hidden=True) == '<rect x="1" hidden/>'
 
 
 def test_it_is_written_whole(tmp_path: Path) -> None:

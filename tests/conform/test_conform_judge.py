@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from minihlo.interp.comparison import choices
 from minihlo.interp.conform.cases.case import Case
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.result import ACCURACY, DIVERGENT, FAIL, PASS
 from minihlo.interp.conform.rows import RowPart
-from minihlo.interp.conform.verdicts.judge import ELEMENT_VERDICTS, judge
+from minihlo.interp.conform.verdicts.judge import judge
+from minihlo.interp.judging import open_points as choices
+from minihlo.interp.judging.record import OF_GRADES
 from minihlo.interp.oracle import rounding
 from minihlo.interp.oracle.expected import Expected, convert
 from minihlo.interp.oracle.formats import code_dtype
@@ -20,7 +21,7 @@ def verdicts(result: str, got: list[int], right: list[int], left_open: int = 0, 
     kind = code_dtype(result)
     wanted = Expected(np.array(right, kind), np.full(len(right), left_open, np.uint8))
     judged = judge(result, np.array(got, kind), wanted, limit)
-    return [ELEMENT_VERDICTS[v] for v in judged.verdicts]
+    return [OF_GRADES[v] for v in judged.verdicts]
 
 
 def test_nan_is_nan_and_zeros_differ() -> None:
@@ -37,7 +38,7 @@ def test_ulp_counts_steps() -> None:
     )
     # From 1 to the next; from -2^-9 to 2^-9 over zero; NaN where the largest number is right; the sign of zero.
     assert judged.distances[:4].tolist() == [1, 2, 1, 0]
-    assert [ELEMENT_VERDICTS[v] for v in judged.verdicts] == [ACCURACY, FAIL, ACCURACY, ACCURACY, FAIL]
+    assert [OF_GRADES[v] for v in judged.verdicts] == [ACCURACY, FAIL, ACCURACY, ACCURACY, FAIL]
     assert judged.errors[:2].tolist() == [1, -2]
 
 
@@ -79,7 +80,7 @@ def test_a_rule_of_the_backend_is_what_its_results_are_held_to() -> None:
     # It saturates; NaN, which would be right too, is not what it means, and the report says what would be.
     wanted = Expected(np.full(10, 0x7F, np.uint8), np.full(10, rounding.OVERFLOW, np.uint8))
     judged = judge("f8E4M3FN", np.array([0x7E] * 9 + [0x7F], np.uint8), wanted)
-    assert [ELEMENT_VERDICTS[v] for v in judged.verdicts] == [DIVERGENT] * 9 + [FAIL]
+    assert [OF_GRADES[v] for v in judged.verdicts] == [DIVERGENT] * 9 + [FAIL]
     assert judged.right.tolist() == [0x7E] * 10
     assert (judged.errors[9], judged.distances[9]) == (1, 1)
     assert judged.choices == {rounding.OVERFLOW: {"largest": 9, "nan": 1}}
@@ -97,7 +98,7 @@ def test_ties_go_one_way() -> None:
 def test_nan_stands_at_one_end_of_the_total_order() -> None:
     def compared(got: list[bool]) -> list[str]:
         wanted = Expected(np.array([True, False, True]), np.full(3, rounding.NAN_ORDER, np.uint8))
-        return [ELEMENT_VERDICTS[v] for v in judge("i1", np.array(got), wanted).verdicts]
+        return [OF_GRADES[v] for v in judge("i1", np.array(got), wanted).verdicts]
 
     assert compared([True, False, True]) == [PASS] * 3
     assert compared([False, True, False]) == [DIVERGENT] * 3
@@ -109,7 +110,7 @@ def test_a_sort_may_put_nan_first() -> None:
 
     def sorted_as(row: list[int]) -> list[str]:
         got = np.array(row, np.uint8)
-        return [ELEMENT_VERDICTS[v] for v in judge("f8E4M3FNUZ", got, part.with_nan_first(got)).verdicts]
+        return [OF_GRADES[v] for v in judge("f8E4M3FNUZ", got, part.with_nan_first(got)).verdicts]
 
     assert sorted_as([0xC0, 0x01, 0x80]) == [PASS] * 3
     assert sorted_as([0x80, 0xC0, 0x01]) == [DIVERGENT] * 3
@@ -120,7 +121,7 @@ def test_negative_numbers_lose_their_sign_by_a_rule() -> None:
     def converted_to(got: list[int]) -> list[str]:
         wanted = convert(np.array([0xFF, 0xFE, 0xFC, 0xF8, 0xF0], np.uint8), "i8", "f8E8M0FNU")  # -1, -2, -4 …
         judged = judge("f8E8M0FNU", np.array(got, np.uint8), wanted)
-        return [ELEMENT_VERDICTS[v] for v in judged.verdicts]
+        return [OF_GRADES[v] for v in judged.verdicts]
 
     assert converted_to([0x7F, 0x80, 0x81, 0x82, 0x83]) == [DIVERGENT] * 5
     assert converted_to([0xFF, 0x80, 0x81, 0x82, 0x83]) == [FAIL, *[DIVERGENT] * 4]
@@ -133,14 +134,14 @@ def test_choices_of_negative_overflow() -> None:
     for beyond in (0xFE, 0xFF):
         for small in (0x00, 0xFF):
             got = np.array([0x7F, 0x80, 0x81, 0x82, 0x83, 0x84, beyond, small], np.uint8)
-            assert FAIL not in [ELEMENT_VERDICTS[v] for v in judge("f8E8M0FNU", got, wanted).verdicts]
+            assert FAIL not in [OF_GRADES[v] for v in judge("f8E8M0FNU", got, wanted).verdicts]
 
 
 def test_the_sign_of_an_exact_zero_is_no_matter_of_accuracy() -> None:
     def judged(op: str, operands: list[int], got: list[int]) -> list[str]:
         case = Case(op, ("f8E4M3FN",), "f8E4M3FN")
         found, _ = Part(case, "array", (np.array(operands, np.uint8),)).judge(np.array(got, np.uint8), 4, False)
-        return [ELEMENT_VERDICTS[v] for v in found.verdicts]
+        return [OF_GRADES[v] for v in found.verdicts]
 
     assert judged("abs", [0x80, 0xFE], [0x80, 0x7D]) == [FAIL, FAIL]
     assert judged("sine", [0x80, 0x38], [0x00, 0x36]) == [FAIL, ACCURACY]

@@ -9,7 +9,7 @@ import pytest
 
 from minihlo.interp.conform.cases import data
 from minihlo.interp.conform.cases.case import Case
-from minihlo.interp.conform.cases.layouts import LAYOUTS, arrange, stored_array, view
+from minihlo.interp.conform.cases.forms import LAYOUTS, arrange, stored_array, view
 from minihlo.interp.conform.cases.row_data import arrays
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.rows import RowPart

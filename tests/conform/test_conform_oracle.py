@@ -9,11 +9,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from minihlo.interp.comparison.sums import hypotheses
-from minihlo.interp.comparison.sums.explain import Observation, explain, find_bound
-from minihlo.interp.comparison.sums.hypotheses import Rows, SumQuery
 from minihlo.interp.conform.cases import cases, data
 from minihlo.interp.conform.cases.case import Case
+from minihlo.interp.judging.sums import hypotheses
+from minihlo.interp.judging.sums.explain import Observation, explain, find_bound
+from minihlo.interp.judging.sums.hypotheses import Rows, SumQuery
 from minihlo.interp.oracle import exact
 from minihlo.interp.oracle.expected import expected
 from minihlo.interp.oracle.formats import FORMATS, INTEGERS, MINIFLOATS, all_codes
@@ -28,7 +28,7 @@ from .. import oracle
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_formats_are_those_of_the_other_oracle(name: str) -> None:
-    ours, theirs = FORMATS[name], oracle.FORMATS[name]
+    ours, theirs = FORMATS[name], oracle.ALL_FORMATS[name]
     assert (ours.bits, ours.max_code, ours.sign_bit) == (theirs.bits, theirs.max_code, theirs.sign_bit)
     if ours.bits > 16:
         return

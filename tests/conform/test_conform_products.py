@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from minihlo.interp.comparison.sums.exact_sums import slack_of
 from minihlo.interp.conform.cases.case import PRODUCT_OPS, Case
 from minihlo.interp.conform.cases.cases import cases
 from minihlo.interp.conform.cases.forms import forms
 from minihlo.interp.conform.cases.row_data import arrays
 from minihlo.interp.conform.rows import RowPart
+from minihlo.interp.judging.sums.exact_sums import slack_of
 from minihlo.interp.oracle.formats import FORMATS, Format
 from minihlo.interp.oracle.rounding import Exact, encode
 from minihlo.interp.oracle.sums import exact_sums

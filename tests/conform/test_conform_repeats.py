@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from minihlo.interp.backends import BackendError
-from minihlo.interp.comparison import places
-from minihlo.interp.comparison.diagnosis import NONE, Diagnosis
 from minihlo.interp.conform import tester
 from minihlo.interp.conform.cases.cases import cases
 from minihlo.interp.conform.result import CRASH, FAIL, PASS, UNSUPPORTED
 from minihlo.interp.conform.verdicts.outcome import Settings
+from minihlo.interp.judging.diagnosis import NONE, Diagnosis, common, is_of_places, of_sizes, of_start, of_tail
+from minihlo.interp.judging.table import cause
 
 from .conform_planted import OURS
 
@@ -106,13 +106,13 @@ def test_a_second_run_that_dies() -> None:
 @pytest.mark.parametrize(
     ("where", "n", "expected"),
     [
-        (slice(15, None, 16), 1000, places.of_lane(15, 16)),
-        (slice(0, None, 4), 64, places.of_lane(0, 4)),
-        ([15, 47, 159, 303, 911], 1000, places.of_lane(15, 16)),
+        (slice(15, None, 16), 1000, cause("lane", 15, 16)),
+        (slice(0, None, 4), 64, cause("lane", 0, 4)),
+        ([15, 47, 159, 303, 911], 1000, cause("lane", 15, 16)),
         ([5, 300], 1000, NONE),
-        (slice(-1, None), 64, places.of_tail(1)),
-        (slice(-3, None), 64, places.of_tail(3)),
-        (slice(512, None), 1000, places.of_start(512)),
+        (slice(-1, None), 64, of_tail(1)),
+        (slice(-3, None), 64, of_tail(3)),
+        (slice(512, None), 1000, of_start(512)),
         ([1, 5, 7, 100, 800], 1000, NONE),
         (slice(None), 64, NONE),
     ],
@@ -120,7 +120,7 @@ def test_a_second_run_that_dies() -> None:
 def test_places(where, n: int, expected: Diagnosis) -> None:
     failing = np.zeros(n, bool)
     failing[where] = True
-    assert places.common(failing, ~failing) == expected
+    assert common(failing, ~failing) == expected
 
 
 def test_what_is_left_open_is_neither_right_nor_wrong() -> None:
@@ -128,9 +128,9 @@ def test_what_is_left_open_is_neither_right_nor_wrong() -> None:
     failing[15::16] = True
     failing[31] = False
     right[15::16] = False
-    assert places.common(failing, right) == places.of_lane(15, 16)
+    assert common(failing, right) == cause("lane", 15, 16)
     right[31] = True
-    assert not places.common(failing, right)
+    assert not common(failing, right)
 
 
 @pytest.mark.parametrize(
@@ -139,18 +139,18 @@ def test_what_is_left_open_is_neither_right_nor_wrong() -> None:
         ({1: 1, 7: 7, 64: 0, 1000: 8, 65536: 0}, "only the last partial vector, if vectors have 16 or 32 elements"),
         ({1: 1, 7: 3, 64: 0, 1000: 0, 65536: 0}, "only the last partial vector, if vectors have 4 elements"),
         ({1: 1, 7: 1, 64: 1, 1000: 1}, "only the last element of the arrays of 7, 64, 1000"),
-        ({1: 0, 7: 0, 64: 0, 1000: 488, 65536: 65024}, places.of_start(512).sentence),
+        ({1: 0, 7: 0, 64: 0, 1000: 488, 65536: 65024}, of_start(512).sentence),
         ({1: 0, 64: 0}, ""),
         ({1: 0, 7: 2, 64: 5, 1000: 9}, ""),
     ],
 )
 def test_arrays_of_several_sizes(tails: dict[int, int], expected: str) -> None:
-    assert places.of_sizes(tails).sentence == expected
+    assert of_sizes(tails).sentence == expected
 
 
 def test_errors_that_move_with_their_operands_are_of_no_place() -> None:
     random = np.random.default_rng(3)
     failing = random.random(100) < 0.2
     order = random.permutation(100)
-    assert not places.is_of_places(failing, failing[order], order)
-    assert places.is_of_places(failing, failing, order)
+    assert not is_of_places(failing, failing[order], order)
+    assert is_of_places(failing, failing, order)

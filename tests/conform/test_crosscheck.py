@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from minihlo.interp.backends import backend
-from minihlo.interp.comparison.choices import CHOICES
-from minihlo.interp.comparison.open_points import IDENTIFIERS
 from minihlo.interp.conform.cases.case import Case
+from minihlo.interp.judging.open_points import CHOICES, IDENTIFIERS
 from minihlo.interp.oracle.exact import OPS
 from tools.crosscheck.causes import CAUSES
 from tools.crosscheck.compare import Differences, compare, list_cases

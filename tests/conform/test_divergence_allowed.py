@@ -90,9 +90,10 @@ def test_functions_may_be_rounded_by_f16() -> None:
 
 def test_what_formats_leave_open() -> None:
     """Each point of the table, with the codes of other implementations, and one that none of them gives."""
-    from minihlo.interp.comparison.grades import OPEN, SAME, WRONG, grade_by_equality
-    from minihlo.interp.comparison.left_open import grade_open
     from minihlo.interp.diff.source import Source
+    from minihlo.interp.judging.equality import grade_by_equality
+    from minihlo.interp.judging.left_open import grade_open
+    from minihlo.interp.judging.record import OPEN, SAME, WRONG
     from minihlo.ops.minifloat.open_points import OPEN_POINTS
     from minihlo.ops.types import ELEMENT_TYPES
 

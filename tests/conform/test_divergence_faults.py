@@ -153,7 +153,11 @@ def test_flushed_products(dtype: Any) -> None:
     backend = Planted("dot_general", lambda *_: flushed(exact, dtype))
     result = op_of(jnp.dot, x, y, op="dot_general", backend=backend)
     assert backend.has_changed
-    note = "subnormal numbers are taken as zero" if dtype == jnp.float16 else "subnormal results are flushed to zero"
+    note = (
+        "subnormal numbers are taken as zero"
+        if dtype == jnp.float16
+        else "results that are subnormal are flushed to zero"
+    )
     assert (result.verdict, set(result.notes) - {note}) == (DIVERGENT if dtype == jnp.float16 else FAIL, set())
 
 

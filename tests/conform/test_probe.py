@@ -20,7 +20,7 @@ from minihlo.interp.backends import BackendError
 from minihlo.interp.backends.operation import Operation
 from minihlo.interp.cli import main
 from minihlo.interp.errors import CheckFailure, InputError
-from minihlo.interp.probing import format_text as words
+from minihlo.interp.probing import operands as words
 from minihlo.interp.probing.answers import Answers, Session
 from minihlo.interp.probing.designs import Designer
 from minihlo.interp.probing.dots import TILE, Asker, Signature
@@ -379,7 +379,7 @@ def test_the_status_of_the_command(
 def test_dots_are_shown_by_the_products_that_are_not_zero() -> None:
     def shown(*codes: int) -> str:
         x, y = np.array(codes, np.uint8), np.full(len(codes), 0x38, np.uint8)
-        return words.dot(x, y, "f8E4M3FN", "f8E4M3FN")
+        return words.dot_text(x, y, "f8E4M3FN", "f8E4M3FN")
 
     assert shown(0x38, 0, 0x38, 0xC0) == "[0, 2] 1 * 1, [3] -2 * 1"
     assert shown(0x80, 0) == "[0] -0 * 1, [1] 0 * 1"

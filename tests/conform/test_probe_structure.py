@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from minihlo.interp.probing import rivals
+from minihlo.interp.probing import questions as rivals
 from minihlo.interp.probing.answers import Session
 from minihlo.interp.probing.dots import Asker, Signature
 from minihlo.interp.probing.layouts import Layout, Masks, layouts
@@ -95,6 +95,6 @@ def test_dots_are_asked_for_that_tell_a_record_from_the_nearest() -> None:
     session = Session(Asker(Model(right), Signature("f8E4M3FN", "f8E4M3FN", "f32", K)), np.random.default_rng(0))
     few = session.designer.random(session.rng, 20, 20, "few")
     session.ask("random few", few)
-    assert rivals.ask(session, near)
+    assert rivals.ask_rivals(session, near)
     assert session.cost(near, session.answers[-1])
     assert not session.cost(right, session.answers[-1])

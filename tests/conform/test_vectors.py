@@ -16,8 +16,8 @@ from minihlo.interp.conform.result import FAIL, CaseResult, load
 from minihlo.interp.conform.rows import RowPart
 from minihlo.interp.conform.tester import Spec
 from minihlo.interp.conform.vectors import acceptable, calls, manifest
-from minihlo.interp.conform.verdicts.judge import ELEMENT_VERDICTS
 from minihlo.interp.conform.verdicts.outcome import Settings
+from minihlo.interp.judging.record import OF_GRADES
 
 from ..thinned import thinned
 
@@ -190,7 +190,7 @@ def test_what_is_acceptable_is_what_the_tester_accepts(signature: str) -> None:
     random = np.random.default_rng(0)
     size = len(found.expected)
     codes = np.arange(1 << 8 * found.expected.dtype.itemsize if found.expected.dtype != bool else 2)
-    fails = ELEMENT_VERDICTS.index(FAIL)
+    fails = OF_GRADES.index(FAIL)
     rows = found.alternatives[random.permutation(len(found.alternatives))[:8], 0].astype(np.intp)
     for place in {*rows.tolist(), *random.integers(0, size, 8).tolist()}:
         one = part.restrict(np.array([place]))

@@ -194,7 +194,7 @@ def test_counts_of_runs_add_up_and_steps_are_kept_apart() -> None:
     f = jax.jit(lambda x: x.astype(jnp.float8_e4m3fn))
     x = numbers()
     from minihlo.interp import plugin
-    from minihlo.interp.diff.trace import trace
+    from minihlo.interp.diff.compare import trace
 
     plugin.initialize()
     source, arrays, _ = trace(f, (x,), {}, None, None, "minihlo")

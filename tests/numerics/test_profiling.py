@@ -117,7 +117,7 @@ def test_effects_happen_once() -> None:
         warnings.simplefilter("ignore")
         f(jnp.float32(2)).block_until_ready()
         jax.effects_barrier()
-    assert "expected a function without effects, got IO" in p.failures[0]
+    assert "expected a function without effects, which must not happen twice, got IO" in p.failures[0]
     assert (seen, p.steps, len(p.failures)) == ([2.0], [], 1)
 
 

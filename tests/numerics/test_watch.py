@@ -198,7 +198,7 @@ def test_interrupt_leaves_a_whole_file(file: Path) -> None:
         ({"budget": 0}, "watch: budget: expected a number above 0, got 0"),
         ({"budget": float("nan")}, "watch: budget: expected a number above 0, got nan"),
         ({"memory": -1}, "watch: memory: expected an integer of at least 0, got -1"),
-        ({"policy": "h100"}, "watch: policy: expected a Policy, got str"),
+        ({"policy": "h100"}, "watch: policy: expected a minihlo.interp.Policy, got str"),
     ],
 )
 def test_wrong_arguments(arguments: dict[str, Any], said: str) -> None:

@@ -53,7 +53,7 @@ def operands(rng: np.random.Generator, name: str, shape: tuple[int, int], kind: 
     magnitude[rng.random(shape) < 0.1] = 0
     codes = magnitude | sign
     # FNUZ: the code of -0 is NaN
-    return np.where((codes == fmt.sign_bit) & ~fmt.has_negative_zero, 0, codes)
+    return np.where((codes == fmt.sign_bit) & (not fmt.has_negative_zero), 0, codes)
 
 
 def starts(rng: np.random.Generator, count: int, kind: int) -> np.ndarray:

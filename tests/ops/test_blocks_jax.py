@@ -11,7 +11,7 @@ import pytest
 from minihlo import interp
 from minihlo.ops.blocks.formats import BLOCK_FORMATS
 
-NAMES = tuple(BLOCK_FORMATS)
+NAMES = tuple(name for name, f in BLOCK_FORMATS.items() if f.scale_format.has_dtype)
 
 
 def sample(dtype: str = "float32", shape: tuple[int, ...] = (3, 40)) -> np.ndarray:
@@ -60,8 +60,8 @@ def test_vmap_is_each_by_itself(name: str) -> None:
     back = jax.vmap(lambda row: round_trip(row, name))(jnp.asarray(x))
     for i, row in enumerate(x):
         want = interp.quantize(row, name)
-        check([part[i] for part in mapped], want)
-        check([part[i] for part in columns], want)
+        check([np.asarray(part)[i] for part in mapped], want)  # an index of XLA's may give another NaN
+        check([np.asarray(part)[i] for part in columns], want)
         check([back[i]], [round_trip(row, name)])
 
 

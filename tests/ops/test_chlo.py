@@ -16,6 +16,7 @@ from minihlo.ops.op import Body, Call, OpError, lookup
 from minihlo.ops.types import TensorType
 
 from .. import oracle
+from ..jaxlib_versions import since_0_10
 from ..oracle import FORMATS, MINIFLOATS
 from ..oracle_chlo import UNARY
 from ..run_op import FLOATS, INTEGERS, codes, from_codes, run, tensor, type_of
@@ -214,6 +215,7 @@ def test_scan_gives_outputs_and_carries() -> None:
     assert last.tolist() == sums[:, -1].tolist()
 
 
+@since_0_10
 def test_scan_backwards() -> None:
     backwards = "attributes {is_reverse = true}"
     before, last = load(scan_program("4xf32", "f32", 0, backwards, "stablehlo.subtract %x, %c"))(

@@ -8,6 +8,7 @@ import pytest
 from minihlo.interp.api import load
 from minihlo.interp.errors import ProgramError
 
+from ..jaxlib_versions import since_0_10
 from .grids import ADD_I64, CHANNEL, groups, run
 
 ASYNC = {
@@ -77,6 +78,7 @@ def test_starting_does_not_wait():
     assert [x.tolist() for x in load(text)(np.array([1, 2]))] == [[0, 0]] * 2
 
 
+@since_0_10
 def test_the_parser_refuses_two_ops_in_an_asynchronous_body():
     text = f"""func.func @main(%x0: tensor<2xi64>) {{ {started("slice", "%f")} return }}"""
     load(text).plan()

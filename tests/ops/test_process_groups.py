@@ -11,6 +11,7 @@ from minihlo.interp.api import load
 from minihlo.ops.op import Call, OpError
 from minihlo.ops.processes.process_groups import Groups, expand
 
+from ..jaxlib_versions import since_0_10
 from .grids import ADD_I64, CHANNEL, groups, program, run
 
 
@@ -79,6 +80,7 @@ def test_rows_are_filled_up_with_minus_one():
         "@mesh",
     ],
 )
+@since_0_10
 def test_axes_of_a_mesh_in_a_program(mesh):
     axes = f'#stablehlo.replica_group_mesh_axes<mesh = {mesh}, axes = [#stablehlo.axis_ref<name = "x">]>'
     text = (

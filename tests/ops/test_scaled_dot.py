@@ -21,7 +21,7 @@ from .. import oracle
 from ..run_op import codes as bits_of
 from ..run_op import from_codes
 
-NAMES = tuple(n for n, f in BLOCK_FORMATS.items() if len(f.block) == 1)
+NAMES = tuple(n for n, f in BLOCK_FORMATS.items() if len(f.block) == 1 and f.scale_format.has_dtype)
 E8M0 = ml_dtypes.float8_e8m0fnu
 
 

@@ -26,6 +26,7 @@ TYPES = {
 }
 
 
+@functools.cache
 def philox(block: int, number: int, kind: int) -> np.ndarray:
     """The block of a counter, by numpy's generator, which steps its counter before it computes."""
     key = np.random.SeedSequence(SEED).generate_state(2, np.uint64)
@@ -46,9 +47,8 @@ def rounded(value: Fraction, fmt: str, place: int, number: int = 0) -> Fraction:
     """A finite value between numbers of the format, rounded by the draw of a place."""
     precision, least, largest = FACTS[fmt]
     size = abs(value)
-    exponent = least
-    while size >= Fraction(2) ** (exponent + precision):
-        exponent += 1
+    exponent = max(size.numerator.bit_length() - size.denominator.bit_length() - precision, least)
+    exponent += size >= Fraction(2) ** (exponent + precision)
     step = Fraction(2) ** exponent
     low = size // step
     size = (low + (draw(place, number) < size / step - low)) * step

@@ -57,6 +57,19 @@ def test_lookups_in_any_layout(name):
         assert np.array_equal(table(a, b), add(np.asarray(a), np.asarray(b)), equal_nan=True)
 
 
+@pytest.mark.parametrize("name", _FORMATS)
+@pytest.mark.parametrize("target", ["f8E5M2", "bf16", "f32", "i1"])
+def test_lookups_by_pairs(name, target, monkeypatch):
+    monkeypatch.setattr(tables, "PAIRS_FROM", 0)
+    monkeypatch.setattr(tables, "BLOCK", 1 << 10)
+    element, dtype = ELEMENT_TYPES[name], ELEMENT_TYPES[target].dtype
+    table = Tabulated(lambda x: x.astype(np.float32).astype(dtype), [element], dtype)
+    x = _numbers(element, 300, 200)
+    for some in (x, x[:, :1], x[1], x.reshape(-1)[1:], x.reshape(-1)[3:4001], x.T, x[::-1], x[:0]):
+        assert _same(table(some), some.astype(np.float32).astype(dtype))
+    assert table._pairs is not None
+
+
 def test_operands_of_several_widths_are_joined():
     types = [ELEMENT_TYPES[name] for name in ("i1", "ui4", "f6E2M3FN")]
 

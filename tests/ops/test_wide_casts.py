@@ -22,8 +22,8 @@ def numbers(target: str) -> np.ndarray:
     """All of f64's kinds, the format's own numbers and what lies between them, and the neighbours of these."""
     rng = np.random.default_rng(1)
     anything = rng.integers(0, 1 << 64, 3000, np.uint64).view(np.float64)
-    element = ELEMENT_TYPES[target]
-    own = np.arange(1 << element.bits).astype(np.uint8).view(element.dtype).astype(np.float64)
+    fmt = oracle.ALL_FORMATS[target]
+    own = np.array([float(oracle.decode(fmt, code)) for code in range(1 << fmt.bits)])
     own = np.sort(own[np.isfinite(own)])
     between = np.concatenate([own, (own[1:] + own[:-1]) / 2])
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 5e-324, -5e-324, 1e300, 1e-300])
@@ -35,7 +35,8 @@ def numbers(target: str) -> np.ndarray:
 @pytest.mark.parametrize("target", [t.name for t in ELEMENT_TYPES.values() if t.is_minifloat])
 def test_f64(target: str, policy: Policy) -> None:
     x, element = numbers(target), ELEMENT_TYPES[target]
-    actual, fmt, wide = cast.cast(x, F64, element, policy).view(np.uint8), oracle.FORMATS[target], oracle.FORMATS["f64"]
+    actual, fmt = cast.cast(x, F64, element, policy).view(np.uint8), oracle.ALL_FORMATS[target]
+    wide = oracle.FORMATS["f64"]
     values = [oracle.decode(wide, code) for code in x.view(np.uint64).tolist()]
     wanted = [oracle.encode(fmt, v, policy.rounding, policy.overflow) for v in values]
     assert [c for c in zip(actual.tolist(), wanted, values, strict=True) if not oracle.same(fmt, *c[:2])] == []
@@ -77,3 +78,16 @@ def test_floats_are_cut_to_the_nearest_integer_of_the_type(dtype: type, target: 
     wanted = [0 if math.isnan(v) else min(max(v, every[0]), every[-1]) for v in x.tolist()]
     actual = cast.cast(np.resize(x, 150_000), source, new, Policy())[: len(x)]
     assert [int(v) for v in actual] == [int(v) for v in wanted]
+
+
+def test_many_f16_are_converted_as_by_numpy() -> None:
+    """All f16, and all f32 that differ before the bits that decide a tie, with something behind these and nothing."""
+    f16, f32 = ELEMENT_TYPES["f16"], ELEMENT_TYPES["f32"]
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    wide = cast.cast(halves, f16, f32, Policy())
+    assert np.array_equal(wide.view(np.uint32), halves.astype(np.float32).view(np.uint32))
+    for behind in (0, 1, 0x7FF):
+        x = (np.arange(1 << 21, dtype=np.uint32) << 11 | behind).view(np.float32)
+        with np.errstate(all="ignore"):
+            wanted = x.astype(np.float16)
+        assert np.array_equal(cast.cast(x, f32, f16, Policy()).view(np.uint16), wanted.view(np.uint16))

@@ -50,6 +50,25 @@ def test_small_floats(element: Any, op: str) -> None:
         np.testing.assert_array_equal(actual.astype(np.float32), expected.astype(np.float32))
 
 
+@pytest.mark.parametrize("element", [t for t in TYPES if t.is_minifloat], ids=str)
+@pytest.mark.parametrize("op", ["maximum", "minimum"])
+def test_extremes_of_all_pairs_of_numbers(element: Any, op: str) -> None:
+    """Also beside a window with NaN, where the op itself folds all windows."""
+    codes = np.arange(1 << element.bits)
+    numbers = from_codes(codes, element).astype(np.float64)
+    ordered = codes[np.lexsort((~np.signbit(numbers), numbers))]  # -0 below +0, and NaN last
+    ordered, nan = ordered[~np.isnan(numbers[ordered])], ordered[np.isnan(numbers[ordered])][:1]
+    places = np.indices((len(ordered),) * 2).reshape(2, -1)
+    best = ordered[places.max(0) if op == "maximum" else places.min(0)]
+    init = from_codes(ordered[0 if op == "maximum" else -1], element)
+    for beside in (nan[:0], nan):
+        pairs = from_codes(np.concatenate([ordered[places.T], np.resize(nan, (len(beside), 2))]), element)
+        window = Windows(pairs.shape, (1, 2), (1, 2), ((0, 0), (0, 0)), (1, 1), (1, 1))
+        (pooled,) = load(program(window, f"%z = stablehlo.{op} %x, %y : T", str(element)))(pairs, init)
+        assert np.array_equal(pooled[: len(best), 0].view(np.uint8), best)
+        assert np.isnan(pooled[len(best) :].astype(np.float32)).all()
+
+
 def test_several_operands() -> None:
     """The greatest of each window and where it is; the first of equals."""
     text = """func.func @main(%a: tensor<8xf8E5M2>, %b: tensor<8xi32>, %i: tensor<f8E5M2>, %j: tensor<i32>)

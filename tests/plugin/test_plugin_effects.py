@@ -196,7 +196,7 @@ def test_compiler_options_are_those_of_xla() -> None:
         fails(lambda: compiled(xla_dump_max_hlo_modules="many"), "'many' is not a valid int value")
         assert compiled(xla_embed_ir_in_executable=True, xla_cpu_enable_fast_math="False").tolist() == [2, 2]
         assert compiled(xla_dump_max_hlo_modules=3, xla_dump_to="").tolist() == [2, 2]
-        assert compiled(exec_time_optimization_effort=0.5).tolist() == [2, 2]
+        assert compiled(xla_gpu_auto_spmd_partitioning_memory_budget_ratio=0.5).tolist() == [2, 2]
     """
     )
 

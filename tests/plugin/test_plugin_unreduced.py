@@ -41,7 +41,8 @@ def test_products_and_sums_have_the_addends_of_the_devices() -> None:
         rows = put(np.array([0, 0, 1, 1, 1, 2, 2, 3]), "y")
         sums = jax.jit(lambda a, i: jax.ops.segment_sum(a, i, num_segments=4, out_sharding=P(unreduced={"y"})))
         each = [[1, 0, 0, 0], [0, 5, 0, 0], [0, 4, 5, 0], [0, 0, 6, 7]]
-        held(sums(put(np.arange(8), "y"), rows), *each, *each)
+        if jax.__version_info__ >= (0, 10):  # before, a segment_sum had no out_sharding
+            held(sums(put(np.arange(8), "y"), rows), *each, *each)
     """)
 
 
@@ -83,7 +84,7 @@ def test_gradients_of_reduced_arrays_are_unreduced() -> None:
         expected = np.zeros((8, 8))
         expected[4:, 6:] = (x + 1)[4:, 6:]
         same(gradient.addressable_shards[7].data, expected)
-        same(reshard(jax.jit(jax.grad(lambda w: (2 * w).sum()))(weights), P()), np.full((8, 8), 2.0))
+        same(reshard(jax.jit(jax.grad(lambda w: (w + w).sum()))(weights), P()), np.full((8, 8), 2.0))
         # What JAX takes an all_gather of is the same on each device; its gradient is not multiplied by their number.
         gather = lambda a: jax.shard_map(
             lambda b: jax.lax.all_gather(b, "x", tiled=True, to="reduced"), in_specs=P("x"), out_specs=P(reduced={"x"})

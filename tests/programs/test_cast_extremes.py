@@ -112,12 +112,12 @@ def test_a_bit_pattern_of_an_integer(capsys: pytest.CaptureFixture[str]) -> None
 def test_names_of_numpy_and_ml_dtypes(capsys: pytest.CaptureFixture[str]) -> None:
     for element in ELEMENT_TYPES.values():
         name = element.dtype.name
-        if element.is_complex:
+        if element.is_complex or not element.has_dtype:
             continue
         assert cast(1.0, name).dtype == element.dtype
         assert printed(capsys, "1", name)["to"].split()[0] == element.name
     for fmt in FORMATS.values():
-        assert cli.main(["formats", fmt.dtype_name]) == 0
+        assert cli.main(["formats", fmt.dtype_name if fmt.has_dtype else fmt.name]) == 0
         assert fmt.name in capsys.readouterr().out
     assert printed(capsys, "float8_e4m3fn=1", "f32")["from"].split()[0] == "f8E4M3FN"
 

@@ -63,10 +63,10 @@ def test_a_worker_that_dies_is_started_again(monkeypatch: pytest.MonkeyPatch) ->
         "while True:\n"
         "    (path, skip), _ = messages.read(messages.from_stream(sys.stdin.buffer))\n"
         "    for number, line in list(enumerate((1, 10, 20)))[skip:]:\n"
-        "        messages.write(out, ['start', line, number])\n"
+        "        messages.write(out, ['start', [line, number]])\n"
         "        if line == 10: os.abort()\n"
         "        messages.write(out, ['done', None])\n"
-        "    messages.write(out, ['end'])\n"
+        "    messages.write(out, ['end', None])\n"
     )
     monkeypatch.setattr(command, "python", lambda *_: [sys.executable, "-c", script])
     outcomes = [o for actual in command.run_files(["x.mlir", "y.mlir"], 1) for o in actual]

@@ -52,7 +52,7 @@ for t, value in (("f32", x), ("f64", y)):
         print(t, f, interp.cast(value, f).tobytes().hex())
     print(interp.scale(np.array([value[2]]), "f8E4M3FN").hex())
 for t, fmt in FORMATS.items():
-    if fmt.bits > 16:
+    if fmt.bits > 16 or not fmt.has_dtype:
         continue
     codes = np.arange(min(fmt.max_code + 1, 256), dtype=fmt.code_dtype)
     value = codes.view(fmt.dtype)

@@ -98,12 +98,8 @@ def test_children_are_as_strict_as_their_parent(hostile: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-#: What starts processes, and where it may stand. `exec` runs the user's command.
-STARTERS = {
-    "sys.executable": {"system/child.py"},
-    "subprocess.Popen": {"system/child.py", "backends/exec_session.py"},
-    "subprocess.run": {"backends/exec.py"},
-}
+#: What starts processes, and where it may stand.
+STARTERS = {"sys.executable": {"system/child.py"}, "subprocess.Popen": {"system/child.py"}, "subprocess.run": set()}
 UNUSED = {f"os.{name}" for name in ("system", "popen", "execv", "execve", "execvp", "spawnv", "posix_spawn")}
 UNUSED |= {"multiprocessing", "runpy", "pty", "concurrent.futures.ProcessPoolExecutor"}
 LAST = {name.rpartition(".")[2] for name in {*STARTERS, *UNUSED}}

@@ -21,11 +21,12 @@ LAYERS = [
     "ops.quantization", "ops.movement",
     "ops.elementwise", "ops.programs", "ops.reductions", "ops.products", "ops.blocks", "ops.processes", "interp.errors",
     "interp.foreign", "interp.policies", "interp.samples", "interp.settings", "interp.program", "interp.steps",
-    "interp.system", "interp.parse",
+    "interp.system", "interp.pages", "interp.parse",
     "interp.values", "interp.passes", "interp.dynamic", "interp.code", "interp.expansions", "interp.printer",
     "interp.bodies", "interp.bind", "interp.machine", "interp.listing", "interp.loaded", "interp.lowered", "interp.api",
     "interp.emulate",
-    "interp.products", "interp.backends", "interp.testing", "interp.comparison", "interp.probing", "interp.conform",
+    "interp.products", "interp.backends", "interp.testing", "interp.judging", "interp.comparison", "interp.enclose",
+    "interp.probing", "interp.conform",
     "interp.diff", "interp.plugin", "interp.transform", "interp.blocks", "interp.numerics", "interp.commands",
     "interp.command_options", "interp.cli", "interp.pytest_plugin",
 ]  # fmt: skip
@@ -108,7 +109,7 @@ def test_imports_run_downward() -> None:
         ("interp.parse.parser", "from .. import api"),
         ("interp.backends.base", "import minihlo.interp.conform.run"),
         ("interp.oracle.exact", "from minihlo.ops.minifloat.formats import FORMATS"),
-        ("interp.comparison.sums.explain", "from ...conform.verdicts.judge import judge"),
+        ("interp.judging.sums.explain", "from ...conform.verdicts.judge import judge"),
         ("interp.diff.compare", "if True:\n    from ..plugin import register"),
     ],
 )

@@ -182,7 +182,7 @@ def test_types_of_later_versions_of_stablehlo() -> None:
     text = """func.func @f(%a: !stablehlo.future<tensor<2xf8E5M2>>) attributes {s = "!stablehlo.future"} {
       func.return  // !stablehlo.future
     }"""
-    marked = syntax.rename_type(text, "stablehlo.future")
+    marked = syntax.rename_type(text, "!stablehlo.future")
     assert marked == text.replace("a: !", "a: !newer.")
     expected = FutureType((TensorType((2,), element_type("f8E5M2")),))
     for source in (text, marked):  # whether this jaxlib knows the type or not

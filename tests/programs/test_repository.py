@@ -57,12 +57,6 @@ def test_readme_names_only_files_that_exist() -> None:
     assert not [n for n in named if not (ROOT / n).exists()]
 
 
-def test_the_makefile_names_only_tests_that_exist() -> None:
-    named = re.findall(r"\btests/[\w/]+\.py", (ROOT / "Makefile").read_text())
-    assert named
-    assert not [n for n in named if not (ROOT / n).exists()]
-
-
 def test_command_line_starts_without_jax() -> None:
     command = [sys.executable, "-c", "import sys; from minihlo.interp.cli import main; sys.exit(main())"]
     program = ROOT / "examples" / "fnuz_dot.mlir"

@@ -87,7 +87,7 @@ NAMES_TO_AVOID = {
     "spoken": "describe",
     "_Tried": "_Attempt",
     "Unfit": "NotVectorizable",
-    "Way": "AccumulationHypothesis, Evaluator",
+    "Way": "Hypothesis, Evaluator",
 }
 #: An iteration is no turn, in the middle of a name either; things are turned off, and taken in turn.
 TURN = re.compile(r"(?<!in)_turns?(_|$)(?!off|on)|^turns?_(?!off|on)", re.IGNORECASE)

@@ -13,7 +13,7 @@ from typing import Any
 from . import function_compare, functions
 from .compare import compare
 from .function_table import FUNCTION_DIVERGENCES
-from .peers import PEERS
+from .peers import PEERS, installed
 from .rows import Table
 from .table import DIVERGENCES
 
@@ -39,9 +39,7 @@ def _check(what: str, update: bool) -> bool:
     rows, missing = run()
     versions, known = table.load() if table.path.exists() else ({}, ())
     lines = [*table.differences(known, rows), *missing]
-    current = {
-        p.package: p.version for p in PEERS.values() if p.version is not None and (what == "ops" or p.is_in_programs)
-    }
+    current = installed(p.name for p in PEERS.values() if what == "ops" or p.is_in_programs)
     if versions != current:
         lines.insert(0, f"the table is about {versions}, and this is {current}")
     for line in lines:

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from minihlo.interp.backends.functions import NUMPY
-from minihlo.interp.comparison.choices import CHOICES, classify
-from minihlo.interp.comparison.equality import equal_codes
-from minihlo.interp.comparison.open_points import IDENTIFIERS
+from minihlo.interp.judging.equality import equal_codes
+from minihlo.interp.judging.open_points import CHOICES, IDENTIFIERS, classify
 from minihlo.interp.oracle.case import OpCase, Operands
 from minihlo.interp.oracle.exact import FUNCTIONS, OPS
 from minihlo.interp.oracle.expected import Expected

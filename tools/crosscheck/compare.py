@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from minihlo.interp.backends import BackendError
-from minihlo.interp.comparison.ulp import FAR, signed_steps
 from minihlo.interp.conform.cases import data
 from minihlo.interp.conform.cases.case import Case
 from minihlo.interp.conform.cases.cases import cases
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.tester import Tester
 from minihlo.interp.conform.verdicts.outcome import Settings
+from minihlo.interp.judging.equality import FAR, signed_steps
 from minihlo.interp.oracle.expected import Expected
 from minihlo.interp.oracle.formats import FORMATS, INTEGERS, MINIFLOATS
 

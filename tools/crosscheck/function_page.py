@@ -12,6 +12,7 @@ from .causes import CAUSES
 from .function_causes import FUNCTION_ABSENCES, FUNCTION_CAUSES
 from .function_table import FUNCTION_DIVERGENCES, FunctionRow
 from .functions import files, functions
+from .peers import version_text
 from .registry import ERROR, KINDS
 from .tables import code_text, markdown
 
@@ -24,7 +25,7 @@ _FORMATS = sorted(FORMATS, key=len, reverse=True)
 
 def summary() -> str:
     """The number of functions that pass on each peer."""
-    _, rows = FUNCTION_DIVERGENCES.load()
+    versions, rows = FUNCTION_DIVERGENCES.load()
     total = sum(len(functions(f)) for f in files())
     by_ml_dtypes = "those of elementwise ops"
     lines = []
@@ -32,9 +33,10 @@ def summary() -> str:
         mine = [r for r in rows if r.peer == peer]
         silent = {(r.file, f) for r in mine if not r.values for f in r.functions}
         wrong = {(r.file, f) for r in mine if r.values for f in r.functions}
-        passes = by_ml_dtypes if peer == "ml_dtypes" else f"{total - len(silent | wrong):,} of {total:,}"
-        lines.append([title, passes if peer != "ml_dtypes" else f"the rest of {by_ml_dtypes}", *_counts(wrong, silent)])
-    return markdown(["", "functions that pass", "give another result", "give none"], lines)
+        passes = f"{total - len(silent | wrong):,} of {total:,}"
+        passes = f"the rest of {by_ml_dtypes}" if peer == "ml_dtypes" else passes
+        lines.append([title, version_text(peer, versions), passes, *_counts(wrong, silent)])
+    return markdown(["", "version", "functions that pass", "give another result", "give none"], lines)
 
 
 def _counts(*groups: set[tuple[str, str]]) -> list[str]:

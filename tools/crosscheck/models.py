@@ -1,12 +1,12 @@
-"""Fault models of single peers, beside those that any backend may have (`interp.comparison.faults`)."""
+"""Fault models of single peers, beside those that any backend may have (`interp.judging.faults`)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from minihlo.interp.comparison.faults import models
-from minihlo.interp.comparison.faults.record import Codes, Fault
-from minihlo.interp.comparison.faults.table import FAULTS as SHARED
+from minihlo.interp.judging import fault_models as models
+from minihlo.interp.judging.faults import FAULTS as SHARED
+from minihlo.interp.judging.record import Codes, Fault
 from minihlo.interp.oracle.case import OpCase, Operands
 from minihlo.interp.oracle.exact import FUNCTIONS, estimate, evaluate
 from minihlo.interp.oracle.expected import as_exact

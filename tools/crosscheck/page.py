@@ -12,7 +12,7 @@ from .causes import ABSENCES, CAUSES, Cause
 from .compare import list_cases as compared_cases
 from .compare import part_of
 from .function_page import SECTIONS as PROGRAMS
-from .peers import PEERS
+from .peers import PEERS, version_text
 from .registry import ACCURACY, ERROR, KINDS, OPEN
 from .table import DIVERGENCES, Row
 from .tables import code_text, markdown, number_text
@@ -25,17 +25,13 @@ def summary() -> str:
     versions, rows = DIVERGENCES.load()
     lines = []
     for peer in _TITLES:
-        cells = [f"[{_TITLES[peer]}](#{_anchor(_TITLES[peer])})", _version(peer, versions)]
+        cells = [f"[{_TITLES[peer]}](#{_anchor(_TITLES[peer])})", version_text(peer, versions)]
         for kind in (ERROR, OPEN, ACCURACY):
             result = [r for r in rows if r.peer == peer and CAUSES[r.cause].kind == kind]
             cells.append(f"{sum(r.cases for r in result):,} in {len(result)}" if result else "none")
         lines.append(cells)
     header = ["", "version", *(f"{KINDS[k]}" for k in (ERROR, OPEN, ACCURACY))]
     return markdown(header, lines)
-
-
-def _version(peer: str, versions: dict[str, str]) -> str:
-    return f"{PEERS[peer].package} {versions[PEERS[peer].package]}"
 
 
 def of_peer(peer: str) -> Callable[[], str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.metadata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
+from jaxlib.mlir.dialects import stablehlo
 
 from minihlo.interp.backends import Backend, ChildBackend, backend
 
@@ -71,3 +72,17 @@ PEERS: dict[str, Peer] = {
 def backend_of(name: str) -> Backend:
     """The backend of a peer; `direct` is minihlo itself."""
     return backend("minihlo") if name == "direct" else PEERS[name].start()
+
+
+def installed(names: Iterable[str]) -> dict[str, str]:
+    """The versions of the packages that the results of peers depend on, and of the StableHLO that jaxlib carries."""
+    packages = {PEERS[name].package: PEERS[name].version for name in names}
+    carried = {"stablehlo": stablehlo.get_current_version()} if "jaxlib" in packages else {}
+    return {**{package: version for package, version in packages.items() if version is not None}, **carried}
+
+
+def version_text(peer: str, versions: Mapping[str, str]) -> str:
+    """The version that a table is about, of versions as `installed` gives them."""
+    package = PEERS[peer].package
+    text = f"{package} {versions[package]}"
+    return f"{text} (StableHLO {versions['stablehlo']})" if package == "jaxlib" and "stablehlo" in versions else text

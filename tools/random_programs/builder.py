@@ -21,7 +21,7 @@ T = TypeVar("T")
 MOST = 160
 MOST_DIMENSIONS = 6
 
-ALL = tuple(ELEMENT_TYPES.values())
+ALL = tuple(t for t in ELEMENT_TYPES.values() if t.has_dtype)
 FLOATS = tuple(t for t in ALL if t.is_float)
 INTEGERS = tuple(t for t in ALL if t.is_integer)
 NUMBERS = tuple(t for t in ALL if t.is_float or t.is_integer or t.is_complex)

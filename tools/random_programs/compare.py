@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from minihlo.interp.comparison.grades import WRONG, GradedResult, grade_by_equality
 from minihlo.interp.diff.judge import Kind, judge, kind_of
 from minihlo.interp.diff.source import Source
+from minihlo.interp.judging.equality import GradedResult, grade_by_equality
+from minihlo.interp.judging.record import WRONG
 from minihlo.interp.program import Operation
 from minihlo.ops.types import ElementType
 

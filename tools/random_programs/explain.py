@@ -7,8 +7,8 @@ import re
 
 import numpy as np
 
-from minihlo.interp.comparison.equality import equal_values as same
-from minihlo.interp.comparison.grades import WRONG
+from minihlo.interp.judging.equality import equal_values as same
+from minihlo.interp.judging.record import WRONG
 
 from .arbiter import sides_with_us
 from .compare import Case, absolute, close, epsilon, flush, has_subnormal, is_nan, wide

@@ -12,8 +12,8 @@ import numpy as np
 
 from minihlo import interp
 from minihlo.interp.backends import BackendError
-from minihlo.interp.comparison.equality import equal_values as same
-from minihlo.interp.comparison.grades import WRONG
+from minihlo.interp.judging.equality import equal_values as same
+from minihlo.interp.judging.record import WRONG
 
 from .builder import random_program
 from .compare import Case

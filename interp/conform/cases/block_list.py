@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...oracle.blocks import BLOCKS
+from ...oracle.formats import CONVERTED
 
 #: Ops on arrays in blocks.
 BLOCK_OPS = ("quantize", "dequantize", "scaled_dot")
@@ -36,11 +37,12 @@ _PAIRS = (
 
 def block_cases(level: int) -> Iterator[Facts]:
     """The cases of a level."""
-    for block in BLOCKS.values():
+    blocks = [b for b in BLOCKS.values() if b.scale not in CONVERTED]
+    for block in blocks:
         for source in ("f32", "bf16", *(("f16",) if level >= 2 else ())):
             for rule in (*block.rules, OWN):
                 yield "quantize", (source,), block.element, (("format", block.name), ("scale", rule))
-    for block in BLOCKS.values():
+    for block in blocks:
         operands = block.element, block.scale, *(("f32",) if block.has_tensor_scale else ())
         for result in ("f32", "bf16"):
             yield "dequantize", operands, result, (("format", block.name),)

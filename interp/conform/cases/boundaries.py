@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 
-from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS, Format, code_dtype
+from ...oracle.formats import ALL_MINIFLOATS, FORMATS, INTEGERS, Format, code_dtype
 
 #: Steps of f64 beside a boundary: the next numbers, numbers that f32 (29 bits less) rounds to it, and ties of f32.
 _OF_F64 = (-(1 << 30), -(1 << 28), -3, -1, 0, 1, 3, 1 << 28, 1 << 30)
@@ -34,7 +34,7 @@ def near(source: str, target: str, is_full: bool) -> np.ndarray:
     width, is_signed = INTEGERS[source]
     low, high = _limits(source)
     codes = {low, low + 1, high - 1, high}
-    if target in MINIFLOATS:
+    if target in ALL_MINIFLOATS:
         codes |= _integers_at(boundaries(target))
     elif target in FORMATS:
         codes |= _integers_by_binades(FORMATS[target], width, is_full)
@@ -56,7 +56,7 @@ def _limits(element: str) -> tuple[int, int]:
 def _floats(fmt: Format, target: str, is_full: bool) -> np.ndarray:
     """Codes of both signs, including zeros, infinities and NaN with several payloads."""
     goal, beside = FORMATS.get(target), _OF_F64 if fmt.bits == 64 else (-1, 0, 1)
-    if target in MINIFLOATS:
+    if target in ALL_MINIFLOATS:
         chosen = _beside(fmt, np.abs(boundaries(target)), beside)
     elif goal is None:
         chosen = _beside(fmt, _with_fractions(target), (-1, 0, 1))

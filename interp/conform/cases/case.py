@@ -6,13 +6,13 @@ import dataclasses
 
 from ...oracle.case import OpCase
 from ...oracle.exact import FUNCTIONS
-from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS
+from ...oracle.formats import ALL_MINIFLOATS, FORMATS, INTEGERS, MINIFLOATS
 from .block_list import BLOCK_OPS
 
 #: The grid column of cases without minifloats.
 WIDE = "wide"
 #: Types of more than 8 bits, and integers; every conversion between them is a case.
-WIDE_TYPES = (*(f for f in reversed(FORMATS) if f not in MINIFLOATS), *INTEGERS, "i1")
+WIDE_TYPES = (*(f for f in reversed(FORMATS) if f not in ALL_MINIFLOATS), *INTEGERS, "i1")
 
 #: Ops on rows of numbers, such as sums, which are judged by models.
 ROW_OPS = ("reduce", "cumulative", "dot_general", "convolution", "sort")
@@ -103,7 +103,7 @@ class Case(OpCase):
                 if self.op == "chain" or self.result in (*self.operands, "i1")
                 else f"{self.name} to {self.result}"
             )
-        is_target = self.result in MINIFLOATS or self.column == WIDE
+        is_target = self.result in ALL_MINIFLOATS or self.column == WIDE
         return f"convert from {self.operands[0]}" if is_target else f"convert to {self.result}"
 
     @property
@@ -112,7 +112,7 @@ class Case(OpCase):
         types = (self.result, *reversed(self.operands))
         if self.is_blocks:  # the format of the elements
             types = (self.result if self.op == "quantize" else self.operands[0],)
-        name = next((t for t in types if t in MINIFLOATS), None)
+        name = next((t for t in types if t in ALL_MINIFLOATS), None)
         if name is None and (self.op in ("convert", "chain") or self.is_product or self.is_blocks):
             return WIDE
         return name or next(t for t in types if t in FORMATS)

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from ...oracle.exact import COMPARISONS, OPS, arity
-from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS
+from ...oracle.formats import CONVERTED, FORMATS, INTEGERS, MINIFLOATS
 from .block_list import block_cases
 from .case import PRODUCT_OPS, WIDE_TYPES, Case
 
@@ -49,6 +49,11 @@ def _cases(level: int) -> Iterator[Case]:
                 yield Case(op, operands, result)
     for facts in block_cases(level):
         yield Case(*facts)
+    for element in CONVERTED if level >= 3 else ():  # no program of StableHLO has them
+        yield Case("type", (element,), element)
+        for other in (*FORMATS, *INTEGERS, "i1"):
+            if other != element:
+                yield from (Case("convert", (other,), element), Case("convert", (element,), other))
 
 
 def _elementwise(element: str) -> Iterator[Case]:
@@ -64,7 +69,7 @@ def _elementwise(element: str) -> Iterator[Case]:
 
 
 def _conversions(element: str) -> Iterator[Case]:
-    others = [*FORMATS, *INTEGERS, "i1"]
+    others = [*(f for f in FORMATS if f not in CONVERTED), *INTEGERS, "i1"]
     for source in others:
         if source != element:
             yield Case("convert", (source,), element)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ...backends.programs import Builder, tensor
-from ...comparison.faults.record import Compute, Fault
+from ...judging.record import Compute, Fault
 from ...oracle.case import OpCase, Operands
 from ...oracle.exact import estimate, evaluate
 from ...oracle.expected import Expected, expected

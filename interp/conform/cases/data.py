@@ -8,13 +8,12 @@ import zlib
 
 import numpy as np
 
+from ...errors import count
 from ...oracle.case import Operands
-from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS, all_codes, bits, code_dtype, integers
-from ..format_text import count
+from ...oracle.formats import ALL_MINIFLOATS, FORMATS, INTEGERS, MINIFLOATS, all_codes, bits, code_dtype, integers
 from .boundaries import boundaries, near
 from .case import WIDE, Case
-from .forms import SIZES, is_common
-from .layouts import LAYOUTS, arrange
+from .forms import LAYOUTS, SIZES, arrange, is_common
 
 #: Number of operands without dimensions.
 _SCALARS = 4
@@ -231,7 +230,7 @@ def source_codes(source: str, target: str, level: int, seed: int) -> np.ndarray:
     if bits(source) <= 16:
         return all_codes(source)
     codes = near(source, target, level >= 2)
-    if source in INTEGERS and target in MINIFLOATS:
+    if source in INTEGERS and target in ALL_MINIFLOATS:
         return codes
     extra = 1 << (10 if level == 1 else 16)
     most = (1 << bits(source)) - 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...errors import count
 from ..causes import causes
 from ..conformance import Problem
-from ..format_text import count
 from ..result import CRASH, FAIL, Report
 
 #: GitHub shows ten errors for each step.

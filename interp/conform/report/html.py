@@ -1,21 +1,34 @@
-"""The report as one self-contained HTML file without scripts."""
+"""The report as one self-contained HTML file without scripts, from `report.html` of the templates."""
 
 from __future__ import annotations
 
-import importlib.resources
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+from ... import pages
 from ...oracle.formats import FORMATS
 from .. import causes, files
-from ..format_text import count
-from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Report, worst
-from . import html_causes
-from .accumulators import accumulators
-from .html_cases import BAD, SIGNS, accuracy, anchor, failures
-from .markup import Content, Markup, element, join, page_head, scroll_box
+from ..format_text import code_text
+from ..result import (
+    ACCURACY,
+    CRASH,
+    CUT,
+    DIVERGENT,
+    ERRORS,
+    FAIL,
+    PASS,
+    UNSUPPORTED,
+    AccumulatorFacts,
+    CaseResult,
+    Failure,
+    Report,
+    Run,
+    worst,
+)
+from . import accumulators, pictures
 
 #: The verdicts, most important first, with their meanings.
 MEANINGS = {
@@ -26,11 +39,9 @@ MEANINGS = {
     PASS: "every result is right",
     UNSUPPORTED: "the backend does not have it",
 }
-#: Number of names listed; more are collapsed.
-_FEW = 4
-_ULP = """ULP is the number of steps from the correctly rounded result to the given one, where a step leads from one
-number of the result's format to the next; both zeros are one number, and infinity is the step after the largest number
-(in a format without infinity, the NaN that overflow gives is that step). NaN has no distance to a number."""
+BAD = (FAIL, CRASH)
+#: The verdicts of cases that a page describes.
+DESCRIBED = (*BAD, ACCURACY, DIVERGENT)
 
 
 def write(report: Report, path: str | Path) -> None:
@@ -40,176 +51,150 @@ def write(report: Report, path: str | Path) -> None:
 
 def page(report: Report) -> str:
     """The page."""
-    title = f"{report.run.backend}: conformance"
-    style = importlib.resources.files(__package__ or "").joinpath("report.css").read_text(encoding="utf-8")
     bad = [c for c in report.cases if c.verdict in BAD]
-    head = page_head(title, element("style", Markup(style)))
-    body = element(
-        "body",
-        element("header", element("h1", report.run.backend, element("small", "conformance")), _run(report)),
-        element(
-            "main",
-            summary(report),
-            html_causes.section(causes.of_cases(bad)),
-            _grid(report),
-            failures(bad),
-            accuracy([c for c in report.cases if c.verdict == ACCURACY], report.run.ulp),
-            accumulators(report.cases),
-            _open(report),
-            lacking(report),
-        ),
-        element("footer", element("p", _ULP), _about(report)),
-    )
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
-
-
-# -- overview ----------------------------------------------------------------------------------------------------------
-
-
-def _run(report: Report) -> list[Content]:
-    run = report.run
-    facts = [f"level {run.level}", *(f"{name} {version}" for name, version in run.versions.items())]
-    facts += [x for x in (run.host, run.started) if x]
-    chosen = [f"{w} {', '.join(given)}" for w, given in (("ops", run.ops), ("formats", run.formats)) if given]
-    note = "This run was not finished; the report has its finished cases." if not run.complete else None
-    return [element("p", " · ".join([*facts, *chosen]), class_="facts"), note and element("p", note, class_="note")]
-
-
-def summary(report: Report) -> Markup:
-    """The number of cases of each verdict, as a bar and as numbers."""
-    counts = report.counts
-    total = sum(counts.values()) or 1
-    order = [v for v in MEANINGS if counts[v]]
-    bar = [element("span", class_=f"part {v}", style=f"flex-grow:{counts[v] / total:.4f}") for v in reversed(order)]
-    tiles = [
-        element(
-            "li",
-            element("span", SIGNS[v], class_=f"sign {v}"),
-            element("b", f"{counts[v]:,}"),
-            " ",
-            element("span", v, class_="word"),
-            element("span", MEANINGS[v], class_="meaning"),
-        )
-        for v in order
-    ]
-    expected = sum(c.is_expected for c in report.cases if c.verdict in BAD)
-    elements = sum(c.total for c in report.cases)
-    words = f"{count(sum(counts.values()), 'case')}, {count(elements, 'result')} judged"
-    words += f"; {expected:,} of the failures are expected" if expected else ""
-    return element(
-        "section",
-        element("p", words, "."),
-        element("div", bar, class_="bar"),
-        element("ul", tiles, class_="tiles"),
-        id="summary",
+    columns, rows = _grid(report.cases)
+    return render(
+        "report.html",
+        title=f"{report.run.backend}: conformance",
+        report=report,
+        run=report.run,
+        causes=causes.of_cases(bad),
+        failing=len({c.signature for c in bad}),
+        address=lambda _, case: f"#{anchor(case)}",
+        columns=columns,
+        rows=rows,
+        failing_groups=list(_failing(bad)),
+        inaccurate=list(_inaccurate([c for c in report.cases if c.verdict == ACCURACY])),
+        sums=_sums(report.cases),
+        choices=_choices(report.cases),
     )
 
 
-def _grid(report: Report) -> Content:
-    """The grid of ops by formats, with the worst verdict of each cell, linked to its cases."""
-    cells: dict[tuple[str, str], list[CaseResult]] = defaultdict(list)
-    for case in report.cases:
-        cells[case.row, case.column].append(case)
-    rows = list(dict.fromkeys(c.row for c in report.cases))
-    there = {c.column for c in report.cases}
-    columns = [*(f for f in FORMATS if f in there), *sorted(there - set(FORMATS))]  # cases arrive in any order
-    head = [element("th", element("span", c), scope="col") for c in columns]
-    body = [element("tr", element("th", r, scope="row"), [_cell(cells.get((r, c), [])) for c in columns]) for r in rows]
-    table = element(
-        "table", element("thead", element("tr", element("td"), head)), element("tbody", body), class_="grid"
-    )
-    key = [element("li", element("span", SIGNS[v], class_=f"sign {v}"), f" {v}") for v in MEANINGS]
-    return element(
-        "section",
-        element("h2", "Operations and formats"),
-        element("ul", key, class_="key"),
-        scroll_box("the grid", table),
-        id="grid",
-    )
+def _grid(cases: Sequence[CaseResult]) -> tuple[list[str], dict[str, dict[str, list[CaseResult]]]]:
+    """The formats, and the cases by row and format."""
+    rows: dict[str, dict[str, list[CaseResult]]] = {c.row: defaultdict(list) for c in cases}
+    for case in cases:
+        rows[case.row][case.column].append(case)
+    there = {c.column for c in cases}
+    return [*(f for f in FORMATS if f in there), *sorted(there - set(FORMATS))], rows
 
 
-def _cell(cases: Sequence[CaseResult]) -> Markup:
-    if not cases:
-        return element("td", class_="none")
-    verdict = worst([c.verdict for c in cases])
-    like = [c for c in cases if c.verdict == verdict]
-    words = f"{verdict}: {len(like)} of {count(len(cases), 'case')}"
-    sign: Content = element("abbr", SIGNS[verdict], title=words)
-    if verdict in (*BAD, ACCURACY, DIVERGENT):
-        sign = element("a", SIGNS[verdict], href=f"#{anchor(like[0])}", title=words)
-    number = element("small", str(len(like))) if verdict in BAD and len(cases) > 1 else None
-    return element("td", sign, number, class_=verdict)
+def _by_signature(cases: Iterable[CaseResult]) -> dict[str, list[CaseResult]]:
+    groups: dict[str, list[CaseResult]] = defaultdict(list)
+    for case in cases:
+        groups[case.signature].append(case)
+    return groups
 
 
-# -- the rest ----------------------------------------------------------------------------------------------------------
+def _failing(bad: Iterable[CaseResult]) -> Iterator[dict[str, Any]]:
+    """The failing cases of each signature; the one that says most is first."""
+    for cases in _by_signature(bad).values():
+        ordered = sorted(cases, key=lambda c: (c.is_expected, c.map is None and c.curve is None, c.verdict != CRASH))
+        yield {"cases": ordered, "size": len(ordered)}
 
 
-def _open(report: Report) -> Content:
-    """The points that formats leave open, with the backend's choices."""
-    by_point: dict[str, dict[str, CaseResult]] = defaultdict(dict)
-    for case in report.cases:
+def _inaccurate(cases: Iterable[CaseResult]) -> Iterator[dict[str, Any]]:
+    """The cases of each signature with results that are not correctly rounded, the first to show, the worst ULP."""
+    for group in _by_signature(cases).values():
+        first = max(group, key=lambda c: (c.form == "array", c.counts.get(ACCURACY, 0)))
+        ulp = max((c.worst_ulp for c in group if c.worst_ulp is not None), default=0)
+        yield {"first": first, "cases": group, "worst": ulp}
+
+
+def _sums(cases: Iterable[CaseResult]) -> dict[AccumulatorFacts, list[CaseResult]]:
+    """The accumulators, each with the cases that it explains."""
+    explained: dict[AccumulatorFacts, list[CaseResult]] = defaultdict(list)
+    for case in cases:
+        if case.accumulator is not None:
+            explained[case.accumulator].append(case)
+    return explained
+
+
+def _choices(cases: Iterable[CaseResult]) -> dict[str, dict[str, str | None]]:
+    """The choices at open points, each with its signatures; the first mention of a signature has an anchor."""
+    choices: dict[str, dict[str, str | None]] = defaultdict(dict)
+    for case in cases:
         for choice in case.choices:
-            by_point[choice].setdefault(case.signature, case)
-    if not by_point:
-        return None
+            choices[choice].setdefault(case.signature)
     anchored: set[str] = set()
-
-    def name(case: CaseResult) -> Markup:
-        anchor = f"divergent-{case.signature}"
-        is_first = anchor not in anchored
-        anchored.add(anchor)
-        return element("code", case.signature, id=anchor if is_first else None)
-
-    rows = [
-        element(
-            "tr", element("td", choice), element("td", [join([name(c), " "]) for c in cases.values()], class_="names")
-        )
-        for choice, cases in by_point.items()
-    ]
-    head = element(
-        "thead",
-        element(
-            "tr",
-            element("th", "open point: choice of the backend", scope="col"),
-            element("th", "where", scope="col"),
-        ),
-    )
-    words = "Formats and specifications leave these results open; none of them is wrong."
-    table = element("table", head, element("tbody", rows), class_="list")
-    return element(
-        "section",
-        element("h2", "Left open"),
-        element("p", words),
-        scroll_box("open points", table),
-        id="divergent",
-    )
+    for names in choices.values():
+        names |= {name: f"divergent-{name}" for name in names if name not in anchored}
+        anchored |= set(names)
+    return choices
 
 
-def lacking(report: Report) -> Content:
-    """The cases that the backend does not support, by its messages."""
-    by_type: dict[str, list[str]] = defaultdict(list)
+# -- names that templates use ------------------------------------------------------------------------------------------
+
+
+def anchor(case: CaseResult) -> str:
+    """The anchor of a case on the page."""
+    kind = "failures" if case.verdict in BAD else case.verdict.lower()
+    return f"{kind}-{re.sub(r'[^A-Za-z0-9_.-]', '-', case.signature)}"
+
+
+def unsupported(report: Report) -> list[tuple[str, list[str]]]:
+    """The messages of the backend with the cases that it does not support, the most frequent first."""
+    messages: dict[str, list[str]] = defaultdict(list)
+    refuses = re.compile(rf"{re.escape(report.run.backend)} refuses the (program|operation): ")
     for case in report.cases:
         if case.verdict == UNSUPPORTED:
-            message = re.sub(rf"{re.escape(report.run.backend)} refuses the (program|operation): ", "", case.message)
-            by_type[message].append(case.signature if case.form == "array" else f"{case.signature} ({case.form})")
-    if not by_type:
-        return None
-
-    def row(message: str, names: Sequence[str]) -> Markup:
-        listed: Content = ", ".join(names)
-        if len(names) > _FEW:
-            listed = element("details", element("summary", count(len(names), "case")), element("p", listed))
-        return element("tr", element("td", message or "it does not say why"), element("td", listed, class_="names"))
-
-    rows = [row(*item) for item in sorted(by_type.items(), key=lambda item: -len(item[1]))]
-    head = element(
-        "thead", element("tr", element("th", "message of the backend", scope="col"), element("th", "of", scope="col"))
-    )
-    table = element("table", head, element("tbody", rows), class_="list")
-    return element("section", element("h2", "Not supported"), scroll_box("unsupported cases", table), id="unsupported")
+            name = case.signature if case.form == "array" else f"{case.signature} ({case.form})"
+            messages[refuses.sub("", case.message)].append(name)
+    return sorted(messages.items(), key=lambda item: -len(item[1]))
 
 
-def _about(report: Report) -> Markup:
-    again = f"minihlo conform {report.run.backend} --level {report.run.level}"
-    again += f" --seed {report.run.seed}" if report.run.seed else ""
-    return element("p", "Made by ", element("code", again), f" in {report.run.seconds:.0f} s.")
+def again(run: Run) -> str:
+    """The command that repeats a run."""
+    return f"minihlo conform {run.backend} --level {run.level}" + (f" --seed {run.seed}" if run.seed else "")
+
+
+def sentence(cause: causes.Cause) -> str:
+    """The sentence of a cause, capitalized unless it begins with the name of an operation."""
+    text = cause.sentence
+    is_word = text[:2].isalpha() and text[:2].islower() and not cause.is_of_one_family
+    return text[:1].upper() + text[1:] if is_word else text
+
+
+def cases_of(cause: causes.Cause, run: str) -> list[CaseResult]:
+    """The first case of each signature of a cause in a run."""
+    first: dict[str, CaseResult] = {}
+    for member in cause.members:
+        if member.run == run:
+            first.setdefault(member.case.signature, member.case)
+    return list(first.values())
+
+
+def forms(cases: Iterable[CaseResult]) -> str:
+    """The forms of cases, with a remark on expected failures."""
+    return ", ".join(f"{c.form} (expected)" if c.is_expected else c.form for c in cases)
+
+
+def error_text(failure: Failure) -> str:
+    """The distance of a result from the right one."""
+    if failure.error in ERRORS:
+        return ERRORS[failure.error]
+    if failure.ulp is None:
+        return "wrong"
+    return f"{'+' if failure.error > 0 else '−'}{failure.ulp:,} ULP"
+
+
+#: The names that templates of the report and of the site use.
+NAMES = {
+    "BAD": BAD,
+    "CUT": CUT,
+    "DESCRIBED": DESCRIBED,
+    "MEANINGS": MEANINGS,
+    "again": again,
+    "anchor": anchor,
+    "cases_of": cases_of,
+    "code_text": code_text,
+    "error_text": error_text,
+    "forms": forms,
+    "picture_of_accumulator": accumulators.picture,
+    "picture_of_curve": pictures.curve,
+    "picture_of_map": pictures.error_map,
+    "sentence": sentence,
+    "unsupported": unsupported,
+    "worst": worst,
+}
+render = pages.renderer(**NAMES)

@@ -15,7 +15,6 @@ import numpy as np
 from ...oracle.exact import OPS, estimate
 from ...oracle.formats import FORMATS, Format
 from ..result import ABSENT, CUT, IS_INFINITE, IS_NAN, NOT_NAN, OPEN, UNTRIED, WRONG_ZERO, CaseResult
-from .markup import Markup, element
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,15 +106,10 @@ def _overflow(fmt: Format) -> float:
     return fmt.max + math.ldexp(0.5, math.frexp(fmt.max)[1] - 1 - fmt.mantissa_bits)
 
 
-def legend(shaded: np.ndarray) -> Markup:
-    """The shades that occur, each with its count."""
-    counts = np.bincount(shaded.ravel(), minlength=len(NAMES))
-    items = [
-        element("li", element("span", class_="swatch", style=f"background:{s.css}"), f"{s.words}: {counts[i]:,}")
-        for i, s in enumerate(SHADES.values())
-        if counts[i]
-    ]
-    return element("ul", items, class_="legend")
+def legend(shaded: np.ndarray) -> list[tuple[str, str, int]]:
+    """The colours of the shades that occur, each with its name and count."""
+    counts = np.bincount(shaded.ravel(), minlength=len(NAMES)).tolist()
+    return [(s.css, s.words, n) for s, n in zip(SHADES.values(), counts, strict=True) if n]
 
 
 def runs(kinds: np.ndarray) -> list[tuple[int, int, int]]:

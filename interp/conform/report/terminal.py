@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ...oracle.formats import FORMATS, INTEGERS, MINIFLOATS
+from ...errors import count
+from ...oracle.formats import ALL_MINIFLOATS, FORMATS, INTEGERS
 from ..causes import of_cases
-from ..format_text import code_text, count
+from ..format_text import code_text
 from ..result import (
     ABSENT,
     ACCURACY,
@@ -78,7 +79,7 @@ def paragraphs(report: Report) -> Iterator[Text]:
 
 def grids(cases: Sequence[CaseResult], width: int) -> Iterator[Table]:
     """The grid, split into parts if a line is too short for all columns."""
-    columns = [m for m in MINIFLOATS if any(c.column == m for c in cases)]
+    columns = [m for m in ALL_MINIFLOATS if any(c.column == m for c in cases)]
     columns += sorted({c.column for c in cases} - set(columns))
     cells: dict[str, dict[str, list[str]]] = {}
     for c in cases:
@@ -115,8 +116,8 @@ def _place(row: str) -> tuple[int, int]:
 def _heading(name: str) -> str:
     """A format in lines of four letters: f8, E4M3, B11, FNUZ."""
     rest = name[2:]
-    lines = [name[:2]] if name in MINIFLOATS else [name]
-    if name in MINIFLOATS:
+    lines = [name[:2]] if name in ALL_MINIFLOATS else [name]
+    if name in ALL_MINIFLOATS:
         lines += [rest[:4], *(p for p in (rest[4:-4], rest[-4:]) if p)] if len(rest) > 8 else [rest[:4], rest[4:]]
     return "\n".join(line for line in lines if line)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.resources
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
+from ... import pages
 from ...errors import InputError, OutputError
 from .. import files
-from ..report import html
 from . import cells, facts, front, grids
 from .frame import STYLE
 from .model import Site, site
@@ -28,7 +27,7 @@ def build(loaded: Sequence[LoadedReport], out: Path) -> int:
     before = _earlier(out)
     made = site(loaded)
     written: list[str] = []
-    for path, text in (*_pages(made), (STYLE, style())):
+    for path, text in (*_pages(made), (STYLE, pages.style("report.css", STYLE))):
         target = out / path
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -56,15 +55,6 @@ def _pages(made: Site) -> Iterator[tuple[str, str]]:
         yield from grids.of_format(made, column).items()
     for page in (facts.accumulators, facts.choices, facts.changes, front.index):
         yield from page(made).items()
-
-
-def style() -> str:
-    """The style sheet: that of the report of one run, and additions for the site."""
-    report, own = importlib.resources.files(html.__package__ or ""), importlib.resources.files(__package__ or "")
-    texts = (
-        folder.joinpath(name).read_text(encoding="utf-8") for folder, name in ((report, "report.css"), (own, STYLE))
-    )
-    return "\n".join(texts)
 
 
 def _earlier(out: Path) -> set[str]:

@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from ...comparison.choices import CHOICES
-from ...comparison.open_points import IDENTIFIERS, OPEN_POINTS, row
-from ..format_text import count
-from ..report.accumulators import drawing
-from ..report.html_cases import BAD, badge
-from ..report.markup import Content, Markup, element, join
+from markupsafe import Markup
+
+from ...judging.open_points import CHOICES, IDENTIFIERS, OPEN_POINTS, question
+from ..report.html import BAD
 from ..result import AccumulatorFacts, CaseResult
 from ..verdicts.differences import Difference, differences
 from . import frame
+from .frame import Section, render
 from .model import Entry, Site
 
-# -- accumulators ------------------------------------------------------------------------------------------------------
+#: The number of accumulators drawn for a backend and a pair of types, and of rows of a table.
+_DRAWN, _ROWS = 2, 400
 
-#: The columns of the table of facts, and the number of accumulators drawn for a backend and a pair of types.
-_FACTS = (
-    "backend",
-    "operations and forms",
-    "kept between steps",
-    "fraction bits",
-    "products in a step",
-    "dropped",
-    "order",
-    "c",
-)
-_DRAWN = 2
-#: Rows of one table, which continues in another.
-_ROWS = 400
+# -- accumulators ------------------------------------------------------------------------------------------------------
 
 
 def accumulators(site: Site) -> dict[str, str]:
@@ -40,69 +28,43 @@ def accumulators(site: Site) -> dict[str, str]:
     for entry in site.latest:
         for case in entry.report.cases:
             if case.accumulator is not None:
-                of = pairs.setdefault(_pair(case), defaultdict(list))
-                of[entry.label, case.accumulator].append(case)
-    order = sorted(
-        pairs, key=lambda p: ([site.columns.index(p.split()[0])] if p.split()[0] in site.columns else [99], p)
-    )
-    sections = [s for pair in order for s in _of_pair(site, pair, pairs[pair])]
-    words = (
-        "The specification does not define how the products of a dot or convolution are summed. "
-        "These accumulators explain the results of each backend, for operands and results of the same types."
-    )
-    made, addresses = frame.in_parts("accumulators.html", "Accumulators side by side", sections)
-    if len(made) == 1 and not sections:
-        return frame.in_parts(
-            "accumulators.html", "Accumulators side by side", [], element("p", "No sum is explained.")
-        )[0]
-    contents = [element("li", element("a", p, href=addresses[site.names.of(f"sums {p}")])) for p in order]
-    above = [
-        element("p", words),
-        element("details", element("summary", "types"), element("ul", contents, class_="parts")),
-    ]
-    return frame.in_parts("accumulators.html", "Accumulators side by side", sections, above)[0]
+                pair = f"{' × '.join(case.operands[:2])} to {case.result}"
+                pairs.setdefault(pair, defaultdict(list))[entry.label, case.accumulator].append(case)
+
+    def place(pair: str) -> tuple[int, str]:
+        operand = pair.split()[0]
+        return site.columns.index(operand) if operand in site.columns else 99, pair
+
+    order = sorted(pairs, key=place)
+    names = {pair: site.names.of(f"sums {pair}") for pair in order}
+    sections = []
+    for pair, name in names.items():
+        data = {"pair": pair, "name": name, "rows": list(_explained(site, pairs[pair]))}
+        sections.append(Section(render("site_facts.html#sums", **data), name))
+    path, title = "accumulators.html", "Accumulators side by side"
+    found = frame.in_parts(path, title, sections)[1]
+    above = render("site_facts.html#accumulators_above", addresses={p: found[name] for p, name in names.items()})
+    return frame.in_parts(path, title, sections, above)[0]
 
 
-def _pair(case: CaseResult) -> str:
-    operands = " × ".join(case.operands[:2])
-    return f"{operands} to {case.result}"
-
-
-def _of_pair(
-    site: Site, pair: str, found: dict[tuple[str, AccumulatorFacts], list[CaseResult]]
-) -> Iterator[frame.Section]:
-    rows, drawn = [], []
+def _explained(
+    site: Site, found: Mapping[tuple[str, AccumulatorFacts], Sequence[CaseResult]]
+) -> Iterator[dict[str, Any]]:
+    """Each accumulator of a backend, with the operations and forms that it explains."""
     of_backend: Counter[str] = Counter()
-    for (label, a), cases in list(found.items())[:_ROWS]:
-        forms: dict[str, list[str]] = defaultdict(list)
+    for (label, accumulator), cases in list(found.items())[:_ROWS]:
+        ops: dict[str, list[str]] = defaultdict(list)
         for case in cases:
-            forms[case.op].append(case.form)
-        ops = [element("div", op, element("small", f" {', '.join(of)}")) for op, of in forms.items()]
-        rows.append(
-            [
-                _link(site, label, cases[0]),
-                ops,
-                a.keep,
-                "all" if a.bits is None else a.bits,
-                a.step or "all",
-                a.drop,
-                a.order,
-                a.c,
-            ]
-        )
+            ops[case.op].append(case.form)
         of_backend[label] += 1
-        if of_backend[label] <= _DRAWN:
-            record = element("pre", element("code", f"--accumulate '{a.record}'")) if a.record else None
-            drawn.append(element("li", element("h3", f"{label}: {', '.join(forms)}"), drawing(a, cases[0]), record))
-    name = site.names.of(f"sums {pair}")
-    title = element("h2", pair)
-    table = frame.table(f"accumulators of {pair}", _FACTS, rows, "list facts-table")
-    yield frame.Section(element("section", title, table, element("ul", drawn, class_="beside"), id=name), name)
-
-
-def _link(site: Site, label: str, case: CaseResult) -> Content:
-    to = site.address(label, case)
-    return element("a", label, href=to) if to else label
+        yield {
+            "label": label,
+            "href": site.address(label, cases[0]),
+            "accumulator": accumulator,
+            "ops": ops,
+            "case": cases[0],
+            "is_drawn": of_backend[label] <= _DRAWN,
+        }
 
 
 # -- choices -----------------------------------------------------------------------------------------------------------
@@ -121,60 +83,44 @@ def choices(site: Site) -> dict[str, str]:
             for point, made in case.open_points.items():
                 points[point][case.column][entry.label].update(made)
     sections = []
-    for point in sorted(points):
-        formats = points[point]
+    for point, formats in sorted(points.items()):
         total: dict[str, Counter[str]] = defaultdict(Counter)
         for of_backends in formats.values():
             for label, made in of_backends.items():
                 total[label] += made
-        rows = [
-            [_backend(site, label), [_choice(point, c, n) for c, n in made.most_common(8)]]
-            for label, made in total.items()
-        ]
-        columns = [c for c in site.columns if c in formats]
-        labels = list(total)
-        by_format = [
-            [c, *([_short(point, x) for x in formats[c].get(label, Counter()).most_common(3)] for label in labels)]
-            for c in columns
-        ]
-        heads = ["format", *labels]
-        details = element(
-            "details",
-            element("summary", f"by format, in {count(len(columns), 'format')}"),
-            frame.table(f"{point} by format", heads, by_format, "list by-format"),
+        columns, name = [c for c in site.columns if c in formats], site.names.of(f"point {point}")
+        markup = render(
+            "site_facts.html#point",
+            site=site,
+            name=name,
+            point=point,
+            question=_question(point, columns),
+            total=_in_words(point, total),
+            columns=columns,
+            choices={c: _in_words(point, formats[c]) for c in columns},
         )
-        title = element("h2", _question(point, columns))
-        facts = element("p", element("code", point), class_="facts")
-        table = frame.table(point, ("backend", "choice, and number of results"), rows)
-        name = site.names.of(f"point {point}")
-        sections.append(frame.Section(element("section", title, facts, table, details, id=name), name))
-    words = (
-        "Formats and specifications leave these results open; none of them is wrong." if sections else "None is met."
-    )
-    return frame.in_parts("choices.html", "Choices at open points", sections, element("p", words))[0]
+        sections.append(Section(markup, name))
+    words = "Formats and specifications leave these results open; none of them is wrong."
+    above = Markup("<p>{}</p>").format(words if sections else "None is met.")
+    return frame.in_parts("choices.html", "Choices at open points", sections, above)[0]
+
+
+def _in_words(point: str, choices: Mapping[str, Counter[str]]) -> dict[str, list[tuple[str, int]]]:
+    """The choices of each backend in words, the most frequent first, with their counts."""
+    return {
+        label: [(_SENTENCES.get((point, c), c), n) for c, n in made.most_common()] for label, made in choices.items()
+    }
 
 
 def _question(point: str, columns: list[str]) -> str:
     """The open point in words; its identifier if no table has it."""
     for column in columns or [""]:
         try:
-            text = row(point, column).question
+            text = question(point, column)
         except KeyError:
             continue
         return text[:1].upper() + text[1:]
     return _QUESTIONS.get(point, point)
-
-
-def _choice(point: str, choice: str, n: int) -> Markup:
-    return element("div", _SENTENCES.get((point, choice), choice), element("small", f" {n:,}"))
-
-
-def _short(point: str, made: tuple[str, int]) -> Markup:
-    return element("div", _SENTENCES.get((point, made[0]), made[0]))
-
-
-def _backend(site: Site, label: str) -> Markup:
-    return element("a", label, href=next(e.page for e in site.entries if e.label == label))
 
 
 # -- changes -----------------------------------------------------------------------------------------------------------
@@ -191,42 +137,31 @@ _KINDS = {
 def changes(site: Site) -> dict[str, str]:
     """The page of changes between consecutive runs of each backend."""
     sections = [s for e in reversed(site.entries) if e.before is not None for s in _since(site, e, e.before)]
-    words = (
-        "Each run compared with the previous one of the same backend."
-        if sections
-        else "There is one run of each backend."
-    )
-    return frame.in_parts("changes.html", "Changes between versions", sections, element("p", words))[0]
+    words = "Each run compared with the previous one of the same backend."
+    above = Markup("<p>{}</p>").format(words if sections else "There is one run of each backend.")
+    return frame.in_parts("changes.html", "Changes between versions", sections, above)[0]
 
 
-def _since(site: Site, entry: Entry, before: Entry) -> Iterator[frame.Section]:
+def _since(site: Site, entry: Entry, before: Entry) -> Iterator[Section]:
     found: dict[str, list[Difference]] = defaultdict(list)
     for difference in differences(before.report, entry.report):
         found[difference.kind].append(difference)
     name = site.names.of(f"since {entry.label}")
-    words = ", ".join(f"{len(found[k]):,} {words}" for k, words in _KINDS.items() if found[k]) or "No difference."
-    links = element("a", before.label, href=before.page), " → ", element("a", entry.label, href=entry.page)
-    yield frame.Section(element("section", element("h2", links), element("p", words), id=name), name)
+    counts = {words: len(found[k]) for k, words in _KINDS.items() if found[k]}
+    data = {"name": name, "before": before, "entry": entry, "counts": counts}
+    yield Section(render("site_facts.html#since", **data), name)
     for kind, says in _KINDS.items():
         of = [d for d in found[kind] if kind not in ("new", "gone") or d.case.verdict in BAD]
         says += " and fail" if kind == "new" else " and failed" if kind == "gone" else ""
         for i in range(0, len(of), _ROWS):
-            some = of[i : i + _ROWS]
-            title = element("summary", f"{len(of):,} {says}" + (f", from {i + 1:,} on" if i else ""))
-            heads = "case", "before", "after", "cause"
-            table = frame.table(f"cases that {says}", heads, [_row(entry, before, d) for d in some])
-            yield frame.Section(element("details", title, table, open=kind == "worse" and i == 0))
-
-
-def _row(entry: Entry, before: Entry, difference: Difference) -> list[Content]:
-    case = difference.case
-    to = (entry if difference.after else before).address(case)
-    name = [element("code", case.signature), f" {case.form}"]
-    said = case.diagnosis or case.message or case.model or "; ".join(case.choices)
-    badges = [_verdict(c) if c else None for c in (difference.before, difference.after)]
-    return [element("a", name, href=to) if to else join(name), *badges, said]
-
-
-def _verdict(case: CaseResult) -> Content:
-    wrong = case.counts.get(case.verdict, 0)
-    return [badge(case.verdict), f"{wrong:,} of {case.total:,}" if case.total else None]
+            rows = [
+                {
+                    "case": d.case,
+                    "before": d.before,
+                    "after": d.after,
+                    "href": (entry if d.after else before).address(d.case),
+                }
+                for d in of[i : i + _ROWS]
+            ]
+            data = {"says": says, "number": len(of), "first": i, "rows": rows, "open": kind == "worse" and i == 0}
+            yield Section(render("site_facts.html#changes", **data))

@@ -35,6 +35,11 @@ class Entry:
         """The address of the page of the run."""
         return f"runs/{self.name}.html"
 
+    @property
+    def failing(self) -> int:
+        """The number of signatures that fail."""
+        return len({s for c in self.causes for s in c.signatures})
+
     def verdict(self, row: str, column: str) -> str | None:
         """The worst verdict of a cell; None if it has no cases."""
         cases = self.cells.get((row, column))
@@ -61,6 +66,15 @@ class Site:
     def latest(self) -> list[Entry]:
         """The latest run of each backend."""
         return [e for e in self.entries if e.is_latest]
+
+    @property
+    def cases(self) -> int:
+        """The number of cases of all runs."""
+        return sum(len(e.report.cases) for e in self.entries)
+
+    def page(self, label: str) -> str:
+        """The address of the page of a run."""
+        return next(e.page for e in self.entries if e.label == label)
 
     def operation(self, row: str) -> str:
         """The address of the page of a row of the grid."""

@@ -9,10 +9,10 @@ import numpy as np
 from ...backends import BackendError
 from ...oracle.formats import code_dtype
 from .. import run
-from ..collect import outputs
 from ..repeats import AnyPart, Results
 from ..result import Report, StoredCodes, hash_of
 from ..run import Choice, Task
+from ..support import outputs
 from ..tester import Spec, Tester, operands_of
 from ..verdicts.outcome import Settings
 

@@ -11,19 +11,19 @@ import dataclasses
 
 import numpy as np
 
-from ...comparison import choices
-from ...comparison.faithful import sides_of_function
-from ...comparison.open_points import IDENTIFIERS
+from ...judging import open_points as choices
+from ...judging.functions import sides_of_function
+from ...judging.open_points import IDENTIFIERS
+from ...judging.record import WRONG
 from ...oracle import rounding
 from ...oracle.expected import Expected
 from ...oracle.formats import FORMATS, bits, code_dtype
 from ..block_parts import BlockPart
 from ..elementwise import Part
 from ..repeats import AnyPart
-from ..result import FAIL
 from ..rows import RowPart, in_total_order
 from ..verdicts import outcome
-from ..verdicts.judge import ELEMENT_VERDICTS, judge
+from ..verdicts.judge import judge
 
 #: Rules for other acceptable codes, by identifier. Open points of formats have identifiers of their own.
 RULES = {
@@ -39,7 +39,6 @@ RULES = {
 }
 #: Results that may have other acceptable codes, which are not listed.
 NOT_LISTED = {"sum", "block"}
-_FAIL = ELEMENT_VERDICTS.index(FAIL)
 #: Pairs of a result and a candidate judged at a time, which bounds the memory.
 _MOST = 1 << 20
 
@@ -161,7 +160,7 @@ def _accepts(result: str, candidates: np.ndarray, expected: Expected, limit: int
     n = candidates.shape[1]
     flat, repeated = candidates.reshape(-1), expected.at(np.repeat(np.arange(len(candidates)), n))
     judged = judge(result, flat, repeated, limit, True, (lambda at: side[at // n]) if limit else None)
-    is_fit = judged.verdicts != _FAIL
+    is_fit = judged.verdicts != WRONG
     for point in choices.RULED:  # the candidates together show no choice for these
         at = np.flatnonzero(repeated.left_open == point)
         if not at.size:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ...backends.operation import attribute_text
-from ...comparison.open_points import row
 from ...errors import OutputError
+from ...judging.open_points import question
 from ...oracle.formats import code_dtype
 from ..run import Task
 from ..tester import Spec, Tester
@@ -68,7 +68,7 @@ def export(
                     family = spec.case.op
                     store.next_family(family)
                 for entry in _entries(tester, spec, store, made):
-                    writer.add(entry, lambda rule, element: row(rule, element).question)
+                    writer.add(entry, question)
                     store.call(entry)
                 advance()
             store.end(writer.vectors)

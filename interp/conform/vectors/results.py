@@ -21,13 +21,14 @@ import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 import numpy as np
 
 from ... import foreign
 from ...backends import BackendError
 from ...errors import InputError, printable
+from ...oracle.formats import code_dtype
 from .manifest import Entry
 
 SCHEMA = "minihlo.results/1"
@@ -39,14 +40,19 @@ _LINE = 1 << 24
 _FEW = 3
 
 
-class Results(Protocol):
-    """The results of calls."""
+@dataclasses.dataclass
+class Results:
+    """The results of calls: codes, why there are none, or the file that has them."""
 
-    backend: str  #: the name of the backend; may be empty
+    backend: str = ""  #: the name of the backend; may be empty
+    calls: dict[str, np.ndarray | BackendError | Path] = dataclasses.field(default_factory=dict)
 
     def codes(self, entry: Entry) -> np.ndarray:
         """The codes of a call, flat. Raises BackendError if it has no results."""
-        ...
+        found = self.calls[entry.name]
+        if isinstance(found, BackendError):
+            raise found
+        return _in_file(found, entry) if isinstance(found, Path) else found
 
 
 def read(path: str | Path, entries: Iterable[Entry], wanted: Iterable[Entry], vectors: str) -> Results:
@@ -63,12 +69,12 @@ def read(path: str | Path, entries: Iterable[Entry], wanted: Iterable[Entry], ve
     """
     known = {e.name: e for e in entries}
     try:
-        found = _Folder(Path(path), known, vectors) if Path(path).is_dir() else _File(Path(path), known, vectors)
+        found = (_read_folder if Path(path).is_dir() else _read_file)(Path(path), known, vectors)
     except OSError as error:
         raise InputError(f"{error.filename or path}: {error.strerror or error}") from None
     except ValueError as error:
         raise InputError(str(error)) from None
-    missing = [e.name for e in wanted if e.name not in found.names]
+    missing = [e.name for e in wanted if e.name not in found.calls]
     if missing:
         more = f" and {len(missing) - _FEW:,} more" if len(missing) > _FEW else ""
         raise InputError(
@@ -96,8 +102,6 @@ def _reason(text: str) -> str:
 
 
 def _width(entry: Entry) -> int:
-    from ...oracle.formats import code_dtype
-
     return code_dtype(entry.result.type).itemsize
 
 
@@ -117,107 +121,72 @@ def _digits(line: bytes, width: int, where: str) -> bytes:
     raise InputError(f"{where}: expected codes of {2 * width} hexadecimal digits, got {text!r}")
 
 
-def _check_count(entry: Entry, count: int, where: str) -> None:
-    if count != _size(entry):
-        raise InputError(f"{where}: expected {_size(entry):,} codes of {entry.name}, got {count:,}")
+def _codes(data: bytes | bytearray, entry: Entry, where: str) -> np.ndarray:
+    """The codes of a call. Raises InputError for another number of them."""
+    width = _width(entry)
+    return _check_count(entry, np.frombuffer(data, f">u{width}").astype(f"u{width}"), where)
 
 
-def _codes(data: bytes, width: int) -> np.ndarray:
-    return np.frombuffer(data, f">u{width}").astype(f"u{width}")
+def _check_count(entry: Entry, codes: np.ndarray, where: str) -> np.ndarray:
+    if len(codes) != _size(entry):
+        raise InputError(f"{where}: expected {_size(entry):,} codes of {entry.name}, got {len(codes):,}")
+    return codes
 
 
-@dataclasses.dataclass
-class _Block:
-    """The codes of a call in a text file."""
-
-    start: int  #: in bytes
-    lines: int = 0
-
-
-class _File:
-    """A text file. Codes are read when needed."""
-
-    def __init__(self, path: Path, known: Mapping[str, Entry], vectors: str) -> None:
-        self._path, self.backend = path, ""
-        self._blocks: dict[str, _Block | BackendError] = {}
-        with foreign.open_file(path) as stream:
-            self._index(stream, known, vectors)
-
-    @property
-    def names(self) -> Iterable[str]:
-        return self._blocks
-
-    def _index(self, stream: IO[bytes], known: Mapping[str, Entry], vectors: str) -> None:
-        lines = _lines(stream, self._path)
-        where, line, _ = next(lines, (f"{self._path}", b"", 0))
+def _read_file(path: Path, known: Mapping[str, Entry], vectors: str) -> Results:
+    """A text file."""
+    found = Results()
+    with foreign.open_file(path) as stream:
+        lines = _lines(stream, path)
+        where, line = next(lines, (f"{path}", b""))
         if line.strip() != SCHEMA.encode():
             raise InputError(f"{where}: expected {SCHEMA}, got {_show(line)}")
-        where, line, _ = next(lines, (f"{self._path}", b"", 0))
+        where, line = next(lines, (f"{path}", b""))
         if not line.startswith(b"vectors "):
             raise InputError(f"{where}: expected vectors and their SHA-256, got {_show(line)}")
         _check_vectors(where, line.split(None, 1)[1].strip().decode(errors="replace"), vectors)
         current: Entry | None = None
-        count, ended = 0, False
-        for where, line, after in lines:
+        digits, ended = bytearray(), False
+        for where, line in lines:
             word, _, rest = line.strip().partition(b" ")
             text = rest.strip().decode(errors="replace")
             if ended:
                 raise InputError(f"{where}: expected nothing after the end, got {_show(line)}")
-            if word in (b"case", b"end"):
-                self._finish(current, count, where)
-                current, count = None, 0
+            if word in (b"case", b"end") and current is not None:
+                found.calls[current.name] = _codes(digits, current, where)
+                current = None
             if word == b"case":
-                current = _entry(known, text, where, self._blocks)
-                self._blocks[current.name] = _Block(after)
+                current, digits = _entry(known, text, where, found.calls), bytearray()
             elif word == b"end":
                 ended = True
-                if text != str(len(self._blocks)):
-                    raise InputError(f"{where}: expected end {len(self._blocks)}, got end {printable(text)[:40]}")
-            elif word == b"backend" and not self._blocks:
-                self.backend = _reason(text)
+                if text != str(len(found.calls)):
+                    raise InputError(f"{where}: expected end {len(found.calls)}, got end {printable(text)[:40]}")
+            elif word == b"backend" and not found.calls and current is None:
+                found.backend = _reason(text)
             elif current is None:
                 raise InputError(f"{where}: expected a case or the end, got {_show(line)}")
-            elif word.decode(errors="replace") in _ENDS and not count:
-                self._blocks[current.name] = BackendError(_ENDS[word.decode()], _reason(text))
+            elif word.decode(errors="replace") in _ENDS and not digits:
+                found.calls[current.name] = BackendError(_ENDS[word.decode()], _reason(text))
                 current = None
             else:
-                block = self._blocks[current.name]
-                assert isinstance(block, _Block)
-                count += len(_digits(line, _width(current), where)) // _width(current)
-                block.lines += 1
-                if count > _size(current):
-                    _check_count(current, count, where)
+                digits += _digits(line, _width(current), where)
+                if len(digits) > _size(current) * _width(current):
+                    _codes(digits, current, where)
         if not ended:
             last = f" in {current.name}" if current is not None else ""
-            raise InputError(f"{self._path}: expected the line end, got the end of the file{last}")
-
-    def _finish(self, current: Entry | None, count: int, where: str) -> None:
-        if current is not None:
-            _check_count(current, count, where)
-
-    def codes(self, entry: Entry) -> np.ndarray:
-        """See Results."""
-        block = self._blocks[entry.name]
-        if isinstance(block, BackendError):
-            raise block
-        with foreign.open_file(self._path) as stream:
-            stream.seek(block.start)
-            lines = _lines(stream, self._path)
-            pieces = [_digits(next(lines)[1], _width(entry), str(self._path)) for _ in range(block.lines)]
-        codes = _codes(b"".join(pieces), _width(entry))
-        _check_count(entry, len(codes), str(self._path))  # which may have changed since
-        return codes
+            raise InputError(f"{path}: expected the line end, got the end of the file{last}")
+    return found
 
 
-def _lines(stream: IO[bytes], path: Path) -> Iterator[tuple[str, bytes, int]]:
-    """The significant lines, their positions, and the offset of the next line."""
-    number, at = 0, stream.tell()
+def _lines(stream: IO[bytes], path: Path) -> Iterator[tuple[str, bytes]]:
+    """The significant lines, and their positions."""
+    number = 0
     while line := stream.readline(_LINE):
-        number, at = number + 1, at + len(line)
+        number += 1
         if len(line) == _LINE:
             raise InputError(f"{path}:{number}: expected lines of less than {_LINE:,} bytes, got a longer one")
         if line.strip() and not line.lstrip().startswith(b"#"):
-            yield f"{path}:{number}", line, at
+            yield f"{path}:{number}", line
 
 
 def _show(line: bytes) -> str:
@@ -225,37 +194,24 @@ def _show(line: bytes) -> str:
     return repr(text if len(text) < 40 else f"{text[:37]}...") if text else "nothing"
 
 
-class _Folder:
+def _read_folder(path: Path, known: Mapping[str, Entry], vectors: str) -> Results:
     """A folder with a file for each call."""
-
-    def __init__(self, path: Path, known: Mapping[str, Entry], vectors: str) -> None:
-        self.backend = ""
-        self._files: dict[str, Path] = {}
-        if not (path / "vectors").is_file():
-            raise InputError(f"{path}: expected a file vectors with the SHA-256 of the vectors, got none")
-        _check_vectors(f"{path / 'vectors'}", _text(path / "vectors"), vectors)
-        for file in sorted(path.iterdir()):
-            if file.name == "backend":
-                self.backend = _reason(_text(file))
-            elif file.name != "vectors":
-                if file.suffix not in (".npy", ".hex", ".unsupported", ".failed"):
-                    raise InputError(f"{file}: expected a name that ends in .npy, .hex, .unsupported or .failed")
-                entry = _entry(known, file.stem, str(file), self._files)
-                self._files[file.stem] = file
-                if file.suffix in (".npy", ".hex"):
-                    _in_file(file, entry)
-
-    @property
-    def names(self) -> Iterable[str]:
-        return self._files
-
-    def codes(self, entry: Entry) -> np.ndarray:
-        """See Results."""
-        file = self._files[entry.name]
+    found = Results()
+    if not (path / "vectors").is_file():
+        raise InputError(f"{path}: expected a file vectors with the SHA-256 of the vectors, got none")
+    _check_vectors(f"{path / 'vectors'}", _text(path / "vectors"), vectors)
+    for file in sorted(path.iterdir()):
         how = _ENDS.get(file.suffix[1:])
-        if how is not None:
-            raise BackendError(how, _reason(_text(file)))
-        return _in_file(file, entry)
+        if file.name == "backend":
+            found.backend = _reason(_text(file))
+        elif file.name != "vectors":
+            if how is None and file.suffix not in (".npy", ".hex"):
+                raise InputError(f"{file}: expected a name that ends in .npy, .hex, .unsupported or .failed")
+            entry = _entry(known, file.stem, str(file), found.calls)
+            found.calls[file.stem] = file if how is None else BackendError(how, _reason(_text(file)))
+            if how is None:
+                _in_file(file, entry)
+    return found
 
 
 def _text(path: Path) -> str:
@@ -268,22 +224,18 @@ def _in_file(path: Path, entry: Entry) -> np.ndarray:
     width = _width(entry)
     if path.suffix == ".hex":
         with foreign.open_file(path) as stream:
-            data = b"".join(_digits(line, width, where) for where, line, _ in _lines(stream, path))
-        codes = _codes(data, width)
-    else:
-        try:
-            with foreign.open_file(path) as stream:
-                array = np.load(stream, allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise InputError(f"{path}: expected an array of numpy, got {printable(str(error))[:120]}") from None
-        kinds = f"u{width}", f"i{width}", *(["?"] if width == 1 else [])
-        if not isinstance(array, np.ndarray) or array.dtype.newbyteorder("=") not in [np.dtype(k) for k in kinds]:
-            kind = getattr(array, "dtype", type(array).__name__)
-            raise InputError(f"{path}: expected codes of the type uint{8 * width}, got {kind}")
-        shape = tuple(entry.result.shape)
-        if array.shape not in (shape, (_size(entry),)):
-            raise InputError(f"{path}: expected the shape {list(shape)}, got {list(array.shape)}")
-        codes = array.astype(array.dtype.newbyteorder("=")).reshape(-1)
-        codes = codes.view(f"u{width}")
-    _check_count(entry, len(codes), str(path))
-    return codes
+            return _codes(b"".join(_digits(line, width, at) for at, line in _lines(stream, path)), entry, str(path))
+    try:
+        with foreign.open_file(path) as stream:
+            array = np.load(stream, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path}: expected an array of numpy, got {printable(str(error))[:120]}") from None
+    kinds = f"u{width}", f"i{width}", *(["?"] if width == 1 else [])
+    if not isinstance(array, np.ndarray) or array.dtype.newbyteorder("=") not in [np.dtype(k) for k in kinds]:
+        kind = getattr(array, "dtype", type(array).__name__)
+        raise InputError(f"{path}: expected codes of the type uint{8 * width}, got {kind}")
+    shape = tuple(entry.result.shape)
+    if array.shape not in (shape, (_size(entry),)):
+        raise InputError(f"{path}: expected the shape {list(shape)}, got {list(array.shape)}")
+    codes = array.astype(array.dtype.newbyteorder("=")).reshape(-1)
+    return _check_count(entry, codes.view(f"u{width}"), str(path))

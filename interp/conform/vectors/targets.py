@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
-from ...comparison import choices
+from ...judging import open_points as choices
 from ...oracle import rounding
 from ...oracle.formats import FORMATS, Format, bits
 from ..elementwise import Part
@@ -20,6 +20,7 @@ from ..repeats import AnyPart
 from ..rows import RowPart
 from ..verdicts.outcome import is_sum
 from .acceptable import Alternatives, acceptable
+from .manifest import nan_codes
 
 #: Intervals of results as unsigned integers: the first and the last code, by element.
 Interval = tuple[np.ndarray, np.ndarray]
@@ -127,21 +128,11 @@ def _target(part: Part | RowPart, codes: np.ndarray, rows: Alternatives) -> Targ
     element = part.case.result
     if element in FORMATS:
         nan = np.flatnonzero(FORMATS[element].is_nan(codes))
-        rows = np.concatenate([rows, *(_rows(nan, a, b) for a, b in nan_codes(FORMATS[element]))])
+        rows = np.concatenate([rows, *(_rows(nan, a, b) for a, b in nan_codes(element))])
     if part.result_type != element or bits(element) == 6:
         codes, rows = _as_f32(FORMATS[element], codes, rows)
     expected = np.asarray(codes).astype(np.uint64)
     return Target(((expected, expected), *_slots(rows, len(expected))))
-
-
-def nan_codes(fmt: Format) -> Sequence[tuple[int, int]]:
-    """The codes of NaN, as intervals."""
-    if fmt.nan_code is None:
-        return ()
-    if fmt.nan == "sign" or not fmt.is_signed:
-        return ((fmt.nan_code, fmt.nan_code),)
-    first = fmt.max_code + 1 + fmt.has_infinity
-    return ((first, fmt.ones), (first | fmt.sign_bit, fmt.ones | fmt.sign_bit))
 
 
 def _as_f32(fmt: Format, codes: np.ndarray, rows: Alternatives) -> tuple[np.ndarray, Alternatives]:
@@ -155,13 +146,13 @@ def _as_f32(fmt: Format, codes: np.ndarray, rows: Alternatives) -> tuple[np.ndar
     numbers = ~fmt.is_nan(single.astype(fmt.code_dtype))
     places, single = places[numbers], table[single[numbers]].astype(np.uint64)
     nan = np.unique(rows[:, 0][_holds_nan(fmt, rows)])
-    listed = [_rows(nan, a, b) for a, b in nan_codes(wide)]
+    listed = [_rows(nan, a, b) for a, b in nan_codes(wide.name)]
     return table[codes.astype(np.intp)], np.concatenate([np.stack([places, single, single], axis=1), *listed])
 
 
 def _holds_nan(fmt: Format, rows: Alternatives) -> np.ndarray:
     found = np.zeros(len(rows), bool)
-    for first, last in nan_codes(fmt):
+    for first, last in nan_codes(fmt.name):
         found |= (rows[:, 1] <= last) & (rows[:, 2] >= first)
     return found
 

@@ -6,11 +6,11 @@ that a block is explained only by equal codes. Sources of the choices: torchao 0
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 
+from ...judging.record import Choice
 from ...oracle import blocks as oracle
 from ...oracle.blocks import Block, Quantized
 from ...oracle.formats import FORMATS
@@ -21,16 +21,6 @@ _F32 = FORMATS["f32"]
 #: The concatenated codes of a part; None if the choice does not differ from the right result.
 Codes = Callable[[BlockPart], np.ndarray | None]
 Changed = Callable[[BlockPart, np.ndarray], Quantized | None]
-
-
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """A choice of a backend at an open point."""
-
-    point: str
-    identifier: str
-    sentence: str
-    of: Codes
 
 
 def of_quantize(change: Changed) -> Codes:
@@ -201,10 +191,14 @@ def _products(flushed: float) -> Codes:
     return of
 
 
-CHOICES: tuple[Choice, ...] = tuple(Choice(p, name, words, of_quantize(of)) for p, name, words, of in _CHOICES) + (
-    Choice("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _products(2.0**-126)),
+_OF_DEQUANTIZE: tuple[tuple[str, str, str, Codes], ...] = (
+    ("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _products(2.0**-126)),
     # Some implementations join the fraction of an integer element to the scale.
-    Choice("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _products(2.0**-120)),
-    Choice("subnormal-block", "flushed-results", "subnormal results are zero", _products(0.0)),
-    Choice("two-scales", "rounded", "the product of both scales is rounded to f32", _one_scale),
+    ("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _products(2.0**-120)),
+    ("subnormal-block", "flushed-results", "subnormal results are zero", _products(0.0)),
+    ("two-scales", "rounded", "the product of both scales is rounded to f32", _one_scale),
+)
+CHOICES: tuple[Choice, ...] = tuple(
+    Choice(name, words, compute=of, point=point)
+    for point, name, words, of in (*((p, n, w, of_quantize(of)) for p, n, w, of in _CHOICES), *_OF_DEQUANTIZE)
 )

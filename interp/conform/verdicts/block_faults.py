@@ -2,51 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ...judging.record import Fault
 from ...oracle import blocks as oracle
 from ...oracle import rounding
-from ...oracle.blocks import Block, Quantized
+from ...oracle.blocks import Quantized
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact, encode
 from ..block_parts import BlockPart
 from .block_choices import Changed, Codes, of_quantize, with_scales
-
-
-@dataclasses.dataclass(frozen=True)
-class BlockFault:
-    """A fault."""
-
-    identifier: str
-    sentence: str
-    of: Codes
-
-
-def in_type(x: np.ndarray, name: str) -> np.ndarray:
-    """Numbers rounded to a type."""
-    return FORMATS[name].decode(encode(FORMATS[name], Exact.of(x))[0])
-
-
-def partial(block: Block, shape: tuple[int, ...]) -> np.ndarray:
-    """Tests which blocks of an array are not full."""
-    down, along = block.scale_shape((shape[0], shape[1]))
-    is_last = np.zeros((down, along), bool)
-    is_last[:, -1] = shape[1] % block.size != 0
-    return is_last
-
-
-def exchange_neighbours(codes: np.ndarray) -> np.ndarray:
-    """Exchanges each element with its neighbour in a byte."""
-    k = codes.shape[1] // 2 * 2
-    swapped = codes.copy()
-    swapped[:, :k] = codes[:, :k].reshape(len(codes), -1, 2)[:, :, ::-1].reshape(len(codes), k)
-    return swapped
-
-
-# -- quantize ----------------------------------------------------------------------------------------------------------
+from .block_readings import READINGS, Side, exchange_neighbours, in_type, partial
 
 
 def _right(part: BlockPart, x: np.ndarray) -> Quantized:
@@ -210,125 +178,22 @@ _QUANTIZE: tuple[tuple[str, str, Changed], ...] = (
     ),
 )  # fmt: skip
 
-# -- dequantize --------------------------------------------------------------------------------------------------------
 
-#: The numbers of a block, from codes, scales, and the tensor's scale: [rows, k], exact in f64.
-Numbers = Callable[[BlockPart, np.ndarray, np.ndarray, np.ndarray], "np.ndarray | None"]
-
-
-def _of_dequantize(numbers: Numbers) -> Codes:
+def _of_dequantize(side: Side) -> Codes:
     def of(part: BlockPart) -> np.ndarray | None:
         if part.case.op != "dequantize":
             return None
         codes, scales, *rest = part.arrays
         with np.errstate(all="ignore"):
-            one = oracle.factors(scales, part.block, *rest)
-            found = numbers(part, codes, one, part.block.spread(one, (codes.shape[0], codes.shape[1])))
+            found = side(part.block, codes, oracle.factors(scales, part.block, *rest))
             return None if found is None else part.concatenate([encode(FORMATS[part.case.result], Exact.of(found))[0]])
 
     return of
 
 
-def _values(part: BlockPart, codes: np.ndarray) -> np.ndarray:
-    return oracle.values(codes, part.block)
-
-
-def _respread(how: Callable[[np.ndarray], np.ndarray]) -> Numbers:
-    """Reads scales in another order."""
-
-    def of(part: BlockPart, codes: np.ndarray, one: np.ndarray, _: np.ndarray) -> np.ndarray | None:
-        moved = how(one)
-        if moved.shape != one.shape:
-            return None
-        return _values(part, codes) * part.block.spread(moved, (codes.shape[0], codes.shape[1]))
-
-    return of
-
-
-def _across(part: BlockPart, codes: np.ndarray, one: np.ndarray, _: np.ndarray) -> np.ndarray | None:
-    """Blocks along the first dimension."""
-    other = part.block.scale_shape((codes.shape[1], codes.shape[0]))
-    if len(part.block.shape) == 2 or other[0] * other[1] != one.size:
-        return None
-    spread = part.block.spread(one.reshape(other), (codes.shape[1], codes.shape[0]))
-    return _values(part, codes) * spread.T
-
-
-def _across_transposed(part: BlockPart, codes: np.ndarray, one: np.ndarray, _: np.ndarray) -> np.ndarray | None:
-    other = part.block.scale_shape((codes.shape[1], codes.shape[0]))
-    if len(part.block.shape) == 2 or other[0] * other[1] != one.size:
-        return None
-    turned = one.reshape(other[::-1]).T
-    return _values(part, codes) * part.block.spread(turned, (codes.shape[1], codes.shape[0])).T
-
-
-def _partial(part: BlockPart, codes: np.ndarray, _: np.ndarray, each: np.ndarray) -> np.ndarray | None:
-    last = partial(part.block, codes.shape)
-    if not last.any():
-        return None
-    return _values(part, codes) * np.where(part.block.spread(last, (codes.shape[0], codes.shape[1])), 1.0, each)
-
-
-def _product_through(name: str) -> Numbers:
-    return lambda part, codes, _, each: in_type(_values(part, codes) * each, name)
-
-
-def _factor_through(name: str) -> Numbers:
-    return lambda part, codes, _, each: _values(part, codes) * in_type(each, name)
-
-
-def _nan_scale(part: BlockPart, codes: np.ndarray, one: np.ndarray, each: np.ndarray) -> np.ndarray | None:
-    """Reads the code of NaN as the number after the largest."""
-    beyond = float(part.block.scale_fmt.max) * (2.0 if part.block.has_power_scale else 480 / 448)
-    return _values(part, codes) * np.where(np.isnan(each), beyond, each) if np.isnan(one).any() else None
-
-
-def _swap(part: BlockPart, codes: np.ndarray, _: np.ndarray, each: np.ndarray) -> np.ndarray | None:
-    is_packed = part.block.fmt is not None and part.block.fmt.bits == 4
-    return _values(part, exchange_neighbours(codes)) * each if is_packed else None
-
-
-_DEQUANTIZE: tuple[tuple[str, str, Numbers], ...] = (
-    ("scale-twice", "elements are multiplied by their scale twice", lambda p, c, _, f: _values(p, c) * f * f),
-    ("scale-inverted", "elements are divided by their scale", lambda p, c, _, f: _values(p, c) / f),
-    ("unscaled", "elements are not scaled", lambda p, c, _, __: _values(p, c)),
-    ("wrong-axis", "blocks lie along the other axis", _across),
-    ("wrong-axis", "blocks lie along the other axis", _across_transposed),
-    ("wrong-axis", "scales are taken in the order of the other axis", _respread(lambda s: s.reshape(s.shape[::-1]).T)),
-    ("partial-block-unscaled", "the last block, which is not full, is not scaled", _partial),
-    ("through-bf16", "products are rounded to bf16 first", _product_through("bf16")),
-    ("through-f16", "products are rounded to f16 first", _product_through("f16")),
-    ("through-f32", "products are rounded to f32 first", _product_through("f32")),
-    ("scale-through-bf16", "scales are rounded to bf16 first", _factor_through("bf16")),
-    ("nan-scale-not-nan", "a scale that is NaN counts as a number", _nan_scale),
-    (
-        "nan-scale-not-nan", "a scale that is NaN counts as 1",
-        lambda p, c, _, f: _values(p, c) * np.where(np.isnan(f), 1.0, f),
-    ),
-    (
-        "smallest-scale", "the scale of code 0 counts as 2^-126; it is 2^-127",
-        lambda p, c, _, f: _values(p, c) * np.where(f == 2.0**-127, 2.0**-126, f),
-    ),
-    (
-        "smallest-scale", "the scale of code 0 counts as 0; it is 2^-127",
-        lambda p, c, _, f: _values(p, c) * np.where(f == 2.0**-127, 0.0, f),
-    ),
-    ("nibbles-exchanged", "the low and the high four bits of each byte are exchanged", _swap),
-    *(
-        ("scale-off-by-one", "each scale is in the place of its neighbour", _respread(lambda s, n=n: np.roll(s, n, 1)))
-        for n in (1, -1)
-    ),
-    *(
-        (
-            "element-off-by-one", "each element is in the place of its neighbour",
-            lambda p, c, _, f, n=n: np.roll(_values(p, c) * f, n, 1),
-        )
-        for n in (1, -1)
-    ),
-)  # fmt: skip
-
-
-def faults() -> Iterator[BlockFault]:
-    """All faults, the likeliest first."""
-    yield from (BlockFault(name, sentence, of_quantize(change)) for name, sentence, change in _QUANTIZE)
-    yield from (BlockFault(name, sentence, _of_dequantize(numbers)) for name, sentence, numbers in _DEQUANTIZE)
+def faults() -> Iterator[Fault]:
+    """The faults of quantize and dequantize, the likeliest first."""
+    yield from (Fault(name, sentence, of_quantize(change)) for name, sentence, change in _QUANTIZE)
+    for name, sentence, side, ops in READINGS:
+        if "dequantize" in ops:
+            yield Fault(name, sentence.format(""), _of_dequantize(side))

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...comparison.diagnosis import NONE, Diagnosis
+from ...judging.record import NONE, Diagnosis, Fault
+from ...judging.table import cause
 from ...oracle import blocks as oracle
 from ...oracle.formats import FORMATS
 from ..block_parts import BlockPart
@@ -23,7 +24,8 @@ from ..picture_data import by_place
 from ..result import DIVERGENT, FAIL, OPEN, PASS, CaseResult, Failure, worst
 from . import outcome
 from .block_choices import CHOICES
-from .block_faults import BlockFault, faults, partial
+from .block_faults import faults
+from .block_readings import partial
 from .outcome import Settings
 
 #: Number of faults that may explain wrong blocks together.
@@ -32,7 +34,7 @@ _MOST_FAULTS = 3
 _WRONG = 1
 
 
-def result_of(part: BlockPart, got: np.ndarray, settings: Settings, seconds: float = 0.0) -> CaseResult:
+def result_of(part: BlockPart, got: np.ndarray, settings: Settings) -> CaseResult:
     """The result of a case."""
     judged = _Judgement(part, got)
     verdicts = judged.verdicts
@@ -51,7 +53,6 @@ def result_of(part: BlockPart, got: np.ndarray, settings: Settings, seconds: flo
         causes=list(why.causes),
         failures=list(judged.failures(settings.errors)),
         command=outcome.command(part.case, part.form, settings) if FAIL in counts else "",
-        seconds=round(seconds, 3),
         **by_place(errors),
     )
 
@@ -121,7 +122,7 @@ class _Judgement:
         self._choose_elements_of_nan()
         for choice in CHOICES:
             left = ~self.is_right & ~self.is_open
-            codes = choice.of(part) if left.any() else None
+            codes = choice.compute(part) if left.any() else None
             if codes is None:
                 continue
             explained = left & self._blocks(self.got == self._without_negative_zero(codes))
@@ -184,7 +185,7 @@ class _Judgement:
         """An explanation of the wrong blocks."""
         wrong, right = self.is_wrong, self.is_right
         if not self.got.any() and self.right.any():
-            return Diagnosis("every result is zero", ("zeros",))
+            return cause("zeros")
         part, found = self._of_own_rule(), []
         left = wrong.copy()
         for fault, codes in self._readings(part):
@@ -192,7 +193,7 @@ class _Judgement:
             if (right & ~hits).any() or not (left & hits).any():
                 continue
             if (left <= hits).all() and not found:
-                return Diagnosis(fault.sentence, (fault.identifier,))
+                return fault.diagnosis()
             if len(found) < _MOST_FAULTS:
                 found.append(fault)
                 left &= ~hits
@@ -202,11 +203,11 @@ class _Judgement:
         rest = self._common(left)
         if not found:
             return rest
-        return explained.join(rest or Diagnosis("other blocks are wrong too", ("other-blocks",)))
+        return explained.join(rest or cause("other-blocks"))
 
-    def _readings(self, part: BlockPart) -> Iterator[tuple[BlockFault, np.ndarray]]:
+    def _readings(self, part: BlockPart) -> Iterator[tuple[Fault, np.ndarray]]:
         for fault in faults():
-            codes = fault.of(part)
+            codes = fault.compute(part)
             if codes is not None:
                 yield fault, self._without_negative_zero(codes)
 
@@ -216,41 +217,35 @@ class _Judgement:
         elements = int(np.prod(part.outputs[0][1]))
         flat, shape = self.got[:elements], part.outputs[0][1]
         if self._is_half_missing(flat, elements):
-            return Diagnosis("half of the results are missing: they are zero", ("half-missing",))
+            return cause("half-missing")
         x = part.numbers if part.case.op == "quantize" else None
         if len(part.outputs) == 3 and not np.isfinite(FORMATS["f32"].decode(self.got[-1:])[0]):
-            return Diagnosis("the scale of the tensor is not finite, as one of its numbers", ("tensor-scale",))
-        if x is not None and not (wrong & ~self._any_of(np.isnan(x))).any():
-            return Diagnosis("a block with NaN does not become NaN", ("nan-block-not-nan",))
+            return cause("tensor-scale")
+        if x is not None and not (wrong & ~part.block.each(np.isnan(x)).any(axis=-1).ravel()).any():
+            return cause("nan-block-not-nan")
         if part.case.op == "dequantize":
             factors = oracle.factors(part.arrays[1], part.block).ravel()
             if np.isnan(factors)[wrong].all():
-                return Diagnosis("a block whose scale is NaN does not become NaN", ("nan-scale-not-nan",))
+                return cause("nan-scale-not-nan")
         last = partial(part.block, shape).ravel()
         if last.any() and not (wrong & ~last).any():
-            return Diagnosis("only blocks that are not full are wrong", ("partial-blocks",))
+            return cause("partial-blocks")
         if part.case.op != "quantize":
             return NONE
         of_scales = (np.arange(len(self.got)) >= elements) & (self.of_block >= 0)
         off = np.append(wrong, False)[self.of_block] & of_scales & (self.got != self.right)
         if not off.any():
-            return Diagnosis("the scales are right, and elements are wrong", ("elements",))
+            return cause("elements")
         given = part.parts_of(self.got)
         with np.errstate(all="ignore"):
             tensor = given[2].astype(np.uint32) if len(given) > 2 else None
             as_given = oracle.elements(
                 part.numbers, given[1].astype(part.block.scale_fmt.code_dtype), part.block, tensor
             )
-        same = self._blocks_of_elements(given[0] == as_given)
+        same = ~part.block.each(given[0] != as_given).any(axis=-1).ravel()
         if same[wrong].all():
-            return Diagnosis("scales are wrong, and the elements are those of the scales", ("scales",))
-        return Diagnosis("scales and elements are wrong", ("scales-and-elements",))
-
-    def _any_of(self, which: np.ndarray) -> np.ndarray:
-        return self.part.block.each(which).any(axis=-1).ravel()
-
-    def _blocks_of_elements(self, equal: np.ndarray) -> np.ndarray:
-        return ~self.part.block.each(~equal).any(axis=-1).ravel()
+            return cause("scales")
+        return cause("scales-and-elements")
 
     def _is_half_missing(self, flat: np.ndarray, elements: int) -> bool:
         half = elements // 2

@@ -1,6 +1,6 @@
 """Describes failing results in one sentence: their positions, a fault that explains them, or a common property.
 
-A fault is named if it reproduces the backend's results (comparison.diagnosis). Otherwise the failing elements are
+A fault is named if it reproduces the backend's results (judging.diagnosis). Otherwise the failing elements are
 examined: one code, one kind of number, one kind of error.
 """
 
@@ -10,23 +10,23 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ...comparison import places
-from ...comparison.diagnosis import NONE, Diagnosis, Results, by_faults
-from ...comparison.equality import equal_codes
-from ...comparison.faults.table import ROUNDINGS, SATURATED, faults_of
-from ...comparison.sums.sum_faults import parts_of
-from ...oracle.exact import estimate, evaluate
+from ...judging.diagnosis import TAIL, Results, by_faults, of_tail
+from ...judging.equality import equal_codes
+from ...judging.faults import FAULTS, ROUNDINGS, faults_of
+from ...judging.record import NEAR, NONE, SAME, WRONG, Diagnosis
+from ...judging.sums.exact_sums import spread
+from ...judging.sums.sum_faults import parts_of
+from ...judging.table import cause
+from ...oracle.exact import estimate, evaluate, total_order
 from ...oracle.formats import FORMATS, Format
 from ...oracle.rounding import NEGATIVE, Exact, encode
 from ...oracle.sums import exact_products, exact_sums
 from ..cases import chains
 from ..elementwise import Part, of_positions
-from ..format_text import code_text, value_text
+from ..format_text import code_text, number_text, value_text
 from ..repeats import Evidence
-from ..result import ACCURACY, FAIL, PASS
 from ..rows import RowPart
-from . import orders
-from .judge import ELEMENT_VERDICTS, Judgement
+from .judge import Judgement
 
 #: Number of elements examined.
 _SAMPLE = 4096
@@ -39,8 +39,8 @@ def explain(part: Part, judged: Judgement, got: np.ndarray, evidence: Evidence |
 
     `evidence` is from further runs: whether failures depend on positions, or are intermittent.
     """
-    for verdict in (FAIL, ACCURACY):
-        failing = np.flatnonzero(judged.verdicts == ELEMENT_VERDICTS.index(verdict))
+    for grade in (WRONG, NEAR):
+        failing = np.flatnonzero(judged.verdicts == grade)
         if failing.size:
             break
     else:
@@ -62,12 +62,11 @@ def explain(part: Part, judged: Judgement, got: np.ndarray, evidence: Evidence |
 def _of_operands(part: Part, judged: Judgement, got: np.ndarray, failing: np.ndarray) -> Diagnosis:
     """Describes failing elements by their operands and results."""
     if part.form == "upcast" and (judged.distances[failing] == 0).all():
-        sentence = "the result is not rounded to the format before it is converted to f32"
-        return Diagnosis(sentence, ("not-rounded-before-convert",))
+        return cause("not-rounded-before-convert")
     if part.form == "chain":
         return _explain_unrounded(part, got, failing)
-    at = failing if len(failing) <= _SAMPLE else failing[np.linspace(0, len(failing) - 1, _SAMPLE).astype(np.intp)]
-    spared = judged.verdicts == ELEMENT_VERDICTS.index(PASS)
+    at = spread(failing, _SAMPLE)
+    spared = judged.verdicts == SAME
     without_sign = (part.expected.left_open == NEGATIVE) & (judged.right != part.expected.codes)
     spared |= without_sign & (got == judged.right)  # a fault has to explain these too
     found = _by_faults(part, judged, got, at, np.flatnonzero(spared & _alike(part, at)))
@@ -93,9 +92,9 @@ def _alike(part: Part, failing: np.ndarray) -> np.ndarray:
 def _tail(part: Part, failing: np.ndarray) -> Diagnosis:
     """Whether only the last elements fail, in a form whose elements have no order."""
     n = part.size - int(failing[0])
-    if not of_positions(part.form) or n > places.TAIL or part.size < _LONG or len(failing) != n:
+    if not of_positions(part.form) or n > TAIL or part.size < _LONG or len(failing) != n:
         return NONE
-    return places.of_tail(n)
+    return of_tail(n)
 
 
 def _explain_unrounded(part: Part, got: np.ndarray, failing: np.ndarray) -> Diagnosis:
@@ -111,13 +110,12 @@ def _explain_unrounded(part: Part, got: np.ndarray, failing: np.ndarray) -> Diag
             codes = evaluate("subtract", fmt, between, numbers[0])[0]
             if equal_codes(part.case.result, codes, got[failing]).all():
                 instead = f", but to {name}" if name != "f64" else ""
-                sentence = f"the result is not rounded to the format before the next op{instead}"
-                return Diagnosis(sentence, ("not-rounded-before-next",))
+                return cause("not-rounded-before-next", instead=instead)
     return NONE
 
 
 def _by_faults(part: Part, judged: Judgement, got: np.ndarray, failing: np.ndarray, rest: np.ndarray) -> Diagnosis:
-    """The faults that explain the failing elements (comparison.diagnosis)."""
+    """The faults that explain the failing elements (judging.diagnosis)."""
     way = part.to_integers[0]
     known = chains.faults_of(part.case) if part.case.op == "chain" else faults_of(part.case)
     results = Results(part.case, part.operands, got, judged.right, part.expected.left_open, way)
@@ -147,37 +145,36 @@ def _common(part: Part, judged: Judgement, got: np.ndarray, at: np.ndarray) -> I
         codes = np.unique(x[at])
         if len(codes) == 1 and len(np.unique(x)) > 1:
             code = int(codes[0])
-            yield Diagnosis(f"only where {name} is {code_text(code, t)} ({value_text(code, t)})", ("one-operand",))
+            yield cause("one-operand", name=name, code=f"{code_text(code, t)} ({value_text(code, t)})")
     for words, test in _KINDS:
         hits = [test(FORMATS[t], x[at]) for _, t, x in of_floats]
         if hits and np.logical_and.reduce(hits).all():
-            yield Diagnosis(f"all failing operands are {words}", ("operands-alike",))
+            yield cause("operands-alike", which="all failing operands are", what=words)
         if hits and np.logical_or.reduce(hits).all():
-            yield Diagnosis(f"in all failures an operand is {words}", ("operands-alike",))
+            yield cause("operands-alike", which="in all failures an operand is", what=words)
     if len(got) > 1 and (got == got[0]).all():
-        result = code_text(int(got[0]), case.result)
-        yield Diagnosis(f"every result is {result}, whatever the operands", ("constant-result",))
+        yield cause("constant-result", result=code_text(int(got[0]), case.result))
     if case.result not in FORMATS:
         return
     fmt, right = FORMATS[case.result], judged.right[at]
     values, wrong = fmt.decode(right), fmt.decode(got[at])
     if fmt.is_none(got[at]).all():
-        yield Diagnosis(f"all wrong results are no codes of {case.result}", ("no-codes",))
+        yield cause("no-codes", element=case.result)
     for words, test in _KINDS:
         if test(fmt, got[at]).all():
-            yield Diagnosis(f"all wrong results are {words}", ("results-alike",))
+            yield cause("results-alike", what=words)
         if test(fmt, right).all():
-            yield Diagnosis(f"all wrong results should be {words}", ("expected-alike",))
+            yield cause("expected-alike", what=words)
     if (np.abs(wrong) == np.abs(values)).all():
-        yield Diagnosis("only the sign is wrong", ("sign",))
+        yield cause("sign")
     with np.errstate(all="ignore"):
         ratio = np.unique(wrong / values)
     if len(ratio) == 1 and np.isfinite(ratio[0]):
-        yield Diagnosis(f"every wrong result is {ratio[0]:g} times what it should be", ("factor",))
+        yield cause("factor", ratio=ratio[0])
     if (judged.distances[at] == 1).all():
         larger = np.abs(wrong) > np.abs(values)
         which = "too large" if larger.all() else "too small" if not larger.any() else "off"
-        yield Diagnosis(f"each is one ULP {which}", ("one-ulp",))
+        yield cause("one-ulp", which=which)
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
@@ -188,11 +185,11 @@ def explain_rows(part: RowPart, judged: Judgement, got: np.ndarray) -> Diagnosis
     fmt = FORMATS[part.case.operands[0]]
     is_sort = part.case.op == "sort"
     rows = part.arrays[0] if is_sort else part.terms[0]
-    verdicts = judged.verdicts == ELEMENT_VERDICTS.index(FAIL)
+    verdicts = judged.verdicts == WRONG
     fails = verdicts.reshape(len(rows), -1).any(axis=1)
     if not fails.any():
         return NONE
-    if is_sort and (why := orders.of_rows(fmt, rows, got.reshape(rows.shape))):
+    if is_sort and (why := _order_of_rows(fmt, rows, got.reshape(rows.shape))):
         return why
     zeros = fmt.decode(rows) == 0
     negative = (rows & np.array(fmt.sign_bit, rows.dtype)) != 0
@@ -204,23 +201,23 @@ def explain_rows(part: RowPart, judged: Judgement, got: np.ndarray) -> Diagnosis
     ]
     tests.insert(2, ("NaN, or zeros of both signs", tests[0][1] | tests[1][1]))
     what = next((what for what, has in tests if has[fails].all() and not has.all()), "")
-    return Diagnosis(f"only rows with {what}", ("rows-alike",)) if what else NONE
+    return cause("rows-alike", what=what) if what else NONE
 
 
 def of_sums(part: RowPart, got: np.ndarray) -> Diagnosis:
     """The fault that explains all results of a sum: omitted terms, one result for all, or another rounding."""
     size = got & np.array(FORMATS[part.case.result].ones, got.dtype)
     if (size == 0).all():
-        return Diagnosis("every result is zero", ("zeros",))
+        return cause("zeros")
     for note, kept in parts_of(part.terms[0].shape[1]):
         codes = encode(FORMATS[part.case.result], exact_sums(part.values[:, kept]))[0]
         if equal_codes(part.case.result, codes, got).all():
-            return Diagnosis(note.sentence, (note.identifier,))
-    return next((Diagnosis(sentence, (identifier,)) for identifier, sentence in _rounding_faults(part, got)), NONE)
+            return note
+    return next((FAULTS[name].diagnosis() for name in _rounding_faults(part, got)), NONE)
 
 
-def _rounding_faults(part: RowPart, got: np.ndarray) -> Iterator[tuple[str, str]]:
-    """The faults of rounding that reproduce all results of exact sums, with their sentences."""
+def _rounding_faults(part: RowPart, got: np.ndarray) -> Iterator[str]:
+    """The faults of rounding that reproduce all results of exact sums."""
     fmt, name = FORMATS[part.case.result], part.case.result
     form = exact_sums if part.body == "add" else exact_products
     with np.errstate(all="ignore"):
@@ -231,8 +228,74 @@ def _rounding_faults(part: RowPart, got: np.ndarray) -> Iterator[tuple[str, str]
     largest = (fmt.max_code | np.where(np.signbit(sums.value), fmt.sign_bit, 0)).astype(got.dtype)
     is_largest = is_beyond & (got == largest)
     if is_largest.any() and (is_largest | (~is_beyond & equal_codes(name, right, got)) | is_free).all():
-        yield "saturated", SATURATED
-    for identifier, (rounding, sentence) in ROUNDINGS.items():
+        yield "saturated"
+    for identifier, (rounding, _) in ROUNDINGS.items():
         codes = encode(fmt, sums, rounding)[0]
         if (equal_codes(name, codes, got) | is_largest | is_free).all():
-            yield identifier, sentence
+            yield identifier
+
+
+def _order_of_rows(fmt: Format, given: np.ndarray, got: np.ndarray) -> Diagnosis:
+    """Diagnoses every row of a wrong sort; empty if there is no common property.
+
+    Args:
+        fmt: the format of the codes.
+        given: the rows before they are sorted: codes [rows, n].
+        got: the same rows after that.
+    """
+    if (np.sort(given, axis=1) != np.sort(got, axis=1)).any():
+        return cause("sort-other-elements")
+    numbers = fmt.decode(got)
+    # NaN without sign is last, or first.
+    first = np.isnan(numbers[:, :1])
+    place = np.where(first, total_order(fmt, got, nan_first=True), total_order(fmt, got))
+    if fmt.nan != "sign":  # all NaN of one sign are equal
+        place = np.where(np.isnan(numbers), np.where(np.signbit(numbers), -1 << 32, 1 << 32), place)
+    if (np.diff(place, axis=1) <= 0).all():
+        return cause("sort-descending")
+    signed = np.where(got & fmt.sign_bit != 0, got.astype(np.int64) - (fmt.ones + 1) * 2, got)
+    for words, key in (("as unsigned integers", got.astype(np.int64)), ("as signed integers", signed)):
+        if (np.diff(key, axis=1) >= 0).all():
+            return cause("sort-codes", how=words)
+    falls = np.diff(place, axis=1) < 0
+    if not falls.any():
+        return NONE
+    left, right = numbers[:, :-1][falls], numbers[:, 1:][falls]
+    if ((left == 0) & (right == 0)).all():
+        return cause("sort-zeros-equal")
+    if (np.isnan(left) | np.isnan(right)).any():
+        return _of_nan(fmt, numbers, place)
+    return _of_equals(numbers, left, right)
+
+
+def _of_nan(fmt: Format, numbers: np.ndarray, place: np.ndarray) -> Diagnosis:
+    """Only numbers are in order; NaN is in its original position, or at one end."""
+    rest = [p[~np.isnan(x)] for p, x in zip(place, numbers, strict=True)]
+    if any((np.diff(p) < 0).any() for p in rest):
+        return NONE
+    nan = np.isnan(numbers)
+    if fmt.nan == "sign":
+        return cause("sort-nan-inside")
+    ends = [("first", np.sort(~nan, axis=1) == ~nan), ("last", np.sort(nan, axis=1) == nan)]
+    words = next((words for words, fits in ends if fits.all()), None)
+    return cause(f"sort-nan-{words}") if words else NONE
+
+
+def _of_equals(numbers: np.ndarray, left: np.ndarray, right: np.ndarray) -> Diagnosis:
+    """Numbers between two magnitudes count as equal, with all their signs or within each; all others are in order."""
+    sizes = np.abs(np.concatenate([left, right]))
+    least, most = float(sizes.min()), float(sizes.max())
+    if not np.isfinite(most):
+        return NONE
+    crosses = bool((np.signbit(left) != np.signbit(right)).any())
+    size, keys = np.abs(numbers), numbers
+    inside = (size <= most) & (crosses | (size >= least))
+    keys = np.where(inside, 0.0 if crosses else np.copysign(least, numbers), numbers)
+    # A NaN is at the end for its sign, or without a sign at either end.
+    ends = (np.copysign(np.inf, numbers), np.full(numbers.shape, np.inf))
+    ordered = (np.where(np.isnan(numbers), end, keys) for end in ends)
+    if not np.logical_or.reduce([(x[:, 1:] >= x[:, :-1]).all(axis=1) for x in ordered]).all():
+        return NONE
+    if crosses:
+        return cause("sort-small-equal", most=number_text(most))
+    return cause("sort-range-equal", least=number_text(least), most=number_text(most))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...comparison.diagnosis import NONE, Diagnosis
-from ...comparison.places import TAIL, of_sizes, of_start, of_tail
+from ...judging.diagnosis import TAIL, of_sizes, of_start, of_tail
+from ...judging.record import NONE, Diagnosis
+from ...judging.table import cause
 from ..cases.forms import FORMS, SIZES
 from ..repeats import INTERMITTENT
 from ..result import ACCURACY, DIVERGENT, FAIL, PASS, CaseResult
@@ -94,7 +95,7 @@ def _with_forms(case: CaseResult, alike: Sequence[CaseResult]) -> CaseResult:
     words = _only(failing) if "array" in right else ""
     if not words or case.causes[:1] == [_ONLY_IN_FORMS]:
         return case
-    before = Diagnosis(words, (_ONLY_IN_FORMS,))
+    before = cause(_ONLY_IN_FORMS, where=words)
     return add_diagnosis(case, before.join(Diagnosis(case.diagnosis, tuple(case.causes)), ": "))
 
 

@@ -7,18 +7,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...comparison import choices
-from ...comparison.equality import equal_codes
-from ...comparison.faithful import is_faithful
-from ...comparison.ulp import FAR, signed_steps
+from ...judging import open_points as choices
+from ...judging.equality import FAR, equal_codes, signed_steps
+from ...judging.functions import is_faithful
+from ...judging.record import NEAR, OPEN, SAME, WRONG
 from ...oracle import rounding
 from ...oracle.expected import Expected
 from ...oracle.formats import FORMATS, Format, bits
-from ..result import ABSENT, ACCURACY, CUT, DIVERGENT, FAIL, IS_INFINITE, IS_NAN, NOT_NAN, OPEN, PASS, WRONG_ZERO
+from ..result import ABSENT, CUT, IS_INFINITE, IS_NAN, NOT_NAN, WRONG_ZERO
+from ..result import OPEN as LEFT_OPEN
 
-#: Verdicts of elements, as bytes.
-ELEMENT_VERDICTS = (PASS, DIVERGENT, ACCURACY, FAIL)
-_PASS, _DIVERGENT, _ACCURACY, _FAIL = range(4)
 #: Formats of up to 8 bits are computed in a wider one everywhere: functions are faithful there (faithful.py). Formats
 #: of
 #: 16 bits are computed in themselves by some (XLA's expm1 in f16 is 2 ULP off); an exact result that is a number of
@@ -33,7 +31,7 @@ Sides = Callable[[np.ndarray], np.ndarray]
 class Judgement:
     """The verdict on each element, its error as a byte (result.py), its distance, and choices by open point."""
 
-    verdicts: np.ndarray
+    verdicts: np.ndarray  #: the grades of judging.record
     errors: np.ndarray
     distances: np.ndarray  #: in ULP, FAR if there is none
     choices: dict[int, dict[str, int]]  #: by open point (oracle.rounding) the number of results of each choice
@@ -71,7 +69,7 @@ def judge(
         distances = np.where(equal, 0, FAR)
         errors = np.where(equal, 0, np.clip(signed, -CUT, CUT)).astype(np.int8)
     distances = np.where(equal, 0, distances)
-    verdicts = np.where(equal, _PASS, _FAIL).astype(np.uint8)
+    verdicts = np.where(equal, SAME, WRONG).astype(np.uint8)
     if limit:
         no_sign = False if expected.is_zero is None else (errors == WRONG_ZERO) & expected.is_zero
         near = _is_near(FORMATS[result], got, right, distances, limit)
@@ -80,13 +78,13 @@ def judge(
         near &= ~np.asarray(no_sign)
         if expected.by_steps is not None:
             near |= (got == expected.by_steps) & ~FORMATS[result].is_nan(got)
-        verdicts[~equal & near] = _ACCURACY
+        verdicts[~equal & near] = NEAR
     judged = Judgement(verdicts, errors, distances, {}, right)
     if expected.left_open.any():
         _open_points(result, got, expected, judged, chosen, zeros_are_open)
     if result != "i1" and bits(result) < 8 * got.dtype.itemsize:  # an invalid code is no choice
         none = got > (1 << bits(result)) - 1
-        judged.verdicts[none], judged.errors[none] = _FAIL, ABSENT
+        judged.verdicts[none], judged.errors[none] = WRONG, ABSENT
     return judged
 
 
@@ -148,9 +146,9 @@ def _open_points(
         at = np.flatnonzero(expected.left_open == point)
         right, verdicts = judged.right[at], judged.verdicts[at]
         chosen = ruled[point] if point in ruled else choices.classify(point, result, got[at], expected.codes[at])
-        by_rule = (verdicts == _PASS) & (right != expected.codes[at])
-        is_divergent = by_rule | ((verdicts != _PASS) & (chosen >= 0) & (point not in choices.ONE_RULE))
+        by_rule = (verdicts == SAME) & (right != expected.codes[at])
+        is_divergent = by_rule | ((verdicts != SAME) & (chosen >= 0) & (point not in choices.ONE_RULE))
         places = at[is_divergent]
-        judged.verdicts[places], judged.errors[places] = _DIVERGENT, OPEN
+        judged.verdicts[places], judged.errors[places] = OPEN, LEFT_OPEN
         if places.size:
             judged.choices[point] = choices.count_choices(point, chosen)

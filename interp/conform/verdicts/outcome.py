@@ -12,10 +12,10 @@ import numpy as np
 
 from ...backends import BackendError
 from ...backends.programs import Builder
-from ...comparison import choices
-from ...comparison.diagnosis import NONE, Diagnosis
-from ...comparison.open_points import IDENTIFIERS
 from ...errors import printable
+from ...judging import open_points as choices
+from ...judging.open_points import IDENTIFIERS
+from ...judging.record import NEAR, NONE, OF_GRADES, Diagnosis
 from ..block_parts import BlockPart
 from ..cases.case import PRODUCT_OPS, Case
 from ..elementwise import Part
@@ -24,7 +24,7 @@ from ..picture_data import picture_data
 from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst
 from ..rows import RowPart
 from . import diagnosis, sums
-from .judge import ELEMENT_VERDICTS, FAR, Judgement, judge
+from .judge import FAR, Judgement, judge
 from .sums import SumResult
 
 AnyPart = Part | RowPart | BlockPart
@@ -69,13 +69,7 @@ def add_diagnosis(result: CaseResult, why: Diagnosis) -> CaseResult:
     return dataclasses.replace(result, diagnosis=why.sentence, causes=list(why.causes))
 
 
-def command(
-    case: Case,
-    form: str,
-    settings: Settings,
-    operands: Sequence[str] = (),
-    beside: Sequence[str] = (),
-) -> str:
+def command(case: Case, form: str, settings: Settings, operands: Sequence[str] = (), beside: Sequence[str] = ()) -> str:
     """What runs a case again, on some operands alone (see `operands_text`) where they are given, beside others."""
     named = ["--case", case.signature, "--form", form]
     if settings.is_recorded:
@@ -107,8 +101,8 @@ def of_elements(part: Part, judged: Judgement, got: np.ndarray, settings: Settin
 
 
 def _count(part: Part | RowPart, judged: Judgement, total: int, seconds: float) -> CaseResult:
-    counts = {v: int(np.count_nonzero(judged.verdicts == i)) for i, v in enumerate(ELEMENT_VERDICTS)}
-    wrong = judged.verdicts >= ELEMENT_VERDICTS.index(ACCURACY)
+    counts = {v: int(np.count_nonzero(judged.verdicts == i)) for i, v in enumerate(OF_GRADES)}
+    wrong = judged.verdicts >= NEAR
     distances = judged.distances[wrong & (judged.distances != FAR)]
     return blank(
         part.case,
@@ -176,7 +170,7 @@ def _failures(part: Part | RowPart, judged: Judgement, got: np.ndarray, usual: n
     """The first of each verdict, FAIL before ACCURACY before DIVERGENT, which are held to what is right as a rule."""
     found: list[Failure] = []
     for verdict in (FAIL, ACCURACY, DIVERGENT):
-        at = np.flatnonzero(judged.verdicts == ELEMENT_VERDICTS.index(verdict))
+        at = np.flatnonzero(judged.verdicts == OF_GRADES.index(verdict))
         # Of sums that are explained one is enough: each has all of its terms.
         limit = min(most, 1) if verdict == DIVERGENT and isinstance(part, RowPart) else most
         for i in at[: max(limit - len(found), 0)]:

@@ -14,20 +14,19 @@ import numpy as np
 from ....ops.accumulators.record import Accumulator
 from ....ops.accumulators.sums import dots
 from ....ops.accumulators.units import UNITS
-from ...comparison.diagnosis import Diagnosis
-from ...comparison.sums import hypotheses
-from ...comparison.sums.hypotheses import AccumulationHypothesis, Rows, SumQuery
+from ...judging.record import OPEN, WRONG, Diagnosis
+from ...judging.sums import hypotheses
+from ...judging.sums.hypotheses import Hypothesis, Rows, SumQuery
+from ...judging.table import cause
 from ...oracle.blocks import Block
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact
 from ..block_parts import ScaledPart, ScaledRows
-from ..result import DIVERGENT, FAIL
 from . import sums
-from .judge import ELEMENT_VERDICTS, judge
-from .scaled_faults import Reading, faults, readings
+from .block_readings import Reading, faults_of_dots, roundings
+from .judge import judge
 from .sums import SumResult
 
-_DIVERGENT, _FAIL = ELEMENT_VERDICTS.index(DIVERGENT), ELEMENT_VERDICTS.index(FAIL)
 #: The largest distance of sums from the exact ones, as a share of the magnitudes of their terms: for f32 with
 #: thousands of terms; and for units, which keep 13 bits or more.
 _OF_F32, _OF_UNITS = 2.0**-12, 2.0**-8
@@ -60,7 +59,7 @@ def _all_known(found: Sequence[SumResult]) -> bool:
     return all(f.identifier for f in found)
 
 
-def _usual(query: SumQuery) -> list[AccumulationHypothesis]:
+def _usual(query: SumQuery) -> list[Hypothesis]:
     """Exact sums, and sums in f32."""
     flushing = hypotheses.flushing_hypotheses(query)
     return [
@@ -71,7 +70,7 @@ def _usual(query: SumQuery) -> list[AccumulationHypothesis]:
     ]
 
 
-def _units(part: ScaledPart, records: Sequence[str]) -> list[AccumulationHypothesis]:
+def _units(part: ScaledPart, records: Sequence[str]) -> list[Hypothesis]:
     """The given records, and the chip accumulators for blocks of these scales, each record once."""
     left, right = part.sides
     if left.scale != right.scale or left.size != right.size:
@@ -86,9 +85,7 @@ def _units(part: ScaledPart, records: Sequence[str]) -> list[AccumulationHypothe
     return list({w.record: w for w in reversed(found)}.values())[::-1]
 
 
-def _of_record(
-    record: Accumulator, left: Block, right: Block, identifier: str, sentence: str
-) -> AccumulationHypothesis:
+def _of_record(record: Accumulator, left: Block, right: Block, identifier: str, sentence: str) -> Hypothesis:
     """Sums of scaled products by a record, over whole blocks: a partial block is padded with zeros."""
 
     def total(rows: Rows) -> Exact:
@@ -99,7 +96,7 @@ def _of_record(
         given = {"a_scales": s, "b_scales": t, "scale_type": left.scale, "block": left.size}
         return Exact.of(dots(record, x, y, left.element, right.element, **given).astype(np.float64))
 
-    return AccumulationHypothesis(identifier, sentence, total, True, record, identifier, record.storage.name)
+    return Hypothesis(identifier, sentence, total, True, record, identifier, record.storage.name)
 
 
 def _by_rounding(
@@ -107,7 +104,7 @@ def _by_rounding(
 ) -> list[SumResult]:
     """The verdicts by the type that scaled numbers are rounded to: the widest type that explains all."""
     best, most = [], -1
-    for reading in readings():
+    for reading in roundings():
         read = _by(reading, parts, results, plain)
         if read is not None:
             several = [reading.part(p) or p for p in parts]
@@ -141,14 +138,14 @@ def _judge_rounded(
     """The verdict on results of rounded operands: a choice, but wrong where numbers or a result are lost."""
     found = judge(part.case.result, got, part.exact, 0)
     fmt = FORMATS[part.case.result]
-    differs = found.verdicts == _FAIL
+    differs = found.verdicts == WRONG
     value, right = fmt.decode(got), fmt.decode(part.exact.codes)
     lost = differs & ((np.isfinite(right) & ~np.isfinite(value)) | ((right != 0) & (value == 0)))
     lost |= differs & _is_coarse(part, changed)
-    found.verdicts[differs & ~lost] = _DIVERGENT
+    found.verdicts[differs & ~lost] = OPEN
     found.errors[differs & ~lost] = 0
     sentence = f"{reading.sentence}, then {read.sentence}"
-    why = Diagnosis(f"{reading.sentence}, and some are beyond its range", ("scaled-beyond-range",))
+    why = cause("scaled-beyond-range", rounded=reading.sentence)
     identifier = f"{reading.identifier}/{read.identifier}"
     return SumResult(found, sentence, identifier, read.accumulator, why if lost.any() else Diagnosis())
 
@@ -182,7 +179,7 @@ def _with_faults(
 
 def _fault(parts: Sequence[ScaledPart], results: Sequence[np.ndarray]) -> Diagnosis:
     usual = _usual(parts[0].query)
-    for reading in faults():
+    for reading in faults_of_dots():
         changed = [reading.part(p) for p in parts]
         if any(c is None for c in changed):
             continue
@@ -195,7 +192,7 @@ def _fault(parts: Sequence[ScaledPart], results: Sequence[np.ndarray]) -> Diagno
         for step in (1, -1):
             moved = [np.roll(g.reshape(p.shape), step, axis).ravel() for p, g in zip(parts, results, strict=True)]
             if all(_is_near(p, g) for p, g in zip(parts, moved, strict=True)):
-                return Diagnosis("each result is in the place of its neighbour", ("result-off-by-one",))
+                return cause("result-off-by-one")
     return Diagnosis()
 
 
@@ -214,18 +211,18 @@ def _is_near(part: ScaledPart, got: np.ndarray, share: float = _OF_F32) -> bool:
 
 def _common(part: ScaledPart, got: np.ndarray, found: SumResult) -> Diagnosis:
     """A property that wrong results have in common."""
-    fails = (found.judged.verdicts == _FAIL).reshape(part.shape)
+    fails = (found.judged.verdicts == WRONG).reshape(part.shape)
     given = np.where(got & np.array(FORMATS[part.case.result].ones, got.dtype) == 0, 0, 1).reshape(part.shape)
     if not given.any():
-        return Diagnosis("every result is zero", ("zeros",))
+        return cause("zeros")
     nan = [np.isnan(x).any(axis=1) for x in part.scaled]
     with_nan = np.logical_or.outer(*nan)
     if not (fails & ~with_nan).any():
-        return Diagnosis("a block whose scale is NaN does not make the result NaN", ("nan-scale-not-nan",))
+        return cause("nan-scale-not-nan")
     m, n = part.shape
     halves = (np.arange(m)[:, None] >= m // 2, np.arange(n)[None, :] >= n // 2)
     flat = np.arange(m * n).reshape(m, n) >= m * n // 2
     for half in (*(np.broadcast_to(h, part.shape) for h in halves), flat):
         if not given[half].any() and not fails[~half].any():
-            return Diagnosis("half of the results are missing: they are zero", ("half-missing",))
+            return cause("half-missing")
     return Diagnosis()

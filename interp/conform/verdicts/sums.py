@@ -12,19 +12,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ....ops.accumulators.record import Accumulator
-from ...comparison.diagnosis import NONE, Diagnosis
-from ...comparison.equality import equal_codes
-from ...comparison.sums import hypotheses
-from ...comparison.sums.explain import BoundedSum, Fit, Observation, explain, explain_alone, find_bound, within
-from ...comparison.sums.hypotheses import AccumulationHypothesis, SumQuery
+from ...judging.equality import equal_codes
+from ...judging.record import NONE, OPEN, WRONG, Diagnosis
+from ...judging.sums import hypotheses
+from ...judging.sums.explain import BoundedSum, Fit, Observation, explain, explain_alone, find_bound, within
+from ...judging.sums.hypotheses import Hypothesis, SumQuery
 from ...oracle.expected import Expected
 from ...oracle.formats import FORMATS
-from ..result import DIVERGENT, FAIL, AccumulatorFacts
+from ..result import AccumulatorFacts
 from ..rows import RowPart
-from .judge import ELEMENT_VERDICTS, Judgement, judge
-from .sum_messages import by_shape, facts, family_of, shapes_of_others
+from .judge import Judgement, judge
 
-_DIVERGENT, _FAIL = ELEMENT_VERDICTS.index(DIVERGENT), ELEMENT_VERDICTS.index(FAIL)
 EXACT = "exact, rounded once"
 
 
@@ -43,7 +41,7 @@ def judge_sums(
     parts: Sequence[RowPart],
     results: Sequence[np.ndarray],
     records: Sequence[str] = (),
-    candidates: Sequence[AccumulationHypothesis] | None = None,
+    candidates: Sequence[Hypothesis] | None = None,
 ) -> list[SumResult]:
     """The verdicts on the sums of one op on one pair of types, on several shapes.
 
@@ -68,7 +66,7 @@ def judge_sums(
     return [f for f in found if f is not None]
 
 
-def known_hypotheses(query: SumQuery, records: Sequence[str] = ()) -> Iterator[AccumulationHypothesis]:
+def known_hypotheses(query: SumQuery, records: Sequence[str] = ()) -> Iterator[Hypothesis]:
     """The hypotheses to try, the likeliest first."""
     yield hypotheses.exact(query.body)
     for text in records if query.is_dot else ():
@@ -90,10 +88,10 @@ class _Sums:
     def __init__(self, part: RowPart, got: np.ndarray) -> None:
         self.part, self.got = part, got
         self.judged = judge(part.case.result, got, part.exact, 0)
-        fails = self.judged.verdicts == _FAIL
+        fails = self.judged.verdicts == WRONG
         if fails.any():
             fails &= ~self._either_zero(np.arange(len(got)), part.exact.codes)
-            self.judged.verdicts[~fails & (self.judged.verdicts == _FAIL)] = 0
+            self.judged.verdicts[~fails & (self.judged.verdicts == WRONG)] = 0
             self.judged.errors[~fails & (self.judged.verdicts == 0)] = 0
         self.fails = fails
 
@@ -118,7 +116,7 @@ class _Sums:
         given, result = self.got[flat], self.part.case.result
         equal = equal_codes(result, given, codes)
         if left_open.any():
-            equal |= judge(result, given, Expected(codes, left_open), 0).verdicts != _FAIL
+            equal |= judge(result, given, Expected(codes, left_open), 0).verdicts != WRONG
         return equal | (~equal & self._either_zero(flat, codes))
 
     def _either_zero(self, flat: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -142,8 +140,8 @@ class _Sums:
         if wrong is None:
             wrong = np.zeros(len(verdicts), bool)
         open_point = self.fails & ~wrong
-        verdicts[open_point] = _DIVERGENT if self.part.case.has_products else 0
-        verdicts[wrong] = _FAIL
+        verdicts[open_point] = OPEN if self.part.case.has_products else 0
+        verdicts[wrong] = WRONG
         errors[open_point] = 0
         return SumResult(self.judged, sentence, identifier, accumulator)
 
@@ -151,9 +149,7 @@ class _Sums:
 # -- products ----------------------------------------------------------------------------------------------------------
 
 
-def _products(
-    tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[AccumulationHypothesis]
-) -> Iterator[SumResult]:
+def _products(tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[Hypothesis]) -> Iterator[SumResult]:
     """Judges inexact results: by one hypothesis, else by several, depending on the shape.
 
     Sums in f32 come first, for all shapes and for each: libraries choose their order by shape.
@@ -197,7 +193,7 @@ _USUAL = ("exact", *(f"{held}/f32" for held in ("accumulated", "rounded", "fused
 
 
 def _each(
-    left: Sequence[_Sums], usual: Sequence[AccumulationHypothesis], others: Sequence[AccumulationHypothesis]
+    left: Sequence[_Sums], usual: Sequence[Hypothesis], others: Sequence[Hypothesis]
 ) -> tuple[dict[str, list[Fit]], dict[str, BoundedSum]]:
     """Explains each shape by itself: by sums in f32 in some order, else by units and narrower types.
 
@@ -225,7 +221,7 @@ def _each(
 _LONG = 129
 
 
-def _is_quick(hypothesis: AccumulationHypothesis) -> bool:
+def _is_quick(hypothesis: Hypothesis) -> bool:
     """Whether a hypothesis computes long sums in steps of several products, or on whole arrays."""
     return hypothesis.record is not None and (hypothesis.record.bits is not None or hypothesis.record.step > 4)
 
@@ -266,7 +262,7 @@ def _nearest(best: Fit | None) -> str:
 # -- folds -------------------------------------------------------------------------------------------------------------
 
 
-def _fold(t: _Sums, every: Sequence[AccumulationHypothesis]) -> SumResult:
+def _fold(t: _Sums, every: Sequence[Hypothesis]) -> SumResult:
     """Judges a reduction, whose order is unspecified: right if a type and an order give its results.
 
     A sum that overflows in some order may be formed in any order by itself.
@@ -295,7 +291,7 @@ def _fold(t: _Sums, every: Sequence[AccumulationHypothesis]) -> SumResult:
     return t.result(_nearest(best), "", wrong)
 
 
-def _any(observed: Observation, every: Sequence[AccumulationHypothesis]) -> np.ndarray:
+def _any(observed: Observation, every: Sequence[Hypothesis]) -> np.ndarray:
     """Tests which results any hypothesis gives."""
     found = np.zeros(len(observed.places), bool)
     with np.errstate(all="ignore"):
@@ -304,3 +300,68 @@ def _any(observed: Observation, every: Sequence[AccumulationHypothesis]) -> np.n
                 break
             found |= Fit(way).hits(observed)
     return found
+
+
+def family_of(found: Fit | BoundedSum) -> str:
+    """The identifier of a hypothesis without its order."""
+    return found.family if isinstance(found, Fit) else found.identifier.replace("/unknown-order", "")
+
+
+def by_shape(chosen: dict[str, Fit | BoundedSum]) -> tuple[str, str]:
+    """The sentence and the identifier of sums in one type whose order depends on the shape."""
+    family = family_of(next(iter(chosen.values())))
+    held, _, through = family.partition("/then-")
+    kind, _, name = held.partition("/")
+    start = f"{_HELD[kind]} in {name}"
+    then = f", then rounded to {through}" if through else ""
+    if any(isinstance(f, BoundedSum) for f in chosen.values()):
+        return f"{start}, in an order of its own{then}", f"{held}/unknown-order" + (
+            f"/then-{through}" if through else ""
+        )
+    orders: dict[str, list[str]] = {}
+    for form, fit in chosen.items():
+        plain = (
+            fit.hypothesis.sentence.removeprefix(start).strip() if isinstance(fit, Fit) else "in an order of its own"
+        )
+        plain = plain.replace(f"exact products accumulated in {name} ", "products not rounded, ")
+        orders.setdefault(plain, []).append(form)
+    listed = "; ".join(f"{order}: {', '.join(forms)}" for order, forms in orders.items())
+    return f"{start}{then}, in an order that depends on the shape ({listed})", f"{family}/by-shape"
+
+
+#: Descriptions by the first part of an identifier.
+_HELD = {
+    "accumulated": "accumulated",
+    "rounded": "products and sums rounded",
+    "fused": "exact products accumulated",
+    "cut-off": "accumulated, cut off toward zero at each step,",
+    "flushed": "accumulated, subnormal numbers taken for zero,",
+}
+
+
+def shapes_of_others(chosen: dict[str, Fit | BoundedSum], own: str) -> Iterator[str]:
+    """The sentences of other hypotheses, each with the shapes that it explains."""
+    forms: dict[str, list[str]] = {}
+    for form, fit in chosen.items():
+        if fit.sentence != own:
+            forms.setdefault(fit.sentence, []).append(form)
+    for sentence, of in forms.items():
+        yield f"{sentence} ({', '.join(of)})"
+
+
+def facts(found: Fit | BoundedSum) -> AccumulatorFacts:
+    """The facts of an accumulator."""
+    if isinstance(found, BoundedSum):
+        drop = "zero" if found.is_cut else "nearest_even"
+        return AccumulatorFacts(found.identifier, "f32", 23, 1, drop, "in an order of its own", found.through)
+    record, name = found.hypothesis.record, found.identifier
+    if record is not None:
+        order = "in order" if record.take == "consecutive" else f"in order, {record.take} of each window"
+        kept = record.keep, record.bits, record.step, record.drop, order
+        return AccumulatorFacts(name, *kept, found.through, record.c, record.outer, record.to_text())
+    if found.hypothesis.family == "exact":
+        return AccumulatorFacts(name, "exact", None, 0, order="in any order", then=found.through)
+    fmt = FORMATS[found.hypothesis.type]
+    drop = "zero" if found.hypothesis.family.startswith("cut-off") else "nearest_even"
+    order = found.hypothesis.sentence.partition(f" in {fmt.name} ")[2]
+    return AccumulatorFacts(name, fmt.name, fmt.mantissa_bits, 1, drop, order, found.through)

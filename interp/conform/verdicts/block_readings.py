@@ -1,0 +1,199 @@
+"""Ways to read blocks, in dequantize and in dots of them: named faults, and scaled numbers rounded to a type."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ...oracle import blocks as oracle
+from ...oracle.blocks import Block
+from ...oracle.formats import FORMATS
+from ...oracle.rounding import Exact, encode
+from ..block_parts import ScaledPart
+
+
+def in_type(x: np.ndarray, name: str) -> np.ndarray:
+    """Numbers rounded to a type."""
+    return FORMATS[name].decode(encode(FORMATS[name], Exact.of(x))[0])
+
+
+def partial(block: Block, shape: tuple[int, ...]) -> np.ndarray:
+    """Tests which blocks of an array are not full."""
+    down, along = block.scale_shape((shape[0], shape[1]))
+    is_last = np.zeros((down, along), bool)
+    is_last[:, -1] = shape[1] % block.size != 0
+    return is_last
+
+
+def exchange_neighbours(codes: np.ndarray) -> np.ndarray:
+    """Exchanges each element with its neighbour in a byte."""
+    k = codes.shape[1] // 2 * 2
+    swapped = codes.copy()
+    swapped[:, :k] = codes[:, :k].reshape(len(codes), -1, 2)[:, :, ::-1].reshape(len(codes), k)
+    return swapped
+
+
+#: Reads numbers [rows, k] from a block format, the codes of elements, and the factors of blocks; None if the fault does
+#: not apply.
+Side = Callable[[Block, np.ndarray, np.ndarray], "np.ndarray | None"]
+_DEQUANTIZE, _DOT, _BOTH = ("dequantize",), ("scaled_dot",), ("dequantize", "scaled_dot")
+
+
+def spread(block: Block, codes: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """The factor of each element."""
+    return block.spread(factors, (codes.shape[0], codes.shape[1]))
+
+
+def _scaled(change: Callable[[np.ndarray], np.ndarray]) -> Side:
+    """Elements with changed factors."""
+    return lambda block, codes, factors: oracle.values(codes, block) * change(spread(block, codes, factors))
+
+
+def _reordered(change: Callable[[np.ndarray], np.ndarray]) -> Side:
+    """Reads scales in another order."""
+
+    def side(block: Block, codes: np.ndarray, factors: np.ndarray) -> np.ndarray | None:
+        moved = change(factors)
+        return oracle.values(codes, block) * spread(block, codes, moved) if moved.shape == factors.shape else None
+
+    return side
+
+
+def _across(change: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]) -> Side:
+    """Blocks along the first dimension."""
+
+    def side(block: Block, codes: np.ndarray, factors: np.ndarray) -> np.ndarray | None:
+        other = block.scale_shape((codes.shape[1], codes.shape[0]))
+        if len(block.shape) == 2 or other[0] * other[1] != factors.size:
+            return None
+        return oracle.values(codes, block) * spread(block, codes.T, change(factors, other)).T
+
+    return side
+
+
+def _last_unscaled(block: Block, codes: np.ndarray, factors: np.ndarray) -> np.ndarray | None:
+    last = partial(block, codes.shape)
+    if not last.any():
+        return None
+    return oracle.values(codes, block) * np.where(spread(block, codes, last), 1.0, spread(block, codes, factors))
+
+
+def _products_through(name: str) -> Side:
+    return lambda block, codes, factors: in_type(oracle.values(codes, block) * spread(block, codes, factors), name)
+
+
+def _factor_as(read: float, value: float) -> Side:
+    """Reads a factor as another."""
+    return _scaled(lambda f: np.where(np.isnan(f) if np.isnan(read) else f == read, value, f))
+
+
+def _nan_scale(block: Block, codes: np.ndarray, factors: np.ndarray) -> np.ndarray | None:
+    """Reads the code of NaN as the number after the largest."""
+    beyond = float(block.scale_fmt.max) * (2.0 if block.has_power_scale else 480 / 448)
+    return _factor_as(np.nan, beyond)(block, codes, factors) if np.isnan(factors).any() else None
+
+
+def _swapped(block: Block, codes: np.ndarray, factors: np.ndarray) -> np.ndarray | None:
+    is_packed = block.fmt is not None and block.fmt.bits == 4
+    return oracle.values(exchange_neighbours(codes), block) * spread(block, codes, factors) if is_packed else None
+
+
+def _rolled(by: int) -> Side:
+    return lambda block, codes, factors: np.roll(oracle.values(codes, block), by, 1) * spread(block, codes, factors)
+
+
+def _rolled_numbers(by: int) -> Side:
+    return lambda block, codes, factors: np.roll(oracle.values(codes, block) * spread(block, codes, factors), by, 1)
+
+
+#: The identifier, the sentence, in which `{}` names the operand of a dot, the fault, and the ops that may have it.
+READINGS: tuple[tuple[str, str, Side, tuple[str, ...]], ...] = (
+    ("scale-twice", "the scales{} are applied twice", _scaled(lambda f: f * f), _BOTH),
+    ("scale-too-small", "each scale{} is half of what it should be", _scaled(lambda f: f / 2), _DOT),
+    ("scale-too-large", "each scale{} is twice what it should be", _scaled(lambda f: f * 2), _DOT),
+    ("scale-inverted", "elements{} are divided by their scales", _scaled(lambda f: 1 / f), _BOTH),
+    ("unscaled", "the scales{} are not applied", _scaled(np.ones_like), _BOTH),
+    ("wrong-axis", "blocks lie along the other axis", _across(lambda f, shape: f.reshape(shape)), _DEQUANTIZE),
+    ("wrong-axis", "blocks lie along the other axis", _across(lambda f, shape: f.reshape(shape[::-1]).T), _DEQUANTIZE),
+    ("wrong-axis", "the scales{} are taken in the order of the other axis",
+     _reordered(lambda f: f.reshape(f.shape[::-1]).T), _BOTH),
+    ("partial-block-unscaled", "the last block{}, which is not full, is not scaled", _last_unscaled, _BOTH),
+    ("through-bf16", "products are rounded to bf16 first", _products_through("bf16"), _DEQUANTIZE),
+    ("through-f16", "products are rounded to f16 first", _products_through("f16"), _DEQUANTIZE),
+    ("through-f32", "products are rounded to f32 first", _products_through("f32"), _DEQUANTIZE),
+    ("scale-through-bf16", "scales are rounded to bf16 first", _scaled(lambda f: in_type(f, "bf16")), _DEQUANTIZE),
+    ("nan-scale-not-nan", "a scale{} that is NaN counts as a number", _nan_scale, _BOTH),
+    ("nan-scale-not-nan", "a scale{} that is NaN counts as 1", _factor_as(np.nan, 1.0), _BOTH),
+    ("nan-scale-not-nan", "a scale{} that is NaN counts as 0", _factor_as(np.nan, 0.0), _DOT),
+    ("smallest-scale", "the scale{} of code 0 counts as 2^-126; it is 2^-127", _factor_as(2.0**-127, 2.0**-126), _BOTH),
+    ("smallest-scale", "the scale{} of code 0 counts as 0; it is 2^-127", _factor_as(2.0**-127, 0.0), _BOTH),
+    ("nibbles-exchanged", "the low and the high four bits of each byte{} are exchanged", _swapped, _BOTH),
+    ("scale-off-by-one", "each scale{} is in the place of its neighbour",
+     _reordered(lambda f: np.roll(f, 1, 1)), _BOTH),
+    ("scale-off-by-one", "each scale{} is in the place of its neighbour",
+     _reordered(lambda f: np.roll(f, -1, 1)), _BOTH),
+    ("element-off-by-one", "each element is in the place of its neighbour", _rolled_numbers(1), _DEQUANTIZE),
+    ("element-off-by-one", "each element is in the place of its neighbour", _rolled_numbers(-1), _DEQUANTIZE),
+    ("element-off-by-one", "each element{} is in the place of its neighbour", _rolled(1), _DOT),
+    ("element-off-by-one", "each element{} is in the place of its neighbour", _rolled(-1), _DOT),
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """A way to read the operands of a dot."""
+
+    identifier: str
+    sentence: str
+    side: Side
+    of: tuple[bool, bool] = (True, True)
+
+    def part(self, part: ScaledPart) -> ScaledPart | None:
+        """The part with its operands read in this way; None if they are the same."""
+        x, y, s, t = part.arrays
+        found, is_other = [], False
+        given = ((x, s), (y.T, t.T))
+        for block, (codes, scales), changes in zip(part.sides, given, self.of, strict=True):
+            right = oracle.apply_scales(codes, scales, block)
+            with np.errstate(all="ignore"):
+                read = self.side(block, codes, oracle.factors(scales, block)) if changes else None
+            is_other |= read is not None and not np.array_equal(read, right, equal_nan=True)
+            found.append(right if read is None else read)
+        return dataclasses.replace(part, operands=(found[0], found[1])) if is_other else None
+
+
+def roundings() -> Iterator[Reading]:
+    """Roundings of scaled numbers to a type, the likeliest first."""
+    for name in ("bf16", "f32", "f16"):
+        for flushed in (False, True):
+            for scales in (True, False):
+                yield _round(name, flushed, scales)
+
+
+def _round(name: str, flushed: bool, scales: bool) -> Reading:
+    """Rounds scaled numbers to a type; if `flushed`, its subnormal numbers become zero, those of scales too.
+
+    With `scales`, scales are rounded by themselves first, as in JAX's decomposition.
+    """
+    sentence = f"scaled numbers are rounded to {name} before they are multiplied"
+    least = 2.0 ** FORMATS[name].min_exponent if flushed else 0.0
+
+    def side(block: Block, codes: np.ndarray, factors: np.ndarray) -> np.ndarray:
+        each = spread(block, codes, factors)
+        each = np.where(np.abs(each) < least, 0.0, each)
+        found = in_type(oracle.values(codes, block) * (in_type(each, name) if scales else each), name)
+        return np.where(np.abs(found) < least, np.copysign(0.0, found), found)
+
+    if flushed:
+        return Reading(f"scaled-in/{name}/flushed", f"{sentence}, subnormal ones taken for zero", side)
+    return Reading(f"scaled-in/{name}", sentence, side)
+
+
+def faults_of_dots() -> Iterator[Reading]:
+    """All faults, of one operand and of both."""
+    sides = (((True, False), " of the left operand"), ((False, True), " of the right operand"), ((True, True), ""))
+    for identifier, sentence, side, ops in READINGS:
+        if "scaled_dot" in ops:
+            yield from (Reading(identifier, sentence.format(words), side, of) for of, words in sides)

@@ -1,0 +1,286 @@
+"""Rules of operations with regions: control flow, reductions, windows, scatters and sorts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ops.types import TensorType
+from ..bodies import sole_operation
+from ..program import Operation, Region, Value
+from .evaluate import MOST_ITERATIONS, Evaluator, is_free_of_order, join, rule
+from .sums import adds, sum_of_elements
+from .values import F64, Enclosure
+
+_MONOTONE = ("maximum", "minimum", "and", "or")
+
+
+@rule("if", "case")
+def branch(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """The branch that is chosen, or what any of them may give where the choice is not decided."""
+    (index,) = operands
+    if index.is_exact:
+        chosen = int(index.value)
+        if operation.name.endswith("if"):
+            chosen = 1 - chosen
+        elif not 0 <= chosen < len(operation.regions):
+            chosen = len(operation.regions) - 1
+        return e.region(operation.regions[chosen], [])
+    if index.since is not None:
+        return e.undecide(operation, operands)
+    found = [e.region(r, []) for r in operation.regions]
+    results = [joined[0] for joined in zip(*found, strict=True)]
+    for other in found[1:]:
+        results = [join(x, y) for x, y in zip(results, other, strict=True)]
+    own = e.run(operation, [index.value])
+    return [
+        e.finish(operation, [], *x.bounds(), rounds=False, value=np.asarray(v), index=i, since=x.since)
+        if isinstance(x, Enclosure) else x
+        for i, (x, v) in enumerate(zip(results, own, strict=True))
+    ]  # fmt: skip
+
+
+@rule("while")
+def loop(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """The state after the iterations; undecided where the end of the loop is."""
+    state, (condition, body) = list(operands), operation.regions
+    for _ in range(MOST_ITERATIONS):
+        (goes_on,) = e.region(condition, state)
+        if not goes_on.is_exact:
+            low, high, _ = goes_on.bounds()
+            if goes_on.since is not None or low != high:
+                return e.undecide(operation, operands)
+            go = bool(low)
+        else:
+            go = bool(goes_on.value)
+        if not go:
+            return state
+        state = e.region(body, state)
+    return e.undecide(operation, operands)
+
+
+@rule("reduce", "reduce_window", "scatter", "all_reduce", "reduce_scatter", "select_and_scatter", "chlo.scan")
+def fold(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """A region that combines elements: sums, choices, products, or the place of the largest."""
+    if adds(operation):
+        return sum_of_elements(e, operation, operands)
+    sole = sole_operation(operation.regions[-1])
+    name = sole.name.removeprefix("stablehlo.") if sole is not None else ""
+    if name in _MONOTONE and len(operation.results) == 1:
+        return _monotone(e, operation, operands)
+    if name == "multiply" and operation.name == "stablehlo.reduce" and len(operation.results) == 1:
+        return _product(e, operation, operands)
+    if operation.name == "stablehlo.scatter":
+        return _replace(e, operation, operands)
+    if operation.name == "stablehlo.reduce" and len(operation.results) == 2:
+        return _place_of_largest(e, operation, operands)
+    return None
+
+
+def _replace(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """A scatter that is no sum. Where several updates replace one element, it is left open which is the last."""
+    region, count = operation.regions[0], len(operation.results)
+    replaces = region.returns == region.arguments[count:] and not region.operations
+    is_exact = all(x.is_exact for x in operands)
+    if not replaces and is_free_of_order(region) and is_exact and all(map(e.is_exact, region.operations)):
+        return e.nominal(operation, operands)
+    if not replaces or not operands[count].is_exact:
+        return None
+    found = e.nominal(operation, operands) if is_exact else e.move(operation, operands) if count == 1 else None
+    if found is None or operation.attributes.get("unique_indices"):
+        return found
+    numbers = [np.zeros(x.value.shape) for x in operands[:count]] + [
+        np.ones(x.value.shape) for x in operands[count + 1 :]
+    ]
+    met = e.run(
+        e.remember((operation, "met"), lambda: _adding(operation)), [numbers[0], operands[count].value, numbers[count]]
+    )
+    cause = np.where(np.asarray(met[0]) > 1, np.int32(e.cause(operation)), np.int32(0))
+    if not cause.any():
+        return found
+    return [dataclasses.replace(x, since=np.maximum(cause, 0 if x.since is None else x.since)) for x in found]
+
+
+def _adding(operation: Operation) -> Operation:
+    """Return a scatter of one operand that adds f64."""
+    x, y, z = (Value(TensorType((), F64)) for _ in range(3))
+    count = len(operation.results)
+    chosen = [operation.operands[i] for i in (0, count, count + 1)]
+    wide = [
+        Value(dataclasses.replace(v.type, element=F64)) if i != 1 and isinstance(v.type, TensorType) else Value(v.type)
+        for i, v in enumerate(chosen)
+    ]
+    body = Region((x, y), [Operation("stablehlo.add", (x, y), (z,), {}, (), operation.location)], (z,))
+    return dataclasses.replace(operation, operands=tuple(wide), results=(Value(wide[0].type),), regions=(body,))
+
+
+def _monotone(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """The operation at both ends, as it grows with every element."""
+    at = [i for i, x in enumerate(operands) if x.element == operation.results[0].type.element]  # type: ignore[union-attr]
+    if not all(x.is_exact for i, x in enumerate(operands) if i not in at) or any(x.since is not None for x in operands):
+        return None
+    bounds = [operands[i].bounds() for i in at]
+
+    def on(arrays: Sequence[np.ndarray]) -> np.ndarray:
+        given = [arrays[at.index(i)] if i in at else x.value for i, x in enumerate(operands)]
+        return np.asarray(e.run_as(operation, given, F64, at)[0])
+
+    if not operands[at[0]].element.is_float:
+        return None
+    low, high = (on([b[i] for b in bounds]) for i in range(2))
+    nan = np.isnan(on([np.where(n, np.nan, lo) for lo, _, n in bounds]))
+    only = np.isnan(low)
+    low, high = np.where(only, np.nan, low), np.where(only, np.nan, high)
+    return [e.finish(operation, operands, low, high, nan, rounds=False)]
+
+
+def _product(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """The product of elements in any order: of magnitudes at both ends, and the sign where it is certain."""
+    if not all(x.element.is_float for x in operands) or any(x.since is not None for x in operands):
+        return None
+    element = operands[0].element
+    bounds = [x.bounds() for x in operands]
+    if any(n.any() or not np.isfinite(lo).all() or not np.isfinite(hi).all() for lo, hi, n in bounds):
+        return None
+
+    def on(arrays: Sequence[np.ndarray]) -> np.ndarray:
+        return np.asarray(e.run_as(operation, arrays, F64)[0])
+
+    spans = [(lo <= 0) & (hi >= 0) & (lo != hi) for lo, hi, _ in bounds]
+    least = on([np.where(s, 0.0, np.minimum(np.abs(b[0]), np.abs(b[1]))) for s, b in zip(spans, bounds, strict=True)])
+    most = on([np.maximum(np.abs(lo), np.abs(hi)) for lo, hi, _ in bounds])
+    sign = on([np.where(s, 1.0, np.where(b[0] < 0, -1.0, 1.0)) for s, b in zip(spans, bounds, strict=True)])
+    unknown = on([np.where(s, 0.0, 1.0) for s in spans]) == 0
+    count = operands[0].value.size / max(most.size, 1) + 1
+    slack = np.expm1(count * np.log1p(2.0**-element.format.precision)) + 4 * count * 2.0**-53
+    least, most = least * (1 - slack), most * (1 + slack)
+    # Products of some of the elements may leave the range of the type on the way.
+    wide = [np.maximum(np.maximum(np.abs(lo), np.abs(hi)), 1.0) for lo, hi, _ in bounds]
+    narrow = [np.minimum(np.minimum(np.abs(lo), np.abs(hi)), 1.0) for lo, hi, _ in bounds]
+    fmt = element.format
+    overflows, vanishes = (
+        on(wide) * (1 + slack) >= 2.0**fmt.bias,
+        on(narrow) <= 2.0 ** (fmt.min_exponent + 2 * fmt.precision),
+    )
+    least, most = np.where(vanishes, 0.0, least), np.where(overflows, np.inf, most)
+    low = np.where(unknown, -most, np.where(sign < 0, -most, least))
+    high = np.where(unknown, most, np.where(sign < 0, -least, most))
+    return [e.finish(operation, operands, low, high, overflows & vanishes)]
+
+
+def _place_of_largest(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """The largest or smallest key and what goes with it: all whose keys may be it."""
+    keys, payload = operands[:2]
+    low, high, nan = keys.bounds()
+    own = e.nominal(operation, operands)
+    if nan.any() or not payload.is_exact or keys.since is not None or not keys.element.is_float:
+        return None
+    axes = tuple(int(d) for d in np.ravel(operation.attributes["dimensions"]))
+    best = np.expand_dims(np.asarray(own[0].value, np.float64), axes)
+    value = np.asarray(keys.value, np.float64)
+    largest = (value <= best).all()
+    if not largest and not (value >= best).all():
+        return None
+    if largest:
+        bound = low.max(axis=axes, keepdims=True)
+        may, ends = high >= bound, (low.max(axis=axes), high.max(axis=axes))
+    else:
+        bound = high.min(axis=axes, keepdims=True)
+        may, ends = low <= bound, (low.min(axis=axes), high.min(axis=axes))
+    places = np.asarray(payload.value, np.float64)
+    first = np.where(may, places, np.inf).min(axis=axes)
+    last = np.where(may, places, -np.inf).max(axis=axes)
+    none = np.zeros(ends[0].shape, bool)
+    return [
+        e.finish(operation, operands, *ends, none, rounds=False, value=own[0].value),
+        e.finish(operation, operands, first, last, none, rounds=False, value=own[1].value, index=1),
+    ]
+
+
+@rule("sort", "chlo.top_k")
+def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """Sorted elements: a place holds what the sorted ends enclose; beside keys, all whose keys may be in its place."""
+    keys = operands[0]
+    low, high, nan = keys.bounds()
+    if nan.any() or any(x.since is not None for x in operands) or not keys.element.is_float or not operation.regions:
+        return None
+    sole = sole_operation(operation.regions[0])
+    if sole is None or str(sole.attributes.get("comparison_direction")) not in ("LT", "GT"):
+        return None
+    axis = int(operation.attributes.get("dimension", -1)) % low.ndim
+    falls = str(sole.attributes["comparison_direction"]) == "GT"
+
+    def in_order(x: np.ndarray) -> np.ndarray:
+        found = np.sort(x, axis=axis)
+        return np.flip(found, axis) if falls else found
+
+    ends, own = (in_order(low), in_order(high)), e.nominal(operation, operands)
+    none = np.zeros(low.shape, bool)
+    results = [e.finish(operation, operands, *ends, none, rounds=False, value=own[0].value)]
+    for i, x in enumerate(operands[1:], 1):
+        bounds = np.moveaxis(np.stack([low, high]), axis + 1, 1), [np.moveaxis(b, axis, 0) for b in x.bounds()[:2]]
+        at = [np.moveaxis(v, axis, 0) for v in ends]
+        first, last = np.empty(at[0].shape), np.empty(at[0].shape)
+        for place in range(at[0].shape[0]):
+            may = (bounds[0][0] <= at[1][place]) & (bounds[0][1] >= at[0][place])
+            first[place] = np.where(may, bounds[1][0], np.inf).min(axis=0)
+            last[place] = np.where(may, bounds[1][1], -np.inf).max(axis=0)
+        t = operation.results[i].type
+        assert isinstance(t, TensorType)
+        first, last = (np.moveaxis(v, 0, axis) for v in (first, last))
+        may_be_nan = x.bounds()[2].any() | none
+        results.append(
+            e.finish(operation, operands, first, last, may_be_nan, rounds=False, value=own[i].value, index=i)
+        )
+    return results
+
+
+@rule("map")
+def map_(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """A region on the elements of arrays: its operations on the whole arrays."""
+    (region,) = operation.regions
+    if any(o.regions for o in region.operations):
+        return None
+    return e.region(e.remember(operation, lambda: _lift(region, operands[0].value.shape)), operands)
+
+
+def _lift(region: Region, shape: tuple[int, ...]) -> Region:
+    """Return a region on single numbers as one on arrays of a shape."""
+    values: dict[Value, Value] = {}
+
+    def again(v: Value) -> Value:
+        if v not in values and isinstance(v.type, TensorType):
+            values[v] = Value(TensorType(shape, v.type.element))
+        return values.get(v, v)
+
+    def lift(o: Operation) -> Operation:
+        value, attributes = o.attributes.get("value"), o.attributes
+        if isinstance(value, np.ndarray):
+            attributes = {**attributes, "value": np.broadcast_to(value, shape)}
+        operands, results = (tuple(map(again, v)) for v in (o.operands, o.results))
+        return Operation(o.name, operands, results, attributes, (), o.location)
+
+    operations = list(map(lift, region.operations))
+    return Region(tuple(map(again, region.arguments)), operations, tuple(map(again, region.returns)))
+
+
+@rule("fft")
+def fft(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """A Fourier transform of numbers that are known: within an error that grows with the logarithm of its length."""
+    (x,) = operands
+    if not x.is_exact:
+        return None
+    (own,) = e.nominal(operation, operands)
+    value = np.asarray(own.value)
+    lengths = [int(n) for n in np.ravel(operation.attributes["fft_length"])]
+    axes = tuple(range(-len(lengths), 0))
+    size = np.sqrt(np.sum(np.abs(x.value.astype(np.complex128)) ** 2, axis=axes, keepdims=True))
+    size = size * (np.sqrt(np.prod(lengths)) if value.shape != () else 1.0)
+    unit = 2.0**-own.element.part.format.precision
+    slack = np.broadcast_to(8 * unit * (np.log2(max(np.prod(lengths), 2)) + 2) * size, value.shape)
+    wide = value.astype(np.complex128 if own.element.is_complex else np.float64)
+    move = slack * (1 + 1j) if own.element.is_complex else slack
+    return [e.finish(operation, operands, wide - move, wide + move, np.isnan(wide), value=value)]

@@ -1,0 +1,191 @@
+"""An enclosure of a tensor, and its roundings."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from ...ops.cast import cast
+from ...ops.policy import Policy
+from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
+from ..judging.equality import equal_values
+from ..program import Operation
+
+F32, F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
+_PLAIN = Policy()
+#: Integers up to this are numbers of f64, which intervals are made of.
+MOST = 2.0**53
+
+
+@dataclasses.dataclass(frozen=True)
+class Enclosure:
+    """All that the elements of a tensor may be.
+
+    Attributes:
+        type: The type of the tensor.
+        value: What the interpreter gives, as it holds values of the type.
+        low: The least number that each element may be, in f64 (of both parts of complex numbers, in complex128); NaN
+            where it can be NaN alone. None where every element is the interpreter's.
+        high: The greatest number.
+        nan: Where an element may be NaN.
+        since: The operation since which an element is undecided, by its index in `causes`; 0 where it is decided. None
+            where all are.
+        causes: Operations; the first is None.
+    """
+
+    type: TensorType
+    value: np.ndarray
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+    nan: np.ndarray | None = None
+    since: np.ndarray | None = None
+    causes: list[Operation | None] = dataclasses.field(default_factory=lambda: [None])
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every element is the interpreter's."""
+        return self.low is None and self.since is None
+
+    @property
+    def element(self) -> ElementType:
+        """The element type."""
+        return self.type.element
+
+    @property
+    def undecided(self) -> np.ndarray:
+        """Where elements are undecided."""
+        return np.zeros(self.value.shape, bool) if self.since is None else self.since != 0
+
+    def cause(self) -> Operation | None:
+        """Return the first operation since which elements are undecided."""
+        return (
+            self.causes[int(self.since[self.since != 0].min())]
+            if self.undecided.any() and self.since is not None
+            else None
+        )
+
+    def bounds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the least and the greatest number of each element, and where it may be NaN."""
+        if self.low is not None and self.high is not None and self.nan is not None:
+            return self.low, self.high, self.nan
+        wide = to_f64(self.value, self.element)
+        return wide, wide, np.isnan(wide)
+
+    @np.errstate(all="ignore")
+    def results(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the bounds after a result's rounding to its type; those that overflow to NaN are infinite."""
+        low, high, nan = self.bounds()
+        if not (self.element.is_float or self.element.is_complex):
+            return low, high, nan
+        if self.element.is_float and not self.element.format.has_zero and self.low is not None:
+            # Ties of f8E8M0FNU and what underflows in it are left open (see `ops.minifloat.open_points`).
+            nan = nan | (low < least_normal(self.element))
+            low, high = (
+                np.maximum(np.nextafter(x, x + d), least_normal(self.element)) for x, d in ((low, -1), (high, 1))
+            )
+        ends = [by_parts(x, lambda part: round_to(part, self.element.part)) for x in (low, high)]
+        overflows = [np.isnan(end) & ~np.isnan(x) for end, x in zip(ends, (low, high), strict=True)]
+        if self.element.is_complex:
+            return ends[0], ends[1], nan | overflows[0] | overflows[1]
+        low, high = (
+            np.where(o, np.copysign(np.inf, x), e) for o, x, e in zip(overflows, (low, high), ends, strict=True)
+        )
+        return low, high, nan | overflows[0] | overflows[1]
+
+    @np.errstate(all="ignore")
+    def admits(self, array: np.ndarray) -> np.ndarray:
+        """Return which elements of an array of the type and shape are enclosed; those undecided are."""
+        same = equal_values(array, self.value)
+        if self.low is not None:
+            low, high, nan = self.results()
+            x = to_f64(array, self.element)
+            inside = by_both_parts(x, low, high, lambda a, b, c: (b <= a) & (a <= c))
+            same = same | inside | (nan & np.isnan(x))
+        return same | self.undecided
+
+    @np.errstate(all="ignore")
+    def excess(self, array: np.ndarray) -> np.ndarray:
+        """Return by how many ULP of its type each element of an array lies outside; 0 inside, infinity if NaN does."""
+        x = to_f64(array, self.element)
+        low, high, _ = self.results()
+
+        def part(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+            off = np.maximum(np.maximum(b - a, a - c), 0.0)
+            return np.where(
+                np.isnan(off), np.inf, off / np.maximum(ulp_of(np.where(a < b, b, c), self.element.part), 5e-324)
+            )
+
+        off = part(np.real(x), np.real(low), np.real(high))
+        off = np.maximum(off, part(np.imag(x), np.imag(low), np.imag(high))) if self.element.is_complex else off
+        return np.where(self.admits(array), 0.0, off)
+
+
+def to_f64(x: np.ndarray, element: ElementType) -> np.ndarray:
+    """Return elements in f64, or complex128."""
+    x = np.asarray(x)
+    if element.is_complex:
+        return x.astype(np.complex128)
+    return np.asarray(cast(x, element, F64, _PLAIN)) if element.is_float else x.astype(np.float64)
+
+
+def of_parts(real: np.ndarray, imag: np.ndarray) -> np.ndarray:
+    """Return complex numbers of their parts, which may be infinite."""
+    found = np.empty(np.broadcast_shapes(np.shape(real), np.shape(imag)), np.complex128)
+    found.real, found.imag = real, imag
+    return found
+
+
+def by_parts(x: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Apply a function to numbers, or to the real and imaginary parts of complex ones."""
+    return of_parts(function(np.real(x)), function(np.imag(x))) if np.iscomplexobj(x) else function(x)
+
+
+def by_both_parts(
+    x: np.ndarray, low: np.ndarray, high: np.ndarray, test: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Apply a test to numbers, or to both parts of complex ones."""
+    if not np.iscomplexobj(x):
+        return np.asarray(test(x, low, high))
+    return np.asarray(test(np.real(x), np.real(low), np.real(high)) & test(np.imag(x), np.imag(low), np.imag(high)))
+
+
+def round_to(x: np.ndarray, element: ElementType) -> np.ndarray:
+    """Return f64 rounded to a float type, to nearest even, as f64. An overflow is infinity, or NaN if there is none."""
+    if element == F64:
+        return x
+    if element == F32:
+        return x.astype(np.float32).astype(np.float64)
+    return np.asarray(cast(np.asarray(cast(x, F64, element, _PLAIN)), element, F64, _PLAIN))
+
+
+def ulp_of(x: np.ndarray, element: ElementType) -> np.ndarray:
+    """Return the distance of numbers from the next of their type."""
+    if not element.is_float:
+        return np.ones(x.shape)
+    fmt = element.format
+    exponent = np.frexp(np.where(np.isfinite(x), x, 0.0))[1] - fmt.precision
+    return np.ldexp(1.0, np.maximum(exponent, fmt.min_exponent))
+
+
+def computed_in(element: ElementType) -> ElementType:
+    """Return the narrowest type that functions of a type may be computed in."""
+    return ELEMENT_TYPES["f16"] if element.is_minifloat else element
+
+
+def least_normal(element: ElementType) -> float:
+    """Return the least normal number of a float type."""
+    fmt = element.format
+    return 2.0 ** (fmt.min_exponent + fmt.mantissa_bits)
+
+
+def largest(element: ElementType) -> float:
+    """Return the largest number of a float type."""
+    fmt = element.format
+    return float(to_f64(np.array(fmt.max_code, fmt.code_dtype).view(element.dtype), element))
+
+
+def holds_integers(element: ElementType) -> bool:
+    """Return whether elements are integers or booleans."""
+    return element.is_integer or element.kind is Kind.BOOL
