@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .blocks import dequantize, quantize, straight_through
     from .diff.compare import compare
     from .errors import CheckFailure, Error, ExecutionError, InputError, OutputError, ProgramError, ResourceError
+    from .judgement.judge import judge
     from .loaded import LoadedProgram
     from .numerics.blame import blame
     from .numerics.plan import quantize_plan
@@ -47,6 +48,7 @@ _HOME = {
     "compare": ".diff.compare",
     "emulate": ".transform.emulated",
     "jit": ".transform.function",
+    "judge": ".judgement.judge",
     "matmul": ".products",
     "policy": ".policies",
     "probe": ".probing.probe",
@@ -73,6 +75,7 @@ __all__ = [
     "dequantize",
     "emulate",
     "jit",
+    "judge",
     "load",
     "matmul",
     "pack",

@@ -63,6 +63,15 @@ ordinary numbers first, then codes of every kind.
 Exit status: 0 if every op is right, 1 if an op is wrong or the backend crashes, 2 for bad input, 124 after
 --timeout."""
 
+_JUDGE = f"""The backend compiles each program as it stands, and only its results are looked at: EXACT (the bits of
+minihlo), WITHIN (other bits, which an implementation may give), UNDECIDED, WRONG, UNSUPPORTED or CRASH. Of a wrong
+program the smallest part that is wrong by itself is shown. Without inputs the programs run on random samples.
+
+{_VALUE}
+
+Exit status: 0 if no result is wrong, 1 if one is or a backend crashes, 2 for bad input, 74 if a file cannot be
+written."""
+
 _BLAME = f"""The program runs op by op in the good way, with a set of its ops computed in the bad way, each on the
 operands that it then has. A search finds the contribution of each op to the difference of the outputs, and a smallest
 set that explains it. Without inputs the program runs on a random sample of ordinary numbers.
@@ -210,6 +219,8 @@ def _parser() -> tuple[argparse.ArgumentParser, Container[str]]:
     summary = "write a program that computes the same minifloats with integers and tables, for any compiler"
     programs.emulate(command("emulate", _emulate, summary, _EMULATE))
     programs.diff(command("diff", _diff, "compare a backend with the exact results, op by op", _DIFF))
+    summary = "judge programs as wholes on backends, against all results that an implementation may give"
+    programs.judge(command("judge", _judge, summary, _JUDGE))
     summary = "find the ops that make the difference between two ways of computing a program"
     blame.blame(command("blame", _blame, summary, _BLAME))
     summary = "count the losses of a program's ops in their formats"
@@ -260,6 +271,13 @@ def _diff(options: argparse.Namespace) -> int:
     targets = [*(options.target or ()), None, None]
     options.policy, options.second = _policy(options, targets[0]), _policy(options, targets[1])
     return _isolate("diff", options)
+
+
+def _judge(options: argparse.Namespace) -> int:
+    options.file = options.places[0]
+    limit, options.timeout = options.timeout, None
+    options.seconds = limit
+    return _isolate("judge", options)
 
 
 def _blame(options: argparse.Namespace) -> int:

@@ -172,6 +172,36 @@ def diff(parser: argparse.ArgumentParser) -> None:
     add_conversion(parser)
 
 
+def judge(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `minihlo judge`."""
+    add = parser.add_argument
+    parser.usage = "minihlo judge [options] PROGRAM… BACKEND…"
+    add("places", nargs="+", metavar="PROGRAM… BACKEND…", help="files, folders or tar archives of programs; backends")
+    add("--function", metavar="NAME", help="the function to judge (default: @main, or the only public one)")
+    inputs = parser.add_mutually_exclusive_group()
+    text = "the value of the next argument of one program, as for minihlo run"
+    inputs.add_argument("--input", action="append", default=[], metavar="VALUE", help=text)
+    inputs.add_argument("--args", metavar="LIST", help="the values of all arguments, as for minihlo run")
+    add("--samples", type=positive, default=3, metavar="N", help="how many sets of inputs are drawn (default: 3)")
+    add("--seed", type=natural, default=0, metavar="N", help="the seed of the inputs")
+    text = "whether subnormal numbers may be taken as zero (default: allow)"
+    add("--flush", choices=("allow", "forbid"), default="allow", help=text)
+    text = "the most ULP that a function may be off (default: by type, as for minihlo conform)"
+    add("--ulp", type=seconds, metavar="N", help=text)
+    add("--no-where", action="store_true", help="do not look for the part that is wrong")
+    add("--minimize", action="store_true", help="make the sizes and inputs of the wrong part smaller too")
+    add("--limit", type=seconds, default=60.0, metavar="SECONDS", help="time for the search in a program (default: 60)")
+    add("--timeout", type=seconds, metavar="SECONDS", help="time for a program on a backend (default: 60)")
+    add("-j", "--jobs", type=positive, metavar="N", help="how many programs are judged at once (default: 1)")
+    add("--shard", default="", metavar="I/N", help="judge the I-th of N parts of the programs")
+    text = "show every verdict where there are at most N, else the wrong ones alone (default: 20)"
+    add("--show", type=natural, default=20, metavar="N", help=text)
+    text = "write a judgement in each line of a file; those that it has already are not made again"
+    add("--json", metavar="F", help=text)
+    add("--html", metavar="F", help="write one HTML page")
+    add("--save", metavar="DIR", help="write the wrong part and its inputs to a folder in DIR for each wrong program")
+
+
 def profile(parser: argparse.ArgumentParser) -> None:
     """Add the options of `minihlo profile`."""
     add_program(parser)

@@ -144,7 +144,24 @@ class Source:
 
         All types are tensors (see `is_movable`). Constants that its regions use are in the program (see `passed`).
         """
-        passed = self.passed(operation)
+        return self._text([operation], operation.results, set(self.passed(operation)), packed)
+
+    def part(
+        self, operations: Sequence[Operation], wanted: Sequence[Value], *, packed: bool
+    ) -> tuple[str, list[Value]]:
+        """Some ops of the function's top level, in order, as a program that gives the values `wanted`.
+
+        Returns its text, and the values that are its arguments. Constants are in the program.
+        """
+        made = {v for o in operations for v in o.results}
+        used = dict.fromkeys(v for o in operations for v in inputs(o) if v not in made)
+        owners: list[Any] = [self._reader.values[v].owner for v in used]
+        passed = [v for v, o in zip(used, owners, strict=True) if getattr(o, "name", "") != "stablehlo.constant"]
+        return self._text(operations, wanted, set(passed), packed), passed
+
+    def _text(self, operations: Sequence[Operation], wanted: Sequence[Value], passed: set[Value], packed: bool) -> str:
+        made = {v for o in operations for v in o.results}
+        needed = dict.fromkeys(v for o in operations for v in inputs(o) if v not in made)
         with self.module.context, ir.Location.unknown():
             module = ir.Module.create()
             with ir.InsertionPoint(module.body):
@@ -152,20 +169,23 @@ class Source:
             block = function.regions[0].blocks.append()
             with ir.InsertionPoint(block):
                 given = {}
-                for v in inputs(operation):
+                for v in needed:
                     value: Any = self._reader.values[v]
-                    is_passed = v in passed
-                    given[value] = _argument(block, v.type, packed) if is_passed else value.owner.clone().results[0]
-                clone: Any = self._reader.operations[operation].clone()
-                drop_shardings(clone)
-                replace_operands(clone, given)
+                    given[value] = _argument(block, v.type, packed) if v in passed else value.owner.clone().results[0]
+                for operation in operations:
+                    old = self._reader.operations[operation]
+                    clone: Any = old.clone()
+                    drop_shardings(clone)
+                    replace_operands(clone, given)
+                    given.update(zip(old.results, clone.results, strict=True))
                 results: list[ir.Value] = []
-                for value, of in zip(clone.results, operation.results, strict=True):
-                    results += transport.send(value, _tensor(of.type)) if packed else [value]
+                for v in wanted:
+                    value = given[self._reader.values[v]]
+                    results += transport.send(value, _tensor(v.type)) if packed else [value]
                 ir.Operation.create("func.return", operands=results)
             attributes = _signature([a.type for a in block.arguments], [r.type for r in results])
             function.attributes["function_type"] = attributes["function_type"]
-            if "@" in str(clone):
+            if "@" in str(function):
                 self._add_functions(module)
             text = _to_text(module.operation)
         if text.startswith("module {\n"):

@@ -25,9 +25,9 @@ LAYERS = [
     "interp.values", "interp.passes", "interp.dynamic", "interp.code", "interp.expansions", "interp.printer",
     "interp.bodies", "interp.bind", "interp.machine", "interp.listing", "interp.loaded", "interp.lowered", "interp.api",
     "interp.emulate",
-    "interp.products", "interp.backends", "interp.testing", "interp.judging", "interp.comparison", "interp.enclose",
-    "interp.probing", "interp.conform",
-    "interp.diff", "interp.plugin", "interp.transform", "interp.blocks", "interp.numerics", "interp.commands",
+    "interp.products", "interp.backends", "interp.testing", "interp.judging", "interp.enclose",
+    "interp.probing", "interp.conform", "interp.diff", "interp.judgement",
+    "interp.plugin", "interp.transform", "interp.blocks", "interp.numerics", "interp.commands",
     "interp.command_options", "interp.cli", "interp.pytest_plugin",
 ]  # fmt: skip
 #: Files of one kind in a folder, at most.

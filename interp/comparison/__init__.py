@@ -1,1 +1,0 @@
-"""The old name of `interp.judging`, for imports that have not followed yet."""

@@ -1,0 +1,131 @@
+"""`interp.judge`: a function or program on a backend, as a whole, against all that is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backends import PROGRAMS, Backend, BackendError
+from ..backends.subjects import subject
+from ..diff.arguments import fit_arguments
+from ..diff.compare import is_program, source_of
+from ..diff.source import Source
+from ..diff.trace import trace as trace_function
+from ..enclose import Allowed
+from ..errors import Error, InputError, ProgramError
+from . import inputs
+from .part import Judge, Trace, run
+from .reduce import find_part
+from .verdicts import CRASH, UNSUPPORTED, WRONG, Judgement, compare, worst
+
+#: The seconds that the search for a wrong part may take.
+SECONDS = 60.0
+#: The sets of inputs that are drawn.
+SAMPLES = 3
+
+
+def judge(
+    function: Any,
+    /,
+    *args: Any,
+    backend: Any = "cpu",
+    allowed: Allowed | None = None,
+    seed: int = 0,
+    samples: int = SAMPLES,
+    where: bool = True,
+    minimize: bool = False,
+    seconds: float = SECONDS,
+    **kwargs: Any,
+) -> Judgement:
+    """Judge a function or program as a whole on a backend.
+
+    The backend compiles the program as it stands. Its results are compared with the interpreter's, and with enclosures
+    of all results that an implementation may give: sums in any order, contracted products, values kept wider than their
+    type, functions within some ULP, subnormal numbers taken as zero.
+
+    Args:
+        function: A function that JAX can trace, or a program as `interp.load` takes it: a path, MLIR text, bytes or an
+            `ir.Module`.
+        *args: The arguments of the function, or one array for each argument of the program. Without any, a program that
+            takes arguments gets drawn ones.
+        backend: A platform of JAX, a name that `minihlo conform` takes, or an object with a method
+            `evaluate(text, arrays) -> arrays`.
+        allowed: What an implementation may choose; `Allowed()` by default.
+        seed: The seed of drawn arguments.
+        samples: How many sets of arguments are drawn.
+        where: Whether to look for the smallest part that is wrong by itself, if a result is wrong.
+        minimize: Whether to make that part's inputs and shapes smaller.
+        seconds: The time that the search may take.
+        **kwargs: Keyword arguments of the function.
+
+    Returns:
+        A Judgement. `print` shows it; `verdict` is `"EXACT"`, `"WITHIN"`, `"UNDECIDED"`, `"UNSUPPORTED"`, `"WRONG"` or
+        `"CRASH"`.
+
+    Raises:
+        InputError: The arguments are not those of the function, or there is no such backend.
+        ProgramError: The program cannot be read.
+    """
+    chosen = subject(backend)
+    try:
+        if is_program(function):
+            if kwargs:
+                raise InputError("a program takes arrays only (keywords are for functions)")
+            source = source_of(function)
+            sets = [("given", list(args))] if args else inputs.draw(source, seed, samples)
+        elif callable(function):
+            platform = getattr(chosen, "platform", "cpu")
+            source, arrays, _ = trace_function(function, args, kwargs, None, None, platform)
+            sets = [("given", arrays)]
+        else:
+            raise InputError(f"expected a function or a program, got {type(function).__name__}")
+        return judge_source(source, sets, chosen, allowed or Allowed(), where, minimize, seconds)
+    finally:
+        chosen.close()
+
+
+def judge_source(
+    source: Source,
+    sets: Sequence[tuple[str, Sequence[Any]]],
+    backend: Backend,
+    allowed: Allowed,
+    where: bool = True,
+    minimize: bool = False,
+    seconds: float = SECONDS,
+) -> Judgement:
+    """Return the verdict on a program for some sets of arguments. Raises InputError for arguments that do not fit."""
+    if backend.takes != PROGRAMS:
+        raise InputError(f"{backend.name}: expected a backend of programs, got one of single operations")
+    found = Judgement(source.file, backend.name)
+    for name, arrays in sets:
+        values, fitted = fit_arguments(source, arrays)
+        try:
+            whole = fitted.inline()
+            trace = Trace.of(whole, [np.asarray(v) for v in values], allowed)
+        except (Error, ProgramError) as error:
+            found.verdict = worst([found.verdict, UNSUPPORTED])
+            found.notes.append(f"minihlo gives no enclosure: {error}")
+            continue
+        body = fitted.function.body
+        assert body is not None
+        try:
+            theirs = run(backend, fitted, body.returns, [np.asarray(v) for v in values])
+        except BackendError as error:
+            if error.how == "absent":
+                raise
+            found.verdict = worst([found.verdict, UNSUPPORTED if error.how == "refused" else CRASH])
+            found.notes.append(f"{name}: {' '.join(str(error).split())[:240]}")
+            continue
+        findings = [compare(x, got) for x, got in zip(trace.enclosures, theirs, strict=True)]
+        found.findings[name] = findings
+        found.verdict = worst([found.verdict, *(f.verdict for f in findings)])
+        if any(f.flushes for f in findings):
+            note = f"{backend.name} takes subnormal numbers as zero"
+            found.notes += [note] if note not in found.notes else []
+        if where and found.part is None and any(f.verdict == WRONG for f in findings):
+            found.part = find_part(Judge(trace, backend, allowed), minimize, seconds)
+            if found.part is None:
+                found.notes.append("no part of it is wrong by itself: only the whole program is")
+    return found

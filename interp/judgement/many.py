@@ -1,0 +1,146 @@
+"""Many programs on several backends: files, folders and archives in; verdicts and causes out."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import dataclasses
+import json
+import tarfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, OutputError
+from ..parse import containers
+from .verdicts import CRASH, VERDICTS, WRONG
+
+#: The endings of files that are programs, in folders and archives.
+ENDINGS = (".mlir", ".mlirbc", ".bc", ".hlo", ".hlo.txt", ".pb", ".stablehlo", ".jax_export")
+#: The most bytes of a file in an archive.
+_MOST = 1 << 28
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """A program to judge: its name and its text or bytes."""
+
+    name: str
+    data: bytes
+
+
+def items(places: Iterable[str]) -> Iterator[Item]:
+    """Yield the programs of files, folders and tar archives, in the order of their names.
+
+    Raises InputError for a place that cannot be read or has no programs.
+    """
+    for place in places:
+        path = Path(place)
+        try:
+            if path.is_dir():
+                files = sorted(p for p in path.rglob("*") if p.name.endswith(ENDINGS) and p.is_file())
+                if not files:
+                    raise InputError(f"{place}: expected a folder with programs ({', '.join(ENDINGS)}), got none")
+                yield from (Item(str(p), p.read_bytes()) for p in files)
+            elif tarfile.is_tarfile(path):
+                yield from _members(path)
+            else:
+                yield Item(place, path.read_bytes())
+        except (OSError, tarfile.TarError) as error:
+            raise InputError(f"{place}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _members(path: Path) -> Iterator[Item]:
+    with tarfile.open(path) as archive:
+        for member in archive:
+            if member.isfile() and member.name.endswith(ENDINGS):
+                if member.size > _MOST:
+                    raise InputError(f"{path}: {member.name}: expected at most {_MOST} bytes, got {member.size}")
+                file = archive.extractfile(member)
+                assert file is not None
+                yield Item(f"{path}:{member.name}", file.read())
+
+
+def is_binary(data: bytes) -> bool:
+    """Return whether a program is bytecode, an artifact or another container."""
+    return data.startswith(containers.BYTECODE) or containers.is_contained(data)
+
+
+def known(place: str | None) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the judgements in a file of an earlier run, by program and backend. Raises InputError for another file."""
+    if place is None or place == "-" or not Path(place).exists():
+        return {}
+    try:
+        rows = [json.loads(line) for line in Path(place).read_text(encoding="utf-8").splitlines() if line.strip()]
+        return {(row["program"], row["backend"]): row for row in rows}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"--json: {place}: expected judgements, one in each line, got {error}") from None
+
+
+def append(place: str | None, row: dict[str, Any]) -> None:
+    """Write a judgement as the next line of a file. Raises OutputError."""
+    if place is None or place == "-":
+        return
+    try:
+        with open(place, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+    except OSError as error:
+        raise OutputError(f"--json: {place}: {error.strerror or error}") from None
+
+
+def work(jobs: int, tasks: Sequence[Any], make: Callable[[], Callable[[Any], Any]]) -> Iterator[Any]:
+    """Yield what workers give for tasks, as they end; each of `jobs` threads has a worker of its own from `make`."""
+    free: list[Callable[[Any], Any]] = []
+
+    def one(task: Any) -> Any:
+        worker = free.pop() if free else make()
+        try:
+            return worker(task)
+        finally:
+            free.append(worker)
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        try:
+            yield from (f.result() for f in concurrent.futures.as_completed([pool.submit(one, t) for t in tasks]))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the counts of verdicts, and a line for each cause of wrong results, the most frequent first."""
+    counts = collections.Counter(row["verdict"] for row in rows)
+    lines = [f"{len(rows):,} judged: " + ", ".join(f"{counts[v]:,} {v}" for v in VERDICTS if counts[v])]
+    for cause in causes(rows):
+        lines.append(
+            f"{cause.count:6,} {cause.verdict} {cause.text}  ({', '.join(cause.backends)}; smallest: {cause.smallest})"
+        )
+    return lines
+
+
+@dataclasses.dataclass(frozen=True)
+class Cause:
+    """A cause of wrong results or crashes: how often it was met, where, and its smallest program."""
+
+    verdict: str
+    text: str
+    count: int
+    backends: tuple[str, ...]
+    smallest: str
+
+
+def causes(rows: Sequence[dict[str, Any]]) -> list[Cause]:
+    """Return the causes of WRONG and CRASH, the most frequent first."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["verdict"] in (WRONG, CRASH):
+            groups.setdefault((row["verdict"], row["cause"]), []).append(row)
+
+    def size(row: dict[str, Any]) -> int:
+        return len(row["part"]["program"]) if row["part"] else 1 << 30
+
+    found = [
+        Cause(v, text, len(g), tuple(sorted({r["backend"] for r in g})), min(g, key=size)["program"])
+        for (v, text), g in groups.items()
+    ]
+    return sorted(found, key=lambda c: (-c.count, c.text))

@@ -1,0 +1,314 @@
+"""`interp.judge`: planted faults are WRONG and named, legal implementations are not, and XLA's own fault is found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from minihlo import interp
+from minihlo.interp.enclose import Allowed
+from minihlo.interp.judgement.verdicts import Judgement
+from minihlo.interp.loaded import LoadedProgram
+from minihlo.interp.parse import parser
+from minihlo.interp.program import Operation, Value
+from minihlo.ops.types import ELEMENT_TYPES, TensorType
+
+from ..cli_cases import in_process
+
+Rewrite = Callable[[list[Operation]], bool]
+Run = Callable[[Any, Sequence[Any]], list[Any]]
+
+
+class Compiler:
+    """A backend that runs programs here, after a rewrite of their operations, and changes results."""
+
+    name, takes, packages = "planted", "programs", ()
+
+    def __init__(self, rewrite: Rewrite | None = None, run: Run | None = None) -> None:
+        self._rewrite, self._run = rewrite, run
+
+    def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
+        program = parser.parse(text)
+        body = program.functions["main"].body
+        assert body is not None
+        if self._rewrite is not None:
+            self._rewrite(body.operations)
+        found = (self._run or (lambda p, a: p(*a)))(LoadedProgram(program), arrays)  # floats travel as their bits
+        return [np.asarray(x) for x in (found if isinstance(found, list | tuple) else [found])]
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def judged(text: str, backend: Any, *arrays: np.ndarray, **options: Any) -> Judgement:
+    return interp.judge(text, *arrays, backend=backend, **options)
+
+
+def attributes(operation: Operation, **changes: Any) -> None:
+    operation.attributes = {**operation.attributes, **changes}
+
+
+# -- faults ------------------------------------------------------------------------------------------------------------
+
+CHAIN = """
+func.func @main(%x: tensor<6x8xf32>, %y: tensor<8x4xf32>) -> (tensor<4xf8E4M3FN>, tensor<6x4xf32>) {
+  %z = stablehlo.constant dense<0.0> : tensor<f32>
+  %d = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
+    : (tensor<6x8xf32>, tensor<8x4xf32>) -> tensor<6x4xf32>
+  %t = stablehlo.tanh %d : tensor<6x4xf32>
+  %a = stablehlo.add %t, %d : tensor<6x4xf32>
+  %s = stablehlo.reduce(%a init: %z) applies stablehlo.add across dimensions = [0]
+    : (tensor<6x4xf32>, tensor<f32>) -> tensor<4xf32>
+  %c = stablehlo.convert %s : (tensor<4xf32>) -> tensor<4xf8E4M3FN>
+  %r = stablehlo.reverse %a, dims = [1] : tensor<6x4xf32>
+  %b = stablehlo.negate %r : tensor<6x4xf32>
+  return %c, %b : tensor<4xf8E4M3FN>, tensor<6x4xf32>
+}"""
+
+
+def find(operations: list[Operation], name: str) -> Operation | None:
+    return next((o for o in operations if o.name == f"stablehlo.{name}"), None)
+
+
+def replace(name: str, change: Callable[[Operation], None]) -> Rewrite:
+    def rewrite(operations: list[Operation]) -> bool:
+        found = find(operations, name)
+        if found is not None:
+            change(found)
+        return found is not None
+
+    return rewrite
+
+
+def wrong_axis(operation: Operation) -> None:
+    attributes(operation, dimensions=[0])
+
+
+def drop_a_term(operations: list[Operation]) -> bool:
+    """A sum over rows of which the last is left out: the reduction of a slice."""
+    reduce = find(operations, "reduce")
+    if reduce is None:
+        return False
+    x = reduce.operands[0]
+    t = x.type
+    assert isinstance(t, TensorType)
+    rows, *rest = (int(n or 0) for n in t.shape)
+    kept, rank = Value(TensorType((rows - 1, *rest), t.element)), 1 + len(rest)
+    limits = {"start_indices": [0] * rank, "limit_indices": [rows - 1, *rest], "strides": [1] * rank}
+    cut = Operation("stablehlo.slice", (x,), (kept,), limits, (), reduce.location)
+    operations.insert(operations.index(reduce), cut)
+    reduce.operands = (kept, *reduce.operands[1:])
+    return True
+
+
+def through(name: str) -> Rewrite:
+    """A conversion that rounds twice, through another type."""
+
+    def rewrite(operations: list[Operation]) -> bool:
+        convert = find(operations, "convert")
+        if convert is None:
+            return False
+        x = convert.operands[0]
+        assert isinstance(x.type, TensorType)
+        between = Value(TensorType(x.type.shape, ELEMENT_TYPES[name]))
+        first = Operation("stablehlo.convert", (x,), (between,), {}, (), convert.location)
+        operations.insert(operations.index(convert), first)
+        convert.operands = (between,)
+        return True
+
+    return rewrite
+
+
+def add_twice(operations: list[Operation]) -> bool:
+    """A reduction to which its first value is added once more."""
+    reduce = find(operations, "reduce")
+    if reduce is None:
+        return False
+    (old,), init = reduce.results, reduce.operands[1]
+    inner, wide = Value(old.type), Value(old.type)
+    reduce.results = (inner,)
+    none = {"broadcast_dimensions": []}
+    spread = Operation("stablehlo.broadcast_in_dim", (init,), (wide,), none, (), reduce.location)
+    again = Operation("stablehlo.add", (inner, wide), (old,), {}, (), reduce.location)
+    at = operations.index(reduce) + 1
+    operations[at:at] = [spread, again]
+    return True
+
+
+def swap_fused(operations: list[Operation]) -> bool:
+    """A rewrite of negate of reverse, which forgets to negate; each of the two alone is right."""
+    reverse, negate = find(operations, "reverse"), find(operations, "negate")
+    if reverse is None or negate is None or negate.operands != reverse.results:
+        return False
+    negate.name, negate.attributes = "stablehlo.reverse", {"dimensions": [0, 1]}
+    return True
+
+
+FAULTS: dict[str, tuple[Rewrite, set[str]]] = {
+    "an axis": (replace("reverse", wrong_axis), {"reverse"}),
+    "a dropped term": (drop_a_term, {"reduce"}),
+    "two operations fused": (swap_fused, {"reverse", "negate"}),
+    "another function": (replace("tanh", lambda o: setattr(o, "name", "stablehlo.logistic")), {"tanh"}),
+    "a product transposed": (replace("add", lambda o: setattr(o, "name", "stablehlo.subtract")), {"add"}),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_wrong_and_named(fault: str) -> None:
+    rewrite, names = FAULTS[fault]
+    found = judged(CHAIN, Compiler(rewrite), seed=3)
+    assert found.verdict == "WRONG", str(found)
+    assert found.part is not None
+    assert set(found.part.operations) == names, str(found)
+    assert judged(found.part.program, Compiler(rewrite), *found.part.arrays).verdict == "WRONG"
+
+
+def test_a_double_rounding_is_wrong() -> None:
+    text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf8E5M2> {
+      %0 = stablehlo.convert %x : (tensor<4xf32>) -> tensor<4xf8E5M2>
+      return %0 : tensor<4xf8E5M2>
+    }"""
+    x = np.array([1.125 + 2.0**-20, 1.0, 3.5, -1.125 - 2.0**-20], np.float32)
+    assert judged(text, Compiler(), x).verdict == "EXACT"
+    found = judged(text, Compiler(through("f16")), x)
+    assert (found.verdict, found.findings["given"][0].wrong) == ("WRONG", 2)
+    assert found.cause == "convert: the next number"
+
+
+def test_an_init_added_twice_is_wrong() -> None:
+    text = CHAIN.replace("dense<0.0>", "dense<0.5>")
+    found = judged(text, Compiler(add_twice))
+    assert found.verdict == "WRONG"
+    assert found.part is not None
+    assert found.part.operations == ("reduce",)
+
+
+def test_saturation_for_overflow_is_wrong() -> None:
+    text = """func.func @main(%x: tensor<3xf16>) -> tensor<3xf16> {
+      %0 = stablehlo.multiply %x, %x : tensor<3xf16>
+      return %0 : tensor<3xf16>
+    }"""
+    x = np.array([300.0, 2.0, -400.0], np.float16)
+
+    def clip(program: Any, arrays: Sequence[Any]) -> list[Any]:
+        results = np.asarray(program(*arrays)[0]).view(np.float16)
+        return [np.clip(results, -65504, 65504).view(np.uint16)]
+
+    assert judged(text, Compiler(run=clip), x).cause == "multiply: a number for infinity"
+
+
+def test_a_race_is_wrong() -> None:
+    rng = np.random.default_rng(0)
+
+    def run(program: Any, arrays: Sequence[Any]) -> list[Any]:
+        results = [np.array(r) for r in program(*arrays)]
+        results[-1].view(np.float32).reshape(-1)[rng.integers(results[-1].size)] += 1
+        return results
+
+    assert judged(CHAIN, Compiler(run=run)).verdict == "WRONG"
+
+
+# -- legal implementations ---------------------------------------------------------------------------------------------
+
+
+def other_orders(seed: int) -> Callable[[Any, Sequence[Any]], list[Any]]:
+    """Every element of the operands of `SUMS` summed in another order, and contracted."""
+    rng = np.random.default_rng(seed)
+
+    def run(_: Any, arrays: Sequence[Any]) -> list[Any]:
+        x, y = (v.view(np.float32) for v in arrays)
+        order = rng.permutation(x.shape[1])
+        d = np.zeros((x.shape[0], y.shape[1]), np.float32)
+        for k in order:
+            d = (d + (x[:, k, None] * y[None, k]).astype(np.float32)).astype(np.float32)
+        t = np.nextafter(np.tanh(d.astype(np.float64)).astype(np.float32), np.float32(rng.choice([-1, 1])))
+        a = (t.astype(np.float64) + d).astype(np.float32 if rng.integers(2) else np.float64)
+        s = np.zeros(4, np.float32)
+        for i in rng.permutation(6):
+            s = (s + a[i]).astype(np.float32)
+        last = np.ascontiguousarray(-a[:, ::-1].astype(np.float32))
+        return [s.astype(ml_dtypes.float8_e4m3fn).view(np.uint8), last.view(np.uint32)]
+
+    return run
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_other_orders_are_within(seed: int) -> None:
+    found = judged(CHAIN, Compiler(run=other_orders(seed)), seed=seed, samples=1)
+    assert found.verdict in ("EXACT", "WITHIN"), str(found)
+
+
+def test_flushed_subnormals() -> None:
+    text = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+      %0 = stablehlo.add %x, %x : tensor<2xf32>
+      return %0 : tensor<2xf32>
+    }"""
+    x = np.array([1e-40, 1.0], np.float32)
+
+    def run(program: Any, arrays: Sequence[Any]) -> list[Any]:
+        results = np.asarray(program(*arrays)[0]).view(np.float32)
+        return [np.where(np.abs(results) < 1e-38, results * 0, results).view(np.uint32)]
+
+    flush = Compiler(run=run)
+    found = judged(text, flush, x)
+    assert found.verdict == "WITHIN"
+    assert found.notes == ["planted takes subnormal numbers as zero"]
+    assert judged(text, flush, x, allowed=Allowed(flush=False)).verdict == "WRONG"
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+SORT = """func.func @main(%x: tensor<2x3x4xf32>) -> (tensor<2x3x2xf32>, tensor<2x3x2xi32>) {
+  %i = stablehlo.iota dim = 1 : tensor<2x3x4xi32>
+  %s:2 = "stablehlo.sort"(%x, %i) <{dimension = 2 : i64, is_stable = true}> ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>):
+      %p = stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      stablehlo.return %p : tensor<i1>
+  }) : (tensor<2x3x4xf32>, tensor<2x3x4xi32>) -> (tensor<2x3x4xf32>, tensor<2x3x4xi32>)
+  %0 = stablehlo.slice %s#0 [0:2, 0:3, 0:2] : (tensor<2x3x4xf32>) -> tensor<2x3x2xf32>
+  %1 = stablehlo.slice %s#1 [0:2, 0:3, 0:2] : (tensor<2x3x4xi32>) -> tensor<2x3x2xi32>
+  return %0, %1 : tensor<2x3x2xf32>, tensor<2x3x2xi32>
+}"""
+
+
+def test_many_programs(tmp_path: Path) -> None:
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs" / "a.mlir").write_text(CHAIN)
+    (tmp_path / "programs" / "b.mlir").write_text("func.func @main() -> tensor<f32> { return }")
+    command = ("judge", "programs", "minihlo", "--json", "r.json", "--html", "r.html")
+    status, out, _ = in_process(*command, cwd=tmp_path)
+    assert (status, out.splitlines()[-1]) == (0, "2 judged: 1 EXACT, 1 UNSUPPORTED")
+    rows = [json.loads(line) for line in (tmp_path / "r.json").read_text().splitlines()]
+    assert [(r["program"], r["verdict"]) for r in rows] == [
+        ("programs/a.mlir", "EXACT"), ("programs/b.mlir", "UNSUPPORTED")
+    ]  # fmt: skip
+    assert "UNSUPPORTED" in (tmp_path / "r.html").read_text()
+    in_process(*command, cwd=tmp_path)  # nothing is judged again
+    assert len((tmp_path / "r.json").read_text().splitlines()) == 2
+
+
+def test_small_parts() -> None:
+    """A compiler that forgets the order of what goes with the keys of a sort that is cut."""
+
+    def rewrite(operations: list[Operation]) -> bool:
+        sort, cut = find(operations, "sort"), find(operations, "slice")
+        if sort is None or cut is None or cut.operands[0] not in sort.results:
+            return False
+        last = [o for o in operations if o.name == "stablehlo.slice"][-1]
+        last.operands = (sort.operands[-1],)
+        return True
+
+    x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    text = SORT.replace("dim = 1", "dim = 2")
+    found = judged(text, Compiler(rewrite), x, minimize=True)
+    assert found.verdict == "WRONG"
+    assert found.part is not None
+    assert set(found.part.operations) <= {"iota", "sort", "slice"}
+    assert found.part.is_alone_right
+    assert max(a.size for a in found.part.arrays) < x.size
