@@ -219,6 +219,21 @@ def _to_codes(e: Emulation, x: Tensor, source: ElementType, target: ElementType)
     return round_number(exact_of_integer(x), target.format, e.policy, draws)
 
 
+@emulates("chlo.conj")
+def conj(_: Emulation, __: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """Real numbers as they are."""
+    return operands
+
+
+@emulates("chlo.constant_like")
+def constant_like(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """One number in the shape of the operand."""
+    element = _element(operation.results[0].type)
+    value = np.asarray(operation.attributes["value"]).astype(element.dtype)
+    code = value.view(np.uint8) if element.is_minifloat else value
+    return [constant(code[()], UI8 if element.is_minifloat else element, operands[0].shape)]
+
+
 @emulates("select")
 def select(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """Codes of one operand or the other; a scalar chooses the whole."""

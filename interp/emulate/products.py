@@ -18,11 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.accumulators.operands import ABSENT
 from ...ops.accumulators.product import is_exact
 from ...ops.accumulators.record import Accumulator
 from ...ops.accumulators.selection import accumulator_of, precision_accumulator
 from ...ops.cast import cast, codes_of, holds
 from ...ops.minifloat.codec import decode
+from ...ops.minifloat.formats import FORMATS
 from ...ops.op import OpError
 from ...ops.policy import Policy
 from ...ops.products.contraction import Contraction
@@ -46,10 +48,11 @@ from .rounding import (
     round_float,
     round_number,
 )
-from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, concatenate, constant, dot, loop, where
+from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, branch, concatenate, constant, dot, loop, where
 
 _PLAIN = Policy()
 _BYTE = 7  # bits of a digit in i8
+_F64_BITS = FORMATS["f64"].precision
 _LONG = 61  # bits of sums that are carried in one integer
 I8, E8M0 = ELEMENT_TYPES["i8"], ELEMENT_TYPES["f8E8M0FNU"]  # of so many digits that dots of bytes are no way
 
@@ -223,20 +226,52 @@ class Sums:
             sums = dot(self._entries(x, entries, I8), self._entries(y, others, I8), I32).to(compute)
             return self.round_sums(sums * 2.0 ** (at + other + _span(self.lhs).low + _span(self.rhs).low))
         if in_bytes and 2 * (_BYTE - 1) + length.bit_length() <= 31:
-            number = self._of_digits(x, y, I8)
-        elif compute is None:
-            number = self._of_digits(x, y, F64)
-        else:
-            sums = self.device_sums(x, y, compute)
-            zero = constant(0, compute, sums.shape)  # devices may give -0
-            if self.policy.rounding == "down":
-                zero = where(self._is_negative_zero(x, y), constant(-0.0, compute, sums.shape), zero)
-            sums = where(sums.equals(0), zero, sums)
-            return self.round_sums(_positive_nan(sums) if _is_special(self.lhs) or _is_special(self.rhs) else sums)
+            return self._in_digits(x, y, I8)
+        if compute is not None:
+            return self._in_floats(x, y, compute)
+        if self.policy.rounding == "stochastic":  # draws belong to one of the two
+            return self._in_digits(x, y, F64)
+        element = carrier(self.result)
+        (found,) = branch(
+            self._is_narrow(x, y),
+            [constant(0, element, (*x.shape[:2], y.shape[2]))],
+            lambda: [self._in_floats(x, y, F64)],
+            lambda: [self._in_digits(x, y, F64)],
+        )
+        return found
+
+    def _is_narrow(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return whether f64 holds every partial sum of these numbers, though not of all that have their types."""
+        width = constant(x.shape[-1].bit_length(), I32)
+        for v, t in ((x, self.lhs), (y, self.rhs)):
+            values = np.abs(all_codes(t).astype(np.float64))
+            is_counted = np.isfinite(values) & (values != 0)
+            fraction, top = np.frexp(np.where(is_counted, values, 1))
+            significand = (fraction * 2**t.format.precision).astype(np.int64)
+            unit = np.frexp((significand & -significand).astype(np.float64))[1] - 1 + top - t.format.precision
+            for name, entries, absent in (("maximum", top, ABSENT), ("minimum", unit, -ABSENT)):
+                each = self._entries(v, np.where(is_counted, entries, absent), I32)
+                most = each.reduce(name, absent, range(3))
+                width = width + most if name == "maximum" else width - most
+        return width <= _F64_BITS
+
+    def _in_floats(self, x: Tensor, y: Tensor, compute: ElementType) -> Tensor:
+        """Return sums that f32 or f64 holds, and every partial sum of them, rounded once."""
+        sums = self.device_sums(x, y, compute)
+        zero = constant(0, compute, sums.shape)  # devices may give -0
+        if self.policy.rounding == "down":
+            zero = where(self._is_negative_zero(x, y), constant(-0.0, compute, sums.shape), zero)
+        sums = where(sums.equals(0), zero, sums)
+        return self.round_sums(_positive_nan(sums) if _is_special(self.lhs) or _is_special(self.rhs) else sums)
+
+    def _in_digits(self, x: Tensor, y: Tensor, kind: ElementType) -> Tensor:
+        """Return sums of products of digits, rounded once."""
+        number = self._of_digits(x, y, kind)
         if self.policy.rounding == "down":
             is_negative = number.sign | (number.significand.equals(0) & self._is_negative_zero(x, y))
             number = dataclasses.replace(number, sign=is_negative)
-        is_known = self.result == F64 and compute is not None  # which nothing is drawn for
+        # What f64 holds is drawn for by none.
+        is_known = self.result == F64 and exact_type_of_formats(self.lhs, self.rhs, x.shape[-1]) is not None
         return (dataclasses.replace(self, policy=_PLAIN) if is_known else self).round(number)
 
     def _is_negative_zero(self, x: Tensor, y: Tensor) -> Tensor:
