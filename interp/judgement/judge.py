@@ -9,10 +9,9 @@ import numpy as np
 
 from ..backends import PROGRAMS, Backend, BackendError
 from ..backends.subjects import subject
-from ..diff.arguments import fit_arguments
-from ..diff.compare import is_program, source_of
+from ..diff.compare import fit_arguments, is_program, source_of
+from ..diff.compare import trace as trace_function
 from ..diff.source import Source
-from ..diff.trace import trace as trace_function
 from ..enclose import Allowed
 from ..errors import Error, InputError, ProgramError
 from . import inputs

@@ -1,3 +1,0 @@
-"""The old place of `trace`."""
-
-from .compare import trace as trace
