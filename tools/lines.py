@@ -29,9 +29,9 @@ class Budget:
 
 BUDGETS = (
     Budget("ops", 17_000, ("ops",)),
-    Budget("interp without emulation", 52_300, ("interp",), ("interp/emulate",)),
+    Budget("interp without emulation", 50_400, ("interp",), ("interp/emulate",)),
     Budget("emulation", 5_000, ("interp/emulate",)),
-    Budget("tests", 46_300, ("tests",)),
+    Budget("tests", 45_700, ("tests",)),
     Budget("passes, machine, binding", 2_500, ("interp/passes", "interp/machine.py", "interp/bind.py")),
     Budget(
         "core",
