@@ -22,6 +22,9 @@ from ..parse.chunks import split
 from .diff import backend_of
 from .run import read_inputs
 
+#: The options that a judgement hangs on.
+_ASKED = ("function", "input", "samples", "seed", "flush", "ulp", "minimize")
+
 
 def main(options: argparse.Namespace) -> int:
     """Run the command. Returns 1 if a program is wrong or a backend crashes."""
@@ -34,10 +37,15 @@ def main(options: argparse.Namespace) -> int:
         raise InputError(f"--shard: {error}") from None
     if given is not None and len(chosen) != 1:
         raise InputError(f"expected one program with --input, got {len(chosen)}")
-    before = many.known(options.json)
+    asked = {
+        name: getattr(options, name) for name in ("function", "input", "samples", "seed", "flush", "ulp", "minimize")
+    }
+    before = many.known(options.json, asked)
     tasks = [(p, b) for p in chosen for b in names if (p.name, b) not in before]
     rows = [row for (p, b), row in before.items() if b in names and p in {c.name for c in chosen}]
     shown = len(chosen) * len(names) <= options.show
+
+    started: list[Backend] = []
 
     def make() -> Callable[[tuple[many.Item, str]], Judgement]:
         backends: dict[str, Backend] = {}
@@ -46,21 +54,26 @@ def main(options: argparse.Namespace) -> int:
             item, name = task
             if name not in backends:
                 backends[name] = backend_of(name)
+                started.append(backends[name])
                 backends[name].seconds = options.seconds or 60.0  # type: ignore[attr-defined]
             return _judge(item, backends[name], given, allowed, options)
 
         return judge_one
 
-    for done, found in enumerate(many.work(options.jobs or 1, tasks, make), 1):
-        row = found.data()
-        many.append(options.json, row)
-        rows.append(row)
-        if shown or found.verdict in (WRONG, CRASH):
-            print(f"{found}\n", flush=True)
-        if not shown and sys.stderr.isatty():
-            print(f"\r{done:,} of {len(tasks):,}", end="", file=sys.stderr, flush=True)
-        if options.save and found.part is not None:
-            _save(found, Path(options.save), done)
+    try:
+        for done, found in enumerate(many.work(options.jobs or 1, tasks, make), 1):
+            row = found.data() | {"options": asked}
+            many.append(options.json, row)
+            rows.append(row)
+            if shown or found.verdict in (WRONG, CRASH):
+                print(f"{found}\n", flush=True)
+            if not shown and sys.stderr.isatty():
+                print(f"\r{done:,} of {len(tasks):,}", end="", file=sys.stderr, flush=True)
+            if options.save and found.part is not None:
+                _save(found, Path(options.save), done)
+    finally:
+        for backend in started:
+            backend.close()
     if len(rows) > 1:
         print("\n".join(_table(rows, names) + many.summary(rows)))
     if options.html:

@@ -161,6 +161,7 @@ class Source:
 
     def _text(self, operations: Sequence[Operation], wanted: Sequence[Value], passed: set[Value], packed: bool) -> str:
         made = {v for o in operations for v in o.results}
+        names_functions = False
         needed = dict.fromkeys(v for o in operations for v in inputs(o) if v not in made)
         with self.module.context, ir.Location.unknown():
             module = ir.Module.create()
@@ -178,6 +179,7 @@ class Source:
                     drop_shardings(clone)
                     replace_operands(clone, given)
                     given.update(zip(old.results, clone.results, strict=True))
+                    names_functions |= "@" in str(clone)
                 results: list[ir.Value] = []
                 for v in wanted:
                     value = given[self._reader.values[v]]
@@ -185,7 +187,7 @@ class Source:
                 ir.Operation.create("func.return", operands=results)
             attributes = _signature([a.type for a in block.arguments], [r.type for r in results])
             function.attributes["function_type"] = attributes["function_type"]
-            if "@" in str(function):
+            if names_functions:
                 self._add_functions(module)
             text = _to_text(module.operation)
         if text.startswith("module {\n"):

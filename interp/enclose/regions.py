@@ -176,7 +176,7 @@ def _place_of_largest(e: Evaluator, operation: Operation, operands: Sequence[Any
     keys, payload = operands[:2]
     low, high, nan = keys.bounds()
     own = e.nominal(operation, operands)
-    if nan.any() or not payload.is_exact or keys.since is not None or not keys.element.is_float:
+    if nan.any() or not payload.is_exact or keys.since is not None or not keys.element.is_float or not low.size:
         return None
     axes = tuple(int(d) for d in np.ravel(operation.attributes["dimensions"]))
     best = np.expand_dims(np.asarray(own[0].value, np.float64), axes)

@@ -77,8 +77,8 @@ def _sum(e: Evaluator, operation: Operation, operands: Sequence[Any], at: Sequen
     error = np.where(is_exact, 0.0, slack * most * (1 + 1e-9) + radius * (1 + 1e-9))
     if e.allowed.flushes(element):
         small = [np.where(v < least_normal(element), v, 0.0) for v in size]
-        flushed = on(small) if len(terms) == 1 or operation.regions else count * least_normal(element)
-        error = error + np.where(is_exact, flushed, count * least_normal(element))
+        flushed = on(small) if operation.regions else on([small[0], size[1]]) + on([size[0], small[1]])
+        error = error + flushed + np.where(is_exact, 0.0, count * least_normal(element))
     low_, high_ = total - error, total + error
     nan = np.zeros(total.shape, bool)
     beyond = most * (1 + slack) > largest(element)

@@ -13,7 +13,7 @@ from ..diff.compare import fit_arguments, is_program, source_of
 from ..diff.compare import trace as trace_function
 from ..diff.source import Source
 from ..enclose import Allowed
-from ..errors import Error, InputError, ProgramError
+from ..errors import Error, InputError
 from . import inputs
 from .part import Judge, Trace, run
 from .reduce import find_part
@@ -103,7 +103,7 @@ def judge_source(
         try:
             whole = fitted.inline()
             trace = Trace.of(whole, [np.asarray(v) for v in values], allowed)
-        except (Error, ProgramError) as error:
+        except (Error, ArithmeticError, LookupError, TypeError, ValueError) as error:
             found.verdict = worst([found.verdict, UNSUPPORTED])
             found.notes.append(f"minihlo gives no enclosure: {error}")
             continue
@@ -126,5 +126,5 @@ def judge_source(
         if where and found.part is None and any(f.verdict == WRONG for f in findings):
             found.part = find_part(Judge(trace, backend, allowed), minimize, seconds)
             if found.part is None:
-                found.notes.append("no part of it is wrong by itself: only the whole program is")
+                found.notes.append("no smaller part of it was found to be wrong by itself")
     return found

@@ -6,6 +6,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import json
+import queue
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -66,13 +67,19 @@ def is_binary(data: bytes) -> bool:
     return data.startswith(containers.BYTECODE) or containers.is_contained(data)
 
 
-def known(place: str | None) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the judgements in a file of an earlier run, by program and backend. Raises InputError for another file."""
+def known(place: str | None, options: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the judgements in a file of an earlier run with the same options, by program and backend.
+
+    A last line that is not whole, as of a run that was ended, is left out. Raises InputError for another file.
+    """
     if place is None or place == "-" or not Path(place).exists():
         return {}
     try:
-        rows = [json.loads(line) for line in Path(place).read_text(encoding="utf-8").splitlines() if line.strip()]
-        return {(row["program"], row["backend"]): row for row in rows}
+        lines = Path(place).read_text(encoding="utf-8").split("\n")
+        rows = [json.loads(line) for line in lines[:-1] if line.strip()]
+        if lines[-1]:
+            Path(place).write_text("".join(f"{line}\n" for line in lines[:-1]), encoding="utf-8")
+        return {(row["program"], row["backend"]): row for row in rows if row["options"] == options}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"--json: {place}: expected judgements, one in each line, got {error}") from None
 
@@ -90,14 +97,16 @@ def append(place: str | None, row: dict[str, Any]) -> None:
 
 def work(jobs: int, tasks: Sequence[Any], make: Callable[[], Callable[[Any], Any]]) -> Iterator[Any]:
     """Yield what workers give for tasks, as they end; each of `jobs` threads has a worker of its own from `make`."""
-    free: list[Callable[[Any], Any]] = []
+    free: queue.SimpleQueue[Callable[[Any], Any]] = queue.SimpleQueue()
+    for _ in range(jobs):
+        free.put(make())
 
     def one(task: Any) -> Any:
-        worker = free.pop() if free else make()
+        worker = free.get()
         try:
             return worker(task)
         finally:
-            free.append(worker)
+            free.put(worker)
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         try:

@@ -289,8 +289,12 @@ def test_many_programs(tmp_path: Path) -> None:
         ("programs/a.mlir", "EXACT"), ("programs/b.mlir", "UNSUPPORTED")
     ]  # fmt: skip
     assert "UNSUPPORTED" in (tmp_path / "r.html").read_text()
+    with (tmp_path / "r.json").open("a") as file:
+        file.write('{"program": "programs/')  # as of a run that was ended
     in_process(*command, cwd=tmp_path)  # nothing is judged again
-    assert len((tmp_path / "r.json").read_text().splitlines()) == 2
+    assert [json.loads(line) for line in (tmp_path / "r.json").read_text().splitlines()] == rows
+    in_process(*command, "--seed", "1", cwd=tmp_path)  # but with other options
+    assert len((tmp_path / "r.json").read_text().splitlines()) == 4
 
 
 def test_small_parts() -> None:
