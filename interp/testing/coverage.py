@@ -9,7 +9,8 @@ from ...ops.minifloat.formats import FORMATS
 from ...ops.op import ops
 
 _OP = re.compile(r"(?<![\w.#!@])(?:stablehlo|chlo|check|interpreter)\.[\w-]+")
-_NARROW = [name for name, fmt in FORMATS.items() if fmt.bits <= 16]
+#: Those of StableHLO, which has the types that have a dtype of their own.
+_NARROW = [name for name, fmt in FORMATS.items() if fmt.bits <= 16 and fmt.dtype_name != "uint8"]
 _FORMAT = re.compile("|".join(sorted(_NARROW, key=len, reverse=True)))
 #: The op whose types depend on its target.
 _BY_TARGET = "stablehlo.custom_call"

@@ -185,7 +185,7 @@ def accepts(target: targets.Target, codes: np.ndarray) -> np.ndarray:
 def test_the_codes_of_nan_are_those_of_the_format(name: str) -> None:
     fmt = FORMATS[name]
     codes = np.arange(1 << fmt.bits).astype(fmt.code_dtype)
-    found = {c for first, last in targets.nan_codes(fmt) for c in range(first, last + 1)}
+    found = {c for first, last in targets.nan_codes(name) for c in range(first, last + 1)}
     assert found == set(codes[np.isnan(fmt.decode(codes))].tolist())
 
 
