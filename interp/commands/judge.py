@@ -23,7 +23,7 @@ from .diff import backend_of
 from .run import read_inputs
 
 #: The options that a judgement hangs on.
-_ASKED = ("function", "input", "samples", "seed", "flush", "ulp", "minimize")
+_ASKED = ("function", "input", "args", "samples", "seed", "flush", "ulp", "minimize")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -37,9 +37,7 @@ def main(options: argparse.Namespace) -> int:
         raise InputError(f"--shard: {error}") from None
     if given is not None and len(chosen) != 1:
         raise InputError(f"expected one program with --input, got {len(chosen)}")
-    asked = {
-        name: getattr(options, name) for name in ("function", "input", "samples", "seed", "flush", "ulp", "minimize")
-    }
+    asked = {name: getattr(options, name) for name in _ASKED}
     before = many.known(options.json, asked)
     tasks = [(p, b) for p in chosen for b in names if (p.name, b) not in before]
     rows = [row for (p, b), row in before.items() if b in names and p in {c.name for c in chosen}]
@@ -56,7 +54,12 @@ def main(options: argparse.Namespace) -> int:
                 backends[name] = backend_of(name)
                 started.append(backends[name])
                 backends[name].seconds = options.seconds or 60.0  # type: ignore[attr-defined]
-            return _judge(item, backends[name], given, allowed, options)
+            try:
+                return _judge(item, backends[name], given, allowed, options)
+            except Error as error:
+                if len(chosen) == 1:
+                    raise
+                return Judgement(item.name, name, UNSUPPORTED, notes=[str(error)])
 
         return judge_one
 
@@ -111,17 +114,11 @@ def _programs(places: list[str]) -> list[many.Item]:
 def _judge(
     item: many.Item, backend: Backend, given: list[Any] | None, allowed: Allowed, options: argparse.Namespace
 ) -> Judgement:
-    """Return the verdict on one program; UNSUPPORTED for one that cannot be read, where there are others."""
-    try:
-        text = item.data if many.is_binary(item.data) else item.data.decode(errors="replace")
-        source = Source.of_text(text, item.name, 1, options.function)
-        sets = [("given", given)] if given is not None else inputs.draw(source, options.seed, options.samples)
-        seconds = options.limit
-        return judge_source(source, sets, backend, allowed, not options.no_where, options.minimize, seconds)
-    except InputError:
-        raise
-    except Error as error:
-        return Judgement(item.name, backend.name, UNSUPPORTED, notes=[str(error)])
+    """Return the verdict on one program. Raises ProgramError and InputError."""
+    text = item.data if many.is_binary(item.data) else item.data.decode(errors="replace")
+    source = Source.of_text(text, item.name, 1, options.function)
+    sets = [("given", given)] if given is not None else inputs.draw(source, options.seed, options.samples)
+    return judge_source(source, sets, backend, allowed, not options.no_where, options.minimize, options.limit)
 
 
 def _table(rows: list[dict[str, Any]], names: list[str]) -> list[str]:

@@ -143,7 +143,12 @@ def _integers(
     return [e.finish(operation, operands, low, high, np.zeros(low.shape, bool), since=since)]
 
 
-@rule("chlo.mulhi")
+@rule("get_dimension_size")
+def size(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """What hangs on no element."""
+    return e.nominal(operation, operands)
+
+
 def left_open(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> list[Enclosure] | None:
     """Integers whose result the specification defines for all operands but some: these are undecided."""
     if not all(x.is_exact for x in operands):
@@ -156,7 +161,7 @@ def left_open(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> li
         is_open = (size >= 2.0 ** (element.bits - 1)) | ((y < 0) & (np.abs(x) != 1))
     elif element.kind is Kind.SIGNED:
         is_open = is_open | ((y == -1) & (x == -(2.0 ** (element.bits - 1))))
-    if operation.name.endswith("mulhi") or not is_open.any():
+    if not is_open.any():
         return [found]
     since = np.where(np.broadcast_to(is_open, found.value.shape), np.int32(e.cause(operation)), np.int32(0))
     return [dataclasses.replace(found, since=since)]
@@ -180,7 +185,7 @@ def _complex_arithmetic(
         real, imag = (_ARITHMETIC[name](*[p[i] for p in parts]) for i in range(2))
     elif name == "multiply":
         (a, b), (c, d) = parts
-        real = _sum_of_products([(a, c), negate_pair(b, d)], operands[0].element.part)
+        real = _sum_of_products([(a, c), (negate(b), d)], operands[0].element.part)
         imag = _sum_of_products([(a, d), (b, c)], operands[0].element.part)
     elif operation.results and all(x.is_exact for x in operands):
         return function_of_points(e, operation, operands)
@@ -188,11 +193,6 @@ def _complex_arithmetic(
         return None
     low, high = of_parts(real[0], imag[0]), of_parts(real[1], imag[1])
     return [e.finish(operation, operands, low, high, nan | np.isnan(low) | np.isnan(high), rounds=name != "negate")]
-
-
-def negate_pair(x: Interval, y: Interval) -> tuple[Interval, Interval]:
-    """Return two factors whose product is negated."""
-    return negate(x), y
 
 
 def _sum_of_products(pairs: Sequence[tuple[Interval, Interval]], element: ElementType) -> Interval:
@@ -373,6 +373,8 @@ def convert(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequ
     (x,), (result,) = operands, operation.results
     assert isinstance(result.type, TensorType)
     source, target = x.element, result.type.element
+    if x.is_exact and holds_integers(source):
+        return e.nominal(operation, operands)
     if operation.name.endswith(("quantize", "dequantize")):
         return _monotone(e, operation, x)
     if source.is_complex or target.is_complex:
@@ -412,7 +414,7 @@ def _to_integers(
     least = -most if target.kind is Kind.SIGNED else 0.0
     outside = ~((low >= least) & (high < most)) | nan | (np.abs(low) > MOST) | (np.abs(high) > MOST)
     since = merge_since([x], low.shape)
-    if outside.any() and not x.is_exact:
+    if outside.any():
         own = np.where(outside, np.int32(e.cause(operation)), np.int32(0))
         since = own if since is None else np.where(since != 0, since, own)
     low, high = np.where(outside, 0.0, low), np.where(outside, 0.0, high)

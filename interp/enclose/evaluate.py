@@ -12,6 +12,7 @@ import numpy as np
 
 from ...ops.op import EXACT, EXACT_BUT_COMPLEX, call_attribute, lookup, traits_of
 from ...ops.policy import Policy
+from ...ops.traits import RegionSemantics
 from ...ops.types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType, Type
 from .. import bodies, machine
 from ..errors import UnsupportedError
@@ -27,6 +28,8 @@ _RULES: dict[str, Rule] = {}
 _I64 = ELEMENT_TYPES["i64"]
 #: The most iterations of a loop.
 MOST_ITERATIONS = 100_000
+#: The most steps of a loop whose end is not decided, of which the interpreter's result is looked at.
+MOST_STEPS = 10_000_000
 #: The operands whose elements are moved, of operations that have others; of the rest all are.
 _MOVED: Mapping[str, tuple[int, ...]] = {
     "gather": (0,), "dynamic_gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "pad": (0, 1),
@@ -36,13 +39,7 @@ _MOVED: Mapping[str, tuple[int, ...]] = {
 
 
 #: Operations on codes that are no movement of elements.
-_NOT_MOVED = (
-    "stablehlo.rng_bit_generator",
-    "stablehlo.custom_call",
-    "stablehlo.real",
-    "stablehlo.imag",
-    "stablehlo.complex",
-)
+_NOT_MOVED = ("stablehlo.rng_bit_generator", "stablehlo.custom_call")
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -148,7 +145,7 @@ class Evaluator:
             inner = [o for r in operation.regions for o in r.operations]
             if name in _RULES_ALWAYS or not all(map(self.is_exact, inner)):
                 return False
-            return name in ("map", "sort") or all(map(is_free_of_order, operation.regions[-1:]))
+            return name == "map" or all(map(is_free_of_order, operation.regions[-1:]))
         if name in ("iota", "dynamic_iota"):
             return True
         if name == "rng_bit_generator":
@@ -197,7 +194,9 @@ class Evaluator:
             types = tuple([v.type for v in inputs])
             alone = Function("alone", True, types, tuple([v.type for v in operation.results]), body, operation.location)
             program = dataclasses.replace(self.program, functions={**self.program.functions, "alone": alone})
-            plan = self._plans[operation] = machine.plan(program, "alone", Policy())
+            loops = traits_of(operation.name).regions is RegionSemantics.LOOP
+            plan = machine.plan(program, "alone", Policy(), most_steps=MOST_STEPS if loops else None)
+            self._plans[operation] = plan
         known = {**{v: _value(self.values[v]) for v in outer}, **dict(zip(operation.operands, values, strict=True))}
         return machine.run(plan, [known[v] for v in inputs])
 
@@ -340,11 +339,11 @@ class Evaluator:
 
 
 #: Operations with regions whose rules decide even where all is exact.
-_RULES_ALWAYS = ("while", "if", "case", "scatter")
+_RULES_ALWAYS = ("while", "if", "case", "scatter", "sort")
 
 
 #: Operations on integers with operands for which the specification leaves the result open.
-_LEFT_OPEN = ("power", "divide", "remainder", "convert", "chlo.mulhi")
+_LEFT_OPEN = ("power", "divide", "remainder", "convert")
 
 
 def is_free_of_order(region: Region) -> bool:

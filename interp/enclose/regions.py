@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...ops.types import TensorType
-from ..bodies import sole_operation
+from ..bodies import independent_parts, is_selection, sole_operation
+from ..errors import UnsupportedError
 from ..program import Operation, Region, Value
 from .evaluate import MOST_ITERATIONS, Evaluator, is_free_of_order, join, rule
 from .sums import adds, sum_of_elements
@@ -59,12 +60,17 @@ def loop(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
         if not go:
             return state
         state = e.region(body, state)
-    return e.undecide(operation, operands)
+    raise UnsupportedError(
+        f"{operation.location}: {operation.name}: expected at most {MOST_ITERATIONS:,} iterations, got more"
+    )
 
 
 @rule("reduce", "reduce_window", "scatter", "all_reduce", "reduce_scatter", "select_and_scatter", "chlo.scan")
 def fold(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
     """A region that combines elements: sums, choices, products, or the place of the largest."""
+    region = operation.regions[-1]
+    if all(x.is_exact for x in operands) and is_free_of_order(region) and all(map(e.is_exact, region.operations)):
+        return e.nominal(operation, operands)
     if adds(operation):
         return sum_of_elements(e, operation, operands)
     sole = sole_operation(operation.regions[-1])
@@ -85,8 +91,6 @@ def _replace(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
     region, count = operation.regions[0], len(operation.results)
     replaces = region.returns == region.arguments[count:] and not region.operations
     is_exact = all(x.is_exact for x in operands)
-    if not replaces and is_free_of_order(region) and is_exact and all(map(e.is_exact, region.operations)):
-        return e.nominal(operation, operands)
     if not replaces or not operands[count].is_exact:
         return None
     found = e.nominal(operation, operands) if is_exact else e.move(operation, operands) if count == 1 else None
@@ -176,7 +180,10 @@ def _place_of_largest(e: Evaluator, operation: Operation, operands: Sequence[Any
     keys, payload = operands[:2]
     low, high, nan = keys.bounds()
     own = e.nominal(operation, operands)
-    if nan.any() or not payload.is_exact or keys.since is not None or not keys.element.is_float or not low.size:
+    region = operation.regions[0]
+    if not is_selection(region) or independent_parts(region) or not low.size:
+        return None
+    if nan.any() or not payload.is_exact or keys.since is not None or not keys.element.is_float:
         return None
     axes = tuple(int(d) for d in np.ravel(operation.attributes["dimensions"]))
     best = np.expand_dims(np.asarray(own[0].value, np.float64), axes)
@@ -203,7 +210,9 @@ def _place_of_largest(e: Evaluator, operation: Operation, operands: Sequence[Any
 @rule("sort", "chlo.top_k")
 def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
     """Sorted elements: a place holds what the sorted ends enclose; beside keys, all whose keys may be in its place."""
-    keys = operands[0]
+    keys, is_exact = operands[0], all(x.is_exact for x in operands)
+    if is_exact and operation.regions and _is_settled(operation, operands):
+        return e.nominal(operation, operands)
     low, high, nan = keys.bounds()
     if nan.any() or any(x.since is not None for x in operands) or not keys.element.is_float or not operation.regions:
         return None
@@ -236,6 +245,21 @@ def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
             e.finish(operation, operands, first, last, may_be_nan, rounds=False, value=own[i].value, index=i)
         )
     return results
+
+
+def _is_settled(operation: Operation, operands: Sequence[Any]) -> bool:
+    """Return whether a comparator orders these elements, and no two that are equal to it may change places."""
+    region = operation.regions[0]
+    if sole_operation(region) is not None and len(operands) > 1 and not operation.attributes.get("is_stable"):
+        return False
+    places = {v: i // 2 for i, v in enumerate(region.arguments)}
+    for inner in region.operations:
+        if inner.name == "stablehlo.compare" and inner.attributes.get("compare_type") != "TOTALORDER":
+            compared = [operands[places[v]] for v in inner.operands if v in places]
+            if any(x.element.is_float and x.bounds()[2].any() for x in compared):
+                return False
+    sole = sole_operation(region)
+    return sole is None or str(sole.attributes.get("comparison_direction")) in ("LT", "GT")
 
 
 @rule("map")

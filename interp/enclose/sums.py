@@ -76,9 +76,7 @@ def _sum(e: Evaluator, operation: Operation, operands: Sequence[Any], at: Sequen
     slack = np.expm1(count * np.log1p(unit)) + 4 * count * _U64
     error = np.where(is_exact, 0.0, slack * most * (1 + 1e-9) + radius * (1 + 1e-9))
     if e.allowed.flushes(element):
-        small = [np.where(v < least_normal(element), v, 0.0) for v in size]
-        flushed = on(small) if operation.regions else on([small[0], size[1]]) + on([size[0], small[1]])
-        error = error + flushed + np.where(is_exact, 0.0, count * least_normal(element))
+        error = error + np.where(is_exact & (most >= least_normal(element)), 0.0, count * least_normal(element))
     low_, high_ = total - error, total + error
     nan = np.zeros(total.shape, bool)
     beyond = most * (1 + slack) > largest(element)
@@ -146,7 +144,8 @@ def _with_specials(
     else:
         ones = [np.ones(s.shape) for s in special]
         touched = (on([special[0] * 1.0, ones[1]]) + on([ones[0], special[1] * 1.0])) > 0
-    own = to_f64(np.asarray(e.nominal(operation, operands)[0].value), e.nominal(operation, operands)[0].element)
+    (nominal,) = e.nominal(operation, operands)
+    own = to_f64(nominal.value, nominal.element)
     certain = touched & ~np.isfinite(own) & all(x.is_exact for x in operands)
     unknown = touched & ~certain
     low = np.where(certain, own, np.where(unknown, -np.inf, low))

@@ -82,9 +82,8 @@ class Enclosure:
         if self.element.is_float and not self.element.format.has_zero and self.low is not None:
             # Ties of f8E8M0FNU and what underflows in it are left open (see `ops.minifloat.open_points`).
             nan = nan | (low < least_normal(self.element))
-            low, high = (
-                np.maximum(np.nextafter(x, x + d), least_normal(self.element)) for x, d in ((low, -1), (high, 1))
-            )
+            least = least_normal(self.element)
+            low, high = (np.maximum(np.nextafter(x, to), least) for x, to in ((low, -np.inf), (high, np.inf)))
         ends = [by_parts(x, lambda part: round_to(part, self.element.part)) for x in (low, high)]
         overflows = [np.isnan(end) & ~np.isnan(x) for end, x in zip(ends, (low, high), strict=True)]
         if self.element.is_complex:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from minihlo import interp
-from minihlo.interp.enclose import Allowed
+from minihlo.interp.enclose import Allowed, enclose
 from minihlo.interp.judgement.verdicts import Judgement
 from minihlo.interp.loaded import LoadedProgram
 from minihlo.interp.parse import parser
@@ -316,3 +316,84 @@ def test_small_parts() -> None:
     assert set(found.part.operations) <= {"iota", "sort", "slice"}
     assert found.part.is_alone_right
     assert max(a.size for a in found.part.arrays) < x.size
+
+
+# -- gross faults, and right results that look odd ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["zeros", "half", "shifted"])
+def test_gross_faults(fault: str) -> None:
+    def run(program: Any, arrays: Sequence[Any]) -> list[Any]:
+        results = [np.array(r) for r in program(*arrays)]
+        for flat in (r.reshape(-1) for r in results):
+            half = np.where(np.arange(flat.size) % 2, flat, 0)
+            flat[:] = {"zeros": flat * 0, "half": half, "shifted": np.roll(flat, 1)}[fault]
+        return results
+
+    found = judged(CHAIN, Compiler(run=run), samples=1)
+    assert {f.verdict for f in found.findings.popitem()[1]} == {"WRONG"}
+
+
+PAIR = """func.func @main(%k: tensor<6xf32>, %v: tensor<6xi32>) -> (tensor<6xf32>, tensor<6xi32>) {
+  %s:2 = "stablehlo.sort"(%k, %v) <{dimension = 0 : i64, is_stable = STABLE}> ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>):
+      %p = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      stablehlo.return %p : tensor<i1>
+  }) : (tensor<6xf32>, tensor<6xi32>) -> (tensor<6xf32>, tensor<6xi32>)
+  return %s#0, %s#1 : tensor<6xf32>, tensor<6xi32>
+}"""
+
+
+def test_equal_keys_may_change_places_in_a_sort_that_is_not_stable() -> None:
+    def run(program: Any, arrays: Sequence[Any]) -> list[Any]:
+        keys, values = (np.array(r) for r in program(*arrays))
+        values[[1, 2]] = values[[2, 1]]
+        return [keys, values]
+
+    k, v = np.array([3, 1, 1, 0, 4, 5], np.float32), np.arange(6, dtype=np.int32)
+    assert judged(PAIR.replace("STABLE", "false"), Compiler(run=run), k, v).verdict == "WITHIN"
+    assert judged(PAIR.replace("STABLE", "true"), Compiler(run=run), k, v).verdict == "WRONG"
+    k[0] = np.nan  # which the comparator does not order
+    assert judged(PAIR.replace("STABLE", "true"), Compiler(run=run), k, v).verdict == "UNDECIDED"
+
+
+def test_a_pair_that_is_no_key_with_its_place() -> None:
+    """The largest of one array and the least of another: neither follows the other."""
+    text = """func.func @main(%x: tensor<4xf32>, %y: tensor<4xi32>) -> (tensor<f32>, tensor<i32>) {
+      %s = stablehlo.multiply %x, %x : tensor<4xf32>
+      %a = stablehlo.constant dense<0xFF800000> : tensor<f32>
+      %b = stablehlo.constant dense<2147483647> : tensor<i32>
+      %r:2 = stablehlo.reduce(%s init: %a), (%y init: %b) across dimensions = [0]
+        : (tensor<4xf32>, tensor<4xi32>, tensor<f32>, tensor<i32>) -> (tensor<f32>, tensor<i32>)
+        reducer(%p: tensor<f32>, %q: tensor<f32>) (%m: tensor<i32>, %n: tensor<i32>) {
+          %u = stablehlo.maximum %p, %q : tensor<f32>
+          %v = stablehlo.minimum %m, %n : tensor<i32>
+          stablehlo.return %u, %v : tensor<f32>, tensor<i32>
+        }
+      return %r#0, %r#1 : tensor<f32>, tensor<i32>
+    }"""
+    x, y = np.array([1.1, 2.2, 3.3, 0.1], np.float32), np.array([5, 7, 9, 2], np.int32)
+    assert judged(text, Compiler(), x, y).verdict == "EXACT"
+    enclosures = enclose(parser.parse(text), [x, y])
+    assert enclosures[1].admits(np.int32(2)).all()
+
+
+def test_large_integers_are_exact_and_endless_loops_are_refused() -> None:
+    text = """func.func @main(%x: tensor<2xi64>) -> tensor<2xui64> {
+      %0 = stablehlo.convert %x : (tensor<2xi64>) -> tensor<2xui64>
+      return %0 : tensor<2xui64>
+    }"""
+    x = np.array([2**53 + 1, 7])
+    through_f64 = Compiler(run=lambda _, a: [a[0].astype(np.float64).astype(np.uint64)])
+    assert judged(text, through_f64, x).verdict == "WRONG"
+    loop = """func.func @main() -> tensor<i32> {
+      %z = stablehlo.constant dense<0> : tensor<i32>
+      %r = stablehlo.while(%v = %z) : tensor<i32>
+        cond { %c = stablehlo.constant dense<true> : tensor<i1>
+          stablehlo.return %c : tensor<i1> }
+        do { stablehlo.return %v : tensor<i32> }
+      return %r : tensor<i32>
+    }"""
+    found = judged(loop, Compiler())
+    assert found.verdict == "UNSUPPORTED"
+    assert "expected at most 100,000 iterations, got more" in found.notes[0]
