@@ -81,9 +81,6 @@ def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
     assert is_gone(int(there.read_text()))
 
 
-# -- Python objects ----------------------------------------------------------------------------------------------------
-
-
 OBJECTS = """
 import os, time
 import numpy as np

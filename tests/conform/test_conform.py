@@ -19,9 +19,6 @@ from .conform_results import failing, found
 pytestmark = pytest.mark.usefixtures("in_the_repository")
 
 
-# -- planted faults ----------------------------------------------------------------------------------------------------
-
-
 def test_a_bias_off_by_one(report) -> None:
     arguments = ("--formats", "f8E4M3FNUZ", "--ops", "convert,multiply,add", "--form", "array")
     _, r = report("tests.conform_faults:Biased", *arguments)
@@ -130,9 +127,6 @@ def test_a_fault_in_minihlo_is_found(fault: str) -> None:
     script = f"{start}{fault}\nsys.exit(main({words}))"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (result.returncode, "FAIL add.f8E5M2 array" in result.stdout) == (1, True), result.stdout + result.stderr
-
-
-# -- backends ----------------------------------------------------------------------------------------------------------
 
 
 def test_minihlo_passes_every_form(report) -> None:

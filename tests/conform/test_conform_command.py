@@ -313,9 +313,6 @@ def test_a_dask_cluster(tmp_path: Path) -> None:
     assert set(failing(load(path))) == {(f"add.{f}", "constant") for f in ("f8E5M2", "f8E4M3")}
 
 
-# -- judging -----------------------------------------------------------------------------------------------------------
-
-
 def test_maps_and_curves_hold_the_errors(report) -> None:
     _, r = report(
         "tests.conform_faults:Flushed", "--ops", "multiply,negate", "--formats", "f8E4M3FN", "--form", "array"

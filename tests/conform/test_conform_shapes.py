@@ -3,8 +3,6 @@
 What is said of a fault has to be right, or nothing: each names the sentences that would be.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

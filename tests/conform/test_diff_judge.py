@@ -1,7 +1,5 @@
 """`interp.compare` on what specifications leave open, on programs as they stand, and on loops. Backends are planted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -155,9 +153,6 @@ def test_sums_whose_magnitudes_overflow() -> None:
         assert verdict(text, [x, y], got.view(np.float64))[0] == expected
 
 
-# -- the program of one op ---------------------------------------------------------------------------------------------
-
-
 def test_the_program_of_an_op_has_its_constants_and_no_shardings() -> None:
     text = """sdy.mesh @mesh = <["x"=2]>
     func.func @main(%x: tensor<4xf32>) -> (tensor<f32>, tensor<4xf32>) {
@@ -213,9 +208,6 @@ def test_outputs_of_the_program_as_it_stands(t: str, op: str, expected: str) -> 
     assert (report.outputs.verdict, report.verdict) == (expected, expected)
     assert f"the program as it stands: {expected}: output 0 differs in 3 of 3 elements" in str(report)
     assert bool(report.failures) == (expected == "FAIL")
-
-
-# -- loops -------------------------------------------------------------------------------------------------------------
 
 
 def test_sampled_loops_end(tmp_path: Any, capfd: pytest.CaptureFixture[str]) -> None:

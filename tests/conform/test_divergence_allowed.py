@@ -141,9 +141,6 @@ def test_what_ops_leave_open() -> None:
     assert interp.compare(jax.lax.div, one, one, backend=by_zero).verdict == FAIL
 
 
-# -- XLA's CPU compiler, of which tools/divergences.toml tells the faults ----------------------------------------------
-
-
 def test_faults_of_xla_are_named_with_their_lines() -> None:
     def f(a: Any, b: Any, c: Any, d: Any) -> Any:
         whole = a.astype(jnp.int32)  # 6 becomes the largest integer

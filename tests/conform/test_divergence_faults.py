@@ -39,9 +39,6 @@ def fails(result: OpReport, backend: Planted, diagnosis: str) -> None:
     assert set(result.notes) <= {diagnosis}, result.notes
 
 
-# -- products ----------------------------------------------------------------------------------------------------------
-
-
 def without(x: np.ndarray, y: np.ndarray, k: slice) -> np.ndarray:
     x = x.copy()
     x[:, k] = 0
@@ -212,9 +209,6 @@ def test_batches() -> None:
     fails(actual, backend, "operand 0 is taken from the last batch")
 
 
-# -- convolutions ------------------------------------------------------------------------------------------------------
-
-
 def padded(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return convolved(np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=1.0), y, padding="VALID")
 
@@ -263,9 +257,6 @@ def test_convolutions(fault: str, dtype: Any) -> None:
     assert actual.verdict == FAIL
     # Groups that are rotated among operands are rotated among kernels too, and among results.
     assert groups > 1 or set(actual.notes) <= {diagnosis}, actual.notes
-
-
-# -- reductions --------------------------------------------------------------------------------------------------------
 
 
 def in_order(x: np.ndarray, dtype: Any, init: float = 0.0) -> np.ndarray:
@@ -334,9 +325,6 @@ def test_windows_scatters_and_what_they_select(dtype: Any) -> None:
         backend = Planted("stablehlo.select_and_scatter", lambda _, r: 0 * r)
         grad = jax.grad(lambda a: pool(a).astype(jnp.float32).sum())
         assert op_of(grad, x, op="select_and_scatter", backend=backend).verdict == FAIL
-
-
-# -- functions and conversions -----------------------------------------------------------------------------------------
 
 
 @by_type(FN, E5M2, FNUZ, jnp.bfloat16, jnp.float16)

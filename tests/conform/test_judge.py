@@ -1,7 +1,5 @@
 """`interp.judge`: planted faults are WRONG and named, legal implementations are not, and XLA's own fault is found."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -214,9 +212,6 @@ def test_a_race_is_wrong() -> None:
     assert judged(CHAIN, Compiler(run=run)).verdict == "WRONG"
 
 
-# -- legal implementations ---------------------------------------------------------------------------------------------
-
-
 def other_orders(seed: int) -> Callable[[Any, Sequence[Any]], list[Any]]:
     """Every element of the operands of `SUMS` summed in another order, and contracted."""
     rng = np.random.default_rng(seed)
@@ -316,9 +311,6 @@ def test_small_parts() -> None:
     assert set(found.part.operations) <= {"iota", "sort", "slice"}
     assert found.part.is_alone_right
     assert max(a.size for a in found.part.arrays) < x.size
-
-
-# -- gross faults, and right results that look odd ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", ["zeros", "half", "shifted"])

@@ -1,7 +1,5 @@
 """Shifts, counts, bit casts and the parts of numbers, against Python's integers and numpy's own views."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -127,9 +125,6 @@ def test_bitcast_of_complex() -> None:
 def test_bitcast_errors(source, target, message) -> None:
     with pytest.raises(OpError, match=message):
         bind("bitcast_convert", [source], target)
-
-
-# -- parts and signs ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("element", [t for t in INTEGERS if t.name[0] == "i"], ids=str)

@@ -1,7 +1,5 @@
 """CHLO's ops that are no functions of one number: top_k, ragged_dot, scan, mulhi, constants and broadcasting."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Sequence
@@ -192,9 +190,6 @@ def test_ragged_dot_refuses(sizes: list, numbers: Numbers, message: str) -> None
         ragged_dot(x, y, np.array(sizes), numbers, 11, 7)
 
 
-# -- scan --------------------------------------------------------------------------------------------------------------
-
-
 def scan_program(shape: str, carry: str, dimension: int, more: str = "", body: str = "stablehlo.add %c, %x") -> str:
     return f"""func.func @main(%a: tensor<{shape}>, %i: tensor<{carry}>) -> (tensor<{shape}>, tensor<{carry}>) {{
       %0:2 = chlo.scan(%a) inits(%i) dimension={dimension} {more} {{
@@ -265,9 +260,6 @@ def test_scan_refuses(dimension: int, result: tuple[int, ...], message: str) -> 
     operands, results = (tensor("f32", 4), t), (tensor("f32", *result), t)
     with pytest.raises(OpError, match=message):
         record.function(Call("chlo.scan", operands, results, {"dimension": dimension}, (Body((t, t), (t, t)),)))
-
-
-# -- integers and constants --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("element", [t.name for t in INTEGERS])
@@ -379,9 +371,6 @@ def test_broadcast_refuses() -> None:
         run("chlo.broadcast_add", x, y, result=type_of(x))
     with pytest.raises(OpError, match="broadcast_dimensions"):
         run("chlo.broadcast_add", x, y, result=type_of(x), broadcast_dimensions=(5,))
-
-
-# -- what is left to the expansion -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("op", ["erf", "erfc", "erf_inv", "lgamma", "digamma", "bessel_i1e"])

@@ -1,7 +1,5 @@
 """Collective ops among processes: as the specification's formulas say, as the reference does, and by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

@@ -1,7 +1,5 @@
 """convert of every type to every other, arrays and scalars. `test_exact_conversions` has boundaries and policies."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
@@ -34,9 +32,6 @@ def check_floats(x: np.ndarray, result: np.ndarray, expected: list[int], fmt: or
         message = f"{value!r} ({value.tobytes()[::-1].hex()}) -> {a:#x}, not {b:#x}"
         assert oracle.same(fmt, a, b), message
         assert same_sign, message
-
-
-# -- every pair of types -----------------------------------------------------------------------------------------------
 
 
 def sample(element: ElementType) -> np.ndarray:

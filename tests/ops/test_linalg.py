@@ -36,9 +36,6 @@ def adjoint(x: np.ndarray) -> np.ndarray:
     return x.swapaxes(-2, -1).conj()
 
 
-# -- cholesky --------------------------------------------------------------------------------------------------------
-
-
 def cholesky(a: np.ndarray, lower: bool = True) -> np.ndarray:
     return run("cholesky", a, result=type_of(a), lower=lower)
 

@@ -1,7 +1,5 @@
 """Windows of which most is padding: the same bits as the fold of every place, without a step for each."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any

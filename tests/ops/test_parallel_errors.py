@@ -1,7 +1,5 @@
 """Processes of a grid that wait for each other, fail, or are interrupted: none is left behind."""
 
-from __future__ import annotations
-
 import signal
 
 import numpy as np
@@ -76,9 +74,6 @@ def test_a_large_grid_is_not_listed_whole():
     assert "group (0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0), (7, 0), … (20 in all)) for (19, 0)" in message
     assert message.count("waits in") == 8
     assert message.endswith("; and 11 more")
-
-
-# -- errors ------------------------------------------------------------------------------------------------------------
 
 
 CHECK = f'%c = stablehlo.constant dense<7> : {T}\n"check.expect_eq"(%x, %c) : ({T}, {T}) -> ()\n{SAME}'

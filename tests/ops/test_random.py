@@ -73,9 +73,6 @@ def test_philox_known_answers(counter: list[int], key: tuple[int, int], expected
     assert [int(w[0]) for w in philox4x32(key, words(*counter))] == expected
 
 
-# -- rng_bit_generator against XLA ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("algorithm", "shape"),
     [pytest.param(a, s, marks=[] if s in TRIED[a] else [pytest.mark.exhaustive]) for a in ALGORITHMS for s in SHAPES],
@@ -150,9 +147,6 @@ def test_counters_of_three_words_carry() -> None:
 def test_bits_errors(algorithm: str, size: int, element: str, message: str) -> None:
     with pytest.raises(ProgramError, match=message):
         bits(algorithm, [1] * size, (2,), element)
-
-
-# -- rng -------------------------------------------------------------------------------------------------------------
 
 
 def numbers(kind: str, a: np.ndarray, b: np.ndarray, shape: list[int], element: str, seed: int = 0) -> list[np.ndarray]:

@@ -178,9 +178,6 @@ def test_what_has_no_general_form_is_lowered_for_us() -> None:
         np.testing.assert_allclose(interp.jit(f)(a), f(a), rtol=1e-6)
 
 
-# -- arithmetic and policy ---------------------------------------------------------------------------------------------
-
-
 def test_minifloats_are_exact() -> None:
     x = jnp.arange(16, dtype=jnp.float8_e5m2fnuz)  # 9 rounds to 8, 11 to 12 …
     assert float(interp.jit(jnp.dot)(x, x)) == 1280
@@ -242,9 +239,6 @@ def test_on_our_own_platform() -> None:
         inside = jax.jit(interp.jit(jnp.exp, policy=interp.Policy(rounding="toward_zero")))
         assert float(e(one)) == 2.75 and float(inside(one)) == 2.5
     """)
-
-
-# -- mistakes ----------------------------------------------------------------------------------------------------------
 
 
 def test_errors() -> None:

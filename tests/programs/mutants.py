@@ -1,7 +1,5 @@
 """Seeded mutants of programs in every form, and of input files, as command lines."""
 
-from __future__ import annotations
-
 import io
 import random
 from pathlib import Path

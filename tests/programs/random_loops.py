@@ -1,7 +1,5 @@
 """Random loops, written in JAX: bodies of random operations on states, rows and counters of many types and shapes."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

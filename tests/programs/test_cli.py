@@ -1,7 +1,5 @@
 """The command line, in child processes: what it prints, its exit status, and how it tells mistakes."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -24,9 +22,6 @@ from ..processes import started
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write_programs(tmp_path)
-
-
-# -- run --------------------------------------------------------------------------------------------------------------
 
 
 def test_run_prints_results(folder: Path) -> None:

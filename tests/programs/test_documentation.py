@@ -127,9 +127,6 @@ def test_the_api_page_has_every_public_name() -> None:
     assert len(shown) == len(set(shown))
 
 
-# -- the command line --------------------------------------------------------------------------------------------------
-
-
 def commands() -> list[str]:
     return re.findall(r"^## minihlo ([\w ]+)$", (ROOT / "docs" / "command-line.md").read_text(), re.MULTILINE)
 
@@ -163,9 +160,6 @@ def test_every_environment_variable_is_documented() -> None:
     for path in [*ROOT.glob("interp/**/*.py"), *ROOT.glob("ops/**/*.py")]:
         for name in re.findall(r'"(MINIHLO_[A-Z_]+)"', path.read_text()):
             assert f"`{name}" in pages, f"{path}: {name}"
-
-
-# -- packaging and the site --------------------------------------------------------------------------------------------
 
 
 def test_every_extra_is_in_the_table() -> None:

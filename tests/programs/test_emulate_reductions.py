@@ -1,7 +1,5 @@
 """Operations with bodies on minifloats, emulated and run by XLA's CPU: the interpreter's bits."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -108,9 +106,6 @@ def test_reductions_of_several_operands(policy):
             x, start = codes(rng, "f8E5M2", (50, 6), is_finite), codes(rng, "f8E5M2", (), is_finite)
             y = rng.integers(-9, 9, (50, 6)).astype(np.int32)
             assert differences(program, [x, y, start, np.int32(3)], POLICIES[policy]) == [0, 0]
-
-
-# -- windows -----------------------------------------------------------------------------------------------------------
 
 
 def array(values: object) -> str:

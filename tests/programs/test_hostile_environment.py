@@ -1,7 +1,5 @@
 """Every command in environments that are none: no home, no room, other variables, no JAX, flushed subnormals."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil

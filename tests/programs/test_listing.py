@@ -1,7 +1,5 @@
 """Lists of plans: which operations are one lookup table; and settings that are turned off by option."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Loops: each iteration gives what its body gives alone; results against Python, numpy and JAX."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

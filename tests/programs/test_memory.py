@@ -1,7 +1,5 @@
 """What may be asked for is bounded by machine, control group and process."""
 
-from __future__ import annotations
-
 import contextlib
 import platform
 import subprocess

@@ -5,8 +5,6 @@ and our float32 result may lie at most four times as far from that as JAX's own 
 of the largest element more. Integers, booleans and random bits must be equal.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -73,9 +71,6 @@ def numbers(*shape: int, seed: int = 0, scale: float = 1.0) -> np.ndarray:
     return (scale * np.random.default_rng([seed, *shape]).standard_normal(shape)).astype(np.float32)
 
 
-# -- a convolutional network -----------------------------------------------------------------------------------------
-
-
 def convolve(x: Any, kernel: Any, stride: int = 1) -> Any:
     return lax.conv_general_dilated(x, kernel, (stride, stride), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
@@ -118,9 +113,6 @@ def test_cnn_training_step() -> None:
     assert better < loss
 
 
-# -- a recurrent network ---------------------------------------------------------------------------------------------
-
-
 def lstm(parameters: dict[str, Any], inputs: Any) -> Any:
     """An LSTM by lax.scan: the last state and all outputs."""
     size = parameters["hidden"].shape[0]
@@ -147,9 +139,6 @@ def test_lstm() -> None:
 
 def test_lstm_gradient_through_time() -> None:
     agree(jax.grad(lambda p, x: jnp.sum(lstm(p, x)[1] ** 2)), LSTM, SEQUENCE)
-
-
-# -- a transformer with random numbers ---------------------------------------------------------------------------------
 
 
 def block(parameters: dict[str, Any], tokens: Any, key: Any, rate: float = 0.2) -> Any:
@@ -254,9 +243,6 @@ def test_random_numbers(generator: str) -> None:
         np.testing.assert_array_equal(mine, theirs, strict=True)
 
 
-# -- transforms and linear algebra -------------------------------------------------------------------------------------
-
-
 def test_fft_pipeline() -> None:
     def f(x: Any) -> Any:
         spectrum = jnp.fft.rfft(x * jnp.hanning(x.shape[-1]).astype(x.dtype))
@@ -294,9 +280,6 @@ def test_conjugate_gradients() -> None:
     agree(f, POSITIVE, numbers(6))
 
 
-# -- narrow types ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", [jnp.float8_e4m3fn, jnp.float8_e5m2, jnp.float8_e4m3b11fnuz, jnp.float4_e2m1fn])
 def test_quantized_layer_is_exact(dtype: Any) -> None:
     """Numbers whose products and sums are exact in f32: every element must be the same."""
@@ -327,9 +310,6 @@ def test_half_precision(dtype: Any) -> None:
     truths = leaves(jax.jit(lstm)(LSTM, SEQUENCE))
     ours, theirs = load(program)(*kept), leaves(jax.jit(f)(LSTM, SEQUENCE))
     assert_near(ours, theirs, truths)
-
-
-# -- ways in, and JAX's own dialects -----------------------------------------------------------------------------------
 
 
 def test_artifact_text_and_module_are_one_program() -> None:

@@ -1,7 +1,5 @@
 """Damaged programs and inputs through the command line: results, or one line and the right exit status."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """cast, scale, pack and unpack."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
@@ -24,9 +22,6 @@ PACKED = {"i2": 2, "ui2": 2, "i4": 4, "ui4": 4, "f4E2M1FN": 4, "f6E2M3FN": 6, "f
 
 def codes(array: np.ndarray) -> list[int]:
     return array.view(np.uint8).ravel().tolist()
-
-
-# -- cast -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -137,9 +132,6 @@ def test_bad_casts_are_reported(arguments, options, message) -> None:
         interp.cast(*arguments, **options)
 
 
-# -- scale ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("x", "name", "exact", "power"),
     [
@@ -173,9 +165,6 @@ def test_a_power_of_two_is_the_largest_that_does_not_overflow() -> None:
 def test_scaling_is_for_floats() -> None:
     with pytest.raises(interp.InputError, match="expected a floating-point type, got i8"):
         interp.scale([1.0], "i8")
-
-
-# -- pack -------------------------------------------------------------------------------------------------------------
 
 
 def test_bytes_are_laid_out_as_documented() -> None:

@@ -1,7 +1,5 @@
 """Programs hold what is still needed, and no more; sums over iterations are in order."""
 
-from __future__ import annotations
-
 import tracemalloc
 import weakref
 from typing import Any

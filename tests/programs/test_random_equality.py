@@ -1,7 +1,5 @@
 """Random programs give the same bits with lookup tables and without."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

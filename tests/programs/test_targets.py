@@ -1,7 +1,5 @@
 """Policies that name a unit, a record or a chip: in operations, `interp.matmul`, the command line and JAX."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -198,9 +196,6 @@ def test_a_target_is_a_unit_and_its_conversions() -> None:
     assert four.view(np.uint8).tolist() == [0x7, 0xF, 0x7, 0x7]
 
 
-# -- interp.matmul ---------------------------------------------------------------------------------------------------
-
-
 def test_matmul_takes_the_shapes_of_numpy() -> None:
     a, b = RNG.standard_normal((4, 1, 3, 70)).astype(F8), RNG.standard_normal((2, 70, 5)).astype(F8)
     c = RNG.standard_normal((3, 5)).astype(np.float32)
@@ -250,9 +245,6 @@ def test_matmul_of_other_policies_and_results() -> None:
 def test_matmul_refuses(call: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         call()  # type: ignore[operator]
-
-
-# -- text ------------------------------------------------------------------------------------------------------------
 
 
 def test_policies_as_text(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The VALUE syntax, what Python callers pass, and .npy files."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 
@@ -25,9 +23,6 @@ def codes(text: str) -> list[int]:
 
 def tensor(shape: tuple[int | None, ...], name: str) -> TensorType:
     return TensorType(shape, element_type(name))
-
-
-# -- numbers ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -175,9 +170,6 @@ def test_absurd_sizes_are_refused(shape: str) -> None:
         parse_value(f"{shape}xf32=1.0")
 
 
-# -- from Python ------------------------------------------------------------------------------------------------------
-
-
 def test_arrays_pass_as_they_are() -> None:
     x = np.array([1, 2], ml_dtypes.float8_e4m3fn)
     assert check_input(x, tensor((2,), "f8E4M3FN")) is x
@@ -253,9 +245,6 @@ def test_tokens_and_tuples() -> None:
     for wrong in (1.0, (1.0,), (1.0, 2.0), ([1.0], None)):
         with pytest.raises(InputError):
             check_input(wrong, pair)
-
-
-# -- files ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [name for name, t in ELEMENT_TYPES.items() if t.has_dtype])
