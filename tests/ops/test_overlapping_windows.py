@@ -256,3 +256,9 @@ def test_selecting_bodies_run_in_order(direction: str) -> None:
     for value, index in zip(x.tolist(), at.tolist(), strict=True):
         total, place = total if place > index else value, place if compare(total, value) else index
     assert [v.item() for v in run(x, at, np.float32(3), np.int32(4))] == [total, place]
+
+
+def test_windows_beyond_memory_are_refused() -> None:
+    run = windows("i32", "%z = stablehlo.add %x, %y : T", (10**12, 10**12), window=10**12)
+    with pytest.raises(interp.ResourceError, match="reduce_window"):
+        run(np.zeros((COUNT, 3), np.int32), np.int32(0))
