@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from . import elementary
+from . import arithmetic, elementary
 from .number import FINITE, INFINITE, NAN, Number
 
 #: A single number: kind, sign, significand, exponent.
@@ -31,9 +31,8 @@ QUARTER_PI, HALF_PI, THREE_QUARTERS_PI, PI = ((FINITE, *elementary.quarters_of_p
 
 def flat(x: Number) -> Number:
     """The same numbers in one dimension, with odd significands, so that equal numbers have equal fields."""
-    significand = x.significand.reshape(-1)
-    zeros = np.bitwise_count((significand & -significand) - (significand != 0)).astype(np.int64)
-    return Number(x.kind.reshape(-1), x.sign.reshape(-1), significand >> zeros, x.exponent.reshape(-1) + zeros)
+    x = arithmetic.compact(x)
+    return Number(x.kind.reshape(-1), x.sign.reshape(-1), x.significand.reshape(-1), x.exponent.reshape(-1))
 
 
 def exceeds_one(x: Number) -> np.ndarray:

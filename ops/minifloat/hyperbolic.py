@@ -64,11 +64,6 @@ def _acos(sign: bool, m: int, e: int) -> Triple:
     return ziv(enclose)
 
 
-def _atan(sign: bool, m: int, e: int) -> Triple:
-    """The arc tangent of x."""
-    return elementary.atan2(sign, m, e, False, 1, 0)
-
-
 def _sinh(sign: bool, m: int, e: int) -> Triple:
     """The hyperbolic sine of x."""
     top = magnitude(m, e)
@@ -152,7 +147,7 @@ def _atanh(sign: bool, m: int, e: int) -> Triple:
 
 asin = Lifted(_asin, SAME_ZEROS, BOTH_INVALID, at_one(HALF_PI, _MINUS_HALF_PI))
 acos = Lifted(_acos, (HALF_PI, HALF_PI), BOTH_INVALID, at_one(ZERO, PI))
-atan = Lifted(_atan, SAME_ZEROS, (HALF_PI, _MINUS_HALF_PI))
+atan = Lifted(lambda sign, m, e: elementary.atan2(sign, m, e, False, 1, 0), SAME_ZEROS, (HALF_PI, _MINUS_HALF_PI))
 sinh = Lifted(_sinh, SAME_ZEROS, SAME_INFINITIES)
 cosh = Lifted(_cosh, (ONE, ONE), (INFINITY, INFINITY))
 asinh = Lifted(_asinh, SAME_ZEROS, SAME_INFINITIES)

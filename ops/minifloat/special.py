@@ -9,7 +9,6 @@ negative arguments.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -94,12 +93,7 @@ def _erfc(sign: bool, m: int, e: int) -> Triple:
 
 def _erf_inv(sign: bool, m: int, e: int) -> Triple:
     """The inverse of the error function at x, |x| < 1."""
-    enclose = functools.partial(_enclosed_erf_inv, m, e)
-    return sign, *_settle(enclose, START - min(magnitude(m, e), 0))[1:]
-
-
-def _enclosed_erf_inv(m: int, e: int, p: int) -> tuple[int, int, int]:
-    return *series.inverse_erf(m, e, p), -p
+    return sign, *_settle(lambda p: (*series.inverse_erf(m, e, p), -p), START - min(magnitude(m, e), 0))[1:]
 
 
 def _lgamma(sign: bool, m: int, e: int) -> Triple:

@@ -37,10 +37,8 @@ class Numbers:
     result: Shape
 
     @classmethod
-    def of(cls, numbers: Any, rank: int) -> Numbers:
+    def of(cls, numbers: Mapping[str, Any], rank: int) -> Numbers:
         """Raises OpError where a dimension is missing, or there twice."""
-        if not isinstance(numbers, Mapping):
-            raise OpError(f"expected dimension_numbers to be a structure, got {numbers!r}")
         roles = (
             ("input", "batch", "feature"),
             ("kernel", "output_feature", "input_feature"),
@@ -91,7 +89,7 @@ def _convolution(call: Call, has_padding: bool) -> Run:
     rank = len(lhs.shape)
     same = rank == len(rhs.shape) == len(result.shape) and rank >= 2
     require(same, f"lhs is {lhs}, rhs {rhs} and the result {result} (expected of one rank, at least 2)")
-    numbers, window = Numbers.of(call.attribute("dimension_numbers"), rank), Window.of(call, rank - 2)
+    numbers, window = Numbers.of(call.structure("dimension_numbers"), rank), Window.of(call, rank - 2)
     padding = integers_or(call, "padding", (0, 0) * (rank - 2)) if has_padding else None
     features, batches = (int(call.attributes.get(f"{kind}_group_count", 1)) for kind in ("feature", "batch"))
     require(features > 0 and batches > 0, f"expected positive group counts, got {features} and {batches}")

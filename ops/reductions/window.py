@@ -37,7 +37,6 @@ from .folds import (
     ranks_of,
     rounds_once,
     ufunc_of,
-    working_type,
 )
 
 Axes = Sequence[Axis]
@@ -193,7 +192,7 @@ def _prefixes_of(
         if ufunc is not None:
             if not (forward or commutes):
                 return None
-            wide = working_type(element)
+            wide = element.working_dtype
             x = rows.astype(wide)
             ufunc(init.astype(wide), x[:1], out=x[:1])
             ufunc.accumulate(x, axis=0, out=x)
