@@ -110,7 +110,8 @@ def triangular_solve(call: Call) -> Run:
     on_left, lower, unit = (bool(call.attribute(name)) for name in ("left_side", "lower", "unit_diagonal"))
     side = b.shape[-2 if on_left else -1]
     expected = TensorType((*b.shape[:-2], side, side), a.element)
-    require(_is_square(a) and a.agrees(expected), f"a is {a} and b {b} (expected a of {expected})")
+    size = "x".join(map(str, expected.shape))
+    require(_is_square(a) and a.agrees(expected), f"a is {a} and b {b} (expected {size})")
     require_shape(call, b.shape)
     transpose = call.attribute("transpose_a")
     kinds = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
