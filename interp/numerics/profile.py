@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...ops.blocks.targets import QUANTIZE
-from ...ops.op import call_attribute, traits_of
+from ...ops.op import call_attribute
 from ...ops.policy import Policy
-from ...ops.traits import RegionSemantics
 from ...ops.types import type_of_dtype
 from ..diff.compare import fit_arguments
 from ..diff.judge import rounds
@@ -23,8 +22,8 @@ from ..program import Location, Operation
 from ..system import host_floats
 from ..values.blocks import block_format
 from .lines import own_line
+from .observe import ObservedProgram, runs_operations
 from .profile_exact import Exact, target
-from .profile_run import ObservedProgram
 from .profile_tensors import LineProfile, Step, TensorProfile, lines_of
 from .programs import check_policy, lower, program_of
 from .statistics import Statistics
@@ -217,9 +216,7 @@ class _Run:
 
     def _observe(self, operation: Operation, operands: Sequence[Any], results: Sequence[Any]) -> None:
         if operation not in self._is_counted:
-            calls = call_attribute(operation.name) is not None
-            runs = operation.regions and traits_of(operation.name).regions is not RegionSemantics.ELEMENTS
-            self._is_counted[operation] = not (calls or runs)
+            self._is_counted[operation] = call_attribute(operation.name) is None and not runs_operations(operation)
         if not self._is_counted[operation]:
             return
         names = [_format(x) for x in results]
@@ -257,7 +254,7 @@ class _Run:
     def _new(self, operation: Operation, index: int, name: str) -> TensorProfile:
         scope, lines = self._source.places(operation)
         scope = scope.replace("jit(jaxpr_as_fun)", self._source.file)  # the same function was traced again
-        calls = self._observed.calls[operation]
+        calls = self._observed.operations[operation]
         inner = next((x for x in (*lines, *calls) if x.line), operation.location)
         line = own_line([*lines, *calls], inner)
         kind = str(operation.results[index].type)

@@ -63,6 +63,11 @@ class Range:
         """The largest number plus half a step; larger numbers are beyond the range."""
         return self.largest + math.ldexp(0.5, self.highest - self.format.mantissa_bits)
 
+    def scale_for(self, largest: float) -> int:
+        """k of the largest power of two 2^k by which a positive number can be multiplied and stay within the range."""
+        (m, e), (n, f) = math.frexp(self.largest), math.frexp(largest)
+        return e - f - (m < n)
+
 
 @functools.cache
 def range_of(name: str) -> Range:
@@ -230,10 +235,7 @@ class Statistics:
         For the results themselves if there are no exact ones; None if all numbers are zero.
         """
         largest = self.exact_max if self.exact_max is not None else self.max_abs
-        if largest is None:
-            return None
-        (m, e), (n, f) = math.frexp(self.range.largest), math.frexp(largest)
-        return e - f - (m < n)
+        return None if largest is None else self.range.scale_for(largest)
 
     def lost(self, name: str, scale: int) -> tuple[int, int]:
         """The numbers of exact results that would underflow, and overflow, in a format after multiplication by 2^scale.
