@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -17,19 +16,18 @@ from ...ops.minifloat.formats import FORMATS
 from ...ops.policy import Policy
 from ...ops.types import TensorType, TokenType
 from .. import machine
-from ..diff.compare import fit_arguments, is_program, source_of
+from ..diff.compare import fit_arguments
 from ..diff.source import Source
 from ..errors import InputError
 from ..machine import plan
-from ..program import Operation, Program, Value
+from ..program import Location, Operation, Program, Value
 from ..system import host_floats
-from .lines import own_line
 from .measures import Measure as NormMeasure
 from .observe import ObservedProgram
 from .plan_rewrite import Rounding, bits_of, products, rewrite
 from .plan_search import Operand, Search
-from .profile import write
-from .programs import check_policy, lower, program_of, text_table
+from .programs import check_function, check_policy, program_of
+from .reports import Report, own_line, short_place, text_table
 from .statistics import range_of
 
 #: The default formats, and the default bound of the output's relative error.
@@ -66,7 +64,7 @@ class Choice:
 
 
 @dataclasses.dataclass(frozen=True)
-class QuantizePlan:
+class QuantizePlan(Report):
     """Formats for the operands of a program's matmuls. `print` shows it; `apply` evaluates a function with it.
 
     Attributes:
@@ -99,15 +97,11 @@ class QuantizePlan:
         Raises:
             InputError: `function` is not a function, or has other matmuls than the plan; when it is called.
         """
-        if is_program(function):
-            source = source_of(function)
-            return lambda *arrays: self._run(source, arrays)
-        if not callable(function):
-            raise InputError(f"expected a function or a program, got {type(function).__name__}")
+        check_function(function)
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            source, arrays, unflatten = program_of(function, args, kwargs, functools.partial(lower, policy=self.policy))
+            source, arrays, unflatten = program_of(function, args, kwargs, on=self.policy)
             return unflatten(self._run(source, arrays))
 
         return run
@@ -131,7 +125,7 @@ class QuantizePlan:
         head = ("line", "op", "operand", "type", "format", "scale", "error alone")
         rows: list[tuple[str, ...]] = [head]
         for c in self.choices:
-            place = f"{c.file.rpartition('/')[2]}:{c.line}" if c.line else c.file
+            place = short_place(Location(c.file, c.line))
             scale = f"2^{c.scale}" if c.format in FORMATS and c.scale else "-"
             rows.append(
                 (place, c.op.rpartition(".")[2], str(c.operand), c.type, c.format or "-", scale, f"{c.error:.3g}")
@@ -155,13 +149,6 @@ class QuantizePlan:
             **{f: getattr(self, f) for f in fields},
             "choices": list(map(dataclasses.asdict, self.choices)),
         }
-
-    def to_json(self, path: Any = None) -> str:
-        """The plan as JSON, which is also written to a file if `path` is given. Raises OutputError if that fails."""
-        text = json.dumps(self.data(), indent=1)
-        if path is not None:
-            write(path, text)
-        return text
 
 
 @host_floats.in_default
@@ -210,7 +197,7 @@ def quantize_plan(
     if measure is not None and not callable(measure):
         raise InputError(f"measure: expected a function, got {type(measure).__name__}")
     chosen = check_policy(policy)
-    source, arrays, unflatten = program_of(function, args, kwargs, functools.partial(lower, policy=chosen))
+    source, arrays, unflatten = program_of(function, args, kwargs, on=chosen)
     values, known = fit_arguments(source, arrays, partitions=True)
     operations = products(known.program, known.function)
     if not operations:
