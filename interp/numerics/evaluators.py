@@ -206,7 +206,7 @@ def convert_to(value: Any, t: Type, policy: Policy = EXACT) -> Any:
     """A value in the element type of a tensor type."""
     if not isinstance(value, np.ndarray) or not isinstance(t, TensorType) or value.dtype == t.element.dtype:
         return value
-    return cast(value, type_of_dtype(value.dtype), t.element, policy)
+    return np.asarray(cast(value, type_of_dtype(value.dtype), t.element, policy))
 
 
 def to_declared(operation: Operation, values: Arrays) -> list[Any]:
