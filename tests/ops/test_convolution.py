@@ -348,5 +348,4 @@ def test_holes_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         if holes < 16:  # the formula takes them all
             np.testing.assert_allclose(found, by_formula(c, x, y).astype(float), 1e-4, 1e-4)
         counts.append(sum(work) / np.prod(c.result))
-        assert len(work) < 20
     assert max(counts) <= 8 + 1  # one element of each feature
