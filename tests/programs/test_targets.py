@@ -338,8 +338,6 @@ with interp.policy(accumulate="b200"):
         assert done.returncode == 0, done.stderr
 
 
-# -- two chips -------------------------------------------------------------------------------------------------------
-
 TWO = """func.func @main(%x: tensor<3x70xf8E4M3FN>, %y: tensor<70x5xf8E5M2>) -> tensor<3x5xf32> {
     %n = stablehlo.negate %x : tensor<3x70xf8E4M3FN>
     %r = stablehlo.dot_general %n, %y, contracting_dims = [1] x [0] :
