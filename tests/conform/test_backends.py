@@ -16,8 +16,6 @@ from minihlo.interp.errors import InputError
 
 from .backend_cases import CODES, DOUBLE, DOUBLED, FLOATS, ROUNDED, TO_F8, TO_F32, failure, opened
 
-# -- those that are here -----------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("name", ["jax:cpu", "reference", "iree:llvm-cpu", "iree:vmvx"])
 def test_programs(name: str) -> None:

@@ -17,9 +17,6 @@ from minihlo.interp.backends.operation import Operation
 from ..processes import started
 from .backend_cases import CODES, DOUBLE, DOUBLED, FLOATS, TO_F8, failure, opened
 
-# -- commands ----------------------------------------------------------------------------------------------------------
-
-
 #: Doubles f8E4M3FN by adding to the exponent what is there, whatever the program.
 DOUBLING = """
 import sys

@@ -34,8 +34,6 @@ def verdict(text: str, inputs: Sequence[Any], got: np.ndarray) -> tuple[str, lis
     return op.verdict, op.causes
 
 
-# -- left open ---------------------------------------------------------------------------------------------------------
-
 SORT = """%0 = "stablehlo.sort"(%x) <{{dimension = 0 : i64, is_stable = true}}> ({{
 ^bb0(%a: tensor<f32>, %b: tensor<f32>):
   %c = stablehlo.compare {direction}, %a, %b{kind} : (tensor<f32>, tensor<f32>) -> tensor<i1>
@@ -181,8 +179,6 @@ def test_the_program_of_an_op_has_its_constants_and_no_shardings() -> None:
     assert "sdy" not in negate
 
 
-# -- the program as it stands ------------------------------------------------------------------------------------------
-
 TWO = (
     func(
         "%x: tensor<3x{t}>",
@@ -230,8 +226,6 @@ def test_sampled_loops_end(tmp_path: Any, capfd: pytest.CaptureFixture[str]) -> 
     assert run_minihlo("diff", str(tmp_path / "w.mlir"), "minihlo") == 0
     assert capfd.readouterr().out.count("left out, as a loop takes more than 100,000 steps") == 2
 
-
-# -- subnormal numbers -------------------------------------------------------------------------------------------------
 
 TINY = float(np.float32(2.0**-149))
 

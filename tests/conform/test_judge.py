@@ -52,8 +52,6 @@ def attributes(operation: Operation, **changes: Any) -> None:
     operation.attributes = {**operation.attributes, **changes}
 
 
-# -- faults ------------------------------------------------------------------------------------------------------------
-
 CHAIN = """
 func.func @main(%x: tensor<6x8xf32>, %y: tensor<8x4xf32>) -> (tensor<4xf8E4M3FN>, tensor<6x4xf32>) {
   %z = stablehlo.constant dense<0.0> : tensor<f32>
@@ -256,8 +254,6 @@ def test_flushed_subnormals() -> None:
     assert found.notes == ["planted takes subnormal numbers as zero"]
     assert judged(text, flush, x, allowed=Allowed(flush=False)).verdict == "WRONG"
 
-
-# -- the command -------------------------------------------------------------------------------------------------------
 
 SORT = """func.func @main(%x: tensor<2x3x4xf32>) -> (tensor<2x3x2xf32>, tensor<2x3x2xi32>) {
   %i = stablehlo.iota dim = 1 : tensor<2x3x4xi32>

@@ -232,8 +232,6 @@ def test_sums_that_no_record_expresses() -> None:
     assert "in 8 lanes" in str(report)
 
 
-# -- faults ------------------------------------------------------------------------------------------------------------
-
 _PLAIN = Accumulator(16, bits=24, keep="f32", rounding="toward_zero")
 
 

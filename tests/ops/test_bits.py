@@ -65,8 +65,6 @@ def test_counts(element: ElementType) -> None:
     check_codes(run("count_leading_zeros", x[0:1].reshape(()), result=tensor(element)), zeros[:1], element)
 
 
-# -- bit casts ---------------------------------------------------------------------------------------------------------
-
 REAL = [t for t in TYPES if not t.is_complex]
 CASTS = [
     (s, t) for s, t in itertools.product(REAL, REAL) if max(s.bits, t.bits) % min(s.bits, t.bits) == 0

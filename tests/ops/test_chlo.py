@@ -19,8 +19,6 @@ from ..oracle import FORMATS, MINIFLOATS
 from ..oracle_chlo import UNARY
 from ..run_op import FLOATS, INTEGERS, codes, from_codes, run, tensor, type_of
 
-# -- top_k -------------------------------------------------------------------------------------------------------------
-
 
 def top_k(x: np.ndarray, k: int, index: str = "i32") -> tuple[np.ndarray, np.ndarray]:
     shape = (*x.shape[:-1], k)
@@ -93,8 +91,6 @@ def test_top_k_refuses() -> None:
     with pytest.raises(OpError, match="element type i32"):
         top_k(np.zeros(3, np.float32), 1, "i8")
 
-
-# -- ragged_dot --------------------------------------------------------------------------------------------------------
 
 Numbers = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int], int, Sequence[int]]
 
@@ -305,8 +301,6 @@ def test_conjugate() -> None:
     assert codes(actual.imag).tolist() == codes(-z.imag).tolist()
     assert actual.real.tolist() == z.real.tolist()
 
-
-# -- broadcasting ------------------------------------------------------------------------------------------------------
 
 BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "remainder", "atan2")
 OF_INTEGERS = ("and", "or", "xor", "shift_left", "shift_right_logical", "shift_right_arithmetic")

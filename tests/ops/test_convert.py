@@ -114,8 +114,6 @@ def test_shape_must_stay() -> None:
         bind("convert", [tensor("f32", 2)], tensor("f8E5M2", 3))
 
 
-# -- by hand -----------------------------------------------------------------------------------------------------------
-
 FP8 = ("f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ")
 # The tables of the ONNX pages on casts to FP8: of x, the codes in the four types. A NaN of theirs is any NaN here.
 SATURATING = [

@@ -147,8 +147,6 @@ def test_cholesky_errors(operand: TensorType, result: TensorType, message: str) 
         bind("cholesky", [operand], result, lower=True)
 
 
-# -- triangular_solve ------------------------------------------------------------------------------------------------
-
 CASES = list(itertools.product([True, False], [True, False], [True, False], ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"]))
 
 

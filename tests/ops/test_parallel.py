@@ -17,8 +17,6 @@ from minihlo.ops.policy import Policy
 from .grids import run
 from .parallel_cases import SAME, TOKEN, T, X, Y, channel, lists, recv, reduce, replicas, send
 
-# -- sending and receiving ---------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("more", ["", ", is_host_transfer = true"])
 def test_values_arrive_in_the_order_they_are_sent(more):

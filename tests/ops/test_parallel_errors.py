@@ -13,8 +13,6 @@ from ..run_op import tensor
 from .grids import program
 from .parallel_cases import FOREVER, SAME, TOKEN, T, X, Y, lists, no_process_is_left, recv, reduce, replicas, send
 
-# -- deadlocks ---------------------------------------------------------------------------------------------------------
-
 
 def deadlock(text: str, *arrays: np.ndarray) -> str:
     with pytest.raises(ExecutionError, match="deadlock") as caught:

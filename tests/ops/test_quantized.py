@@ -33,8 +33,6 @@ from .quantized_oracle import (
     same,
 )
 
-# -- types -----------------------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("element", [*PER_TENSOR, *WIDE], ids=str)
 def test_names_are_mlirs(element: QuantizedType) -> None:

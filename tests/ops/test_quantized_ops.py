@@ -13,8 +13,6 @@ from ..run_op import bind
 from . import reference
 from .quantized_oracle import I8, PER_TENSOR, Q, i8, quantized, run
 
-# -- ops against the reference interpreter ----------------------------------------------------------------------------
-
 
 def stored(n: int | str, source: str, types: Sequence[str], body: str, result: str) -> str:
     """A program on quantized values %0, %1, … whose arguments and result are what is stored."""

@@ -39,8 +39,6 @@ def bits(algorithm: str, state: list[int], shape: tuple[int, ...], element: str)
     return interp.load(program)(np.array(state, np.uint64))
 
 
-# -- known answers: those published with Random123 (kat_vectors) ----------------------------------------------------
-
 ONES = 0xFFFFFFFF
 PI = [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0]
 

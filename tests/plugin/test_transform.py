@@ -39,8 +39,6 @@ def same(result: Any, wanted: Any, tolerance: float = 0) -> None:
 _KINDS = ("bool", "int2", "uint4", "int8", "uint16", "int32", "uint64", "bfloat16", "float16", "float32", "float64",
           "complex64", "complex128", "float4_e2m1fn", "float8_e4m3fn", "float8_e8m0fnu")  # fmt: skip
 
-# -- calling -----------------------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("name", thinned(NAMES, lambda name: name in _KINDS))
 def test_arrays_of_every_type(name: str) -> None:
@@ -203,8 +201,6 @@ def test_policy_of_inner_functions() -> None:
     assert [float(y) for y in outer(one)] == [2.5, 2.75, 2.5]
     assert [float(y) for y in jax.jit(outer)(one)] == [2.5, 2.75, 2.5]
 
-
-# -- devices -----------------------------------------------------------------------------------------------------------
 
 DEVICES = """
     from minihlo import interp

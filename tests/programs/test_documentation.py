@@ -79,8 +79,6 @@ def test_pages_for_developers_name_only_files_that_exist(page: str) -> None:
     assert not [n for n in named if not (ROOT / n).exists()]
 
 
-# -- the public API ----------------------------------------------------------------------------------------------------
-
 PUBLIC = [(name, getattr(interp, name)) for name in interp.__all__]
 METHODS = [
     (f"{cls.__name__}.{name}", member)

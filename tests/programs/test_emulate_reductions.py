@@ -188,8 +188,6 @@ def test_scatters_to_selected_elements(direction, element):
             assert differences(program, arrays, POLICIES["default"]) == [0], (axes, is_finite)
 
 
-# -- scatters ----------------------------------------------------------------------------------------------------------
-
 #: The shapes of tensor, indices and updates, and the dimension numbers.
 SCATTERS = {
     "rows": ((6, 4), (9, 1), (9, 4), "update_window_dims = [1], inserted_window_dims = [0], "

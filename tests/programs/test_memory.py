@@ -78,8 +78,6 @@ def test_the_ceiling_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
         memory.set_ceiling(None)
 
 
-# -- all values together -----------------------------------------------------------------------------------------------
-
 _TYPE = "tensor<256x1024xf32>"  # 1 MiB
 
 
