@@ -270,10 +270,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
         "single products are wrong",
     ),
     "all zero": ({"fault": lambda x, y, r: np.zeros_like(r)}, "every single product is wrong; each gives 0"),
-    "all NaN": (
-        {"fault": lambda x, y, r: np.full_like(r, 0x7FC00000)},
-        "single product is wrong; each gives nan",
-    ),
+    "all NaN": ({"fault": lambda x, y, r: np.full_like(r, 0x7FC00000)}, "single product is wrong; each gives nan"),
     "zero above 100": ({"fault": _large_are_zero}, "single products are wrong"),
     "changes": ({"fault": _changing()}, "the results change: the same program and operands gave"),
     "one column is another": (
