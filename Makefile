@@ -4,7 +4,7 @@ VENV := .venv-$(notdir $(PYTHON))
 BIN := $(VENV)/bin
 JOBS ?= auto
 
-.PHONY: run test oldest docs dist exhaustive lint bench generate clean
+.PHONY: run test oldest docs dist stress exhaustive lint bench generate clean
 
 run: $(VENV)/run.stamp
 	$(BIN)/minihlo run examples/fnuz_dot.mlir
@@ -13,11 +13,11 @@ run: $(VENV)/run.stamp
 	@echo "Every code of the second result is the one that JAX computed."
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest -n $(JOBS) -m "not exhaustive"
+	$(BIN)/python -m pytest -n $(JOBS) -m "not exhaustive and not stress"
 
 # The tests on the oldest jaxlib that is supported.
 oldest: .venv-oldest/test.stamp
-	.venv-oldest/bin/python -m pytest -n $(JOBS) -m "not exhaustive"
+	.venv-oldest/bin/python -m pytest -n $(JOBS) -m "not exhaustive and not stress"
 
 # What is uploaded: built, checked, and its tests run on what it installs.
 dist: .venv-dist/dist.stamp $(VENV)/test.stamp
@@ -30,6 +30,9 @@ dist: .venv-dist/dist.stamp $(VENV)/test.stamp
 docs: .venv-docs/test.stamp
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/python -m mkdocs build --quiet --strict
 	.venv-docs/bin/python -m tools.check_site build/site
+
+stress: $(VENV)/test.stamp
+	$(BIN)/python -m pytest -m stress
 
 exhaustive: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -n $(JOBS) -m exhaustive
