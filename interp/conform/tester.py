@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ..backends import BackendError
-from ..backends.operation import Operation
 from ..backends.programs import Builder
 from ..oracle.formats import all_codes
 from . import repeats, tests
@@ -25,7 +24,7 @@ from .repeats import AnyPart, Results
 from .reproduction import Failing, add_explanations, batches
 from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult, StoredCodes
 from .rows import RowPart
-from .support import OtherAxis, Types, collect, or_raise, outputs, takes, to_integers
+from .support import OtherAxis, Types, collect, operate, or_raise, outputs, takes, to_integers
 from .verdicts import blocks, outcome, scaled_sums, sums
 from .verdicts.outcome import Settings
 from .verdicts.sums import SumResult
@@ -61,8 +60,6 @@ class Spec:
 class Tester:
     """Runs cases on a backend, which it restarts if it dies."""
 
-    reruns = True  #: whether cases run again, to compare results and to reproduce failures
-
     def __init__(self, backend: Any, settings: Settings) -> None:
         self.backend, self.settings = backend, settings
         self.kind = takes(backend)
@@ -77,8 +74,7 @@ class Tester:
         found: list[CaseResult | None] = [None] * len(parts)
         failing: list[Failing] = []
         results = self.results(parts)
-        once = not self.settings.can_repeat or not self.reruns
-        others = {} if once else self._try_some_again(parts[: len(specs)], results)
+        others = self._try_some_again(parts[: len(specs)], results) if self.settings.can_repeat else {}
         formed = _judge_sums(parts[: len(specs)], results[: len(specs)], self.settings.accumulators)
         for i, (part, got) in enumerate(zip(parts, results, strict=True)):
             if isinstance(got, BackendError):
@@ -102,10 +98,9 @@ class Tester:
             found[i] = result = outcome.of_elements(part, judged, codes, self.settings, seconds)
             if result.verdict in (FAIL, ACCURACY):
                 failing.append((i, part, judged, codes))
-        if self.reruns:
-            evidence = self._evidence(parts, results, found, others)
-            for i, result in add_explanations(self, parts, failing, found, evidence):
-                found[i] = result
+        evidence = self._evidence(parts, results, found, others)
+        for i, result in add_explanations(self, parts, failing, found, evidence):
+            found[i] = result
         if self.settings.keeps:
             for i, spec in enumerate(specs):
                 found[i] = _with_codes(found[i], spec, parts[i], results[i])
@@ -218,15 +213,7 @@ class Tester:
 
     def _operate(self, part: AnyPart) -> np.ndarray | BackendError:
         self.backend.seconds = self.settings.timeout
-
-        def call(operation: Operation, arrays: list[np.ndarray]) -> np.ndarray:
-            return self.backend.operate(operation, arrays)
-
-        try:
-            results = part.operate(call)
-            return collect(list(results) if isinstance(part, BlockPart) else [np.asarray(results)], part)
-        except BackendError as error:
-            return or_raise(error)
+        return operate(part, self.backend.operate)
 
     def batch(self, parts: Sequence[AnyPart], seconds: float) -> Results:
         """Runs all parts in one program; if it fails, each half in a program of its own."""
