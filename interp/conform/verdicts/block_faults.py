@@ -114,8 +114,8 @@ _QUANTIZE: tuple[tuple[str, str, Changed], ...] = (
       for turned in (True, False)),
     *(("partial-block-unscaled", "the last block, which is not full, is not scaled",
        lambda p, x, too=too: _partial_unscaled(p, x, too)) for too in (True, False)),
-    *((f"through-{t}", f"numbers are rounded to {t} before they are quantized", lambda p, x, t=t: _right(p, in_type(x, t)))
-      for t in ("bf16", "f16")),
+    *((f"through-{t}", f"numbers are rounded to {t} before they are quantized",
+       lambda p, x, t=t: _right(p, in_type(x, t))) for t in ("bf16", "f16")),
     *((f"quotients-through-{t}", f"quotients are rounded to {t} before they become elements",
        lambda p, x, t=t: _quotients_through(p, x, t)) for t in ("bf16", "f16")),
     ("nibbles-exchanged", "the low and the high four bits of each byte are exchanged", _nibbles),
