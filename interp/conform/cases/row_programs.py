@@ -22,15 +22,12 @@ def body(case: Case) -> str:
 
 def shape_in_three(case: Case, arrays: Arrays) -> tuple[int, ...]:
     """The shape of the result in the form rank-3; its elements have the order of the other forms."""
-    x = arrays[0]
-    match case.op:
-        case "reduce":
-            return _PARTS, len(x) // _PARTS
-        case "dot_general":
-            return *x.shape[:-1], arrays[1].shape[-1]
-        case "convolution":
-            return x.shape[0], 1, x.shape[1] - arrays[1].shape[0] + 1, arrays[1].shape[2]
-    return _PARTS, len(x) // _PARTS, x.shape[1]
+    x, y = arrays[0], arrays[-1]
+    if case.op == "dot_general":
+        return *x.shape[:-1], y.shape[-1]
+    if case.op == "convolution":
+        return x.shape[0], 1, x.shape[1] - y.shape[0] + 1, y.shape[2]
+    return _PARTS, len(x) // _PARTS, *(() if case.op == "reduce" else x.shape[1:])
 
 
 def emit(builder: Builder, case: Case, form: str, arrays: Arrays, shape: tuple[int, ...]) -> None:
