@@ -12,6 +12,7 @@ import numpy as np
 
 from ..backends import BackendError
 from ..backends.programs import Builder
+from ..judging.record import WRONG
 from ..oracle.formats import all_codes
 from . import repeats, tests
 from .block_parts import BlockPart, ScaledPart
@@ -109,8 +110,9 @@ class Tester:
     def _try_some_again(self, parts: Sequence[AnyPart], results: Results) -> dict[int, np.ndarray]:
         """Runs a sample of parts a second time. A worse outcome replaces the first; returns the better outcomes."""
         others: dict[int, np.ndarray] = {}
-        products = (i for i, p in enumerate(parts) if isinstance(p, RowPart) and p.case.has_products)
-        longest = max(products, key=lambda i: _terms_of(parts[i]), default=0)
+        # Long sums show whether their order is always the same.
+        terms = {i: p.query.counts[0] for i, p in enumerate(parts) if isinstance(p, RowPart) and p.case.has_products}
+        longest = max(terms, key=lambda i: terms[i], default=0)
         tried = sorted({*range(0, len(parts), _SAMPLED), longest} if parts else ())
         some = [i for i in tried if parts[i].size <= _SAMPLED_ELEMENTS]
         some = [i for i in some if not isinstance(results[i], BackendError)]
@@ -132,7 +134,7 @@ class Tester:
             return int((got != part.exact.codes).sum())
         if isinstance(part, RowPart):
             return outcome.of_rows(part, got, self.settings, zeros_are_open).counts.get(FAIL, 0)
-        return int(repeats.failing(part.judge(got, self.settings.ulp, zeros_are_open)[0]).sum())
+        return int((part.judge(got, self.settings.ulp, zeros_are_open)[0].verdicts == WRONG).sum())
 
     def _evidence(
         self, parts: Sequence[AnyPart], results: Results, found: list[CaseResult | None], others: dict[int, np.ndarray]
@@ -206,10 +208,8 @@ class Tester:
             if lacks is None:
                 self._types.count(part, isinstance(result, BackendError) and result.how != "refused")
         # While no part of a type has a result, the type is at fault, not the op.
-        return [
-            self._types.blame_type(p, r) if isinstance(r, BackendError) else r
-            for p, r in zip(batch, found, strict=True)
-        ]
+        pairs = zip(batch, found, strict=True)
+        return [self._types.blame_type(p, r) if isinstance(r, BackendError) else r for p, r in pairs]
 
     def _operate(self, part: AnyPart) -> np.ndarray | BackendError:
         self.backend.seconds = self.settings.timeout
@@ -292,11 +292,6 @@ class Tester:
                 break
             part = smaller
         return part
-
-
-def _terms_of(part: AnyPart) -> int:
-    """The number of terms of a sum: long ones show whether their order is always the same."""
-    return part.query.counts[0] if isinstance(part, RowPart) else 0
 
 
 def _judge_sums(parts: Sequence[AnyPart], results: Results, records: Sequence[str]) -> dict[int, SumResult]:

@@ -32,10 +32,8 @@ from .verdicts.outcome import Settings
 
 FORM = "test"
 #: Ops that have cases of their own, and ops with only tokens as results.
-_LEFT_OUT = (
-    *(*OPS, *ROW_OPS, "convert", "compare", "select", "clamp", "is_finite", "chlo_broadcast_compare"),
-    "after_all",
-)
+_OTHERS = ("convert", "compare", "select", "clamp", "is_finite", "chlo_broadcast_compare", "after_all")
+_LEFT_OUT = (*OPS, *ROW_OPS, *_OTHERS)
 #: Factor on the limit of one function for ops that consist of steps, each rounded.
 _STEPS = 16
 _FORMAT = re.compile("|".join(sorted(FORMATS, key=len, reverse=True)))
@@ -71,9 +69,7 @@ def _tests(where: Path) -> tuple[_Test, ...]:
 
 def _not_alone() -> set[str]:
     """The ops that need other processes or the host, and the checks without results, as files name them."""
-    names = (
-        n for n, record in ops().items() if record.values == "checks" or record.traits.effects is not Effects.NOTHING
-    )
+    names = (n for n, r in ops().items() if r.values == "checks" or r.traits.effects is not Effects.NOTHING)
     return {re.sub(r"[.-]", "_", name.removeprefix("stablehlo.")) for name in names}
 
 

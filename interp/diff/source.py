@@ -120,9 +120,8 @@ class Source:
         body = Region(arguments, [operation], operation.results)
         takes, gives = (tuple(v.type for v in values) for values in (arguments, operation.results))
         function = Function(_ALONE, True, takes, gives, body, operation.location)
-        return plan(
-            dataclasses.replace(self.program, functions=self.program.functions | {_ALONE: function}), _ALONE, policy
-        )
+        functions = self.program.functions | {_ALONE: function}
+        return plan(dataclasses.replace(self.program, functions=functions), _ALONE, policy)
 
     def passed(self, operation: Operation) -> tuple[Value, ...]:
         """The `inputs` of an op that are arguments of its program: not the constants that its regions use."""

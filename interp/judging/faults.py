@@ -161,11 +161,6 @@ def _reciprocals() -> Iterator[Fault]:
         yield Fault(f"{named}-product", sentence, partial(models.reciprocal, wide, True))
 
 
-def _without_sign(identifier: str, compute: models.Compute, words: str) -> Fault:
-    sentence = f"the sign is dropped, as the format has none, and the rest {words}"
-    return Fault(f"sign-dropped-and-{identifier}", sentence, partial(models.of_magnitude, compute))
-
-
 def _case_with(**how: Any) -> Compute:
     """The op with another reading or rounding (`fault_models.compute_case`)."""
     return partial(models.compute_case, **how)
@@ -206,9 +201,12 @@ _FIRST: tuple[Fault, ...] = (
           "TOTALORDER is ignored: compared as FLOAT, by which NaN is unordered and -0 equals +0", models.as_float),
     Fault("sign-in-exponent", "the sign of the result is put into the exponent's first bit", models.sign_in_exponent),
     Fault("sign-dropped", "the sign is dropped, and the format has none", models.without_sign),
-    _without_sign("rounded-toward-zero", _case_with(rounding=TOWARD_ZERO), "is rounded toward zero"),
-    _without_sign("rounded-twice-f32", _case_with(through="f32"), "is rounded twice, to f32 first"),
-    _without_sign("between-smallest-up", models.smallest_up, "is rounded up between the two smallest numbers"),
+    *(Fault(f"sign-dropped-and-{name}", f"the sign is dropped, as the format has none, and the rest {words}",
+            partial(models.of_magnitude, compute)) for name, compute, words in (
+        ("rounded-toward-zero", _case_with(rounding=TOWARD_ZERO), "is rounded toward zero"),
+        ("rounded-twice-f32", _case_with(through="f32"), "is rounded twice, to f32 first"),
+        ("between-smallest-up", models.smallest_up, "is rounded up between the two smallest numbers"),
+    )),
     Fault("integer-limits-in-format",
           "the limits of the integer type are rounded to the format before the number is compared with them",
           limits_in_format),

@@ -99,9 +99,8 @@ class Designer:
             return self._known[key]
         made: list[int] = []
         try:
-            numbers = zip(
-                self.operands.pair(exponent, left), self._factors[abs(significand)], (significand, 1.0), strict=True
-            )
+            pair, factors = self.operands.pair(exponent, left), self._factors[abs(significand)]
+            numbers = zip(pair, factors, (significand, 1.0), strict=True)
             for (x, factor, sign), element in zip(numbers, (self.signature.lhs, self.signature.rhs), strict=True):
                 made.append(int(codes(np.array([np.copysign(x * factor, sign)]), element)[0]))
         except ValueError:

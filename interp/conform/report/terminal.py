@@ -10,23 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ... import pages
+from ...judging.record import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, VERDICTS, worst
 from ...oracle.formats import ALL_MINIFLOATS, FORMATS, INTEGERS
 from ..causes import of_cases
 from ..format_text import code_text
-from ..result import (
-    ABSENT,
-    ACCURACY,
-    CRASH,
-    DIVERGENT,
-    FAIL,
-    PASS,
-    UNSUPPORTED,
-    VERDICTS,
-    CaseResult,
-    Failure,
-    Report,
-    worst,
-)
+from ..result import ABSENT, CaseResult, Failure, Report
 
 _SIGNS = {PASS: "ok", DIVERGENT: "open", ACCURACY: "ulp", UNSUPPORTED: "-", FAIL: "FAIL", CRASH: "DIED"}
 _STYLES = {

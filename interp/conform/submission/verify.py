@@ -68,7 +68,8 @@ def verify(path: str) -> Verification:
 def _changed_members(submission: Submission) -> Iterator[str]:
     """Members that differ from the list in the manifest."""
     listed, actual = submission.manifest, submission.actual
-    cases = [f"{c.signature} {c.form}" for c, _, kept, raw in split_codes(submission) if _hash(raw) != kept.sha256]
+    every = split_codes(submission)
+    cases = [f"{c.signature} {c.form}" for c, _, k, raw in every if hashlib.sha256(raw).hexdigest() != k.sha256]
     for name, facts in actual.members.items():
         said = listed.members.get(name, {})
         if said != facts:
@@ -82,14 +83,9 @@ def _changed_members(submission: Submission) -> Iterator[str]:
         yield f"{MANIFEST} has been changed: expected the SHA-256 {printable(listed.sha256)}, got {actual.sha256}"
     if listed.members == actual.members and cases:
         yield f"codes.bin has been changed: the results of {cases[0]} are not those that results.json lists"
-    if listed.members == actual.members and sum(k.size for *_, k, _ in split_codes(submission)) != len(
-        submission.codes
-    ):
+    size = sum(k.size for *_, k, _ in split_codes(submission))
+    if listed.members == actual.members and size != len(submission.codes):
         yield "codes.bin has more results than results.json lists"
-
-
-def _hash(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()
 
 
 def _profile(submission: Submission) -> Profile:

@@ -78,9 +78,8 @@ def _entries(tester: Tester, spec: Spec, store: Store, made: ExportOptions) -> I
     for i, call in enumerate(every):
         own = right.of(call.start, call.size)
         shape, op = list(call.shape), call.operation
-        operands = [
-            Tensor(t, list(x.shape), digest(x), store.array(x)) for x, t in zip(call.operands, op.operands, strict=True)
-        ]
+        given = zip(call.operands, op.operands, strict=True)
+        operands = [Tensor(t, list(x.shape), digest(x), store.array(x)) for x, t in given]
         codes = own.expected.astype(code_dtype(op.result), copy=False).reshape(call.shape)
         result = Tensor(op.result, shape, digest(codes), store.array(codes))
         rows = own.alternatives

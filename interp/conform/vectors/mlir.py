@@ -147,10 +147,8 @@ def _fewer(builder: _Program, a: tuple[str, str], b: tuple[str, str]) -> tuple[s
     """The pair with fewer wrong results."""
     scalar = "tensor<i32>"
     less = builder.op(f"stablehlo.compare LT, {b[0]}, {a[0]}, SIGNED : ({scalar}, {scalar}) -> tensor<i1>")
-    chosen = (
-        builder.op(f"stablehlo.select {less}, {y}, {x} : tensor<i1>, {scalar}") for x, y in zip(a, b, strict=True)
-    )
-    count, first = chosen
+    pairs = zip(a, b, strict=True)
+    count, first = (builder.op(f"stablehlo.select {less}, {y}, {x} : tensor<i1>, {scalar}") for x, y in pairs)
     return count, first
 
 
@@ -196,12 +194,11 @@ def write(folder: Path, tasks: Sequence[Task], settings: Settings, version: str 
         size += len(raw)
         entry = {"file": name, "sha256": hashlib.sha256(raw).hexdigest(), "elements": part.size}
         listed.append(entry | {"signature": spec.case.signature, "form": spec.form, "part": spec.part})
+    limits = {"level": settings.level, "seed": settings.seed, "ulp": settings.ulp}
     data = {
         "schema": SCHEMA,
         "stablehlo": version,
-        "level": settings.level,
-        "seed": settings.seed,
-        "ulp": settings.ulp,
+        **limits,
         "results": ["how many results are wrong (i32)", "the place of the first, -1 where none is (i32)"],
         "programs": listed,
         "left_out": [list(key) for key in sorted(left_out)],

@@ -32,9 +32,11 @@ from .sums import SumResult
 _OF_F32, _OF_UNITS = 2.0**-12, 2.0**-8
 
 
-def judge_scaled_sums(
-    parts: Sequence[ScaledPart], results: Sequence[np.ndarray], records: Sequence[str] = ()
-) -> list[SumResult]:
+Arrays = Sequence[np.ndarray]
+Parts = Sequence[ScaledPart]
+
+
+def judge_scaled_sums(parts: Parts, results: Arrays, records: Sequence[str] = ()) -> list[SumResult]:
     """The verdicts on a dot of two block formats, on several shapes."""
     known = [*_usual(parts[0].query), *_units(parts[0], records)]
     found: list[SumResult] = [sums.judge_unexplained(p, got) for p, got in zip(parts, results, strict=True)]
@@ -87,9 +89,7 @@ def _of_record(record: Accumulator, left: Block, right: Block, identifier: str, 
     return Hypothesis(identifier, sentence, total, True, record, identifier, record.storage.name)
 
 
-def _by_rounding(
-    parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[SumResult]
-) -> list[SumResult]:
+def _by_rounding(parts: Parts, results: Arrays, plain: Sequence[SumResult]) -> list[SumResult]:
     """The verdicts by the type that scaled numbers are rounded to: the widest type that explains all."""
     best, most = [], -1
     for reading in roundings():
@@ -102,9 +102,7 @@ def _by_rounding(
     return best
 
 
-def _by(
-    reading: Reading, parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[SumResult]
-) -> list[SumResult] | None:
+def _by(reading: Reading, parts: Parts, results: Arrays, plain: Sequence[SumResult]) -> list[SumResult] | None:
     """The verdicts if a reading explains all shapes; None if it does not."""
     changed = [reading.part(p) or p for p in parts]
     if all(c is p for c, p in zip(changed, parts, strict=True)) or not all(map(_is_near, changed, results)):
@@ -146,9 +144,7 @@ def _is_coarse(part: ScaledPart, changed: ScaledPart) -> np.ndarray:
 # -- faults ------------------------------------------------------------------------------------------------------------
 
 
-def _with_faults(
-    parts: Sequence[ScaledPart], results: Sequence[np.ndarray], found: Sequence[SumResult]
-) -> list[SumResult]:
+def _with_faults(parts: Parts, results: Arrays, found: Sequence[SumResult]) -> list[SumResult]:
     """Adds an explanation to shapes that nothing else explains: one fault, or a common property."""
     left = [(p, g, f) for p, g, f in zip(parts, results, found, strict=True) if not f.identifier]
     why = _fault([p for p, *_ in left], [g for _, g, _ in left])
