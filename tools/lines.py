@@ -35,15 +35,16 @@ JUDGING_COMMANDS = (
 
 BUDGETS = (
     Budget("ops", 17_000, ("ops",)),
-    Budget("interp without emulation", 49_200, ("interp",), ("interp/emulate",)),
+    Budget("interp without emulation", 48_850, ("interp",), ("interp/emulate",)),
     Budget("emulation", 5_000, ("interp/emulate",)),
+    Budget("numerics", 3_900, ("interp/numerics",)),
     Budget(
         "judging",
         25_900,
         ("interp/judging", "interp/conform", "interp/diff", "interp/probing", "interp/backends", "interp/judgement",
          "interp/enclose", *(f"interp/commands/{name}.py" for name in JUDGING_COMMANDS)),
     ),
-    Budget("tests", 45_700, ("tests",)),
+    Budget("tests", 42_950, ("tests",)),
     Budget("passes, machine, binding", 2_500, ("interp/passes", "interp/machine.py", "interp/bind.py")),
     Budget(
         "core",
