@@ -16,19 +16,13 @@ try:
 except ImportError:
     raise ImportError("minihlo.interp.watch needs JAX, which is not installed (pip install jax)") from None
 
-import numpy as np
-
 from ...ops.policy import Policy
 from ..backends import BackendError
 from ..backends.subjects import any_subject
-from ..diff.compare import trace
 from ..diff.report import OpReport
-from ..diff.source import Source
 from ..errors import InputError
-from ..parse.reader import Locator
 from ..program import Operation
 from ..system import host_floats
-from ..transform.computation import Computation
 from . import calls as jitted_calls
 from .programs import check_integer, check_policy
 from .watch_check import CheckedProgram
@@ -39,15 +33,13 @@ _DISPATCH = 3e-5
 #: The used share of the budget. The rest is a reserve, as a part may take longer than estimated.
 _AIM = 0.9
 #: The interval in seconds at which the budget is examined; and the multiple of the time for observing a call that must
-#: be
-#: left in the budget for a call to be observed.
+#: be left in the budget for a call to be observed.
 _WAIT, _WORTH = 0.02, 4
-#: The estimated seconds to prepare a program, for each traced operation: 0.3 ms each were measured on a
-#: program of 1,800 operations.
+#: The estimated seconds to prepare a program, for each traced operation: 0.3 ms were measured, of 1,800 operations.
 _PREPARE = 0.0004
 
 
-class Watch:
+class Watch(jitted_calls.CallObserver[CheckedProgram]):
     """Checks a sample of jitted calls, between `start` and `stop`; see `watch`.
 
     Attributes:
@@ -59,18 +51,18 @@ class Watch:
     def __init__(
         self, backend: Any, every: int | None, budget: float, file: Any, memory: int, keep: int, policy: Policy
     ) -> None:
+        super().__init__("watch", lambda source: CheckedProgram(source, self._backend, policy, memory))
         self._every, self._budget, self._memory, self._keep, self._path = every, budget, memory, keep, file
-        self._policy = policy
         self._named = backend
         self.failures: dict[Operation, OpReport] = {}
         self.spent, self.checks = 0.0, 0
         self._backend: Any = None
         self._file: WatchFile | None = None
-        self._known: dict[int, tuple[Any, CheckedProgram | None, Computation | None]] = {}
         self._counts: Counter[int] = Counter()
-        self._sizes: dict[int, tuple[Any, int]] = {}
-        self._jitted: dict[int, tuple[Any, Any]] = {}
-        self._key, self._thing = 0, None
+        self._sizes: dict[int, tuple[Any, int]] = {}  # of functions that are not prepared, the number of operations
+        self._prepared: dict[int, Any] = {}
+        self._refused: set[int] = set()
+        self._key = 0
         self._job: Iterator[float] | None = None
         self._needs = self._dispatch = 0.0
         self._of: dict[str, Any] = {}
@@ -103,7 +95,7 @@ class Watch:
         self._file.write("start", backend=self._backend.name, budget=self._budget, every=self._every)
         some = self._every is None and jitted_calls.can_show_some
         if some or jitted_calls.can_observe:
-            self._context.enter_context(jitted_calls.observe_calls(self._observe, some))
+            self._context.enter_context(jitted_calls.observe_calls(self.observe, some))
         else:
             warnings.warn("this version of JAX does not show its calls: pass functions through w(f)", stacklevel=2)
         if some:
@@ -142,25 +134,19 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that behaves like `function`, and whose calls are watched while the watch runs.
-
-        It is needed only if JAX does not show its calls. Raises InputError if `function` is not a function.
-        """
-
-        def seen(jitted: Any, args: Sequence[Any], kwargs: Any) -> None:
-            self._take(id(jitted), jitted, lambda: self._explicit(jitted, args, kwargs))
-
-        return jitted_calls.shown(function, "watch", self._jitted, seen)
-
     # -- one call ------------------------------------------------------------------------------------------------------
 
-    def _observe(self, jaxpr: Any, args: Sequence[Any]) -> None:
+    def lowered_for(self) -> str:
+        """The backend's platform of JAX; that of the host for other backends."""
+        return getattr(self._backend, "platform", "cpu")
+
+    def observe(self, jaxpr: Any, args: Sequence[Any]) -> None:
+        """Takes a call that JAX shows, which makes the call longer."""
         self._dispatch = _DISPATCH * (len(args) + len(jaxpr.out_avals))
-        self._take(id(jaxpr), jaxpr, lambda: self._trace(jaxpr, args))
+        super().observe(jaxpr, args)
         self.spent += self._dispatch
 
-    def _take(self, key: int, thing: Any, prepared: Callable[[], tuple[CheckedProgram, list[Any], str]]) -> None:
+    def take(self, key: int, thing: Any, prepare: Callable[[], tuple[CheckedProgram, list[Any]]]) -> None:
         """Counts a call, and continues pending checks as far as the budget allows."""
         if self._file is None or not self._lock.acquire(blocking=False):  # another thread is checking
             return
@@ -168,10 +154,10 @@ class Watch:
         try:
             number = self._counts[key]
             self._counts[key] += 1
-            is_refused = key in self._known and self._known[key][1] is None
+            is_free = self._job is None or self._left <= 0
             with host_floats.default():
-                if number % (self._every or 1) == 0 and not is_refused and (self._job is None or self._left <= 0):
-                    self._begin(key, thing, number, prepared, before)
+                if number % (self._every or 1) == 0 and key not in self._refused and is_free:
+                    self._begin(key, thing, number, prepare, before)
                 self._go_on(before)
         except BackendError as error:
             self._fail(f"the watch ends: {error}")
@@ -189,29 +175,23 @@ class Watch:
         """Writes an error. The program that was being checked is not checked again."""
         assert self._file is not None
         self._file.write("error", message=" ".join(message.split()), **self._of)
-        self._known[self._key] = (self._known.get(self._key, (self._thing,))[0], None, None)
+        self._refused.add(self._key)
         self._job, self._needs = None, 0.0
 
-    def _begin(
-        self,
-        key: int,
-        thing: Any,
-        number: int,
-        prepared: Callable[[], tuple[CheckedProgram, list[Any], str]],
-        before: float,
-    ) -> None:
-        if key not in self._known:
+    def _begin(self, key: int, thing: Any, number: int, prepare: Callable[[], Any], before: float) -> None:
+        needs = 0.0
+        if key not in self._prepared:
             if key not in self._sizes:
                 self._sizes[key] = thing, jitted_calls.count(thing.jaxpr) if hasattr(thing, "jaxpr") else 0
-            self._needs = _PREPARE * self._sizes[key][1]
-        if not self._allows(self._needs if key not in self._known else 0.0, before):
+            needs = self._needs = _PREPARE * self._sizes[key][1]
+        if not self._allows(needs, before):
             return
         self._end_job()
-        self._key, self._thing = key, thing
+        self._key, self._prepared[key] = key, thing  # kept, so that its id stays its own
         self._of = {"call": number, "function": jitted_calls.name_of(thing)}
-        checked, arrays, self._of["function"] = prepared()
-        self._at, self._left = checked, checked.kinds
-        self._job = checked.run(arrays, self._record)
+        self._at, arrays = prepare()
+        self._of["function"], self._left = self._at.source.file, self._at.kinds
+        self._job = self._at.run(arrays, self._record)
         self._needs = next(self._job)
 
     def _go_on(self, before: float) -> None:
@@ -241,39 +221,6 @@ class Watch:
         if self._job is not None and self._file is not None and self._at is not None:
             self._file.write("check", **self._of, ops=self._at.count, verdicts=dict(self._at.verdicts))
         self._job = None
-
-    # -- programs ------------------------------------------------------------------------------------------------------
-
-    def _trace(self, jaxpr: Any, args: Sequence[Any]) -> tuple[CheckedProgram, list[Any], str]:
-        """The program of a traced function, for the backend's platform, and copies of its arguments."""
-        platform = getattr(self._backend, "platform", "cpu")
-        if id(jaxpr) not in self._known:
-            jitted_calls.refuse_effects(jaxpr)
-            computation = Computation(jaxpr, self._policy)
-            name = f"jit({computation.name})"
-            avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in computation.arguments]
-            lowered = jax.jit(computation.function, keep_unused=True).trace(*avals)
-            module: Any = lowered.lower(lowering_platforms=(platform,)).compiler_ir("stablehlo")
-            source = Source(module, Locator(name), name)
-            checked = CheckedProgram(source, self._backend, self._policy, self._memory)
-            self._known[id(jaxpr)] = jaxpr, checked, computation
-        _, checked, computation = self._known[id(jaxpr)]
-        assert checked is not None
-        assert computation is not None
-        arrays = jitted_calls.arrays_of(computation, checked.source.function.argument_types, args)
-        return checked, arrays, f"jit({computation.name})"
-
-    def _explicit(self, jitted: Any, args: Sequence[Any], kwargs: Any) -> tuple[CheckedProgram, list[Any], str]:
-        """The same for a call of a function that was passed through the watch."""
-        platform = getattr(self._backend, "platform", "cpu")
-        jaxpr = jitted.trace(*args, **kwargs).jaxpr
-        jitted_calls.refuse_effects(jaxpr)
-        source, arrays, _ = trace(jitted, args, kwargs, None, None, platform)
-        if id(jaxpr) not in self._known:
-            self._known[id(jaxpr)] = jaxpr, CheckedProgram(source, self._backend, self._policy, self._memory), None
-        checked = self._known[id(jaxpr)][1]
-        assert checked is not None
-        return checked, [a if a is None else np.array(a) for a in arrays], source.file
 
 
 def watch(
