@@ -103,7 +103,7 @@ class Examiner:
         except BackendError as error:
             if error.how == "absent":
                 raise
-            self._absent(operation, UNSUPPORTED if error.how == "refused" else CRASH, str(error), values)
+            self._absent(operation, UNSUPPORTED if error.is_lack else CRASH, str(error), values)
             return self.here(operation, values)
         try:
             ours = self.here(operation, values)

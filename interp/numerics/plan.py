@@ -27,7 +27,7 @@ from .observe import ObservedProgram
 from .plan_rewrite import Rounding, bits_of, products, rewrite
 from .plan_search import Operand, Search
 from .programs import check_function, check_policy, program_of
-from .reports import Report, own_line, short_place, text_table
+from .reports import Report, own_line, plain, short_place, text_table
 from .statistics import range_of
 
 #: The default formats, and the default bound of the output's relative error.
@@ -143,12 +143,7 @@ class QuantizePlan(Report):
 
     def data(self) -> dict[str, Any]:
         """The plan as a dictionary that `json.dump` takes."""
-        fields = ("bound", "error", "bits", "bits_before", "evaluations")
-        return {
-            "schema": 1,
-            **{f: getattr(self, f) for f in fields},
-            "choices": list(map(dataclasses.asdict, self.choices)),
-        }
+        return {"schema": 1, **plain({k: v for k, v in vars(self).items() if k != "policy"})}
 
 
 @host_floats.in_default

@@ -190,7 +190,7 @@ class Watch(jitted_calls.CallObserver[CheckedProgram]):
         self._key, self._prepared[key] = key, thing  # kept, so that its id stays its own
         self._of = {"call": number, "function": jitted_calls.name_of(thing)}
         self._at, arrays = prepare()
-        self._of["function"], self._left = self._at.source.file, self._at.kinds
+        self._of["function"], self._left = self._at.source.file, len(set(self._at.kinds.values()))
         self._job = self._at.run(arrays, self._record)
         self._needs = next(self._job)
 
@@ -219,7 +219,7 @@ class Watch(jitted_calls.CallObserver[CheckedProgram]):
 
     def _end_job(self) -> None:
         if self._job is not None and self._file is not None and self._at is not None:
-            self._file.write("check", **self._of, ops=self._at.count, verdicts=dict(self._at.verdicts))
+            self._file.write("check", **self._of, ops=len(self._at.kinds), verdicts=dict(self._at.verdicts))
         self._job = None
 
 
@@ -254,7 +254,7 @@ def watch(
             tenth longer, up to the cost of one part of a check.
         file: A file that JSON lines are appended to: `start`, `failure` for a wrong operation with its line, `check`
             for each sampled call, `error`, and `end`.
-        memory: The bytes of operands and results that are held for a check, and of operands that are kept in files.
+        memory: The bytes of operands that are held for a check, and that are kept in files.
         keep: The number of failures whose operands are kept, in the folder `file` + ".failures": the operation as a
             program and its operands, as `minihlo diff` takes them.
         policy: The policy of the exact results. The default is `Policy()`.
