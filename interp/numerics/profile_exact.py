@@ -60,8 +60,9 @@ class Exact:
             return none
         if operation.name in _ITSELF:
             t = operation.operands[0].type
-            is_real = isinstance(t, TensorType) and not t.element.is_complex
-            return [np.asarray(cast(operands[0], t.element, ELEMENT_TYPES["f64"], Policy()))] if is_real else none
+            if not isinstance(t, TensorType) or t.element.is_complex:
+                return none
+            return [np.asarray(cast(operands[0], t.element, ELEMENT_TYPES["f64"], Policy()))]
         if target(operation) == QUANTIZE:
             return [quotients(operation.attributes, operands[0], results), *none[1:]]
         plan = self._plan(operation)

@@ -51,8 +51,10 @@ def plain(x: Any) -> Any:
     """Records as data for JSON; numbers that it lacks are texts."""
     if isinstance(x, Location) or (isinstance(x, float) and not math.isfinite(x)):
         return str(x)
-    if hasattr(x, "data") or dataclasses.is_dataclass(x):
-        return x.data() if hasattr(x, "data") else plain(vars(x))
+    if callable(data := getattr(x, "data", None)):
+        return data()
+    if dataclasses.is_dataclass(x):
+        return plain(vars(x))
     if isinstance(x, dict):
         return {k: plain(v) for k, v in x.items()}
     return list(map(plain, x)) if isinstance(x, list | tuple) else x

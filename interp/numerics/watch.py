@@ -39,20 +39,63 @@ _WAIT, _WORTH = 0.02, 4
 _PREPARE = 0.0004
 
 
-class Watch(jitted_calls.CallObserver[CheckedProgram]):
-    """Checks a sample of jitted calls, between `start` and `stop`; see `watch`.
+class watch(jitted_calls.CallObserver[CheckedProgram]):  # noqa: N801 (used as a function)
+    """Check a sample of the jitted calls of a program, operation by operation, while it runs on any platform.
+
+    Within `with interp.watch("cuda") as w:`, or between `w.start()` and `w.stop()`, each call of a function of
+    `jax.jit` is observed. The operations of a sampled call are computed exactly here, and each operation runs alone on
+    the backend, on the same operands; results are judged as `interp.compare` judges them. One operation of each kind
+    (its name and types) comes first, operations that round before the others, and the least checked first.
+
+    The program gets the arrays that JAX computed. Checking stops when the budget is spent, in the middle of a call
+    too, and goes on in a later call. An error in checking is a line in the file, and the program goes on. Ctrl-C ends
+    the program as ever, and the file is complete.
+
+    Args:
+        backend: The backend of the operations: a platform of JAX in this process, a name that `minihlo conform` takes,
+            or an object with a method `evaluate(text, arrays) -> arrays`. The default is JAX's default platform.
+        every: One call in this many of each function is sampled, including the first. Then every call is observed,
+            which takes 20 to 30 µs for each array of it. By default only calls that the budget allows to check are
+            observed.
+        budget: The time for checking, as a share of the time that the program itself takes: 0.1 makes a run at most a
+            tenth longer, up to the cost of one part of a check.
+        file: A file that JSON lines are appended to: `start`, `failure` for a wrong operation with its line, `check`
+            for each sampled call, `error`, and `end`.
+        memory: The bytes of operands that are held for a check, and that are kept in files.
+        keep: The number of failures whose operands are kept, in the folder `file` + ".failures": the operation as a
+            program and its operands, as `minihlo diff` takes them.
+        policy: The policy of the exact results. The default is `Policy()`.
 
     Attributes:
         failures: The last report of each wrong operation, by operation.
         spent: The seconds of checking so far.
         checks: The number of checked operations.
+
+    Raises:
+        InputError: An argument is not one of those above; with `start`, there is no such backend.
+        OutputError: With `start`, the file cannot be written.
+        AttributeError: JAX is not installed: `interp` then has no attribute `watch`.
     """
 
     def __init__(
-        self, backend: Any, every: int | None, budget: float, file: Any, memory: int, keep: int, policy: Policy
+        self,
+        backend: Any = None,
+        *,
+        every: int | None = None,
+        budget: float = 0.1,
+        file: str | os.PathLike[str] = "watch.jsonl",
+        memory: int = 256 << 20,
+        keep: int = 8,
+        policy: Policy | None = None,
     ) -> None:
-        super().__init__("watch", lambda source: CheckedProgram(source, self._backend, policy, memory))
-        self._every, self._budget, self._memory, self._keep, self._path = every, budget, memory, keep, file
+        given = 1 if every is None else every
+        for name, value, least in (("every", given, 1), ("memory", memory, 0), ("keep", keep, 0)):
+            check_integer(value, f"watch: {name}", least)
+        if isinstance(budget, bool) or not isinstance(budget, int | float) or not budget > 0:
+            raise InputError(f"watch: budget: expected a number above 0, got {budget!r}")
+        chosen = check_policy(policy, "watch: policy")
+        super().__init__("watch", lambda source: CheckedProgram(source, self._backend, chosen, memory))
+        self._every, self._budget, self._memory, self._keep, self._path = every, float(budget), memory, keep, file
         self._named = backend
         self.failures: dict[Operation, OpReport] = {}
         self.spent, self.checks = 0.0, 0
@@ -81,7 +124,7 @@ class Watch(jitted_calls.CallObserver[CheckedProgram]):
 
     # -- lifetime ------------------------------------------------------------------------------------------------------
 
-    def start(self) -> Watch:
+    def start(self) -> watch:
         """Start. Raises InputError if there is no such backend, OutputError if the file cannot be written."""
         if self._file is not None:
             raise InputError("watch: expected a watch that is not running, got one that is")
@@ -128,7 +171,7 @@ class Watch(jitted_calls.CallObserver[CheckedProgram]):
         self._file = None
         self._backend.close()
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> watch:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
@@ -189,10 +232,10 @@ class Watch(jitted_calls.CallObserver[CheckedProgram]):
         self._end_job()
         self._key, self._prepared[key] = key, thing  # kept, so that its id stays its own
         self._of = {"call": number, "function": jitted_calls.name_of(thing)}
-        self._at, arrays = prepare()
-        self._of["function"], self._left = self._at.source.file, len(set(self._at.kinds.values()))
-        self._job = self._at.run(arrays, self._record)
-        self._needs = next(self._job)
+        at, arrays = prepare()
+        self._at, self._of["function"], self._left = at, at.source.file, len(set(at.kinds.values()))
+        self._job = job = at.run(arrays, self._record)
+        self._needs = next(job)
 
     def _go_on(self, before: float) -> None:
         """Continues checking as long as the budget allows."""
@@ -221,55 +264,3 @@ class Watch(jitted_calls.CallObserver[CheckedProgram]):
         if self._job is not None and self._file is not None and self._at is not None:
             self._file.write("check", **self._of, ops=len(self._at.kinds), verdicts=dict(self._at.verdicts))
         self._job = None
-
-
-def watch(
-    backend: Any = None,
-    *,
-    every: int | None = None,
-    budget: float = 0.1,
-    file: str | os.PathLike[str] = "watch.jsonl",
-    memory: int = 256 << 20,
-    keep: int = 8,
-    policy: Policy | None = None,
-) -> Watch:
-    """Check a sample of the jitted calls of a program, operation by operation, while it runs on any platform.
-
-    Within `with interp.watch("cuda") as w:`, or between `w.start()` and `w.stop()`, each call of a function of
-    `jax.jit` is observed. The operations of a sampled call are computed exactly here, and each operation runs alone on
-    the backend, on the same operands; results are judged as `interp.compare` judges them. One operation of each kind
-    (its name and types) comes first, operations that round before the others, and the least checked first.
-
-    The program gets the arrays that JAX computed. Checking stops when the budget is spent, in the middle of a call
-    too, and goes on in a later call. An error in checking is a line in the file, and the program goes on. Ctrl-C ends
-    the program as ever, and the file is complete.
-
-    Args:
-        backend: The backend of the operations: a platform of JAX in this process, a name that `minihlo conform` takes,
-            or an object with a method `evaluate(text, arrays) -> arrays`. The default is JAX's default platform.
-        every: One call in this many of each function is sampled, including the first. Then every call is observed,
-            which takes 20 to 30 µs for each array of it. By default only calls that the budget allows to check are
-            observed.
-        budget: The time for checking, as a share of the time that the program itself takes: 0.1 makes a run at most a
-            tenth longer, up to the cost of one part of a check.
-        file: A file that JSON lines are appended to: `start`, `failure` for a wrong operation with its line, `check`
-            for each sampled call, `error`, and `end`.
-        memory: The bytes of operands that are held for a check, and that are kept in files.
-        keep: The number of failures whose operands are kept, in the folder `file` + ".failures": the operation as a
-            program and its operands, as `minihlo diff` takes them.
-        policy: The policy of the exact results. The default is `Policy()`.
-
-    Returns:
-        A Watch, which is a context manager.
-
-    Raises:
-        InputError: An argument is not one of those above; with `start`, there is no such backend.
-        OutputError: With `start`, the file cannot be written.
-        AttributeError: JAX is not installed: `interp` then has no attribute `watch`.
-    """
-    given = 1 if every is None else every
-    for name, value, least in (("every", given, 1), ("memory", memory, 0), ("keep", keep, 0)):
-        check_integer(value, f"watch: {name}", least)
-    if isinstance(budget, bool) or not isinstance(budget, int | float) or not budget > 0:
-        raise InputError(f"watch: budget: expected a number above 0, got {budget!r}")
-    return Watch(backend, every, float(budget), file, memory, keep, check_policy(policy, "watch: policy"))
