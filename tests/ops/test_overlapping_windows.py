@@ -1,7 +1,5 @@
 """Large windows that overlap, and bodies that choose or do not mix: the bits of folds in order, without their time."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 
@@ -169,3 +167,9 @@ def test_bodies_that_return_what_is_outside(body: str) -> None:
       return %r#0, %r#1 : {t}, {t} }}""")
     first = {"%p, %c": 3, "%c, %c": 7, "%s, %c": 3 + n * (n - 1) // 2}[body]
     assert [int(v) for v in run(np.arange(n, dtype=np.int32), np.int32(3))] == [first, 7]
+
+
+def test_windows_beyond_memory_are_refused() -> None:
+    run = windows("i32", "%z = stablehlo.add %x, %y : T", (10**12, 10**12), window=10**12)
+    with pytest.raises(interp.ResourceError, match="reduce_window"):
+        run(np.zeros((COUNT, 3), np.int32), np.int32(0))
