@@ -25,6 +25,7 @@ from ...ops.accumulators.selection import accumulator_of, precision_accumulator
 from ...ops.cast import cast, codes_of, holds
 from ...ops.minifloat.codec import decode
 from ...ops.minifloat.formats import FORMATS
+from ...ops.minifloat.number import WORK_BITS
 from ...ops.op import OpError
 from ...ops.policy import Policy
 from ...ops.products.contraction import Contraction
@@ -34,20 +35,12 @@ from ...ops.products.exact import exact_type_of_formats, range_between, room, sl
 from ...ops.tables import all_codes
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from ..program import Operation
-from .accumulators import accumulate, add_to_words
+from . import rounding
+from .accumulators import accumulate
 from .draws import draw
-from .lookup import binary, index_of
+from .lookup import index_of, operate
 from .rewrite import Emulation, carrier, emulates
-from .rounding import (
-    WORD,
-    Exact,
-    code_type,
-    exact_of_float,
-    exact_of_integer,
-    exact_of_words,
-    round_float,
-    round_number,
-)
+from .rounding import Exact, code_type, exact_of_float, round_float, round_number
 from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, branch, concatenate, constant, dot, loop, where
 
 _PLAIN = Policy()
@@ -146,7 +139,7 @@ class Sums:
 
     def device_sums(self, x: Tensor, y: Tensor, compute: ElementType) -> Tensor:
         """Return sums in f32 or f64."""
-        return dot(_decoded(self.e, x, self.lhs, compute), _decoded(self.e, y, self.rhs, compute), compute)
+        return dot(decoded(self.e, x, self.lhs, compute), decoded(self.e, y, self.rhs, compute), compute)
 
     def round_any(self, sums: Tensor) -> Tensor:
         """Return sums in f32 or f64 in the type of the result, which may be one of integers."""
@@ -155,13 +148,12 @@ class Sums:
     def _of_integers(self, x: Tensor, y: Tensor) -> Tensor:
         """Return sums modulo 2**64, rounded once."""
         wide = I64 if Kind.SIGNED in (self.lhs.kind, self.rhs.kind) else UI64
-        return self.round(exact_of_integer(dot(x.to(wide), y.to(wide), wide)))
+        return self.round(rounding.exact_of_integer(dot(x.to(wide), y.to(wide), wide)))
 
     def accumulate(self, record: Accumulator, x: Tensor, y: Tensor) -> Tensor:
         """Return sums as an accumulator forms them, rounded once more to the result."""
-        to_odd = is_exact(record) and self.result != F64
         x, y = (v if t.is_minifloat else v.bits(code_type(t.format)) for v, t in ((x, self.lhs), (y, self.rhs)))
-        bits = accumulate(record, x, y, self.lhs, self.rhs, to_odd=to_odd)
+        bits = accumulate(record, x, y, self.lhs, self.rhs, rounds_to_odd=self.result != F64)
         return self.round_stored(bits, record)
 
     def round_stored(self, bits: Tensor, record: Accumulator) -> Tensor:
@@ -205,7 +197,7 @@ class Sums:
         def step(k: Tensor, total: Tensor) -> list[Tensor]:
             a, b = sides[0].row(k).expand(2, columns), sides[1].row(k).expand(1, rows)
             if t.is_minifloat:
-                return [binary(e, "add", total, binary(e, "multiply", a, b, t), t)]
+                return [operate(e, "add", [total, operate(e, "multiply", [a, b], [t, t], t)], [t, t], t)]
             return [rounded(total + rounded(a * b))]
 
         total = loop(length, step, [constant(0, sides[0].element, (batch, rows, columns))])[0]
@@ -257,12 +249,16 @@ class Sums:
 
     def _in_floats(self, x: Tensor, y: Tensor, compute: ElementType) -> Tensor:
         """Return sums that f32 or f64 holds, and every partial sum of them, rounded once."""
-        sums = self.device_sums(x, y, compute)
-        zero = constant(0, compute, sums.shape)  # devices may give -0
+        sums = self.plain_sums(self.device_sums(x, y, compute))
         if self.policy.rounding == "down":
-            zero = where(self._is_negative_zero(x, y), constant(-0.0, compute, sums.shape), zero)
-        sums = where(sums.equals(0), zero, sums)
-        return self.round_sums(_positive_nan(sums) if _is_special(self.lhs) or _is_special(self.rhs) else sums)
+            is_negative = sums.equals(0) & self._is_negative_zero(x, y)
+            sums = where(is_negative, constant(-0.0, compute, sums.shape), sums)
+        return self.round_sums(sums)
+
+    def plain_sums(self, sums: Tensor) -> Tensor:
+        """Return sums of the device with zeros and NaN that are positive."""
+        sums = where(sums.equals(0), 0.0, sums)
+        return _positive_nan(sums) if _is_special(self.lhs) or _is_special(self.rhs) else sums
 
     def _in_digits(self, x: Tensor, y: Tensor, kind: ElementType) -> Tensor:
         """Return sums of products of digits, rounded once."""
@@ -270,6 +266,8 @@ class Sums:
         if self.policy.rounding == "down":
             is_negative = number.sign | (number.significand.equals(0) & self._is_negative_zero(x, y))
             number = dataclasses.replace(number, sign=is_negative)
+        if self.policy.rounding == "stochastic":  # fractions have the bits that the interpreter gives them
+            number = rounding.to_odd(number, WORK_BITS if self.result == F64 else _F64_BITS)
         # What f64 holds is drawn for by none.
         is_known = self.result == F64 and exact_type_of_formats(self.lhs, self.rhs, x.shape[-1]) is not None
         return (dataclasses.replace(self, policy=_PLAIN) if is_known else self).round(number)
@@ -327,11 +325,11 @@ def _carried(sums: Sequence[tuple[int, Tensor]], low: int, bits: int) -> Exact:
         return Exact(total < 0, abs(total).bits(UI64), constant(low + first, I32, total.shape))
     last, at, rest = sums[-1][0], first, constant(0, I64, total.shape)
     if last - first > _LONG:
-        words = [constant(0, I64, total.shape)] * (-(-bits // WORD) + 2)
+        words = [constant(0, I64, total.shape)] * (-(-bits // rounding.WORD) + 2)
         for position, part in sums:
             exponent = constant(low + position, I32, part.shape)
-            words = add_to_words(words, low, Exact(part < 0, abs(part).bits(UI64), exponent))
-        return exact_of_words(words, low)
+            words = rounding.add_to_words(words, low, Exact(part < 0, abs(part).bits(UI64), exponent))
+        return rounding.exact_of_words(words, low)
     for position, part in others:
         rest = rest | ((total & ((1 << (position - at)) - 1)) << (at - first))
         total, at = part + (total >> (position - at)), position
@@ -373,7 +371,7 @@ def _digits(t: ElementType, width: int) -> list[tuple[int, np.ndarray]]:
     return digits
 
 
-def _decoded(e: Emulation, x: Tensor, t: ElementType, wide: ElementType) -> Tensor:
+def decoded(e: Emulation, x: Tensor, t: ElementType, wide: ElementType) -> Tensor:
     """Return operands in f32 or f64."""
     if not t.is_minifloat:
         return x.to(wide)
@@ -443,7 +441,7 @@ class ByAlgorithm(Sums):
             total = where(is_finite, total, 0.0) + part
         if t == self.result:
             return total
-        total = _decoded(self.e, total, t, F32) if t.is_minifloat else total
+        total = decoded(self.e, total, t, F32) if t.is_minifloat else total
         return self.round_any(total if t.bits >= 32 or t.is_minifloat else total.to(F32))
 
     def _components(self, x: Tensor, source: ElementType, precision: ElementType | None, count: int) -> list[Tensor]:
