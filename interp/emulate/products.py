@@ -46,7 +46,6 @@ from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, branch, concatenate,
 _PLAIN = Policy()
 _BYTE = 7  # bits of a digit in i8
 _F64_BITS = FORMATS["f64"].precision
-_LONG = 61  # bits of sums that are carried in one integer
 I8, E8M0 = ELEMENT_TYPES["i8"], ELEMENT_TYPES["f8E8M0FNU"]  # of so many digits that dots of bytes are no way
 
 
@@ -213,21 +212,22 @@ class Sums:
         compute = exact_type_of_formats(self.lhs, self.rhs, length)
         is_short = all(len(_digits(t, _BYTE)) <= 1 and not _is_special(t) for t in (self.lhs, self.rhs))
         in_bytes = is_short if way == "auto" else way == "int8" and E8M0 not in (self.lhs, self.rhs)
-        if in_bytes and is_short and compute is not None and self.policy.rounding != "down":
+        if in_bytes and is_short and compute is not None:
             (at, entries), (other, others) = (_digits(t, _BYTE)[0] for t in (self.lhs, self.rhs))
             sums = dot(self._entries(x, entries, I8), self._entries(y, others, I8), I32).to(compute)
-            return self.round_sums(sums * 2.0 ** (at + other + _span(self.lhs).low + _span(self.rhs).low))
+            scale = 2.0 ** (at + other + _span(self.lhs).low + _span(self.rhs).low)
+            return self._round_exact(sums * scale, x, y)
         if in_bytes and 2 * (_BYTE - 1) + length.bit_length() <= 31:
             return self._in_digits(x, y, I8)
         if compute is not None:
-            return self._in_floats(x, y, compute)
+            return self._round_exact(self.device_sums(x, y, compute), x, y)
         if self.policy.rounding == "stochastic":  # draws belong to one of the two
             return self._in_digits(x, y, F64)
         element = carrier(self.result)
         (found,) = branch(
             self._is_narrow(x, y),
             [constant(0, element, (*x.shape[:2], y.shape[2]))],
-            lambda: [self._in_floats(x, y, F64)],
+            lambda: [self._round_exact(self.device_sums(x, y, F64), x, y)],
             lambda: [self._in_digits(x, y, F64)],
         )
         return found
@@ -247,12 +247,11 @@ class Sums:
                 width = width + most if name == "maximum" else width - most
         return width <= _F64_BITS
 
-    def _in_floats(self, x: Tensor, y: Tensor, compute: ElementType) -> Tensor:
-        """Return sums that f32 or f64 holds, and every partial sum of them, rounded once."""
-        sums = self.plain_sums(self.device_sums(x, y, compute))
+    def _round_exact(self, sums: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return sums in f32 or f64, exact as every partial sum of them is, rounded once."""
+        sums = self.plain_sums(sums)
         if self.policy.rounding == "down":
-            is_negative = sums.equals(0) & self._is_negative_zero(x, y)
-            sums = where(is_negative, constant(-0.0, compute, sums.shape), sums)
+            sums = where(sums.equals(0) & self._is_negative_zero(x, y), constant(-0.0, sums.element), sums)
         return self.round_sums(sums)
 
     def plain_sums(self, sums: Tensor) -> Tensor:
@@ -296,12 +295,14 @@ class Sums:
             [(self._entries(v, entries, kind), at) for at, entries in digits]
             for v, digits in zip((x, y), cuts, strict=True)
         )
-        sums: dict[int, Tensor] = {}
+        words = [constant(0, I64, (*x.shape[:2], y.shape[2]))] * (-(-bits // rounding.WORD) + 3)
         for a, i in xs:
             for b, j in ys:
                 part = dot(a, b, I32 if kind == I8 else F64).to(I64)
-                sums[i + j] = sums[i + j] + part if i + j in sums else part
-        number = _carried(sorted(sums.items()), low, bits)
+                at, bit = divmod(i + j, rounding.WORD)
+                words[at] = words[at] + ((part << bit) & ((1 << rounding.WORD) - 1))
+                words[at + 1] = words[at + 1] + (part >> (rounding.WORD - bit))
+        number = rounding.exact_of_words(words, low)
         if not any(_is_special(t) for t in (self.lhs, self.rhs)):
             return number
         # A sum of products of signs is finite where that of the numbers is.
@@ -316,33 +317,6 @@ class Sums:
 
     def _entries(self, x: Tensor, entries: np.ndarray, kind: ElementType) -> Tensor:
         return self.e.table(entries.astype(kind.dtype), kind).take(x.to(UI32))
-
-
-def _carried(sums: Sequence[tuple[int, Tensor]], low: int, bits: int) -> Exact:
-    """Return the total of integers times 2**(low + position), less than 2**(low + bits): to odd where it is long."""
-    (first, total), *others = sums
-    if not others:
-        return Exact(total < 0, abs(total).bits(UI64), constant(low + first, I32, total.shape))
-    last, at, rest = sums[-1][0], first, constant(0, I64, total.shape)
-    if last - first > _LONG:
-        words = [constant(0, I64, total.shape)] * (-(-bits // rounding.WORD) + 2)
-        for position, part in sums:
-            exponent = constant(low + position, I32, part.shape)
-            words = rounding.add_to_words(words, low, Exact(part < 0, abs(part).bits(UI64), exponent))
-        return rounding.exact_of_words(words, low)
-    for position, part in others:
-        rest = rest | ((total & ((1 << (position - at)) - 1)) << (at - first))
-        total, at = part + (total >> (position - at)), position
-    # The magnitude is high * 2**width + low, of which the leading bits are shown.
-    width, negative = last - first, total < 0
-    borrows = negative & rest.differs(0)
-    high = where(negative, -total, total) - borrows.to(I64)
-    left = where(borrows, constant(1 << width, I64, rest.shape) - rest, rest).bits(UI64)
-    shown = (high.count_leading_zeros() - (64 - _LONG)).at_least(0).at_most(width).bits(UI64)
-    cut = width - shown
-    significand = (high.bits(UI64) << shown) | (left >> cut)
-    is_odd = ((left >> cut) << cut).differs(left).to(UI64)
-    return Exact(negative, significand | is_odd, cut.to(I32) + (low + first))
 
 
 def _span(t: ElementType) -> Any:
