@@ -1,7 +1,5 @@
 """Sliding windows and bodies, drawn at random, and reductions of them in plain loops written from the specification."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable
@@ -121,6 +119,19 @@ def by_formula(x: np.ndarray, init: Any, w: Windows, combine: Combine) -> np.nda
 def random_case(rng: np.random.Generator, **how: bool) -> tuple[Windows, np.ndarray, np.ndarray]:
     w = random_windows(rng, **how)
     return w, rng.integers(-9, 10, w.shape, np.int32), np.array(rng.integers(-3, 4), np.int32)
+
+
+def extreme(op: str) -> Combine:
+    """The larger or smaller of two floats: the first NaN there is, and +0 above -0."""
+
+    def choose(x: Any, y: Any) -> Any:
+        if x != x or y != y:
+            return x if x != x else y
+        if x == y:
+            return x if np.signbit(x) == (op == "minimum") else y
+        return max(x, y) if op == "maximum" else min(x, y)
+
+    return choose
 
 
 def wrapped(combine: Combine) -> Combine:

@@ -86,9 +86,6 @@ def test_the_line_and_the_numbers_of_an_op() -> None:
     assert not op.without
 
 
-# -- faults that act together ------------------------------------------------------------------------------------------
-
-
 def test_two_faults_that_cancel_make_no_difference() -> None:
     def f(x: Any) -> Any:
         return jnp.where(x > 0, x * 2.0, x) + jnp.where(x > 0, x / 2.0, x)
@@ -245,9 +242,6 @@ def test_the_set_is_one_that_no_op_can_be_left_out_of(seed: int) -> None:
         assert not smallest
 
 
-# -- ways and measures -------------------------------------------------------------------------------------------------
-
-
 def two_layers(x: Any, w: Any, v: Any) -> Any:
     h = jax.lax.dot(x.astype(F8), w.astype(F8), preferred_element_type=jnp.float32)
     y = jnp.maximum(h, 0)  # no products
@@ -275,6 +269,8 @@ def test_of_f32_and_fp8_the_conversions_that_lose_are_named() -> None:
     assert "beyond" in line_of(result.explains[0])
     assert result.total.lost == int((np.abs(W) * 1000 > 464).sum())
     assert interp.blame(f, X, W, good="f32", bad="f32").ranking == ()
+    example = Path(__file__).parents[2] / "examples/fnuz_dot.mlir"  # a scalar is an array too
+    assert len(interp.blame(example, good="f32", bad="exact").ranking) == 2
 
 
 def test_an_op_beside_a_wide_type_rounds_its_own_result_only() -> None:

@@ -3,8 +3,6 @@
 Every expected code is the oracle's. What cannot be enumerated is sampled with a fixed seed, at the extremes first.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 
@@ -32,9 +30,6 @@ from ..thinned import TYPICAL, thinned
 exhaustive = pytest.mark.exhaustive
 
 WIDE = ("f16", "bf16", "f32")
-
-
-# Every code and every pair of the minifloats.
 
 
 @pytest.mark.parametrize("element", MINIFLOATS)
@@ -191,9 +186,6 @@ def test_chains_round_after_every_op(element: str) -> None:
     check(fmt, last, expected, operands, "chain")
 
 
-# The wider formats: every code of 16 bits, samples of the rest.
-
-
 @exhaustive
 @pytest.mark.parametrize("op", UNARY)
 @pytest.mark.parametrize("element", ["f16", "bf16"])
@@ -205,6 +197,21 @@ def test_unary_ops_of_all_codes_of_16_bits(element: str, op: str) -> None:
 @pytest.mark.parametrize("element", WIDE)
 def test_unary_ops_of_a_sample(element: str, op: str) -> None:
     judge_unary(element, op, sample(element, 400))
+
+
+@pytest.mark.parametrize("op", oracle.FUNCTIONS)
+def test_many_elements_are_computed_in_parts(op: str) -> None:
+    x = array(sample("f32", 60), "f32")
+    few, many = (run(["f32"], [(op, [0], "f32")], [v])[0] for v in (x, np.resize(x, 1 << 15)))
+    assert many.tobytes() == np.resize(few, many.size).tobytes()
+
+
+def test_ties_of_powers() -> None:
+    """Squares of 13 bits have 25 or 26: many are ties; so are odd halves of the smallest subnormal number."""
+    odd = np.arange(4097, 8192, 22, dtype=np.float32)
+    subnormal = np.arange(1, 4096, 34, dtype=np.float32) * np.float32(2.0**-75)
+    x = np.concatenate([odd, odd * np.float32(2.0**-60), subnormal])
+    judge_pairs("f32", "power", codes_of(x), codes_of(np.full(x.size, 2, np.float32)))
 
 
 @exhaustive

@@ -1,7 +1,5 @@
 """Bodies of several ops reduce long rows in pairs of neighbours, however a program is run; short rows in order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -160,17 +158,6 @@ def test_values_from_around_a_body(factor, order):
     text = PROGRAM.replace("TYPE", "f32").replace("FACTOR", factor)
     for setting in SETTINGS:
         assert results(text, setting, x, np.float32(3))[0].tobytes() == wanted.tobytes(), setting
-
-
-def test_single_minifloats_are_folded_in_order():
-    x = RNG.standard_normal(40).astype(ml_dtypes.float8_e4m3fn)
-    total = np.float64(3)
-    for v in x.astype(np.float64):
-        half = np.float64(ml_dtypes.float8_e4m3fn(v * 2))
-        total = np.float64(ml_dtypes.float8_e4m3fn(total - half))
-    text = PROGRAM.replace("TYPE", "f8E4M3FN").replace("FACTOR", "%two")
-    for setting in SETTINGS:
-        assert float(results(text, setting, x, ml_dtypes.float8_e4m3fn(3))[0]) == total
 
 
 @pytest.mark.parametrize("element", ["f8E5M2", "bf16"])
