@@ -23,7 +23,7 @@ from .rounding import Exact, code_type, exact_of_bits, exact_of_float, flags_of,
 from .tensor import F32, F64, I32, I64, UI32, Tensor, constant, loop, where
 
 #: Terms of a step that are written one after the other in a loop: more take longer to compile, and to run.
-_UNROLLED = 8
+_UNROLLED = 4
 _LOW, _HIGH = -900, 900  # exponents that terms are aligned to
 _F32 = FORMATS["f32"]
 
@@ -80,9 +80,6 @@ class _Side:
 
     values: Tensor
     exponents: Tensor  #: i32, of as many as are added before they are scaled; `ABSENT` for zeros, infinities and NaN
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> _Side:
-        return _Side(function(self.values), function(self.exponents))
 
     def scaled(self, codes: Tensor, scales: Scales, inner: int) -> _Side:
         """Return the operand multiplied by its scales."""
@@ -198,6 +195,16 @@ def _round_to_form(x: Tensor, form: Format, rounding: str, overflow: str) -> Ten
     return where(_is_finite(x), found, x)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Step:
+    """Some products of a step, or sums of as many as are added before they are scaled."""
+
+    index: Tensor  #: of the step, a scalar
+    first: int
+    stride: int
+    count: int
+
+
 class _Sums:
     """The sums of some products."""
 
@@ -236,15 +243,15 @@ class _Sums:
         zero = constant(0, self.compute, self.shape)
 
         def body(index: Tensor, *state: Tensor) -> list[Tensor]:
-            a, b = (side.map(lambda x: x.row(index)) for side in (self.a, self.b))
+            step = _Step(index, 0, 1, self.a.exponents.shape[1])
             total, *others = state
             if record.c != "after":
-                total = self._joined(a, b, total) if record.c == "joined" else self._sum(a, b, total)
+                total = self._joined(step, total) if record.c == "joined" else self._sum(step, total)
             elif each == 1:
-                total = self._after(total, self._part(a, b, None))
+                total = self._after(total, self._part(step, None))
             else:
                 ends = self._is_end(index, each, steps, chunk)
-                part = self._part(a, b, others[0])
+                part = self._part(step, others[0])
                 total = where(ends, self._after(total, part), total)
                 others[0] = where(ends, zero, part)
             if chunk:
@@ -293,11 +300,11 @@ class _Sums:
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    def _part(self, a: _Side, b: _Side, running: Tensor | None) -> Tensor:
+    def _part(self, step: _Step, running: Tensor | None) -> Tensor:
         """Return the sum of a step that joins the running one after it."""
         if self.record.tree:
-            return self._by_halves([self._keep(_unsigned_zero(self._value(a, b, i))) for i in range(self.step)])
-        return self._keep(self._even_and_odd(a, b)[0]) if self.record.even_odd else self._sum(a, b, running)
+            return self._by_halves([self._keep(_unsigned_zero(self._value(step, i))) for i in range(self.step)])
+        return self._keep(self._even_and_odd(step)[0]) if self.record.even_odd else self._sum(step, running)
 
     def _by_halves(self, terms: list[Tensor]) -> Tensor:
         if len(terms) == 1:
@@ -305,17 +312,17 @@ class _Sums:
         x, y = (self._by_halves(half) for half in (terms[: len(terms) // 2], terms[len(terms) // 2 :]))
         return self._add(x, y, self.form, self.record.rounding)
 
-    def _sum(self, a: _Side, b: _Side, running: Tensor | None) -> Tensor:
+    def _sum(self, step: _Step, running: Tensor | None) -> Tensor:
         """Return the sum of a step, with the running sum where there is one, in the form that is kept."""
         if self.record.bits is not None:
-            return self._keep(self._aligned(a, b, running)[0])
-        return self._keep(self._exact(a, b, running))
+            return self._keep(self._aligned(step, running)[0])
+        return self._keep(self._exact(step, running))
 
-    def _value(self, a: _Side, b: _Side, i: int | Tensor) -> Tensor:
+    def _value(self, step: _Step, i: int | Tensor) -> Tensor:
         """Return a term: a product, or the sum of as many as are added before they are scaled."""
         inner, limit, total = self.record.inner, self.record.product_limit, None
         for j in range(inner):
-            x, y = self._over(a.values, b.values, i * inner + j)
+            x, y = self._over("values", step, i * inner + j)
             x = x * y
             if limit is not None:
                 x = where(abs(x) >= 2.0**limit, where(x < 0, constant(-np.inf, x.element), np.inf), x)
@@ -323,18 +330,19 @@ class _Sums:
         assert total is not None
         return total
 
-    def _over(self, x: Tensor, y: Tensor, i: int | Tensor) -> tuple[Tensor, Tensor]:
+    def _over(self, name: str, step: _Step, i: int | Tensor) -> tuple[Tensor, Tensor]:
         """Return a row of both operands, over all rows and columns."""
-        x, y = (v.slice(0, i, i + 1).reshape(v.shape[1:]) if isinstance(i, int) else v.row(i) for v in (x, y))
+        at = [step.index, i * step.stride + step.first]
+        x, y = (v.window(at, [1, 1]).reshape(v.shape[2:]) for v in (getattr(self.a, name), getattr(self.b, name)))
         return x.expand(2, self.shape[2]), y.expand(1, self.shape[1])
 
     def _own(self, x: Tensor, least: int) -> Tensor:
         """Return the exponents of numbers, `least` at least; zeros, infinities and NaN have none."""
         return where(x.equals(0) | ~_is_finite(x), ABSENT, _exponent(x).at_least(least))
 
-    def _aligned(self, a: _Side, b: _Side, running: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _aligned(self, step: _Step, running: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the sum of a step, with the running sum where there is one, and the exponent of its alignment."""
-        record, bits, count = self.record, self.record.bits, a.exponents.shape[0]
+        record, bits, count = self.record, self.record.bits, step.count
         assert bits is not None
         least = -100 if self.compute == F32 else _LOW  # in f32 no product is so small
         top = constant(least if record.least is None else max(record.least, least), I32, self.shape)
@@ -343,8 +351,8 @@ class _Sums:
 
         def larger(i: int | Tensor, top: Tensor) -> list[Tensor]:
             if record.normalise:
-                return [top.at_least(self._own(self._value(a, b, i), ABSENT))]
-            x, y = self._over(a.exponents, b.exponents, i)
+                return [top.at_least(self._own(self._value(step, i), ABSENT))]
+            x, y = self._over("exponents", step, i)
             return [top.at_least(x + y)]
 
         (top,) = _fold(count, larger, [top])
@@ -352,16 +360,16 @@ class _Sums:
         scale = _power(bits - top, self.compute)
         zero = constant(0, self.compute, self.shape)
         total = zero if running is None else _integers(running * scale, record.drop)
-        add = lambda i, total: [total + _integers(self._value(a, b, i) * scale, record.drop)]  # noqa: E731
+        add = lambda i, total: [total + _integers(self._value(step, i) * scale, record.drop)]  # noqa: E731
         (total,) = _fold(count, add, [total])
         return _unsigned_zero(total) * _power(top - bits, self.compute), top
 
-    def _joined(self, a: _Side, b: _Side, running: Tensor) -> Tensor:
+    def _joined(self, step: _Step, running: Tensor) -> Tensor:
         """Return the running sum after a step of c=joined."""
         record, join, compute = self.record, self.record.join, self.compute
         assert record.sum_bits is not None
         assert record.c_bits is not None
-        part, e = self._even_and_odd(a, b) if record.even_odd else self._aligned(a, b, None)
+        part, e = self._even_and_odd(step) if record.even_odd else self._aligned(step, None)
         own = self._own(running, ABSENT).at_least(1 - self.form.bias)
         top = e.at_least(own).at_least(_LOW).at_most(_HIGH)
         part = _integers(part * _power(record.sum_bits - top, compute), join) * _power(top - record.sum_bits, compute)
@@ -370,26 +378,26 @@ class _Sums:
         running = _integers(running * _power(record.c_bits - top, compute), join) * _power(top - record.c_bits, compute)
         return self._keep(_unsigned_zero(part + running))
 
-    def _even_and_odd(self, a: _Side, b: _Side) -> tuple[Tensor, Tensor]:
+    def _even_and_odd(self, step: _Step) -> tuple[Tensor, Tensor]:
         """Return the sum of a step whose products of even and odd position are summed apart and joined."""
         bits = self.record.bits
         assert bits is not None
-        parts = []
-        for at in range(min(2, a.exponents.shape[0])):
-            x, y = (s.map(lambda x, at=at: x.slice(0, at, x.shape[0], 2)) for s in (a, b))
-            parts.append(self._aligned(x, y, None))
+        parts = [
+            self._aligned(_Step(step.index, first, 2, (step.count + 1 - first) // 2), None)
+            for first in range(min(2, step.count))
+        ]
         top = parts[0][1].at_least(parts[-1][1])
         found = [_integers(x * _power(bits - top, self.compute), self.record.join) for x, _ in parts]
         total = found[0] + found[1] if len(found) > 1 else found[0]
         return _unsigned_zero(total) * _power(top - bits, self.compute), top
 
-    def _exact(self, a: _Side, b: _Side, running: Tensor | None) -> Tensor:
+    def _exact(self, step: _Step, running: Tensor | None) -> Tensor:
         """Return the exact sum of a step, rounded to odd, or as it is kept in f64."""
-        count, is_wide = a.exponents.shape[0], self.form == F64.format and not self.to_odd
+        count, is_wide = step.count, self.form == F64.format and not self.to_odd
         if count == 1 and not is_wide:
             zero = constant(0, self.compute, self.shape)
-            return _unsigned_zero(_add_to_odd(self._value(a, b, 0), zero if running is None else running))
-        return self._exact_total(count, lambda i: self._value(a, b, i), [] if running is None else [running])
+            return _unsigned_zero(_add_to_odd(self._value(step, 0), zero if running is None else running))
+        return self._exact_total(count, lambda i: self._value(step, i), [] if running is None else [running])
 
     def _exact_total(self, count: int, term: Callable[[int | Tensor], Tensor], others: Sequence[Tensor]) -> Tensor:
         """Return the exact sum of terms and other numbers: as it is kept in f64, or rounded to odd."""

@@ -206,11 +206,13 @@ class Tensor:
         """Return the element at a scalar index along the first dimension."""
         return self.window([index], [1]).reshape(self.shape[1:])
 
-    def window(self, starts: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
+    def window(self, starts: Sequence[Tensor | int], sizes: Sequence[int]) -> Tensor:
         """Return a part at scalar starts along the first dimensions, of so many indices along each; `dynamic_slice`."""
-        starts = [*starts, *([constant(0, starts[0].element)] * (len(self.shape) - len(starts)))]
+        given = [*starts, *([0] * (len(self.shape) - len(starts)))]
         shape = [*sizes, *self.shape[len(sizes) :]]
-        return self._shaped("dynamic_slice", shape, *starts, slice_sizes=shape)
+        scalars = [s if isinstance(s, Tensor) else constant(s, I32) for s in given]
+        kinds = {s.element for s in scalars if s.element != I32} or {I32}
+        return self._shaped("dynamic_slice", shape, *(s.to(*kinds) for s in scalars), slice_sizes=shape)
 
     def with_window(self, part: Tensor, starts: Sequence[Tensor]) -> Tensor:
         """Return the tensor with a part replaced at scalar starts along the first dimensions."""
