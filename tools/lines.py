@@ -29,7 +29,7 @@ class Budget:
 
 #: The commands that judge.
 JUDGING_COMMANDS = (
-    "conform", "conform_badge", "conform_claim", "conform_diff", "conform_export", "conform_judge", "conform_merge",
+    "conform", "conform_claim", "conform_diff", "conform_export", "conform_judge", "conform_merge",
     "conform_profiles", "conform_site", "conform_verify", "diff", "judge", "probe",
 )  # fmt: skip
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..conform.merge import merge_reports
-from ..conform.rerun import profile_of
+from ..conform.merge import merge_reports, profile_of
 from ..conform.result import Report, load
 from ..errors import InputError
 from . import conform, conform_claim
