@@ -398,8 +398,9 @@ def _move_values(name: str, operation: Operation, operands: Sequence[Any]) -> li
 
 
 def _retype(operation: Operation, element: ElementType, at: Sequence[int]) -> Operation:
-    """Return an operation whose operands `at`, and all results and region values of their types, have another type."""
+    """Return an operation whose operands `at` and results, and region values of their types, have another type."""
     old = {_element(operation.operands[i].type) for i in at}
+    old |= {t.element for v in operation.results if isinstance(t := v.type, TensorType) and _is_wide(t.element)}
     values: dict[Value, Value] = {}
 
     def again(v: Value) -> Value:
@@ -429,6 +430,10 @@ def _retype(operation: Operation, element: ElementType, at: Sequence[int]) -> Op
 
 def _element(t: Type) -> ElementType:
     return t.element if isinstance(t, TensorType) else F64
+
+
+def _is_wide(element: ElementType) -> bool:
+    return element.is_float or element.is_complex
 
 
 def _is_float(t: Type) -> bool:

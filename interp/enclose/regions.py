@@ -14,7 +14,7 @@ from ..errors import UnsupportedError
 from ..program import Operation, Region, Value
 from .evaluate import MOST_ITERATIONS, Evaluator, is_free_of_order, join, rule
 from .sums import adds, sum_of_elements
-from .values import F64, Enclosure
+from .values import F64, Enclosure, holds_integers
 
 _MONOTONE = ("maximum", "minimum", "and", "or")
 
@@ -65,7 +65,7 @@ def loop(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
     )
 
 
-@rule("reduce", "reduce_window", "scatter", "all_reduce", "reduce_scatter", "select_and_scatter", "chlo.scan")
+@rule("reduce", "reduce_window", "scatter", "all_reduce", "reduce_scatter", "chlo.scan")
 def fold(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
     """A region that combines elements: sums, choices, products, or the place of the largest."""
     region = operation.regions[-1]
@@ -80,36 +80,54 @@ def fold(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
     if name == "multiply" and operation.name == "stablehlo.reduce" and len(operation.results) == 1:
         return _product(e, operation, operands)
     if operation.name == "stablehlo.scatter":
-        return _replace(e, operation, operands)
+        return _scatter(e, operation, operands)
     if operation.name == "stablehlo.reduce" and len(operation.results) == 2:
         return _place_of_largest(e, operation, operands)
     return None
 
 
-def _replace(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
-    """A scatter that is no sum. Where several updates replace one element, it is left open which is the last."""
+def _scatter(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """A scatter that is no sum. Where several updates meet at one element, their order is left open."""
     region, count = operation.regions[0], len(operation.results)
     replaces = region.returns == region.arguments[count:] and not region.operations
     is_exact = all(x.is_exact for x in operands)
-    if not replaces or not operands[count].is_exact:
+    if not operands[count].is_exact or not (replaces or (is_exact and all(map(e.is_exact, region.operations)))):
         return None
     found = e.nominal(operation, operands) if is_exact else e.move(operation, operands) if count == 1 else None
-    if found is None or operation.attributes.get("unique_indices"):
+    if found is None:
+        return None
+    numbers = [np.zeros(operands[0].value.shape), operands[count].value, np.ones(operands[count + 1].value.shape)]
+    (met,) = e.run(e.remember((operation, "add"), lambda: _combining(operation, "add")), numbers)
+    meets = np.asarray(met) > 1
+    if not meets.any():
         return found
-    numbers = [np.zeros(x.value.shape) for x in operands[:count]] + [
-        np.ones(x.value.shape) for x in operands[count + 1 :]
-    ]
-    met = e.run(
-        e.remember((operation, "met"), lambda: _adding(operation)), [numbers[0], operands[count].value, numbers[count]]
-    )
-    cause = np.where(np.asarray(met[0]) > 1, np.int32(e.cause(operation)), np.int32(0))
-    if not cause.any():
-        return found
+    is_number = found[0].element.is_float or holds_integers(found[0].element)
+    if replaces and count == 1 and is_number and not operation.attributes.get("unique_indices"):
+        return [_any_update(e, operation, operands, np.asarray(met) > 0, found[0])]
+    cause = np.where(meets, np.int32(e.cause(operation)), np.int32(0))
     return [dataclasses.replace(x, since=np.maximum(cause, 0 if x.since is None else x.since)) for x in found]
 
 
-def _adding(operation: Operation) -> Operation:
-    """Return a scatter of one operand that adds f64."""
+def _any_update(
+    e: Evaluator, operation: Operation, operands: Sequence[Enclosure], met: np.ndarray, found: Enclosure
+) -> Enclosure:
+    """Return the results of a scatter of which any update may be the last: between the least and the greatest."""
+    x, indices, updates = operands
+    (low, high, nan), (a, b, n) = x.bounds(), updates.bounds()
+
+    def combined(name: str, start: np.ndarray, values: np.ndarray) -> np.ndarray:
+        body = e.remember((operation, name), lambda: _combining(operation, name))
+        return np.asarray(e.run(body, [start, indices.value, values])[0])
+
+    low = combined("minimum", np.where(met, np.inf, low), np.where(n, np.inf, a))
+    high = combined("maximum", np.where(met, -np.inf, high), np.where(n, -np.inf, b))
+    nan = combined("maximum", np.where(met, 0.0, nan), n * 1.0) > 0
+    low, high = np.where(low > high, np.nan, low), np.where(low > high, np.nan, high)
+    return e.finish(operation, operands, low, high, nan, rounds=False, value=found.value, since=found.since)
+
+
+def _combining(operation: Operation, name: str) -> Operation:
+    """Return a scatter of one operand that combines f64 by a binary operation."""
     x, y, z = (Value(TensorType((), F64)) for _ in range(3))
     count = len(operation.results)
     chosen = [operation.operands[i] for i in (0, count, count + 1)]
@@ -117,7 +135,7 @@ def _adding(operation: Operation) -> Operation:
         Value(dataclasses.replace(v.type, element=F64)) if i != 1 and isinstance(v.type, TensorType) else Value(v.type)
         for i, v in enumerate(chosen)
     ]
-    body = Region((x, y), [Operation("stablehlo.add", (x, y), (z,), {}, (), operation.location)], (z,))
+    body = Region((x, y), [Operation(f"stablehlo.{name}", (x, y), (z,), {}, (), operation.location)], (z,))
     return dataclasses.replace(operation, operands=tuple(wide), results=(Value(wide[0].type),), regions=(body,))
 
 
@@ -289,22 +307,3 @@ def _lift(region: Region, shape: tuple[int, ...]) -> Region:
 
     operations = list(map(lift, region.operations))
     return Region(tuple(map(again, region.arguments)), operations, tuple(map(again, region.returns)))
-
-
-@rule("fft")
-def fft(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
-    """A Fourier transform of numbers that are known: within an error that grows with the logarithm of its length."""
-    (x,) = operands
-    if not x.is_exact:
-        return None
-    (own,) = e.nominal(operation, operands)
-    value = np.asarray(own.value)
-    lengths = [int(n) for n in np.ravel(operation.attributes["fft_length"])]
-    axes = tuple(range(-len(lengths), 0))
-    size = np.sqrt(np.sum(np.abs(x.value.astype(np.complex128)) ** 2, axis=axes, keepdims=True))
-    size = size * (np.sqrt(np.prod(lengths)) if value.shape != () else 1.0)
-    unit = 2.0**-own.element.part.format.precision
-    slack = np.broadcast_to(8 * unit * (np.log2(max(np.prod(lengths), 2)) + 2) * size, value.shape)
-    wide = value.astype(np.complex128 if own.element.is_complex else np.float64)
-    move = slack * (1 + 1j) if own.element.is_complex else slack
-    return [e.finish(operation, operands, wide - move, wide + move, np.isnan(wide), value=value)]

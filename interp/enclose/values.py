@@ -13,7 +13,7 @@ from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from ..judging.equality import equal_values
 from ..program import Operation
 
-F32, F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
+F32, F64, C128 = (ELEMENT_TYPES[name] for name in ("f32", "f64", "complex<f64>"))
 _PLAIN = Policy()
 #: Integers up to this are numbers of f64, which intervals are made of.
 MOST = 2.0**53
