@@ -74,18 +74,19 @@ def batch_norm(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> S
     if any(x.since is not None for x in operands):
         return None
     f, x = _Features(e, operation, operands[0]), operands[0]
-    value, *rest = map(f.interval, operands)
+    given = list(map(f.interval, operands))
     if operation.name.endswith("grad"):
-        results = _gradients(f, value, *rest)
+        results = _gradients(f, *given)
     elif operation.name.endswith("inference"):
-        results = [_normalized(f, value, *rest)]
+        results = [_normalized(f, *given)]
     else:
+        value, scale, offset = given
         mean = f.mean(value, _size(value))
         centered = add(value, negate(mean))
         away = np.where((centered[0] <= 0) & (centered[1] >= 0), 0.0, np.minimum(*map(np.abs, centered)))
         size = _size(value) ** 2 + _size(mean) ** 2
         variance = f.mean((away**2, _size(centered) ** 2), size)
-        results = [_normalized(f, value, *rest, mean, variance), mean, variance]
+        results = [_normalized(f, value, scale, offset, mean, variance), mean, variance]
     special = any(bool(n.any() or not np.isfinite([lo, hi]).all()) for lo, hi, n in (v.bounds() for v in operands))
     most, found = largest(x.element), []
     for i, (low, high) in enumerate(results):
@@ -149,7 +150,7 @@ def select_and_scatter(e: Evaluator, operation: Operation, operands: Sequence[An
         for name in ("window_dimensions", "window_strides")
     )
     padding = np.reshape(np.asarray(operation.attributes.get("padding", np.zeros((rank, 2)))), (rank, 2)).astype(int)
-    if (padding < 0).any():
+    if not rank or (padding < 0).any():
         return None
 
     def windows(v: np.ndarray) -> np.ndarray:

@@ -406,8 +406,9 @@ def _retype(operation: Operation, element: ElementType, at: Sequence[int]) -> Op
     def again(v: Value) -> Value:
         if v not in values:
             t = v.type
-            fits = isinstance(t, TensorType) and t.element in old
-            values[v] = Value(dataclasses.replace(t, element=element)) if fits else v
+            values[v] = v
+            if isinstance(t, TensorType) and t.element in old:
+                values[v] = Value(dataclasses.replace(t, element=element.part if t.element.is_float else element))
         return values[v]
 
     def region(r: Region) -> Region:
