@@ -14,12 +14,13 @@ from ...ops.op import EXACT, EXACT_BUT_COMPLEX, call_attribute, lookup, traits_o
 from ...ops.policy import Policy
 from ...ops.traits import RegionSemantics
 from ...ops.types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType, Type
-from .. import bodies, machine
+from .. import machine
 from ..errors import UnsupportedError
 from ..machine import Plan, find_function
 from ..passes.rewriting import captures
 from ..program import BARRIER, Function, Operation, Program, Region, Value
 from .allowed import Allowed
+from .combining import is_free_of_order
 from .values import F32, F64, Enclosure, by_parts, holds_integers, least_normal, of_parts, round_to, to_f64
 
 #: Gives the results of an operation; None where another rule has to be found.
@@ -145,7 +146,7 @@ class Evaluator:
             inner = [o for r in operation.regions for o in r.operations]
             if name in _RULES_ALWAYS or not all(map(self.is_exact, inner)):
                 return False
-            return name == "map" or all(map(is_free_of_order, operation.regions[-1:]))
+            return name == "map" or is_free_of_order(self, operation.regions[-1])
         if name in ("iota", "dynamic_iota"):
             return True
         if name == "rng_bit_generator":
@@ -344,16 +345,6 @@ _RULES_ALWAYS = ("while", "if", "case", "scatter", "sort")
 
 #: Operations on integers with operands for which the specification leaves the result open.
 _LEFT_OPEN = ("power", "divide", "remainder", "convert")
-
-
-def is_free_of_order(region: Region) -> bool:
-    """Return whether a region gives the same in whatever order and grouping it combines elements, but for rounding."""
-    if bodies.is_selection(region):
-        directions = {o.attributes.get("comparison_direction") for o in region.operations}
-        return directions.isdisjoint(("EQ", "NE"))
-    sole = bodies.sole_operation(region)
-    combining = None if sole is None else traits_of(sole.name).combining
-    return combining is not None and combining.any_order
 
 
 def join(first: Enclosure, second: Enclosure) -> Enclosure:

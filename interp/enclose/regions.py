@@ -12,7 +12,8 @@ from ...ops.types import TensorType
 from ..bodies import independent_parts, is_selection, sole_operation
 from ..errors import UnsupportedError
 from ..program import Operation, Region, Value
-from .evaluate import MOST_ITERATIONS, Evaluator, is_free_of_order, join, rule
+from .combining import combination, is_free_of_order, lift
+from .evaluate import MOST_ITERATIONS, Evaluator, join, rule
 from .sums import adds, sum_of_elements
 from .values import F64, Enclosure, holds_integers
 
@@ -69,11 +70,11 @@ def loop(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
 def fold(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
     """A region that combines elements: sums, choices, products, or the place of the largest."""
     region = operation.regions[-1]
-    if all(x.is_exact for x in operands) and is_free_of_order(region) and all(map(e.is_exact, region.operations)):
+    if all(x.is_exact for x in operands) and is_free_of_order(e, region) and all(map(e.is_exact, region.operations)):
         return e.nominal(operation, operands)
     if adds(operation):
         return sum_of_elements(e, operation, operands)
-    sole = sole_operation(operation.regions[-1])
+    sole = combination(region)
     name = sole.name.removeprefix("stablehlo.") if sole is not None else ""
     if name in _MONOTONE and len(operation.results) == 1:
         return _monotone(e, operation, operands)
@@ -286,24 +287,4 @@ def map_(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
     (region,) = operation.regions
     if any(o.regions for o in region.operations):
         return None
-    return e.region(e.remember(operation, lambda: _lift(region, operands[0].value.shape)), operands)
-
-
-def _lift(region: Region, shape: tuple[int, ...]) -> Region:
-    """Return a region on single numbers as one on arrays of a shape."""
-    values: dict[Value, Value] = {}
-
-    def again(v: Value) -> Value:
-        if v not in values and isinstance(v.type, TensorType):
-            values[v] = Value(TensorType(shape, v.type.element))
-        return values.get(v, v)
-
-    def lift(o: Operation) -> Operation:
-        value, attributes = o.attributes.get("value"), o.attributes
-        if isinstance(value, np.ndarray):
-            attributes = {**attributes, "value": np.broadcast_to(value, shape)}
-        operands, results = (tuple(map(again, v)) for v in (o.operands, o.results))
-        return Operation(o.name, operands, results, attributes, (), o.location)
-
-    operations = list(map(lift, region.operations))
-    return Region(tuple(map(again, region.arguments)), operations, tuple(map(again, region.returns)))
+    return e.region(e.remember(operation, lambda: lift(region, operands[0].value.shape)), operands)

@@ -34,14 +34,14 @@ def _middle(x: Enclosure) -> tuple[np.ndarray, np.ndarray]:
 def _around(
     e: Evaluator, operation: Operation, operands: Sequence[Any], error: np.ndarray, known: np.ndarray
 ) -> list[Enclosure]:
-    """Return the interpreter's result with an error; undecided where nothing is known of it."""
+    """Return the interpreter's result with an error, which may be infinite; undecided where nothing is known of it."""
     (own,) = e.nominal(operation, operands)
     value = to_f64(own.value, own.element)
-    known = np.broadcast_to(known & np.isfinite(error) & np.isfinite(value), value.shape)
+    known = np.broadcast_to(known & ~np.isnan(error) & np.isfinite(value), value.shape)
     error = np.where(known, error, 0.0)
     since = None if known.all() else np.where(known, np.int32(0), np.int32(e.cause(operation)))
     low, high = by_parts(value, lambda v: v - error), by_parts(value, lambda v: v + error)
-    return [e.finish(operation, operands, low, high, np.zeros(value.shape, bool), value=own.value, since=since)]
+    return [e.finish(operation, operands, low, high, np.isinf(error), value=own.value, since=since)]
 
 
 @rule("triangular_solve")
@@ -70,6 +70,7 @@ def triangular_solve(e: Evaluator, operation: Operation, operands: Sequence[Any]
     slack = _ROUNDINGS * (n + 1) * roundoff * (2 if b.element.is_complex else 1)
     growth = back @ (slack * size + t_off)
     error = (growth @ back @ np.abs(y) + back @ y_off) * (1 + 2 * _FIRST_ORDER)
+    error = np.where(np.isfinite(error), error, np.nan)
     known = np.broadcast_to(growth.sum(-1, keepdims=True) < _FIRST_ORDER, error.shape)
     if not on_left:
         error, known = error.swapaxes(-2, -1), known.swapaxes(-2, -1)
@@ -105,7 +106,8 @@ def cholesky(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
     given = np.tril(np.ones((n, n))) == 1
     if not lower:
         error, known, given = error.swapaxes(-2, -1), known.swapaxes(-2, -1), given.T
-    return _around(e, operation, operands, np.where(given, error, 0.0), known | ~given)
+    # The specification leaves the other triangle open.
+    return _around(e, operation, operands, np.where(given, error, np.inf), known | ~given)
 
 
 def _inverse(triangles: np.ndarray) -> np.ndarray | None:

@@ -14,8 +14,8 @@ import numpy as np
 
 from ...ops.op import traits_of
 from ...ops.types import ElementType, TensorType
-from ..bodies import sole_operation
 from ..program import Operation
+from .combining import combination
 from .evaluate import Evaluator, causes_of, rule
 from .values import C128, F64, Enclosure, by_parts, largest, least_normal, to_f64
 
@@ -33,7 +33,7 @@ def products(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
 
 def adds(operation: Operation) -> bool:
     """Return whether an operation with a region adds in it."""
-    sole = sole_operation(operation.regions[-1]) if operation.regions else None
+    sole = combination(operation.regions[-1]) if operation.regions else None
     return sole is not None and sole.name == "stablehlo.add"
 
 

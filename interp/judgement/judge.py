@@ -24,7 +24,7 @@ SECONDS = 60.0
 #: How often a program that is wrong runs again, and a part of one whose results change.
 _TRIES = 4
 #: The sets of inputs that are drawn.
-SAMPLES = 3
+SAMPLES = 4
 
 
 def judge(
