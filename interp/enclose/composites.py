@@ -133,7 +133,7 @@ def _gradients(
 def select_and_scatter(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
     """Sums of sources at the selected places: where the choice is not decided, at any place that may be selected."""
     x, source, init = operands
-    if not adds(operation) or any(v.since is not None for v in operands):
+    if not adds(operation) or not x.element.is_float or any(v.since is not None for v in operands):
         return None
     if x.is_exact:
         return sum_of_elements(e, operation, operands, at=(1, 2))

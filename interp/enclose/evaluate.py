@@ -415,7 +415,8 @@ def _retype(operation: Operation, element: ElementType, at: Sequence[int]) -> Op
             regions=tuple(map(region, o.regions)),
         )  # fmt: skip
 
-    operands = tuple([again(v) if i in at else Value(v.type) for i, v in enumerate(operation.operands)])
+    # A value that is an operand twice becomes two, since each has numbers of its own here.
+    operands = tuple([Value(again(v).type if i in at else v.type) for i, v in enumerate(operation.operands)])
     made = inner(operation)
     return dataclasses.replace(made, operands=operands)
 
