@@ -17,7 +17,7 @@ import numpy as np
 
 from ..ops import threads
 from ..ops.close import hint
-from ..ops.op import CheckError, OpError, call_attribute, lookup, traits_of
+from ..ops.op import CheckError, call_attribute, lookup, traits_of
 from ..ops.policy import Policy
 from ..ops.processes import parallel
 from ..ops.processes.exchange import DeadlockError
@@ -44,8 +44,8 @@ from .settings import Settings, default_settings
 from .steps import Steps, StepsError
 from .system import depth, host_floats, memory
 
-#: Is called after each op with its results.
-Listener = Callable[[Operation, tuple[Any, ...]], None]
+#: Is called after each op with its operands and its results.
+Listener = Callable[[Operation, tuple[Any, ...], tuple[Any, ...]], None]
 
 #: The bytes from which a value is dropped as soon as nothing needs it.
 LARGE = 1 << 12
@@ -133,7 +133,7 @@ def plan(
         program: The program.
         function: The name of the function; `@main` or the only public one by default.
         policy: What the implementation may choose; `Policy()` by default.
-        listener: Is called after each op, with its results. Then no pass is applied.
+        listener: Is called after each op, with its operands and its results. Then no pass is applied.
         settings: What may change how the program runs; the settings of the environment by default.
         most_steps: The most ops that run and regions that are entered, after which a run raises LimitError. Then no
             pass is applied.
@@ -176,7 +176,9 @@ class _Planner:
             assert body.body is not None
             region = body.body if self._is_watched else inline(self._program, body.body, once)
             self._assemble(region, self._codes[body.name])
-        nests = self._binder.has_calls or any(o.regions for o in _inner_operations(function))
+        assert function.body is not None
+        inner = (o for outer in function.body.operations for r in outer.regions for o in r.operations)
+        nests = self._binder.has_calls or any(o.regions for o in inner)
         run = _by_threads(entry.enter, self._settings.threads) if self._settings.threads else entry.enter
         return Plan(function, self._policy, self._settings, run, self._random, self._regions, self._steps, nests)
 
@@ -263,7 +265,10 @@ class _Assembler:
             if operation.name == CONSTANT and self._steps is None and self._listener is None:
                 (result,) = operation.results
                 self._constants.add(result)
-                self._template[self._slot(result)] = np.asarray(self._constant(operation))
+                bound = self._binder.find(operation)
+                assert not isinstance(bound, Function)
+                # That of a quantized type is written in another type of as many bits.
+                self._template[self._slot(result)] = np.asarray(bound.run())
                 continue
             used = used_values(operation)
             dying = [v for v in used if last_uses[v] is operation and v in ends and v not in self._constants]
@@ -306,12 +311,6 @@ class _Assembler:
 
         yield count
 
-    def _constant(self, operation: Operation) -> Any:
-        """Return the value of a constant; that of a quantized type is written in another type of as many bits."""
-        bound = self._binder.find(operation)
-        assert not isinstance(bound, Function)
-        return bound.run()
-
     def _operation(self, operation: Operation, dying: Sequence[Value]) -> Iterator[Step]:
         """Yield the steps of an operation."""
         operands, results = self._slots_of(operation.operands), self._slots_of(operation.results)
@@ -336,7 +335,8 @@ class _Assembler:
             regions = [] if is_table else [self._nested(r, operation, ()) for r in operation.regions]
             place = traits.overwrites
             value = None if place is None else operation.operands[place]
-            if place is not None and bound.in_place and value in dying and operation.operands.count(value) == 1:
+            is_last = value in dying and operation.operands.count(value) == 1 and self._listener is None
+            if place is not None and bound.in_place and is_last:
                 yield code.overwrite(bound.run, bound.in_place, place, regions, operands, results)
             elif regions:
                 has_threads = traits.regions is RegionSemantics.ALL
@@ -361,7 +361,8 @@ class _Assembler:
                 check = code.check_types("an argument of the region", state, [v.type for v in region.arguments])
                 nested.steps.append(code.step_of(check, operation.origin or operation))
             codes.append(self._region(region, nested, ending))
-        ended = [self._slot(v) for v in dying if v in operation.operands and not _is_captured(v, operation)]
+        captured = {v for region in operation.regions for v in captures(region)}
+        ended = [self._slot(v) for v in dying if v in operation.operands and v not in captured]
         operands = self._slots_of(operation.operands)
         yield code.loop(codes[0], codes[1], operands, state, self._large_results(body), ended)
         if is_checked:
@@ -380,10 +381,11 @@ class _Assembler:
         if self._steps is not None:
             yield _ignoring_frame(self._steps.take)
         if self._listener is not None:
-            listener, results = self._listener, self._slots_of(operation.results)
+            listener = self._listener
+            operands, results = self._slots_of(operation.operands), self._slots_of(operation.results)
 
             def call_listener(frame: Frame) -> None:
-                listener(source, tuple([frame[i] for i in results]))
+                listener(source, tuple([frame[i] for i in operands]), tuple([frame[i] for i in results]))
 
             yield call_listener
 
@@ -436,18 +438,8 @@ def _last_uses(region: Region) -> dict[Value, Operation | None]:
     return uses
 
 
-def _is_captured(value: Value, operation: Operation) -> bool:
-    return any(value in captures(region) for region in operation.regions)
-
-
 def _is_large(t: Type) -> bool:
     return not isinstance(t, TensorType) or not t.is_static or t.nbytes >= LARGE
-
-
-def _inner_operations(function: Function) -> Iterator[Operation]:
-    """Yield the operations in the regions of a function's operations."""
-    assert function.body is not None
-    return (inner for o in function.body.operations for region in o.regions for inner in region.operations)
 
 
 def run(plan: Plan, values: Sequence[Any], process: parallel.Process | None = None) -> list[Any]:
@@ -536,17 +528,19 @@ def as_ours(error: Exception) -> Exception:
     """The exception to raise in the place of one that an op of a plan raised, with the place of the op."""
     if isinstance(error, Error):
         return error
-    if isinstance(error, CheckError):
-        return CheckFailure(_message_with_place(error))
-    if isinstance(error, StepsError):
-        return LimitError(_message_with_place(error))
-    if isinstance(error, MemoryError):
-        return ResourceError(f"{_message_with_place(error)} (out of memory)")
     if isinstance(error, RecursionError):
         return ExecutionError(_too_deep(error))
-    if isinstance(error, (OpError, ArithmeticError, LookupError, TypeError, ValueError, AssertionError)):
-        return ExecutionError(_message_with_place(error))
+    for theirs, ours in _OURS.items():
+        if isinstance(error, theirs):
+            return ours(_message_with_place(error) + " (out of memory)" * isinstance(error, MemoryError))
     return error
+
+
+#: The exceptions of ops and numpy, and ours for each; the first that fits counts.
+_OURS: dict[type[Exception], type[Error]] = {
+    CheckError: CheckFailure, StepsError: LimitError, MemoryError: ResourceError,
+    **dict.fromkeys((ArithmeticError, LookupError, TypeError, ValueError, AssertionError), ExecutionError),
+}  # fmt: skip
 
 
 def _too_deep(error: RecursionError) -> str:

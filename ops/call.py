@@ -106,6 +106,24 @@ class Call:
             raise OpError(f"attribute {name!r} is missing")
         return self.attributes[name]
 
+    def structure(self, name: str) -> Mapping[str, Any]:
+        """A required attribute with fields. Raises OpError where it is another one."""
+        value = self.attribute(name)
+        if not isinstance(value, Mapping):
+            raise OpError(f"expected {name} to be a structure, got {value!r}")
+        return value
+
+    @property
+    def configuration(self) -> Any:
+        """The options that a custom call gives its target, a structure or a text; None where there are none."""
+        return self.attributes.get("backend_config") or self.attributes.get("mhlo.backend_config")
+
+    def callee(self) -> Callee:
+        """The only function that the attributes name. Raises OpError where there are several, or none."""
+        if len(self.functions) != 1:
+            raise OpError(f"called_computations names {len(self.functions)} functions (expected 1)")
+        return next(iter(self.functions.values()))
+
     def integers(self, name: str) -> tuple[int, ...]:
         """A required attribute that lists integers, however it is written."""
         return tuple(int(v) for v in np.ravel(self.attribute(name)))

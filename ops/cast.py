@@ -177,7 +177,7 @@ def _widen(x: np.ndarray, source: ElementType) -> np.ndarray:
     """The same values in a type numpy computes in: integers and bool as they are, floats as f32 or f64."""
     if source.is_float:
         return cast(x, source, _F32, Policy()) if source.bits < 32 else x
-    return x.astype(f"{'i' if source.kind is Kind.SIGNED else 'u'}1") if 1 < source.bits < 8 else x
+    return x.astype(source.working_dtype, copy=False)
 
 
 def wrap(x: np.ndarray, target: ElementType) -> np.ndarray:
@@ -185,8 +185,7 @@ def wrap(x: np.ndarray, target: ElementType) -> np.ndarray:
     if target.bits >= 8:
         return x.astype(target.dtype)
     spare = 8 - target.bits
-    wide = np.int8 if target.kind is Kind.SIGNED else np.uint8
-    return ((np.asarray(x).astype(np.uint8) << spare).view(wide) >> spare).astype(target.dtype)
+    return ((np.asarray(x).astype(np.uint8) << spare).view(target.working_dtype) >> spare).astype(target.dtype)
 
 
 def _truncate(x: np.ndarray, target: ElementType) -> np.ndarray:

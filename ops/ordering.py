@@ -9,13 +9,13 @@ import numpy as np
 from .cast import array_of, codes_of
 from .minifloat.codec import decode
 from .minifloat.formats import Nan
-from .types import ElementType, Kind
+from .types import ElementType
 
 
 def total_keys(x: np.ndarray, element: ElementType) -> np.ndarray:
     """An integer for each element (not of a complex type), in the total order: unlike codes have unlike keys."""
     if not element.is_float:
-        return _integers(x, element)
+        return x.astype(element.working_dtype, copy=False)
     if element.is_minifloat:
         return _ranks(element)[1].take(codes_of(x, element.format))
     codes = x.view(f"i{element.dtype.itemsize}")
@@ -43,7 +43,7 @@ def value_keys(x: np.ndarray, element: ElementType) -> np.ndarray:
     Zeros have one key, 0, and NaN have one, the largest integer. Neighbouring finite numbers have neighbouring keys.
     """
     if not element.is_float:
-        return _integers(x, element)
+        return x.astype(element.working_dtype, copy=False)
     if element.is_minifloat:
         return _key_table(element, False).take(codes_of(x, element.format))
     codes = x.view(f"i{element.dtype.itemsize}")
@@ -72,12 +72,6 @@ def stable_argsort(keys: np.ndarray) -> np.ndarray:
 
 def _largest(x: np.ndarray) -> int:
     return (1 << (8 * x.dtype.itemsize - 1)) - 1
-
-
-def _integers(x: np.ndarray, element: ElementType) -> np.ndarray:
-    if element.bits >= 8:
-        return x
-    return x.astype(np.int8 if element.kind is Kind.SIGNED else np.uint8)
 
 
 @functools.cache

@@ -81,6 +81,15 @@ class ElementType:
         """Whether its storage type is its own; see `Format.has_dtype`."""
         return not self.is_float or self.format.has_dtype
 
+    @functools.cached_property
+    def working_dtype(self) -> np.dtype:
+        """The dtype that numpy computes with: bytes for integers of fewer bits, and else the storage type."""
+        return (
+            np.dtype(f"{'i' if self.kind is Kind.SIGNED else 'u'}1")
+            if 1 < self.bits < 8 and self.is_integer
+            else self.dtype
+        )
+
     @property
     def range(self) -> tuple[int, int]:
         """The smallest and the largest number of an integer type."""
@@ -277,6 +286,11 @@ class TensorType:
     def is_static(self) -> bool:
         """Whether all sizes are known."""
         return None not in self.shape
+
+    def agrees(self, other: TensorType) -> bool:
+        """Whether both can have one shape; a size not known yet may be any."""
+        pairs = zip(self.shape, other.shape, strict=False)
+        return len(self.shape) == len(other.shape) and all(a == b or None in (a, b) for a, b in pairs)
 
     def admits(self, shape: tuple[int | None, ...]) -> bool:
         """Whether a tensor of this type can have this shape; a size not known yet may be any."""

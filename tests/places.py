@@ -103,3 +103,15 @@ def listed(values: Shape) -> str:
 
 def dims(shape: Shape) -> str:
     return "".join(f"{n}x" for n in shape)
+
+
+def padded(x: np.ndarray, value: np.ndarray, low: Shape, high: Shape, interior: Shape) -> np.ndarray:
+    """By the specification's formula: element i goes to low + i * (interior + 1)."""
+    shape = [n + a + max(n - 1, 0) * k + b for n, a, b, k in zip(x.shape, low, high, interior, strict=True)]
+    result = np.empty(shape, x.dtype)
+    result[...] = value
+    for i in np.ndindex(x.shape):
+        at = tuple(a + j * (k + 1) for a, j, k in zip(low, i, interior, strict=True))
+        if all(0 <= p < n for p, n in zip(at, shape, strict=True)):
+            result[at] = x[i]
+    return result

@@ -123,6 +123,19 @@ def random_case(rng: np.random.Generator, **how: bool) -> tuple[Windows, np.ndar
     return w, rng.integers(-9, 10, w.shape, np.int32), np.array(rng.integers(-3, 4), np.int32)
 
 
+def extreme(op: str) -> Combine:
+    """The larger or smaller of two floats: the first NaN there is, and +0 above -0."""
+
+    def choose(x: Any, y: Any) -> Any:
+        if x != x or y != y:
+            return x if x != x else y
+        if x == y:
+            return x if np.signbit(x) == (op == "minimum") else y
+        return max(x, y) if op == "maximum" else min(x, y)
+
+    return choose
+
+
 def wrapped(combine: Combine) -> Combine:
     return lambda x, y: np.int64(combine(int(x), int(y))).astype(np.int32)
 

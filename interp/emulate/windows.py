@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.op import OpError
-from ...ops.reductions import padded_windows, window
+from ...ops.reductions import window
 from ...ops.reductions.axes import Axis
 from ..program import Operation
 from .folds import Combiner, copy_with, to_elements
@@ -74,14 +74,8 @@ def reduce_window(e: Emulation, operation: Operation, operands: Sequence[Any]) -
     if prefixes is not None:
         return prefixes
     padded = [pad(x, i, axes) for x, i in zip(arrays, inits, strict=True)]
-    if combiner.body.vectorised is not None and e.policy.rounding != "stochastic":
-        size = math.prod(a.window for a in axes)
-        if size >= padded_windows.PLACES and size >= padded_windows.SHARE * math.prod(
-            min(a.window, a.size) for a in axes
-        ):
-            raise OpError(f"expected windows of less than {padded_windows.PLACES} places of padding, got {size}")
-        if window.are_large(axes):
-            return _fold_as_tree(combiner, padded, inits, axes)
+    if combiner.body.vectorised is not None and e.policy.rounding != "stochastic" and window.are_large(axes):
+        return _fold_as_tree(combiner, padded, inits, axes)
     return _fold_in_order(combiner, padded, starts, axes)
 
 

@@ -101,34 +101,20 @@ class Structured:
     regions: tuple[Region, ...]
 
 
-def _if(build: Builder, op: Structured) -> None:
-    build.choose(op.operands[0], op.regions, op.results)
-
-
-def _index_switch(build: Builder, op: Structured) -> None:
-    position = build.position(op.operands[0], op.attributes["cases"])
-    build.choose(position, op.regions, op.results)
-
-
-def _execute_region(build: Builder, op: Structured) -> None:
-    build.choose(build.number(0), op.regions, op.results)
-
-
 def _for(build: Builder, op: Structured) -> None:
     lower, upper, step, *initial = op.operands
     body = op.regions[0]
     test = Builder(build.location)
     state = [Value(v.type) for v in body.arguments]
-    is_less = _less_unsigned if op.attributes.get("unsignedCmp") else Builder.less
-    condition = test.region(state, (is_less(test, state[0], upper),))
+    if op.attributes.get("unsignedCmp"):
+        (is_less,) = test.add("arith.cmpi", (state[0], upper), (_FLAG,), predicate=6)
+    else:
+        is_less = test.less(state[0], upper)
+    condition = test.region(state, (is_less,))
     end = Builder(build.location)
     (after,) = end.add("stablehlo.add", (body.arguments[0], step), (lower.type,))
     iteration = Region(body.arguments, [*body.operations, *end.operations], (after, *body.returns))
     build.define("stablehlo.while", (lower, *initial), (Value(lower.type), *op.results), condition, iteration)
-
-
-def _less_unsigned(build: Builder, x: Value, y: Value) -> Value:
-    return build.add("arith.cmpi", (x, y), (_FLAG,), predicate=6)[0]
 
 
 def _while(build: Builder, op: Structured) -> None:
@@ -157,11 +143,6 @@ def _while(build: Builder, op: Structured) -> None:
     )
 
 
-def _assert(build: Builder, op: Structured) -> None:
-    message = op.attributes.get("msg", "the assertion does not hold")
-    build.define("stablehlo.custom_call", op.operands, (), call_target_name="shape_assertion", error_message=message)
-
-
 def _named_computation(build: Builder, op: Structured) -> None:
     body = op.regions[0]
     takes = op.operands if body.arguments else ()  # older fusions capture what they take
@@ -175,15 +156,20 @@ def _named_computation(build: Builder, op: Structured) -> None:
         build.same(value, result)
 
 
-def _add_dependency(build: Builder, op: Structured) -> None:
-    build.same(op.operands[0], op.results[0])
-
-
 #: What is added for each op of `scf` and `cf` that is not a branch, and for computations that only have a name.
 STRUCTURED: dict[str, Callable[[Builder, Structured], None]] = {
-    "scf.if": _if, "scf.index_switch": _index_switch, "scf.execute_region": _execute_region, "scf.for": _for,
-    "scf.while": _while, "cf.assert": _assert, "sdy.named_computation": _named_computation,
-    "mhlo.fusion": _named_computation, "mhlo.add_dependency": _add_dependency,
+    "scf.if": lambda build, op: build.choose(op.operands[0], op.regions, op.results),
+    "scf.index_switch": lambda build, op: build.choose(
+        build.position(op.operands[0], op.attributes["cases"]), op.regions, op.results
+    ),
+    "scf.execute_region": lambda build, op: build.choose(build.number(0), op.regions, op.results),
+    "scf.for": _for, "scf.while": _while,
+    "cf.assert": lambda build, op: build.define(
+        "stablehlo.custom_call", op.operands, (), call_target_name="shape_assertion",
+        error_message=op.attributes.get("msg", "the assertion does not hold"),
+    ),
+    "sdy.named_computation": _named_computation, "mhlo.fusion": _named_computation,
+    "mhlo.add_dependency": lambda build, op: build.same(op.operands[0], op.results[0]),
 }  # fmt: skip
 
 

@@ -110,7 +110,8 @@ def _parse_content(content: str, t: TensorType) -> np.ndarray:
         splat = array_of_literals(literals, t.element)
         return np.broadcast_to(splat, t.shape).copy()  # pyright: ignore[reportArgumentType,reportCallIssue]
     if count != t.size:
-        raise InputError(f"expected {t.size} number{'s' * (t.size != 1)} for {_named(t)}, got {count}")
+        name = f"{'x'.join(map(str, (*t.shape, '')))}{t.element}"
+        raise InputError(f"expected {t.size} number{'s' * (t.size != 1)} for {name}, got {count}")
     if count and shape not in (t.shape, (count,)) and not is_bare:
         raise InputError(f"expected brackets of shape {list(t.shape)}, got {list(shape)}")
     return array_of_literals(literals, t.element).reshape(t.shape)  # pyright: ignore[reportArgumentType,reportCallIssue]
@@ -165,10 +166,6 @@ def _pairs(literals: list[str], shape: tuple[int, ...], t: TensorType) -> tuple[
     return literals, shape[:-1] if literals else shape
 
 
-def _named(t: TensorType) -> str:
-    return f"{'x'.join(map(str, (*t.shape, '')))}{t.element}"
-
-
 # -- from Python ------------------------------------------------------------------------------------------------------
 
 
@@ -204,13 +201,10 @@ def _check_structure(value: Any, t: Type, what: str) -> Any:
             raise InputError(f"{what}: expected None for a token, got {type(value).__name__}")
         return None
     elements: tuple[Type, ...] = t.elements  # type: ignore[union-attr]
+    given = f"{len(value)} values" if isinstance(value, tuple | list) else type(value).__name__
     if not isinstance(value, tuple | list) or len(value) != len(elements):
-        raise InputError(f"{what}: expected a tuple of {len(elements)} values for {t}, got {_kind(value)}")
+        raise InputError(f"{what}: expected a tuple of {len(elements)} values for {t}, got {given}")
     return tuple(check_input(v, e, f"{what}[{i}]") for i, (v, e) in enumerate(zip(value, elements, strict=True)))
-
-
-def _kind(value: Any) -> str:
-    return f"{len(value)} values" if isinstance(value, tuple | list) else type(value).__name__
 
 
 def _array(value: Any, what: str) -> np.ndarray:

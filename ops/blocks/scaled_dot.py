@@ -61,7 +61,7 @@ def custom_call_dimensions(call: Call) -> tuple[list[Dimensions], list[Dimension
     """The batching and the contracting dimensions of the custom call."""
     if len(call.operands) != 4:
         raise OpError(f"expected 4 operands (two tensors and their scales), got {len(call.operands)}")
-    config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
+    config = call.configuration
     try:
         config = json.loads(config) if isinstance(config, str) else config
     except ValueError:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..minifloat import arithmetic
 from ..op import CORRECTLY_ROUNDED, EXACT
-from ..traits import Combining, OpTraits, first_operand
+from ..traits import NOTHING, Combining, OpTraits, first_operand
 from . import whole_division
 from .elementwise import elementwise
 
@@ -16,76 +16,37 @@ def _forward(x: np.ndarray) -> np.ndarray:
     return x.copy() if min(x.strides, default=0) < 0 else x
 
 
-elementwise(
-    "add",
-    "bool integer float complex",
-    accuracy=CORRECTLY_ROUNDED,
-    operands=2,
-    direct=arithmetic.add,
-    boolean=np.logical_or,
-    doc="Sum; of booleans, or.",
-    traits=OpTraits(combining=Combining(np.add, np.logical_or, on_floats=True), linear=range),
-)(np.add)
-
-
-elementwise(
-    "subtract",
-    "integer float complex",
-    accuracy=CORRECTLY_ROUNDED,
-    operands=2,
-    direct=arithmetic.subtract,
-    doc="Difference.",
-    traits=OpTraits(combining=Combining(np.subtract, any_order=False, on_floats=True), linear=range),
-)(np.subtract)
-
-
-@elementwise(
-    "multiply",
-    "bool integer float complex",
-    accuracy=CORRECTLY_ROUNDED,
-    operands=2,
-    direct=arithmetic.multiply,
-    integer=np.multiply,
-    boolean=np.logical_and,
-    traits=OpTraits(combining=Combining(np.multiply, np.logical_and, on_floats=True), is_bilinear=True),
-)
-def multiply(x, y):
-    """Product; of booleans, and."""
+def _product(x, y):
     return np.multiply(_forward(x), _forward(y)) if x.dtype.kind == "c" else np.multiply(x, y)
 
 
-elementwise(
-    "divide",
-    "integer float complex",
-    accuracy=CORRECTLY_ROUNDED,
-    operands=2,
-    direct=arithmetic.divide,
-    integer=whole_division.divide,
-    doc="Quotient; of integers truncated, by zero all bits set (as XLA), and the smallest by -1 itself.",
-    traits=OpTraits(linear=first_operand),
-)(np.divide)
-
-
-elementwise(
-    "remainder",
+_ADD = OpTraits(combining=Combining(np.add, np.logical_or, on_floats=True), linear=range)
+_SUBTRACT = OpTraits(combining=Combining(np.subtract, any_order=False, on_floats=True), linear=range)
+_MULTIPLY = OpTraits(combining=Combining(np.multiply, np.logical_and, on_floats=True), is_bilinear=True)
+_LINEAR = OpTraits(linear=first_operand)
+_ROUNDED, _REAL, _NUMBERS, _ALL = (
+    CORRECTLY_ROUNDED,
     "integer float",
-    accuracy=EXACT,
-    operands=2,
-    direct=arithmetic.remainder,
-    integer=whole_division.remainder,
-    doc="Remainder of truncated division, with the sign of the dividend; of integers by zero, the dividend (as XLA).",
-)(np.fmod)
-
-
-elementwise(
-    "negate",
     "integer float complex",
-    accuracy=EXACT,
-    direct=arithmetic.negate,
-    is_native=True,
+    "bool integer float complex",
+)
+for _name, _types, _accuracy, _host, _integer, _boolean, _traits, _doc in (
+    ("add", _ALL, _ROUNDED, np.add, None, np.logical_or, _ADD, "Sum; of booleans, or."),
+    ("subtract", _NUMBERS, _ROUNDED, np.subtract, None, None, _SUBTRACT, "Difference."),
+    ("multiply", _ALL, _ROUNDED, _product, np.multiply, np.logical_and, _MULTIPLY, "Product; of booleans, and."),
+    ("divide", _NUMBERS, _ROUNDED, np.divide, whole_division.divide, None, _LINEAR,
+     "Quotient; of integers truncated, by zero all bits set (as XLA), and the smallest by -1 itself."),
+    ("remainder", _REAL, EXACT, np.fmod, whole_division.remainder, None, NOTHING,
+     "Remainder of truncated division, with the sign of the dividend; of integers by zero, the dividend (as XLA)."),
+):  # fmt: skip
+    elementwise(
+        _name, _types, accuracy=_accuracy, operands=2, direct=getattr(arithmetic, _name),
+        integer=_integer, boolean=_boolean, doc=_doc, traits=_traits,
+    )(_host)  # fmt: skip
+elementwise(
+    "negate", _NUMBERS, accuracy=EXACT, direct=arithmetic.negate, is_native=True, traits=_LINEAR,
     doc="The operand with its sign flipped, of NaN and zero too; of integers, the two's complement.",
-    traits=OpTraits(linear=first_operand),
-)(np.negative)
+)(np.negative)  # fmt: skip
 
 
 @elementwise("sign", "signed float complex", accuracy=EXACT, direct=arithmetic.sign, integer=np.sign)

@@ -48,14 +48,10 @@ for _name, _host, _direct in (("cosh", np.cosh, hyperbolic.cosh), ("sinh", np.si
     elementwise(f"chlo.{_name}", "float", accuracy=_TO_16, direct=_direct, expanded="f32 f64", doc=_doc)(_host)
 
 
-def _square(x: Number) -> Number:
-    return arithmetic.multiply(x, x)
-
-
-@elementwise("chlo.square", "float", accuracy=CORRECTLY_ROUNDED, direct=_square)
-def square(x):
-    """The operand times itself."""
-    return np.multiply(x, x)
+elementwise(
+    "chlo.square", "float", accuracy=CORRECTLY_ROUNDED, direct=lambda x: arithmetic.multiply(x, x),
+    doc="The operand times itself.",
+)(np.square)  # fmt: skip
 
 
 @op("chlo.conj", "float complex", operands=1, is_elementwise=True)

@@ -8,15 +8,12 @@ import numpy as np
 
 from ..minifloat import arithmetic
 from ..minifloat.number import Number
-from ..op import Call, OpError, Run, kernel_of, op
+from ..op import Call, Run, kernel_of, op
 from ..ordering import total_keys
+from ..require import require
 from ..traits import OpTraits
-from ..types import ElementType, Kind, TensorType
+from ..types import ElementType, Kind
 from .float_kernels import Function, float_kernel
-
-
-def _not_equal(x: Number, y: Number) -> np.ndarray:
-    return ~arithmetic.equal(x, y)
 
 
 def _less_or_equal(x: Number, y: Number) -> np.ndarray:
@@ -27,7 +24,7 @@ _HOST: dict[str, np.ufunc] = {}
 _PREDICATES: dict[str, Function] = {}
 for _direction, _host, _exact in (
     ("EQ", np.equal, arithmetic.equal),
-    ("NE", np.not_equal, _not_equal),
+    ("NE", np.not_equal, lambda x, y: ~arithmetic.equal(x, y)),
     ("GE", np.greater_equal, lambda x, y: _less_or_equal(y, x)),
     ("GT", np.greater, lambda x, y: arithmetic.less(y, x)),
     ("LE", np.less_equal, _less_or_equal),
@@ -58,27 +55,23 @@ def compare(call: Call) -> Run:
     (C1) one element type. (C2) one shape. (C3) the comparison type fits the element type.
     """
     lhs, rhs = call.tensor(0), call.tensor(1)
-    if lhs.element != rhs.element:
-        raise OpError(f"operands are of types {lhs.element} and {rhs.element} (expected the same type)")
-    if lhs.is_static and rhs.is_static and lhs.shape != rhs.shape:
-        raise OpError(f"operands are {lhs} and {rhs} (expected the same shape)")
+    same = f"operands are of types {lhs.element} and {rhs.element} (expected the same type)"
+    require(lhs.element == rhs.element, same)
+    require(lhs.agrees(rhs), f"operands are {lhs} and {rhs} (expected the same shape)")
     direction, allowed = call.attribute("comparison_direction"), _TYPES[lhs.element.kind]
-    if direction not in DIRECTIONS:
-        raise OpError(f"expected a comparison_direction of {', '.join(DIRECTIONS)}, got {direction!r}")
+    known = f"expected a comparison_direction of {', '.join(DIRECTIONS)}, got {direction!r}"
+    require(direction in DIRECTIONS, known)
     given = call.attributes.get("compare_type", "NOTYPE")
-    if given not in ("NOTYPE", *allowed):
-        raise OpError(f"{lhs.element} cannot be compared as {given} (expected {' or '.join(allowed)})")
+    fits = given in ("NOTYPE", *allowed)
+    require(fits, f"{lhs.element} cannot be compared as {given} (expected {' or '.join(allowed)})")
     if given == "TOTALORDER":
         return lambda x, y: _HOST[direction](total_keys(x, lhs.element), total_keys(y, lhs.element))
     if lhs.element.is_float:
         return float_kernel(_PREDICATES[direction], lhs.element, call)
     if lhs.element.is_complex and direction not in ("EQ", "NE"):
-        return _lexicographic(_HOST[direction], np.greater if direction.startswith("G") else np.less)
+        host, strictly = _HOST[direction], np.greater if direction.startswith("G") else np.less
+        return lambda x, y: strictly(x.real, y.real) | (np.equal(x.real, y.real) & host(x.imag, y.imag))
     return _HOST[direction]
-
-
-def _lexicographic(host: np.ufunc, strictly: np.ufunc) -> Run:
-    return lambda x, y: strictly(x.real, y.real) | (np.equal(x.real, y.real) & host(x.imag, y.imag))
 
 
 @op("select", operands=3, is_elementwise=True, traits=OpTraits(selects_operand=True, linear=lambda _: (1, 2)))
@@ -88,14 +81,12 @@ def select(call: Call) -> Run:
     (I1) pred is of type i1. (C1) pred is a scalar or of the others' shape. (C2) on_true and on_false are of one type.
     """
     pred, on_true, on_false = call.tensor(0), call.tensor(1), call.tensor(2)
-    if pred.element.kind is not Kind.BOOL:
-        raise OpError(f"pred is {pred} (expected of element type i1)")
-    if on_true.element != on_false.element or not _agree(on_true, on_false):
-        raise OpError(f"on_true is {on_true} and on_false {on_false} (expected the same type)")
+    require(pred.element.kind is Kind.BOOL, f"pred is {pred} (expected of element type i1)")
+    is_same = on_true.element == on_false.element and on_true.agrees(on_false)
+    require(is_same, f"on_true is {on_true} and on_false {on_false} (expected the same type)")
     if not pred.shape:
         return lambda p, x, y: x if p else y
-    if not _agree(pred, on_true):
-        raise OpError(f"pred is {pred} (expected a scalar or of the shape of {on_true})")
+    require(pred.agrees(on_true), f"pred is {pred} (expected a scalar or of the shape of {on_true})")
     return functools.partial(choose, on_true.element)
 
 
@@ -119,15 +110,9 @@ def clamp(call: Call) -> Run:
     """
     low, operand, high = call.tensor(0), call.tensor(1), call.tensor(2)
     for name, bound in (("min", low), ("max", high)):
-        if bound.element != operand.element:
-            raise OpError(f"{name} is {bound} (expected of element type {operand.element})")
-        if bound.shape and not _agree(bound, operand):
-            raise OpError(f"{name} is {bound} (expected a scalar or of the shape of {operand})")
+        require(bound.element == operand.element, f"{name} is {bound} (expected of element type {operand.element})")
+        fits = not bound.shape or bound.agrees(operand)
+        require(fits, f"{name} is {bound} (expected a scalar or of the shape of {operand})")
     names, types = ("maximum", "minimum"), ((operand, operand), (operand,))
     at_least, at_most = (kernel_of(call.like(name, *types)) for name in names)
     return lambda low, x, high: at_most(at_least(x, low), high)
-
-
-def _agree(x: TensorType, y: TensorType) -> bool:
-    """Whether the shapes can be the same."""
-    return len(x.shape) == len(y.shape) and all(a == b or None in (a, b) for a, b in zip(x.shape, y.shape, strict=True))

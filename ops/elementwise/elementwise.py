@@ -78,7 +78,7 @@ def declare_test(name: str, doc: str, direct: Callable[[Number], np.ndarray], ho
 def _on_integers(host: Host, element: ElementType) -> Run:
     if element.bits >= 8:
         return host
-    wide = np.int8 if element.kind is Kind.SIGNED else np.uint8
+    wide = element.working_dtype
     return lambda *xs: wrap(np.asarray(host(*(x.astype(wide) for x in xs))), element)
 
 

@@ -65,7 +65,7 @@ def multiply(x: Number, y: Number) -> Number:
 
 def divide(x: Number, y: Number) -> Number:
     """x / y; a finite number over zero is infinite."""
-    x, y = _normalised(x), _compact(y)
+    x, y = _normalised(x), compact(y)
     divisor = np.where(y.significand == 0, 1, y.significand)
     quotient = x.significand // divisor
     quotient |= quotient * divisor != x.significand
@@ -82,7 +82,7 @@ def divide(x: Number, y: Number) -> Number:
 
 def remainder(x: Number, y: Number) -> Number:
     """x - y * trunc(x / y): exact, with the sign of x (C's fmod)."""
-    x, y = _compact(x), _compact(y)
+    x, y = compact(x), compact(y)
     divisor = np.where(y.significand == 0, 1, y.significand)
     low = np.minimum(x.exponent, y.exponent)
     # Scale the divisor down to the dividend's exponent; where it then exceeds every dividend, x itself is left.
@@ -176,10 +176,9 @@ def _normalised(x: Number) -> Number:
     )
 
 
-def _compact(x: Number) -> Number:
+def compact(x: Number) -> Number:
     """The same numbers with odd significands (zeros stay)."""
-    trailing = bit_length(x.significand & -x.significand) - 1
-    shift = np.maximum(trailing, 0)
+    shift = np.bitwise_count((x.significand & -x.significand) - (x.significand != 0)).astype(np.int64)
     return x.replace(significand=x.significand >> shift, exponent=x.exponent + shift)
 
 

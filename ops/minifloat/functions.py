@@ -7,11 +7,12 @@ keeps its sign (the first operand's first), and an invalid operation gives a pos
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 
-from . import elementary
+from . import arithmetic, elementary
 from .number import FINITE, INFINITE, NAN, Number
 
 #: A single number: kind, sign, significand, exponent.
@@ -30,9 +31,8 @@ QUARTER_PI, HALF_PI, THREE_QUARTERS_PI, PI = ((FINITE, *elementary.quarters_of_p
 
 def flat(x: Number) -> Number:
     """The same numbers in one dimension, with odd significands, so that equal numbers have equal fields."""
-    significand = x.significand.reshape(-1)
-    zeros = np.bitwise_count((significand & -significand) - (significand != 0)).astype(np.int64)
-    return Number(x.kind.reshape(-1), x.sign.reshape(-1), significand >> zeros, x.exponent.reshape(-1) + zeros)
+    x = arithmetic.compact(x)
+    return Number(x.kind.reshape(-1), x.sign.reshape(-1), x.significand.reshape(-1), x.exponent.reshape(-1))
 
 
 def exceeds_one(x: Number) -> np.ndarray:
@@ -82,121 +82,60 @@ class Result:
 Test = Callable[[Number], np.ndarray]
 
 
-def lift(
-    scalar: Callable[[bool, int, int], elementary.Triple],
-    x: Number,
-    *,
-    zeros: tuple[Value, Value],
-    infinities: tuple[Value, Value],
-    others: tuple[tuple[Test, Value], ...] = (),
-) -> Number:
-    """Lift a scalar function over an array.
+@dataclasses.dataclass(frozen=True)
+class Lifted:
+    """A function of arrays of numbers: a scalar function, and its values where that is not defined."""
 
-    The values at +0 and -0 and at +inf and -inf are given, and those of finite other numbers that pass a test.
-    """
-    shape, x = x.kind.shape, flat(x)
-    result = Result(x)
-    for of_kind, (positive, negative) in ((x.is_zero, zeros), (x.is_infinite, infinities)):
-        result.set_where(of_kind & ~x.sign, positive)
-        result.set_where(of_kind & x.sign, negative)
-    rest = (x.kind == FINITE) & ~x.is_zero
-    for test, value in others:
-        where = rest & test(x)
-        result.set_where(where, value)
-        rest &= ~where
-    result.compute(scalar, rest, x)
-    return result.number(shape)
+    scalar: Callable[[bool, int, int], elementary.Triple]
+    zeros: tuple[Value, Value]  #: at +0 and -0
+    infinities: tuple[Value, Value]  #: at +inf and -inf
+    others: tuple[tuple[Test, Value], ...] = ()  #: at finite numbers other than zero that pass a test
+
+    def __call__(self, x: Number) -> Number:
+        shape, x = x.kind.shape, flat(x)
+        result = Result(x)
+        for of_kind, (positive, negative) in ((x.is_zero, self.zeros), (x.is_infinite, self.infinities)):
+            result.set_where(of_kind & ~x.sign, positive)
+            result.set_where(of_kind & x.sign, negative)
+        rest = (x.kind == FINITE) & ~x.is_zero
+        for test, value in self.others:
+            where = rest & test(x)
+            result.set_where(where, value)
+            rest &= ~where
+        result.compute(self.scalar, rest, x)
+        return result.number(shape)
 
 
-NEGATIVE_INVALID: tuple[tuple[Test, Value], ...] = ((lambda x: x.sign, INVALID),)
-_BEYOND_MINUS_ONE: tuple[tuple[Test, Value], ...] = (
+#: Values at +0 and -0, or at +inf and -inf.
+SAME_ZEROS, SAME_INFINITIES, BOTH_INVALID = (ZERO, MINUS_ZERO), (INFINITY, MINUS_INFINITY), (INVALID, INVALID)
+_NO_NEGATIVE: tuple[tuple[Test, Value], ...] = ((lambda x: x.sign, INVALID),)
+_NOT_BELOW_MINUS_ONE: tuple[tuple[Test, Value], ...] = (
     (lambda x: x.sign & is_one(x), MINUS_INFINITY),
     (lambda x: x.sign & exceeds_one(x), INVALID),
 )
 
 
-def exponential(x: Number) -> Number:
-    """e to the power of x: 1 at ±0, +0 at -inf."""
-    return lift(elementary.exp, x, zeros=(ONE, ONE), infinities=(INFINITY, ZERO))
-
-
-def exponential_minus_one(x: Number) -> Number:
-    """e to the power of x, less one: ±0 at ±0, -1 at -inf."""
-    return lift(elementary.expm1, x, zeros=(ZERO, MINUS_ZERO), infinities=(INFINITY, MINUS_ONE))
-
-
-def log(x: Number) -> Number:
-    """The natural logarithm: -inf at ±0, +0 at 1, NaN below 0."""
-    return lift(
-        elementary.log,
-        x,
-        zeros=(MINUS_INFINITY, MINUS_INFINITY),
-        infinities=(INFINITY, INVALID),
-        others=NEGATIVE_INVALID,
+def at_one(positive: Value, negative: Value) -> tuple[tuple[Test, Value], ...]:
+    """Values at 1 and -1, and none beyond them."""
+    return (
+        (lambda x: is_one(x) & ~x.sign, positive),
+        (lambda x: is_one(x) & x.sign, negative),
+        (exceeds_one, INVALID),
     )
 
 
-def log_plus_one(x: Number) -> Number:
-    """The natural logarithm of 1 + x: ±0 at ±0, -inf at -1, NaN below -1."""
-    return lift(
-        elementary.log1p,
-        x,
-        zeros=(ZERO, MINUS_ZERO),
-        infinities=(INFINITY, INVALID),
-        others=_BEYOND_MINUS_ONE,
-    )
-
-
-def logistic(x: Number) -> Number:
-    """1 / (1 + e**-x): 1/2 at ±0, 1 at +inf, +0 at -inf."""
-    return lift(elementary.logistic, x, zeros=(HALF, HALF), infinities=(ONE, ZERO))
-
-
-def tanh(x: Number) -> Number:
-    """The hyperbolic tangent: ±0 at ±0, ±1 at ±inf."""
-    return lift(elementary.tanh, x, zeros=(ZERO, MINUS_ZERO), infinities=(ONE, MINUS_ONE))
-
-
-def sine(x: Number) -> Number:
-    """The sine of x radians: ±0 at ±0, NaN at ±inf."""
-    return lift(elementary.sin, x, zeros=(ZERO, MINUS_ZERO), infinities=(INVALID, INVALID))
-
-
-def cosine(x: Number) -> Number:
-    """The cosine of x radians: 1 at ±0, NaN at ±inf."""
-    return lift(elementary.cos, x, zeros=(ONE, ONE), infinities=(INVALID, INVALID))
-
-
-def tan(x: Number) -> Number:
-    """The tangent of x radians: ±0 at ±0, NaN at ±inf."""
-    return lift(elementary.tan, x, zeros=(ZERO, MINUS_ZERO), infinities=(INVALID, INVALID))
-
-
-def sqrt(x: Number) -> Number:
-    """The square root: ±0 at ±0, NaN below 0."""
-    return lift(
-        elementary.sqrt,
-        x,
-        zeros=(ZERO, MINUS_ZERO),
-        infinities=(INFINITY, INVALID),
-        others=NEGATIVE_INVALID,
-    )
-
-
-def rsqrt(x: Number) -> Number:
-    """One over the square root: ±inf at ±0 (IEEE 754's rSqrt), +0 at +inf, NaN below 0."""
-    return lift(
-        elementary.rsqrt,
-        x,
-        zeros=(INFINITY, MINUS_INFINITY),
-        infinities=(ZERO, INVALID),
-        others=NEGATIVE_INVALID,
-    )
-
-
-def cbrt(x: Number) -> Number:
-    """The cube root: ±0 at ±0, ±inf at ±inf."""
-    return lift(elementary.cbrt, x, zeros=(ZERO, MINUS_ZERO), infinities=(INFINITY, MINUS_INFINITY))
+exponential = Lifted(elementary.exp, (ONE, ONE), (INFINITY, ZERO))
+exponential_minus_one = Lifted(elementary.expm1, SAME_ZEROS, (INFINITY, MINUS_ONE))
+log = Lifted(elementary.log, (MINUS_INFINITY, MINUS_INFINITY), (INFINITY, INVALID), _NO_NEGATIVE)
+log_plus_one = Lifted(elementary.log1p, SAME_ZEROS, (INFINITY, INVALID), _NOT_BELOW_MINUS_ONE)
+logistic = Lifted(elementary.logistic, (HALF, HALF), (ONE, ZERO))
+tanh = Lifted(elementary.tanh, SAME_ZEROS, (ONE, MINUS_ONE))
+sine = Lifted(elementary.sin, SAME_ZEROS, BOTH_INVALID)
+cosine = Lifted(elementary.cos, (ONE, ONE), BOTH_INVALID)
+tan = Lifted(elementary.tan, SAME_ZEROS, BOTH_INVALID)
+sqrt = Lifted(elementary.sqrt, SAME_ZEROS, (INFINITY, INVALID), _NO_NEGATIVE)
+rsqrt = Lifted(elementary.rsqrt, SAME_INFINITIES, (ZERO, INVALID), _NO_NEGATIVE)  # of zeros as IEEE 754's rSqrt
+cbrt = Lifted(elementary.cbrt, SAME_ZEROS, SAME_INFINITIES)
 
 
 def power(x: Number, y: Number) -> Number:

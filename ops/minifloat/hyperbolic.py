@@ -8,27 +8,26 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from . import elementary
 from . import fixedpoint as fixed
 from .elementary import START, TINY, Triple, beside, clamped, fixed_exp, is_linear, magnitude, ziv
 from .functions import (
+    BOTH_INVALID,
     HALF_PI,
     INFINITY,
     INVALID,
     MINUS_INFINITY,
-    MINUS_ZERO,
     ONE,
     PI,
+    SAME_INFINITIES,
+    SAME_ZEROS,
     ZERO,
-    Test,
+    Lifted,
     Value,
+    at_one,
     exceeds_one,
     is_one,
-    lift,
 )
-from .number import Number
 
 # -- of one number: finite, not zero, in the domain, and not where the result is exact -------------------------------
 
@@ -63,11 +62,6 @@ def _acos(sign: bool, m: int, e: int) -> Triple:
         return v - 7, v + 7, -p
 
     return ziv(enclose)
-
-
-def _atan(sign: bool, m: int, e: int) -> Triple:
-    """The arc tangent of x."""
-    return elementary.atan2(sign, m, e, False, 1, 0)
 
 
 def _sinh(sign: bool, m: int, e: int) -> Triple:
@@ -151,58 +145,16 @@ def _atanh(sign: bool, m: int, e: int) -> Triple:
 # -- of arrays ---------------------------------------------------------------------------------------------------------
 
 
-def _at_one(positive: Value, negative: Value) -> tuple[tuple[Test, Value], ...]:
-    """Values at 1 and -1, and none beyond them."""
-    return (
-        (lambda x: is_one(x) & ~x.sign, positive),
-        (lambda x: is_one(x) & x.sign, negative),
-        (exceeds_one, INVALID),
-    )
-
-
-def _below_one(x: Number) -> np.ndarray:
-    return x.sign | ~(exceeds_one(x) | is_one(x))
-
-
-def asin(x: Number) -> Number:
-    """The arc sine, in radians: ±0 at ±0, ±pi/2 at ±1, NaN beyond."""
-    at_one = _at_one(HALF_PI, _MINUS_HALF_PI)
-    return lift(_asin, x, zeros=(ZERO, MINUS_ZERO), infinities=(INVALID, INVALID), others=at_one)
-
-
-def acos(x: Number) -> Number:
-    """The arc cosine, in radians: pi/2 at ±0, +0 at 1, pi at -1, NaN beyond."""
-    at_one = _at_one(ZERO, PI)
-    return lift(_acos, x, zeros=(HALF_PI, HALF_PI), infinities=(INVALID, INVALID), others=at_one)
-
-
-def atan(x: Number) -> Number:
-    """The arc tangent, in radians: ±0 at ±0, ±pi/2 at ±inf."""
-    return lift(_atan, x, zeros=(ZERO, MINUS_ZERO), infinities=(HALF_PI, _MINUS_HALF_PI))
-
-
-def sinh(x: Number) -> Number:
-    """The hyperbolic sine: ±0 at ±0, ±inf at ±inf."""
-    return lift(_sinh, x, zeros=(ZERO, MINUS_ZERO), infinities=(INFINITY, MINUS_INFINITY))
-
-
-def cosh(x: Number) -> Number:
-    """The hyperbolic cosine: 1 at ±0, +inf at ±inf."""
-    return lift(_cosh, x, zeros=(ONE, ONE), infinities=(INFINITY, INFINITY))
-
-
-def asinh(x: Number) -> Number:
-    """The inverse of the hyperbolic sine: ±0 at ±0, ±inf at ±inf."""
-    return lift(_asinh, x, zeros=(ZERO, MINUS_ZERO), infinities=(INFINITY, MINUS_INFINITY))
-
-
-def acosh(x: Number) -> Number:
-    """The inverse of the hyperbolic cosine: +0 at 1, NaN below."""
-    tests: tuple[tuple[Test, Value], ...] = ((lambda v: is_one(v) & ~v.sign, ZERO), (_below_one, INVALID))
-    return lift(_acosh, x, zeros=(INVALID, INVALID), infinities=(INFINITY, INVALID), others=tests)
-
-
-def atanh(x: Number) -> Number:
-    """The inverse of the hyperbolic tangent: ±0 at ±0, ±inf at ±1, NaN beyond."""
-    at_one = _at_one(INFINITY, MINUS_INFINITY)
-    return lift(_atanh, x, zeros=(ZERO, MINUS_ZERO), infinities=(INVALID, INVALID), others=at_one)
+asin = Lifted(_asin, SAME_ZEROS, BOTH_INVALID, at_one(HALF_PI, _MINUS_HALF_PI))
+acos = Lifted(_acos, (HALF_PI, HALF_PI), BOTH_INVALID, at_one(ZERO, PI))
+atan = Lifted(lambda sign, m, e: elementary.atan2(sign, m, e, False, 1, 0), SAME_ZEROS, (HALF_PI, _MINUS_HALF_PI))
+sinh = Lifted(_sinh, SAME_ZEROS, SAME_INFINITIES)
+cosh = Lifted(_cosh, (ONE, ONE), (INFINITY, INFINITY))
+asinh = Lifted(_asinh, SAME_ZEROS, SAME_INFINITIES)
+acosh = Lifted(
+    _acosh,
+    BOTH_INVALID,
+    (INFINITY, INVALID),
+    ((lambda x: is_one(x) & ~x.sign, ZERO), (lambda x: x.sign | ~exceeds_one(x), INVALID)),
+)
+atanh = Lifted(_atanh, SAME_ZEROS, BOTH_INVALID, at_one(INFINITY, MINUS_INFINITY))

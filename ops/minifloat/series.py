@@ -106,27 +106,34 @@ def _least(w: int) -> int:
     return w // 4 + 4
 
 
+def _stirling(z: int, ze: int, w: int, order: int) -> int:
+    """The rest of Stirling's series at z * 2**ze, fixed at w: of log Gamma (order 1), or of its derivative less (0).
+
+    Its error is less than the first term left out, and a unit for each of the terms, of which there are fewer than w.
+    """
+    total, k, power = 0, 1, z ** (2 - order)
+    while True:
+        b, n = bernoulli(k), 2 * k - order
+        divisor = b.denominator * 2 * k * (n if order else 1) * power
+        term = fixed.scaled(abs(b.numerator), w - ze * n) // divisor
+        if not term:
+            return total
+        total += term if b > 0 else -term
+        k, power = k + 1, power * z * z
+
+
 def log_gamma(n: int, e: int, p: int) -> int:
     """log |Gamma(x)| at x = n * 2**e, exact, and not 0, -1, -2, …; fixed at p, within 3 units."""
     w = p + 16 + p.bit_length()
     z, ze, before, be = _shifted(n, e, _least(w))
-    # (z - 1/2) log z - z + log(2 pi) / 2 and Stirling's series, DLMF 5.11.1; its error is less than the first term
-    # left out.
+    # (z - 1/2) log z - z + log(2 pi) / 2 and Stirling's series, DLMF 5.11.1.
     top = max(z.bit_length() + ze, 1)
     log_z = fixed.log(z, ze, w + top)
-    total = fixed.scaled(z * log_z, ze - top) - (log_z >> top + 1)
+    total = fixed.scaled(z * log_z, ze - top) - (log_z >> top + 1) + _stirling(z, ze, w, 1)
     total += (fixed.log(fixed.pi(w), 1 - w, w) >> 1) - fixed.scaled(z, ze + w)
-    k, power = 1, z
-    while True:
-        b = bernoulli(k)
-        term = fixed.scaled(abs(b.numerator), w - ze * (2 * k - 1)) // (b.denominator * 2 * k * (2 * k - 1) * power)
-        if not term:
-            break
-        total += term if b > 0 else -term
-        k, power = k + 1, power * z * z
     if before:
         total -= fixed.log(abs(math.prod(before)), be * len(before), w)
-    # A unit of 2**-w for each of the terms, of which there are fewer than w, and some 8 for the rest; and the cut.
+    # Some 8 units of 2**-w beside those of the series; and the cut.
     return total >> w - p
 
 
@@ -134,18 +141,8 @@ def digamma(n: int, e: int, p: int) -> int:
     """The logarithmic derivative of Gamma at x = n * 2**e, exact, and not 0, -1, -2, …; fixed at p, within 3 units."""
     w = p + 16 + p.bit_length()
     z, ze, before, be = _shifted(n, e, _least(w))
-    # DLMF 5.11.2, with an error of less than the first term left out.
-    total = fixed.log(z, ze, w) - fixed.scaled(1, w - 1 - ze) // z
-    k, power = 1, z * z
-    while True:
-        b = bernoulli(k)
-        term = fixed.scaled(abs(b.numerator), w - ze * 2 * k) // (b.denominator * 2 * k * power)
-        if not term:
-            break
-        total -= term if b > 0 else -term
-        k, power = k + 1, power * z * z
-    total -= sum((1 << w - be) // x for x in before)
-    return total >> w - p
+    total = fixed.log(z, ze, w) - fixed.scaled(1, w - 1 - ze) // z - _stirling(z, ze, w, 0)  # DLMF 5.11.2
+    return total - sum((1 << w - be) // x for x in before) >> w - p
 
 
 # -- a Bessel function -------------------------------------------------------------------------------------------------

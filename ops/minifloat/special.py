@@ -9,7 +9,6 @@ negative arguments.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -19,20 +18,22 @@ from . import fixedpoint as fixed
 from . import series
 from .elementary import START, TINY, Triple, beside, clamped, common_bits, is_linear, magnitude
 from .functions import (
+    BOTH_INVALID,
     INFINITY,
     INVALID,
     MINUS_INFINITY,
     MINUS_ONE,
     MINUS_ZERO,
     ONE,
+    SAME_ZEROS,
     ZERO,
+    Lifted,
     Result,
-    Test,
     Value,
+    at_one,
     exceeds_one,
     flat,
     is_one,
-    lift,
 )
 from .number import FINITE, WORK_BITS, Number
 
@@ -92,12 +93,7 @@ def _erfc(sign: bool, m: int, e: int) -> Triple:
 
 def _erf_inv(sign: bool, m: int, e: int) -> Triple:
     """The inverse of the error function at x, |x| < 1."""
-    enclose = functools.partial(_enclosed_erf_inv, m, e)
-    return sign, *_settle(enclose, START - min(magnitude(m, e), 0))[1:]
-
-
-def _enclosed_erf_inv(m: int, e: int, p: int) -> tuple[int, int, int]:
-    return *series.inverse_erf(m, e, p), -p
+    return sign, *_settle(lambda p: (*series.inverse_erf(m, e, p), -p), START - min(magnitude(m, e), 0))[1:]
 
 
 def _lgamma(sign: bool, m: int, e: int) -> Triple:
@@ -184,43 +180,13 @@ def _is_one_or_two(x: Number) -> np.ndarray:
     return ~x.sign & (x.significand == 1) & ((x.exponent == 0) | (x.exponent == 1))
 
 
-_BEYOND_ONE: tuple[tuple[Test, Value], ...] = (
-    (lambda x: is_one(x) & ~x.sign, INFINITY),
-    (lambda x: is_one(x) & x.sign, MINUS_INFINITY),
-    (exceeds_one, INVALID),
-)
-
-
-def erf(x: Number) -> Number:
-    """The error function: ±0 at ±0, ±1 at ±inf."""
-    return lift(_erf, x, zeros=(ZERO, MINUS_ZERO), infinities=(ONE, MINUS_ONE))
-
-
-def erfc(x: Number) -> Number:
-    """One less the error function: 1 at ±0, +0 at +inf, 2 at -inf."""
-    return lift(_erfc, x, zeros=(ONE, ONE), infinities=(ZERO, _TWO))
-
-
-def erf_inv(x: Number) -> Number:
-    """The inverse of the error function: ±0 at ±0, ±inf at ±1, NaN beyond."""
-    return lift(_erf_inv, x, zeros=(ZERO, MINUS_ZERO), infinities=(INVALID, INVALID), others=_BEYOND_ONE)
-
-
-def lgamma(x: Number) -> Number:
-    """The logarithm of the absolute value of Gamma: +0 at 1 and 2, +inf at 0, -1, -2, … and at ±inf (C, F.10.5.3)."""
-    special: tuple[tuple[Test, Value], ...] = ((_is_one_or_two, ZERO), (_is_pole, INFINITY))
-    return lift(_lgamma, x, zeros=(INFINITY, INFINITY), infinities=(INFINITY, INFINITY), others=special)
-
-
-def digamma(x: Number) -> Number:
-    """The derivative of log Gamma: NaN at 0, -1, -2, … (as XLA) and at -inf."""
-    poles: tuple[tuple[Test, Value], ...] = ((_is_pole, INVALID),)
-    return lift(_digamma, x, zeros=(INVALID, INVALID), infinities=(INFINITY, INVALID), others=poles)
-
-
-def bessel_i1e(x: Number) -> Number:
-    """The modified Bessel function of order 1, divided by exp(|x|): ±0 at ±0 and ±inf."""
-    return lift(_bessel_i1e, x, zeros=(ZERO, MINUS_ZERO), infinities=(ZERO, MINUS_ZERO))
+erf = Lifted(_erf, SAME_ZEROS, (ONE, MINUS_ONE))
+erfc = Lifted(_erfc, (ONE, ONE), (ZERO, _TWO))
+erf_inv = Lifted(_erf_inv, SAME_ZEROS, BOTH_INVALID, at_one(INFINITY, MINUS_INFINITY))
+# At poles as C's lgamma (F.10.5.3), and as XLA's digamma.
+lgamma = Lifted(_lgamma, (INFINITY, INFINITY), (INFINITY, INFINITY), ((_is_one_or_two, ZERO), (_is_pole, INFINITY)))
+digamma = Lifted(_digamma, BOTH_INVALID, (INFINITY, INVALID), ((_is_pole, INVALID),))
+bessel_i1e = Lifted(_bessel_i1e, SAME_ZEROS, SAME_ZEROS)
 
 
 def _poles(result: Result, where: np.ndarray, is_even: np.ndarray) -> None:

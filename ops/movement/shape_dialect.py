@@ -44,13 +44,6 @@ def _at(index: Any, count: int) -> int:
 # -- shapes ------------------------------------------------------------------------------------------------------------
 
 
-@op("shape.shape_of", operands=1, any_sizes=True)
-def shape_of(call: Call) -> Run:
-    """The sizes of a tensor."""
-    call.tensor()
-    return lambda x: _size(x.shape)
-
-
 @op("shape.const_shape", operands=0)
 def const_shape(call: Call) -> Run:
     """The sizes in the attribute `shape`."""
@@ -94,41 +87,6 @@ for _name, _doc in (
     op(_name, operands=1, any_sizes=True)(_bind)
 
 
-@op("shape.from_extents", any_sizes=True)
-def from_extents(call: Call) -> Run:
-    """The shape of these sizes."""
-    _require_scalars(call)
-    return lambda *sizes: _size(sizes)
-
-
-@op("shape.rank", operands=1, any_sizes=True)
-def rank(call: Call) -> Run:
-    """How many dimensions a tensor of this shape has."""
-    _require_shapes(call)
-    return lambda shape: _size(len(shape))
-
-
-@op("shape.num_elements", operands=1, any_sizes=True)
-def num_elements(call: Call) -> Run:
-    """How many elements a tensor of this shape has."""
-    _require_shapes(call)
-    return lambda shape: _size(math.prod(shape.tolist()))
-
-
-@op("shape.get_extent", operands=2, any_sizes=True)
-def get_extent(call: Call) -> Run:
-    """One size of a shape."""
-    _require_scalars(call, 1)
-    return lambda shape, i: _size(shape[_at(i, len(shape))])
-
-
-@op("shape.concat", operands=2, any_sizes=True)
-def concat(call: Call) -> Run:
-    """The sizes of the first shape, then those of the second."""
-    _require_shapes(call)
-    return lambda *shapes: np.concatenate(shapes)
-
-
 def _broadcast(shapes: Sequence[np.ndarray]) -> tuple[int, ...] | None:
     """The shape that all broadcast to, aligned at the last dimension as in numpy; None where they do not."""
     common: list[int] = []
@@ -170,18 +128,8 @@ def broadcast(call: Call) -> Run:
     return kernel
 
 
-@op("shape.is_broadcastable", any_sizes=True)
-def is_broadcastable(call: Call) -> Run:
-    """Whether shapes broadcast together."""
-    _require_shapes(call)
-    return lambda *shapes: np.array(_broadcast(shapes) is not None)
-
-
-@op("shape.shape_eq", any_sizes=True)
-def shape_eq(call: Call) -> Run:
-    """Whether all shapes are the same."""
-    _require_shapes(call)
-    return lambda *shapes: np.array(_are_same(shapes))
+def _require_same(*shapes: np.ndarray) -> None:
+    require(_are_same(shapes), f"shapes {_shapes_text(shapes)} differ (expected the same)")
 
 
 # -- witnesses ---------------------------------------------------------------------------------------------------------
@@ -195,22 +143,6 @@ def _witness(check: Callable[..., object]) -> Run:
         return _WITNESS
 
     return kernel
-
-
-@op("shape.cstr_broadcastable", any_sizes=True, has_effects=True)
-def cstr_broadcastable(call: Call) -> Run:
-    """Fails unless the shapes broadcast together."""
-    _require_shapes(call)
-    return _witness(_broadcastable)
-
-
-@op("shape.cstr_eq", any_sizes=True, has_effects=True)
-def cstr_eq(call: Call) -> Run:
-    """Fails unless all shapes are the same."""
-    _require_shapes(call)
-    return _witness(
-        lambda *shapes: require(_are_same(shapes), f"shapes {_shapes_text(shapes)} differ (expected the same)")
-    )
 
 
 @op("shape.cstr_require", "bool", operands=1, has_effects=True)
@@ -246,17 +178,6 @@ def assuming(call: Call) -> Run:
 # -- tensors -----------------------------------------------------------------------------------------------------------
 
 
-def _dim(call: Call) -> Run:
-    """One size of a tensor."""
-    _require_scalars(call, 1)
-    call.tensor()
-    return lambda x, i: _size(x.shape[_at(i, x.ndim)])
-
-
-op("tensor.dim", operands=2, any_sizes=True)(_dim)
-op("shape.dim", operands=2, any_sizes=True)(_dim)
-
-
 @op("tensor.rank", operands=1, any_sizes=True)
 def tensor_rank(call: Call) -> Run:
     """How many dimensions a tensor has."""
@@ -282,3 +203,46 @@ def extract(call: Call) -> Run:
     _require_scalars(call, 1)
     require(call.result() == TensorType((), t.element), f"the result is {call.result()} (expected {t.element})")
     return lambda x, *indices: x[(*(_at(i, n) for i, n in zip(indices, x.shape, strict=True)), ...)]
+
+
+# -- of any sizes ------------------------------------------------------------------------------------------------------
+
+
+def _declare(name: str, operands: int | None, kernel: Run, check: Callable[[Call], object], doc: str) -> None:
+    def bind(call: Call) -> Run:
+        check(call)
+        return kernel
+
+    bind.__doc__ = doc
+    op(name, operands=operands, any_sizes=True, has_effects=name.startswith("shape.cstr_"))(bind)
+
+
+def _check_indexed(call: Call) -> None:
+    call.tensor()
+    _require_scalars(call, 1)
+
+
+def _dim(x: np.ndarray, i: Any) -> np.ndarray:
+    return _size(x.shape[_at(i, x.ndim)])
+
+
+for _row in (
+    ("shape.shape_of", 1, lambda x: _size(x.shape), Call.tensor, "The sizes of a tensor."),
+    ("shape.from_extents", None, lambda *sizes: _size(sizes), _require_scalars, "The shape of these sizes."),
+    ("shape.rank", 1, lambda x: _size(len(x)), _require_shapes, "How many dimensions a tensor of this shape has."),
+    ("shape.num_elements", 1, lambda x: _size(math.prod(x.tolist())), _require_shapes,
+     "How many elements a tensor of this shape has."),
+    ("shape.get_extent", 2, lambda x, i: _size(x[_at(i, len(x))]), _check_indexed, "One size of a shape."),
+    ("shape.concat", 2, lambda *shapes: np.concatenate(shapes), _require_shapes,
+     "The sizes of the first shape, then those of the second."),
+    ("shape.is_broadcastable", None, lambda *shapes: np.array(_broadcast(shapes) is not None), _require_shapes,
+     "Whether shapes broadcast together."),
+    ("shape.shape_eq", None, lambda *shapes: np.array(_are_same(shapes)), _require_shapes,
+     "Whether all shapes are the same."),
+    ("shape.cstr_broadcastable", None, _witness(_broadcastable), _require_shapes,
+     "Fails unless the shapes broadcast together."),
+    ("shape.cstr_eq", None, _witness(_require_same), _require_shapes, "Fails unless all shapes are the same."),
+    ("shape.dim", 2, _dim, _check_indexed, "One size of a tensor."),
+    ("tensor.dim", 2, _dim, _check_indexed, "One size of a tensor."),
+):  # fmt: skip
+    _declare(*_row)

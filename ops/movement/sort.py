@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..op import BY_BODY, Call, OpError, Run, op
+from ..op import BY_BODY, Call, Run, op
 from ..ordering import sort_total, stable_argsort, total_keys, value_keys
+from ..require import require, unpack
 from ..traits import OpTraits, Shapes
 from ..types import ElementType, Kind, TensorType
 
@@ -47,17 +48,13 @@ def sort(call: Call) -> Run:
     below rank. (C5) the comparator takes two scalars of each operand's type and gives an i1.
     """
     operands = [call.tensor(i) for i in range(len(call.operands))]
-    if not operands:
-        raise OpError("expected at least one operand, got none")
-    if len(call.results) != len(operands):
-        raise OpError(
-            f"expected a result for each operand, got {len(operands)} operands and {len(call.results)} results"
-        )
+    require(operands, "expected at least one operand, got none")
+    counts = f"got {len(operands)} operands and {len(call.results)} results"
+    require(len(call.results) == len(operands), f"expected a result for each operand, {counts}")
     rank, dimension = len(operands[0].shape), int(call.attributes.get("dimension", -1))
-    if any(len(t.shape) != rank for t in operands):
-        raise OpError(f"expected operands of one shape, got {', '.join(map(str, operands))}")
-    if not -rank <= dimension < rank:
-        raise OpError(f"expected a dimension of a tensor of rank {rank}, got {dimension}")
+    same = f"expected operands of one shape, got {', '.join(map(str, operands))}"
+    require(all(len(t.shape) == rank for t in operands), same)
+    require(-rank <= dimension < rank, f"expected a dimension of a tensor of rank {rank}, got {dimension}")
     elements = [t.element for t in operands]
     _check_comparator(call, elements)
     vectorised, ranks_of_codes = call.bodies[0].vectorised, functools.cache(lambda: _ranks_of_codes(call, elements))
@@ -65,10 +62,10 @@ def sort(call: Call) -> Run:
     def kernel(regions: tuple[Callable[..., tuple[Any]], ...], *arrays: np.ndarray) -> Any:
         length = arrays[0].shape[dimension]
         if length < 2 or arrays[0].size == 0:
-            return arrays[0] if len(arrays) == 1 else arrays
+            return unpack(arrays)
         moved = [np.moveaxis(x, dimension, -1) for x in arrays]
         rows = [np.ascontiguousarray(x).reshape(-1, length) for x in moved]
-        ranks, ordered = ranks_of_codes() if rows[0].size >= _PAIRS_OF_CODES // 2 else (None, None)
+        ranks, ordered = ranks_of_codes() if rows[0].size >= _PAIRS_OF_CODES else (None, None)
         alone = None
         if len(rows) == 1 and ranks is not None and ordered is not None:
             alone = ordered.take(np.sort(ranks.take(rows[0].view(np.uint8)), kind="stable"))
@@ -81,7 +78,7 @@ def sort(call: Call) -> Run:
         else:
             order = _permutation(_before(vectorised, regions[0], rows), rows, elements)
         results = [np.moveaxis(x.take(order).reshape(m.shape), -1, dimension) for x, m in zip(rows, moved, strict=True)]
-        return results[0] if len(arrays) == 1 else tuple(results)
+        return unpack(tuple(results))
 
     return kernel
 
@@ -91,8 +88,8 @@ def _check_comparator(call: Call, elements: list[ElementType]) -> None:
     takes = tuple(TensorType((), e) for e in elements for _ in range(2))
     gives = body.results[0] if len(body.results) == 1 else None
     is_boolean = isinstance(gives, TensorType) and gives.shape == () and gives.element.kind is Kind.BOOL
-    if body.arguments != takes or not is_boolean:
-        raise OpError(f"the comparator has type {body} (expected ({', '.join(map(str, takes))}) -> (tensor<i1>))")
+    expected = f"({', '.join(map(str, takes))}) -> (tensor<i1>)"
+    require(body.arguments == takes and is_boolean, f"the comparator has type {body} (expected {expected})")
 
 
 def _before(vectorised: Callable[..., Any] | None, comparator: Callable[..., Any], rows: list[np.ndarray]) -> Before:

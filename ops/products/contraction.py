@@ -135,7 +135,7 @@ class Contraction:
     def _of_integers(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """The product of integers and booleans: by BLAS where its floats hold every partial sum."""
         bound = max(x.shape[-1], 1) * _largest(x, self.lhs) * _largest(y, self.rhs)
-        x, y = _plain_integers(x, self.lhs), _plain_integers(y, self.rhs)
+        x, y = x.astype(self.lhs.working_dtype, copy=False), y.astype(self.rhs.working_dtype, copy=False)
         if bound <= 1 << 53:
             dtype = np.float32 if bound <= 1 << 24 else np.float64
             sums = blas.matmul(x.astype(dtype), y.astype(dtype)).astype(np.int64)
@@ -193,8 +193,3 @@ def _largest(x: np.ndarray, t: ElementType) -> int:
     if t.bits <= 16 or not x.size:
         return 1 << (t.bits - int(t.kind is Kind.SIGNED))
     return max(int(x.max()), -int(x.min()))
-
-
-def _plain_integers(x: np.ndarray, t: ElementType) -> np.ndarray:
-    """Integers of fewer than eight bits as bytes, which numpy computes with."""
-    return x.astype(np.int8 if t.kind is Kind.SIGNED else np.uint8) if 1 < t.bits < 8 else x

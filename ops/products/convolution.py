@@ -37,10 +37,8 @@ class Numbers:
     result: Shape
 
     @classmethod
-    def of(cls, numbers: Any, rank: int) -> Numbers:
+    def of(cls, numbers: Mapping[str, Any], rank: int) -> Numbers:
         """Raises OpError where a dimension is missing, or there twice."""
-        if not isinstance(numbers, Mapping):
-            raise OpError(f"expected dimension_numbers to be a structure, got {numbers!r}")
         roles = (
             ("input", "batch", "feature"),
             ("kernel", "output_feature", "input_feature"),
@@ -91,7 +89,7 @@ def _convolution(call: Call, has_padding: bool) -> Run:
     rank = len(lhs.shape)
     same = rank == len(rhs.shape) == len(result.shape) and rank >= 2
     require(same, f"lhs is {lhs}, rhs {rhs} and the result {result} (expected of one rank, at least 2)")
-    numbers, window = Numbers.of(call.attribute("dimension_numbers"), rank), Window.of(call, rank - 2)
+    numbers, window = Numbers.of(call.structure("dimension_numbers"), rank), Window.of(call, rank - 2)
     padding = integers_or(call, "padding", (0, 0) * (rank - 2)) if has_padding else None
     features, batches = (int(call.attributes.get(f"{kind}_group_count", 1)) for kind in ("feature", "batch"))
     require(features > 0 and batches > 0, f"expected positive group counts, got {features} and {batches}")
@@ -120,11 +118,19 @@ def _convolution(call: Call, has_padding: bool) -> Run:
     if padding is not None and lhs.is_static and rhs.is_static:
         axes_of(*(tuple(t.shape[d] for d in dims) for t, dims in ((lhs, numbers.lhs), (rhs, numbers.rhs))), padding)  # type: ignore[arg-type]
 
-    multiply = _products_without_holes if _may_drop_zeros(contraction, zero) else _products
+    # A sum is the same without products with zero where no step draws bits, nor is one of a chip; one that rounds down
+    # has a zero's sign by all its terms.
+    types = contraction.lhs, contraction.rhs, contraction.result
+    record = accumulator_of(call.policy, *types) if all(t.is_float for t in types) else None
+    has_order = call.policy.rounding in ("stochastic", "down") or (record is not None and not is_exact(record))
+    drops_zeros = not has_order and bool(zero == 0)
 
     def kernel(lhs: np.ndarray, rhs: np.ndarray, pads: np.ndarray | None = None) -> np.ndarray:
         x, y = lhs.transpose(numbers.lhs), rhs.transpose(numbers.rhs)
         axes = axes_of(x.shape, y.shape, padding or () if pads is None else tuple(pads.reshape(-1).tolist()))
+        is_finite = not (contraction.rhs.is_float or contraction.rhs.is_complex) or bool(np.isfinite(y).all())
+        has_phases = drops_zeros and is_finite and any(a.base_dilation > 1 for a in axes)
+        multiply = _products_by_phase if has_phases else _products
         products = multiply(contraction, _by_group(x, features, batches), y, zero, axes, window.reversal)
         # group, batch, spatial, feature -> batch, group and feature, spatial
         products = products.transpose(1, 0, rank, *range(2, rank))
@@ -140,12 +146,10 @@ def _products(
     zero: Any,
     axes: tuple[Axis, ...],
     reversal: Shape,
-    hole: np.ndarray | None = None,
 ) -> np.ndarray:
     """The convolution, as an array of group, batch, spatial and output feature: windows are the rows of a matrix.
 
     They are copied so many at a time as are quick to multiply, or all at once where roundings draw bits, in order.
-    `hole` is a further row of the kernel, which meets zeros.
     """
     groups, batch, features = x.shape[0], x.shape[1], x.shape[-1]
     counts, outputs = (batch, *(a.count for a in axes)), len(y) // groups
@@ -157,9 +161,7 @@ def _products(
         return sums
     y = y.reshape(groups, outputs, *y.shape[1:])
     kernel = np.ascontiguousarray(y.transpose(0, *range(3, y.ndim), 2, 1)).reshape(groups, depth, outputs)
-    if hole is not None:
-        kernel = np.concatenate([kernel, hole.reshape(groups, 1, outputs)], 1)
-    wide = contraction.exact_type(kernel.shape[1])
+    wide = contraction.exact_type(depth)
     if wide is not None:  # elements are decoded before they are copied into windows
         x, zero = (cast(v, contraction.lhs, wide, Policy()) for v in (x, zero))
         kernel = cast(kernel, contraction.rhs, wide, Policy())
@@ -169,132 +171,42 @@ def _products(
         part, places = view[:, *block], sums[:, *block]
         matrix = (groups, places[0, ..., 0].size, depth)
         # Without a name, so that no two parts are held at a time.
-        places[...] = contraction.matmul(_with_zeros(part.reshape(matrix), hole, zero), kernel).reshape(places.shape)
+        places[...] = contraction.matmul(part.reshape(matrix), kernel).reshape(places.shape)
     return sums
 
 
-def _with_zeros(matrix: np.ndarray, hole: np.ndarray | None, zero: Any) -> np.ndarray:
-    """The matrix, with a column of zeros where a hole has to meet them."""
-    if hole is None:
-        return matrix
-    return np.concatenate([matrix, np.full((*matrix.shape[:2], 1), zero, matrix.dtype)], 2)
+def _products_by_phase(
+    contraction: Contraction, x: np.ndarray, y: np.ndarray, zero: Any, axes: tuple[Axis, ...], reversal: Shape
+) -> np.ndarray:
+    """As `_products` of a finite kernel, in a time that does not grow with the holes of lhs_dilation.
 
-
-# -- holes -------------------------------------------------------------------------------------------------------------
-
-
-def _may_drop_zeros(contraction: Contraction, zero: Any) -> bool:
-    """Whether a sum is the same without products with zero: where no step draws bits, or is a step of a chip.
-
-    Sums that round down have a zero's sign by all their terms.
+    Windows that have elements at the same places are taken together, with the part of the kernel that meets them.
     """
-    types = contraction.lhs, contraction.rhs, contraction.result
-    policy = contraction.policy
-    record = accumulator_of(policy, *types) if all(t.is_float for t in types) else None
-    has_order = policy.rounding in ("stochastic", "down") or (record is not None and not is_exact(record))
-    return not has_order and bool(zero == 0)
+    outputs = len(y) // x.shape[0]
+    result = np.empty((*x.shape[:2], *(a.count for a in axes), outputs), contraction.result.dtype)
+    result[...] = contraction.matmul(np.empty((1, 1, 0), x.dtype), np.empty((1, 0, 1), y.dtype)).reshape(())
+    for phase in itertools.product(*map(_phases, axes, reversal)):
+        places, taps, inner = zip(*phase, strict=True)
+        result[:, :, *places] = _products(contraction, x, y[:, :, *taps], zero, inner, reversal)
+    return result
 
 
-@dataclasses.dataclass(frozen=True)
-class _Phase:
-    """Places along a dimension whose windows have elements, and no holes, at the same places within.
-
-    Attributes:
-        places: The places, of all.
-        taps: The places within the window.
-        axis: The windows of these alone, over the elements without holes.
-    """
-
-    places: slice
-    taps: range
-    axis: Axis
-
-    def of_kernel(self, is_reversed: int, size: int) -> slice:
-        """The places along a dimension of the kernel, which may be reversed."""
-        taps = range(size - 1 - self.taps[-1], size - self.taps[0], self.taps.step) if is_reversed else self.taps
-        return slice(taps.start, taps.stop, taps.step)
-
-
-def _phases(axis: Axis) -> list[_Phase]:
-    """The phases of a dimension; places whose windows have holes only are in none."""
+def _phases(axis: Axis, is_reversed: int) -> Iterator[tuple[slice, slice, Axis]]:
+    """Yield the places along a dimension whose windows have elements at the same places, these places in the kernel,
+    and the windows without the holes. Places whose windows have holes only are in none."""
     holes, stride, step = axis.base_dilation, axis.stride, axis.window_dilation
     between, apart = holes // math.gcd(stride, holes), holes // math.gcd(step, holes)
-    phases = []
     for first in range(min(between, axis.count)):
         start = first * stride - axis.low
         tap = next((k for k in range(min(apart, axis.window)) if (start + k * step) % holes == 0), None)
         if tap is None:
             continue
-        taps, count = range(tap, axis.window, apart), len(range(first, axis.count, between))
+        window, count = len(range(tap, axis.window, apart)), len(range(first, axis.count, between))
         low, stride_, step_ = -((start + tap * step) // holes), between * stride // holes, apart * step // holes
-        high = (count - 1) * stride_ + (len(taps) - 1) * step_ + 1 - axis.size - low
-        inner = Axis(axis.size, len(taps), stride_, low, high, 1, step_)
-        phases.append(_Phase(slice(first, None, between), taps, inner))
-    return phases
-
-
-def _products_without_holes(
-    contraction: Contraction, x: np.ndarray, y: np.ndarray, zero: Any, axes: tuple[Axis, ...], reversal: Shape
-) -> np.ndarray:
-    """As `_products`, in a time that does not grow with the holes of lhs_dilation.
-
-    Windows are taken phase by phase, with the part of the kernel that meets elements. Where the rest of the kernel has
-    an infinity or a NaN, one hole stands for all: zero times it is NaN.
-    """
-    if all(a.base_dilation == 1 for a in axes):
-        return _products(contraction, x, y, zero, axes, reversal)
-    groups, outputs = x.shape[0], len(y) // x.shape[0]
-    result = np.empty((*x.shape[:2], *(a.count for a in axes), outputs), contraction.result.dtype)
-    if not result.size:
-        return result
-    hole = _hole(y, contraction, ())
-    matrix, kernel = np.empty((groups, 1, 0), x.dtype), np.empty((groups, 0, outputs), y.dtype)
-    if hole is not None:
-        matrix, kernel = np.full((groups, 1, 1), zero, x.dtype), hole.reshape(groups, 1, outputs)
-    result[...] = contraction.matmul(matrix, kernel).reshape(groups, *(1 for _ in result.shape[1:-1]), outputs)
-    by_group = y.reshape(groups, outputs, *y.shape[1:])
-    for alike in itertools.product(*map(_alike, axes)):
-        phases = list(itertools.product(*alike))
-        chosen = [
-            tuple([p.of_kernel(is_reversed, n) for p, is_reversed, n in zip(phase, reversal, y.shape[2:], strict=True)])
-            for phase in phases
-        ]
-        # The windows are the same: the phases are output features of one product.
-        kernel = np.stack([by_group[:, :, :, *places] for places in chosen], 1)
-        kernel = kernel.reshape(groups * len(phases) * outputs, *kernel.shape[3:])
-        rest = None if hole is None else np.stack([_row(_hole(y, contraction, c), y, groups) for c in chosen], 1)
-        inner = tuple([same[0].axis for same in alike])
-        products = _products(contraction, x, kernel, zero, inner, reversal, rest)
-        products = products.reshape(*products.shape[:-1], len(phases), outputs)
-        for i, phase in enumerate(phases):
-            result[:, :, *(p.places for p in phase)] = products[..., i, :]
-    return result
-
-
-def _alike(axis: Axis) -> list[list[_Phase]]:
-    """The phases of a dimension, those together whose windows are the same."""
-    found: dict[Axis, list[_Phase]] = {}
-    for phase in _phases(axis):
-        found.setdefault(phase.axis, []).append(phase)
-    return list(found.values())
-
-
-def _row(hole: np.ndarray | None, y: np.ndarray, groups: int) -> np.ndarray:
-    return (np.zeros(len(y), y.dtype) if hole is None else hole).reshape(groups, -1)
-
-
-def _hole(y: np.ndarray, contraction: Contraction, chosen: tuple[slice, ...]) -> np.ndarray | None:
-    """For each output feature what a kernel has of infinity and NaN besides the chosen places; None where nothing."""
-    if not (contraction.rhs.is_float or contraction.rhs.is_complex):
-        return None
-    special = ~np.isfinite(y)
-    if chosen:
-        special[:, :, *chosen] = False
-    if not special.any():
-        return None
-    special = special.reshape(len(y), -1)
-    first = np.take_along_axis(y.reshape(len(y), -1), special.argmax(1)[:, None], 1)[:, 0]
-    return np.where(special.any(1), first, np.zeros((), y.dtype))
+        high = (count - 1) * stride_ + (window - 1) * step_ + 1 - axis.size - low
+        begin = axis.window - 1 - tap - (window - 1) * apart if is_reversed else tap
+        taps = slice(begin, begin + (window - 1) * apart + 1, apart)
+        yield slice(first, None, between), taps, Axis(axis.size, window, stride_, low, high, 1, step_)
 
 
 def _by_group(x: np.ndarray, features: int, batches: int) -> np.ndarray:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..accumulators.selection import check_accumulator
-from ..op import BY_POLICY, Call, OpError, Run, op
+from ..op import BY_POLICY, Call, Run, op
+from ..require import require
 from ..traits import OpTraits, Shapes
 from ..types import TensorType
 from .contraction import Contraction
@@ -24,8 +25,9 @@ Dimensions = tuple[int, ...]
 _SIDES = ("lhs", "rhs")
 
 
-def _terms(shapes: Shapes, attributes: Mapping[str, Any]) -> int:
-    numbers = attributes.get("dot_dimension_numbers") or {}
+def terms(shapes: Shapes, attributes: Mapping[str, Any], name: str = "dot_dimension_numbers") -> int:
+    """How many products are summed for each element, by the dimension numbers in an attribute of that name."""
+    numbers = attributes.get(name) or {}
     return math.prod(shapes[0][d] for d in numbers.get("lhs_contracting_dimensions", ()))
 
 
@@ -34,7 +36,7 @@ def _terms(shapes: Shapes, attributes: Mapping[str, Any]) -> int:
     values="numbers",
     accuracy=BY_POLICY,
     operands=2,
-    traits=OpTraits(is_pure=True, is_bilinear=True, terms=_terms),
+    traits=OpTraits(is_pure=True, is_bilinear=True, terms=terms),
 )
 def dot_general(call: Call) -> Run:
     """Sums of products of two tensors over their contracting dimensions, for each index of the others.
@@ -45,21 +47,17 @@ def dot_general(call: Call) -> Run:
 
     (C1), (C2), (C3), (C4), (C5), (C6), (C7), (C8), (C9), (C10), (C11), (C12), (C21), (C22), (C23), (C24)
     """
-    numbers = call.attribute("dot_dimension_numbers")
-    if not isinstance(numbers, Mapping):
-        raise OpError(f"expected dot_dimension_numbers to be a structure, got {numbers!r}")
+    numbers = call.structure("dot_dimension_numbers")
     batching, contracting = (
         [tuple(int(d) for d in numbers.get(f"{side}_{kind}_dimensions", ())) for side in _SIDES]
         for kind in ("batching", "contracting")
     )
     precision = call.attributes.get("precision_config")
-    if precision is not None and len(precision) not in (0, 2):
-        raise OpError(f"expected a precision_config for each of the 2 operands, got {len(precision)}")  # (C11)
-    algorithm = _algorithm(call)
-    if algorithm is not None and any(p != "DEFAULT" for p in precision or ()):
-        raise OpError(
-            f"expected a precision_config of DEFAULT beside an algorithm, got {', '.join(map(str, precision or ()))}"
-        )  # (C21)
+    count = 0 if precision is None else len(precision)
+    require(count in (0, 2), f"expected a precision_config for each of the 2 operands, got {count}")  # (C11)
+    algorithm, asked = _algorithm(call), [str(p) for p in precision or ()]
+    is_default = algorithm is None or all(p == "DEFAULT" for p in asked)  # (C21)
+    require(is_default, f"expected a precision_config of DEFAULT beside an algorithm, got {', '.join(asked)}")
     return _contract(call, batching, contracting, algorithm)
 
 
@@ -74,19 +72,16 @@ def dot_general(call: Call) -> Run:
 def dot(call: Call) -> Run:
     """The inner product of vectors, or the product of matrices and vectors; the older form of dot_general."""
     ranks = [len(call.tensor(i).shape) for i in range(2)]
-    if not all(1 <= rank <= 2 for rank in ranks):
-        raise OpError(f"expected operands of rank 1 or 2, got {ranks[0]} and {ranks[1]}")
+    require({*ranks} <= {1, 2}, f"expected operands of rank 1 or 2, got {ranks[0]} and {ranks[1]}")
     return _contract(call, [(), ()], [(ranks[0] - 1,), (0,)], None)
 
 
 def _algorithm(call: Call) -> Algorithm | None:
-    attribute = call.attributes.get("algorithm")
-    if attribute is None:
+    if call.attributes.get("algorithm") is None:
         return None
-    if not isinstance(attribute, Mapping):
-        raise OpError(f"expected algorithm to be a structure, got {attribute!r}")
-    if any(t.element.is_complex for t in (call.tensor(0), call.tensor(1), call.result())):
-        raise OpError("algorithm is not supported for complex numbers (leave it out)")
+    attribute, types = call.structure("algorithm"), (call.tensor(0), call.tensor(1), call.result())
+    is_real = not any(t.element.is_complex for t in types)
+    require(is_real, "algorithm is not supported for complex numbers (leave it out)")
     return Algorithm.of(attribute)
 
 
@@ -141,33 +136,24 @@ def free_dimensions(
     for side, t, batch, contract in zip(_SIDES, operands, batching, contracting, strict=True):
         rank = len(t.shape)
         for kind, dims in (("batching", batch), ("contracting", contract)):  # (C5), (C6), (C7), (C8)
-            if bad := [d for d in dims if not 0 <= d < rank]:
-                raise OpError(
-                    f"expected {side}_{kind}_dimensions from 0 to {rank - 1}, as {side} has rank {rank}, got {bad[0]}"
-                )
-        named = batch + contract
-        if len(set(named)) != len(named):  # (C3), (C4)
-            raise OpError(f"expected distinct batching and contracting dimensions of {side}, got {named}")
+            for d in dims:
+                wanted = f"{side}_{kind}_dimensions from 0 to {rank - 1}, as {side} has rank {rank}"
+                require(0 <= d < rank, f"expected {wanted}, got {d}")
+        named = batch + contract  # (C3), (C4)
+        is_distinct = len(set(named)) == len(named)
+        require(is_distinct, f"expected distinct batching and contracting dimensions of {side}, got {named}")
         free.append(tuple(d for d in range(rank) if d not in named))
     shapes = [t.shape for t in operands]
     for kind, (xs, ys) in (("batching", batching), ("contracting", contracting)):
-        if len(xs) != len(ys):  # (C1), (C2)
-            raise OpError(f"lhs has {len(xs)} {kind} dimensions and rhs {len(ys)} (expected the same number)")
+        same = f"lhs has {len(xs)} {kind} dimensions and rhs {len(ys)} (expected the same number)"
+        require(len(xs) == len(ys), same)  # (C1), (C2)
         for x, y in zip(xs, ys, strict=True):  # (C9), (C10)
-            if not _agree(shapes[0][x], shapes[1][y]):
-                raise OpError(
-                    f"{kind} dimension {x} of lhs has size {shapes[0][x]} and {y} of rhs {shapes[1][y]} "
-                    "(expected the same)"
-                )
+            m, n = shapes[0][x], shapes[1][y]
+            same = f"{kind} dimension {x} of lhs has size {m} and {y} of rhs {n} (expected the same)"
+            require(m == n or None in (m, n), same)
     sizes = [shapes[0][d] for d in batching[0] + free[0]] + [shapes[1][d] for d in free[1]]
     result, expected = call.result(), TensorType(tuple(sizes), call.result().element)
-    if not result.admits(expected.shape):  # (C12)
-        raise OpError(f"result is {result} (its shape must be {expected})")
+    require(result.admits(expected.shape), f"result is {result} (its shape must be {expected})")  # (C12)
     if expected.is_static and not result.is_static:
         call.reserve(expected)
     return free
-
-
-def _agree(a: Any, b: Any) -> bool:
-    """Whether two sizes may be the same; None is unknown."""
-    return a is None or b is None or a == b

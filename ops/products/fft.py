@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..op import Accuracy, Call, OpError, Run, op
@@ -50,33 +52,19 @@ def fft(call: Call) -> Run:
 
 
 def _kernel(kind: str, lengths: tuple[int, ...], element: ElementType) -> Run:
-    axes = tuple(range(-len(lengths), 0))
+    axes, is_inverse = tuple(range(-len(lengths), 0)), kind == "IRFFT"
     wide = np.dtype(np.float64 if kind == "RFFT" else np.complex128)
-
-    def transform(x: np.ndarray) -> np.ndarray:
-        match kind:
-            case "FFT":
-                return np.fft.fftn(x, axes=axes)
-            case "IFFT":
-                return np.fft.ifftn(x, axes=axes)
-            case "RFFT":
-                return np.fft.rfftn(x, axes=axes)
-            case _:
-                return np.fft.irfftn(x, lengths, axes)
+    transform: Any = {"FFT": np.fft.fftn, "IFFT": np.fft.ifftn, "RFFT": np.fft.rfftn, "IRFFT": np.fft.irfftn}[kind]
 
     def kernel(x: np.ndarray) -> np.ndarray:
+        before, last = x.shape[: -len(lengths)], x.shape[-len(lengths) :]
+        last = lengths if is_inverse else last
         if not x.size:
-            return np.zeros(_empty(kind, x.shape, lengths), element.dtype)
-        return transform(x.astype(wide)).astype(element.dtype)
+            half = (*last[:-1], _half(last[-1]) or 0)
+            return np.zeros((*before, *(half if kind == "RFFT" else last)), element.dtype)
+        return transform(x.astype(wide), last, axes).astype(element.dtype)
 
     return kernel
-
-
-def _empty(kind: str, shape: tuple[int, ...], lengths: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the transform of no elements."""
-    if kind == "RFFT":
-        return (*shape[:-1], _half(shape[-1]) or 0)
-    return (*shape[: -len(lengths)], *lengths) if kind == "IRFFT" else shape
 
 
 def _half(n: int | None) -> int | None:

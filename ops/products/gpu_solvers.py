@@ -6,6 +6,7 @@ triangle is read; all else follows from the shapes of the results.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ _SOLVERS = {
 
 def _options(call: Call) -> dict[str, Any]:
     """The flags of a call under LAPACK's names."""
-    given = lapack.configuration(call)
+    given = call.configuration
     if isinstance(given, str):  # a structure of C: a number for the type, and then the triangle, 1 for the upper one
         return {"uplo": ord("U" if given[4:5] == "\1" else "L")}
     flags = dict(given) if isinstance(given, dict) else {}
@@ -49,14 +50,6 @@ def _svd(use: Use, a: np.ndarray, is_adjoint: bool) -> Arrays:
     return a, s, *sides, lapack.nan_flags(s)
 
 
-def _gesvd(use: Use, a: np.ndarray) -> Arrays:
-    return _svd(use, a, True)
-
-
-def _gesvdj(use: Use, a: np.ndarray) -> Arrays:
-    return _svd(use, a, False)
-
-
 def _geev(use: Use, a: np.ndarray) -> Arrays:
     """The operand, eigenvalues, and vectors; of a real matrix those of a pair are its real and its imaginary part."""
     *values, left, right = lapack.geev(use, a)
@@ -64,14 +57,6 @@ def _geev(use: Use, a: np.ndarray) -> Arrays:
     first = np.imag(w)[..., None, :] >= 0
     sides = [v if a.dtype.kind == "c" else np.where(first, np.real(v), -np.imag(v)) for v in (left, right)]
     return a, w, *sides, lapack.nan_flags(w)
-
-
-def _gtsv(_: Use, *systems: np.ndarray) -> Arrays:
-    return (xla_targets.tridiagonal_solve(*systems),)
-
-
-def _perturbed(_: Use, *systems: np.ndarray) -> Arrays:
-    return (xla_targets.tridiagonal_solve(*systems, perturb_singular=True),)
 
 
 def _permutation(use: Use, pivots: np.ndarray) -> Arrays:
@@ -103,20 +88,15 @@ def _symmetric_product(use: Use, a: np.ndarray, c: np.ndarray, alpha: np.ndarray
     return (np.matmul(alpha * wide, lapack.transpose(wide)) + beta * xla_targets.wide(c),)
 
 
-def _threefry(_: Use, *words: np.ndarray) -> Arrays:
-    return random.threefry2x32((words[0], words[1]), words[2], words[3])  # pyright: ignore[reportArgumentType]
-
-
-def _eigh(use: Use, a: np.ndarray) -> Arrays:
-    """Of TPUs, whose flags are numbers in a text: the triangle comes first."""
-    return xla_targets.eigh(a, not str(lapack.configuration(use.call) or "").startswith("0"))
-
-
 def _declare() -> None:
-    declared = {"Eigh": (_eigh, 1), "tridiagonal_solve_perturbed_ffi": (_perturbed, 4)}
+    gesvd, gesvdj = (functools.partial(_svd, is_adjoint=is_adjoint) for is_adjoint in (True, False))
+    perturbed = lambda _, *systems: (xla_targets.tridiagonal_solve(*systems, perturb_singular=True),)  # noqa: E731
+    # Of TPUs, whose flags are numbers in a text: the triangle comes first.
+    eigh = lambda use, a: xla_targets.eigh(a, not str(use.call.configuration or "").startswith("0"))  # noqa: E731
+    declared: dict[str, tuple[Any, int]] = {"Eigh": (eigh, 1), "tridiagonal_solve_perturbed_ffi": (perturbed, 4)}
     for vendor in ("cu", "hip"):
         routines = {
-            **_SOLVERS, "gesvd": (_gesvd, 1), "gesdd": (_gesvd, 1), "gesvdj": (_gesvdj, 1), "gesvdp": (_gesvdj, 1),
+            **_SOLVERS, "gesvd": (gesvd, 1), "gesdd": (gesvd, 1), "gesvdj": (gesvdj, 1), "gesvdp": (gesvdj, 1),
             "geev": (_geev, 1), "syrk": (_symmetric_product, 4),
         }  # fmt: skip
         for name, routine in routines.items():
@@ -127,11 +107,11 @@ def _declare() -> None:
             f"{vendor}hybrid_eig_real": (lapack.geev, 1),
             f"{vendor}hybrid_eig_comp": (lapack.geev, 1),
             f"{vendor}hybrid_geqp3": (lapack.geqp3, 2),
-            f"{vendor}sparse_gtsv2_ffi": (_gtsv, 4),
-            f"{vendor}_tridiagonal_solve_perturbed": (_perturbed, 4),
+            f"{vendor}sparse_gtsv2_ffi": (lambda _, *systems: (xla_targets.tridiagonal_solve(*systems),), 4),
+            f"{vendor}_tridiagonal_solve_perturbed": (perturbed, 4),
             f"{vendor}_lu_pivots_to_permutation": (_permutation, 1),
             f"{vendor}_cholesky_update_ffi": (_cholesky_update, 2),
-            f"{vendor}_threefry2x32_ffi": (_threefry, 4),
+            f"{vendor}_threefry2x32_ffi": (lambda _, k0, k1, x, y: random.threefry2x32((k0, k1), x, y), 4),
         }
     for name, (function, operands) in declared.items():
         bound_target(name)(lapack.binder(function, operands, _options))

@@ -51,14 +51,8 @@ def _routine(real: str, complex_: str | None = None, operands: int = 1) -> Calla
     return declare
 
 
-def configuration(call: Call) -> Any:
-    """What the call gives its target as options, a dictionary or a text; None where there is nothing."""
-    return call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
-
-
 def _options(call: Call) -> dict[str, Any]:
-    given = configuration(call)
-    return dict(given) if isinstance(given, dict) else {}
+    return dict(call.configuration) if isinstance(call.configuration, dict) else {}
 
 
 def binder(

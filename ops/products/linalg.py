@@ -11,9 +11,7 @@ from ..blas import on_one_thread
 from ..cast import cast
 from ..op import Accuracy, Call, Run, op
 from ..require import require, require_element, require_shape
-from ..types import ELEMENT_TYPES, ElementType
-
-Shape = tuple[int | None, ...]
+from ..types import ELEMENT_TYPES, ElementType, TensorType
 
 _HOST = Accuracy("computed in f64 by the host's linear algebra and rounded once")
 
@@ -47,9 +45,9 @@ def _rounding(call: Call) -> Run:
     return lambda x: cast(x, wide, element, policy, call.random.draws(policy))
 
 
-def _agree(a: Shape, b: Shape) -> bool:
-    """Whether the shapes can be the same."""
-    return len(a) == len(b) and all(m == n or None in (m, n) for m, n in zip(a, b, strict=True))
+def _is_square(t: TensorType) -> bool:
+    m, n = t.shape[-2:]
+    return m == n or None in (m, n)
 
 
 # -- cholesky --------------------------------------------------------------------------------------------------------
@@ -67,7 +65,7 @@ def cholesky(call: Call) -> Run:
     t = call.tensor()
     require_element(call)
     require(len(t.shape) >= 2, f"the operand is {t} (expected of rank 2 or more)")
-    require(_agree(t.shape[-1:], t.shape[-2:-1]), f"the operand is {t} (expected square matrices)")
+    require(_is_square(t), f"the operand is {t} (expected square matrices)")
     require_shape(call, t.shape)
     upper = not call.attributes.get("lower", False)
     widened, rounded = _widening(call, t.element), _rounding(call)
@@ -111,8 +109,9 @@ def triangular_solve(call: Call) -> Run:
     require(2 <= len(a.shape) == len(b.shape), f"a and b are {a} and {b} (expected of one rank, 2 or more)")
     on_left, lower, unit = (bool(call.attribute(name)) for name in ("left_side", "lower", "unit_diagonal"))
     side = b.shape[-2 if on_left else -1]
-    fits = _agree(a.shape[-1:], a.shape[-2:-1]) and _agree(a.shape, (*b.shape[:-2], side, side))
-    require(fits, f"a is {a} and b {b} (expected {'x'.join(map(str, (*b.shape[:-2], side, side)))})")
+    expected = TensorType((*b.shape[:-2], side, side), a.element)
+    size = "x".join(map(str, expected.shape))
+    require(_is_square(a) and a.agrees(expected), f"a is {a} and b {b} (expected {size})")
     require_shape(call, b.shape)
     transpose = call.attribute("transpose_a")
     kinds = ("NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -10,19 +11,17 @@ import numpy as np
 
 from ..accumulators.selection import check_accumulator
 from ..cast import cast
-from ..op import BY_POLICY, Call, OpError, Run, op
+from ..op import BY_POLICY, Call, Run, op
 from ..policy import Policy
 from ..require import require, require_dimensions, require_shape
-from ..traits import OpTraits, Shapes
+from ..traits import OpTraits
 from ..types import ELEMENT_TYPES
 from .contraction import Contraction
+from .dot import terms
 
 Dimensions = tuple[int, ...]
 
-
-def _terms(shapes: Shapes, attributes: Mapping[str, Any]) -> int:
-    numbers = attributes.get("ragged_dot_dimension_numbers") or {}
-    return math.prod(shapes[0][d] for d in numbers.get("lhs_contracting_dimensions", ()))
+_terms = functools.partial(terms, name="ragged_dot_dimension_numbers")
 
 
 @op("chlo.ragged_dot", values="numbers", accuracy=BY_POLICY, operands=3, traits=OpTraits(terms=_terms))
@@ -36,9 +35,7 @@ def ragged_dot(call: Call) -> Run:
     Sizes are one list; or, for a free or contracting dimension, one for each place in the batching dimensions and those
     of the same kind before it. A group ends where the dimension ends; a negative size counts as 0.
     """
-    numbers = call.attribute("ragged_dot_dimension_numbers")
-    if not isinstance(numbers, Mapping):
-        raise OpError(f"expected ragged_dot_dimension_numbers to be a structure, got {numbers!r}")
+    numbers = call.structure("ragged_dot_dimension_numbers")
     names = ("batching", "contracting")
     x_batch, x_sum = (_dimensions(numbers, f"lhs_{name}_dimensions") for name in names)
     y_batch, y_sum = (_dimensions(numbers, f"rhs_{name}_dimensions") for name in names)

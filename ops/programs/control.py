@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..op import BY_BODY, Call, OpError, Run, op
+from ..op import BY_BODY, Call, Run, op
+from ..require import require
 from ..traits import OpTraits, RegionSemantics
 from ..types import TensorType, element_type
 
@@ -27,10 +28,8 @@ def if_(call: Call) -> Run:
 
     (I1) pred is a scalar. (C1) the branches take nothing. (C2, C3) both give the result types.
     """
-    _check_scalar(call, "pred")
-    _check_branches(call)
-    if len(call.bodies) != 2:
-        raise OpError(f"has {len(call.bodies)} branches (expected 2)")
+    _check_branches(call, "pred")
+    require(len(call.bodies) == 2, f"has {len(call.bodies)} branches (expected 2)")
     return lambda pred: 0 if pred else 1
 
 
@@ -48,11 +47,9 @@ def case(call: Call) -> Run:
 
     (I1) index is a scalar. (C1) there is a branch. (C2) the branches take nothing. (C3, C4) all give the result types.
     """
-    _check_scalar(call, "index")
-    _check_branches(call)
+    _check_branches(call, "index")
     last = len(call.bodies) - 1
-    if last < 0:
-        raise OpError("has no branches (expected 1 or more)")
+    require(last >= 0, "has no branches (expected 1 or more)")
     return lambda index: index if 0 <= index <= last else last
 
 
@@ -62,31 +59,22 @@ def while_(call: Call) -> Run:
 
     (C1) cond takes the operands' types and gives a scalar i1. (C2) body takes and gives them. (C3) so do the results.
     """
-    if len(call.bodies) != 2:
-        raise OpError(f"has {len(call.bodies)} regions (expected 2: cond and body)")
+    require(len(call.bodies) == 2, f"has {len(call.bodies)} regions (expected 2: cond and body)")
     condition, body = call.bodies
-    count = len(call.operands)
-    if len(condition.arguments) != count or condition.results != (_SCALAR_I1,):
-        raise OpError(f"cond has type {condition} (expected one that takes {count} values and returns a {_SCALAR_I1})")
-    if len(body.arguments) != count or len(body.results) != count or len(call.results) != count:
-        raise OpError(f"body has type {body} (expected one that takes {count} values and returns {count})")
+    count, flag = len(call.operands), TensorType((), element_type("i1"))
+    fits = len(condition.arguments) == count and condition.results == (flag,)
+    require(fits, f"cond has type {condition} (expected one that takes {count} values and returns a {flag})")
+    fits = len(body.arguments) == len(body.results) == len(call.results) == count
+    require(fits, f"body has type {body} (expected one that takes {count} values and returns {count})")
     return lambda *state: state
 
 
-_SCALAR_I1 = TensorType((), element_type("i1"))
-
-
-def _check_scalar(call: Call, name: str) -> None:
-    if call.tensor().shape != ():
-        raise OpError(f"{name} is {call.tensor()} (expected a scalar)")
-
-
-def _check_branches(call: Call) -> None:
+def _check_branches(call: Call, name: str) -> None:
+    require(call.tensor().shape == (), f"{name} is {call.tensor()} (expected a scalar)")
     for body in call.bodies:
-        if body.arguments or len(body.results) != len(call.results):
-            raise OpError(
-                f"a branch has type {body} (expected one that takes none and returns {len(call.results)} values)"
-            )
+        expected = f"one that takes none and returns {len(call.results)} values"
+        fits = not body.arguments and len(body.results) == len(call.results)
+        require(fits, f"a branch has type {body} (expected {expected})")
 
 
 def _called(call: Call, attribute: str) -> Run:

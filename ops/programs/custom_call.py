@@ -78,8 +78,7 @@ def custom_call(call: Call) -> Run:
     function = _TARGETS.get(name)
     if function is None:
         raise UnsupportedOpError(f"expected a known target, got {name!r}{hint(name, [*_TARGETS, *_BOUND])}")
-    config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config")
-    keywords = dict(config) if isinstance(config, Mapping) else {}
+    keywords = dict(call.configuration) if isinstance(call.configuration, Mapping) else {}
     types = call.results
 
     def kernel(*values: Any) -> Any:

@@ -32,13 +32,12 @@ def shape_assertion(call: Call) -> Run:
 @bound_target("stablehlo.dynamic_reduce_window")
 def dynamic_reduce_window(call: Call) -> Run:
     """reduce_window whose window sizes, strides, dilations and padding are values; the body is a function."""
-    callees = list(call.functions.values())
-    require(len(callees) == 1, f"called_computations names {len(callees)} functions (expected 1)")
+    callee = call.callee()
     require(
         len(call.operands) >= 7 and len(call.operands) % 2 == 1, f"expected 2N + 5 operands, got {len(call.operands)}"
     )
     names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations", "padding")
-    count, callee = len(call.operands) - len(names), callees[0]
+    count = len(call.operands) - len(names)
     for i in range(count, len(call.operands)):
         require(call.tensor(i).element.is_integer, f"operand {i} is {call.tensor(i)} (expected integers)")
 

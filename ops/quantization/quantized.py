@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -281,8 +280,7 @@ def axis_in_result(call: Call, axis: int) -> int:
         return numbers["output_feature_dimension"]
     batching, contracting, lhs_contracting = (), (0,), (lhs - 1,)
     if name == "dot_general":
-        numbers = call.attribute("dot_dimension_numbers")
-        require(isinstance(numbers, Mapping), "expected dot_dimension_numbers to be a structure")
+        numbers = call.structure("dot_dimension_numbers")
         keys = "rhs_batching_dimensions", "rhs_contracting_dimensions", "lhs_contracting_dimensions"
         batching, contracting, lhs_contracting = (tuple(numbers.get(k, ())) for k in keys)
     require(axis not in contracting, f"rhs is quantized along dimension {axis}, which is contracted")

@@ -22,24 +22,23 @@ def approx_top_k(call: Call) -> Run:
 
     A last operand, a scalar besides these, says how many.
     """
-    callees = list(call.functions.values())
-    require(len(callees) == 1, f"called_computations names {len(callees)} functions (expected 1)")
+    callee = call.callee()
     has_count = len(call.operands) == 2 * len(call.results) + 1
     require(has_count or len(call.operands) == 2 * len(call.results), "takes an initial value for each operand")
-    config = call.attributes.get("backend_config") or call.attributes.get("mhlo.backend_config") or {}
+    config = call.configuration or {}
     config = _of_json(config) if isinstance(config, str) else config
     require("reduction_dim" in config, "attribute 'reduction_dim' is missing")
     count, dimension = len(call.results), int(config["reduction_dim"])
     types = tuple([call.tensor(i) for i in range(count)])
     for i, t in enumerate(types):
         require(t.shape == types[0].shape, f"operand {i} is a {t} (expected the shape of operand 0, {types[0]})")
-    ordered = kernel_of(_sort(call, types, dimension, callees[0].body))
+    ordered = kernel_of(_sort(call, types, dimension, callee.body))
     size = call.result().shape[dimension]
 
     def kernel(*values: np.ndarray) -> Any:
         arrays, length = values[:count], values[0].shape[dimension]
         most = int(values[-1]) if has_count else length if size is None else size
-        outputs = ordered((callees[0].run,), *arrays)
+        outputs = ordered((callee.run,), *arrays)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         kept = tuple(np.take(x, range(most), dimension) for x in outputs)
         return kept[0] if count == 1 else kept
@@ -50,15 +49,14 @@ def approx_top_k(call: Call) -> Run:
 @bound_target("TopK")
 def top_k(call: Call) -> Run:
     """The first elements along the last dimension by the comparator, and their indices."""
-    callees = list(call.functions.values())
-    require(len(callees) == 1, f"called_computations names {len(callees)} functions (expected 1)")
+    callee = call.callee()
     t, count = call.tensor(), call.shape()[-1]
     places = TensorType(t.shape, call.result(1).element)
-    ordered = kernel_of(_sort(call, (t, places), len(t.shape) - 1, callees[0].body))
+    ordered = kernel_of(_sort(call, (t, places), len(t.shape) - 1, callee.body))
 
     def kernel(x: np.ndarray) -> Any:
         numbers = np.arange(x.shape[-1], dtype=places.element.dtype)
-        outputs = ordered((callees[0].run,), x, np.broadcast_to(numbers, x.shape).copy())
+        outputs = ordered((callee.run,), x, np.broadcast_to(numbers, x.shape).copy())
         return tuple(o[..., :count] for o in outputs)
 
     return kernel

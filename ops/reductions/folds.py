@@ -30,9 +30,6 @@ Fold = Callable[[Step, Sequence[np.ndarray], Sequence[np.ndarray]], tuple[np.nda
 #: From this number of elements on, a body of several ops combines neighbours in pairs, and the pairs in pairs; last,
 #: the initial value with the result (`Body.pairs`). It decides how floats are rounded.
 PAIRS_FROM = 32
-#: Up to this number of columns numpy's running sum takes less time than a sum of rows. Of a single column only the
-#: running sum goes in order: numpy's reduction would sum that in pairs.
-_FEW_COLUMNS = 8
 
 
 def body_elements(body: Body, count: int) -> list[ElementType]:
@@ -119,7 +116,7 @@ def _fold_of_op(call: Call, body: Body, element: ElementType) -> Fold | None:
         return None
     if _is_inexact(element):
         return lambda _, starts, rows: (_fold_in_order(ufunc, starts[0], rows[0]),)
-    wide = working_type(element)
+    wide = element.working_dtype
 
     def fold(_: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         start, x = (v.astype(wide, copy=False) for v in (starts[0], rows[0]))
@@ -225,18 +222,15 @@ def _function_of_op(call: Call, body: Body, element: ElementType) -> Run:
     return kernel_of(call.like(body.sole_op or "", (t, t), (t,), **body.sole_attributes))
 
 
-def working_type(element: ElementType) -> np.dtype:
-    """The type of numpy's that integers and booleans are computed in."""
-    narrow = np.int8 if element.kind is Kind.SIGNED else np.uint8
-    return np.dtype(narrow) if 1 < element.bits < 8 else element.dtype
-
-
 def _fold_in_order(ufunc: np.ufunc, start: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Step by step. numpy's running products of complex numbers are rounded in other ways than those of arrays."""
+    """Step by step: numpy's reduction would sum a single column in pairs.
+
+    Its running products of complex numbers are rounded in other ways than those of arrays.
+    """
     (steps, width), is_complex = rows.shape, rows.dtype.kind == "c"
     use = np.empty((steps + 1, max(width, 1 + is_complex)), rows.dtype)
     use[0], use[1:] = start, rows
-    if width < _FEW_COLUMNS and not is_complex:
+    if width == 1 and not is_complex:
         return ufunc.accumulate(use, axis=0, out=use)[-1]
     return ufunc.reduce(use, axis=0)[:width]
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..cast import cast
-from ..op import BY_BODY, Call, OpError, Run, op
+from ..op import BY_BODY, Call, Run, op
+from ..require import require, unpack
 from ..traits import OpTraits, Shapes
 from .folds import PAIRS_FROM, Step, body_elements, fold_of, long_fold_of
 
@@ -35,14 +36,14 @@ def reduce(call: Call) -> Run:
     results have the dimensions that are left. (C8) and the body's element types.
     """
     body, dimensions, count = call.bodies[0], call.integers("dimensions"), len(call.operands) // 2
-    if count == 0 or len(call.operands) != 2 * count or len(call.results) != count:
-        raise OpError(f"expected 2N operands and N results, got {len(call.operands)} and {len(call.results)}")
+    fits = count and len(call.operands) == 2 * count and len(call.results) == count
+    require(fits, f"expected 2N operands and N results, got {len(call.operands)} and {len(call.results)}")
     inputs = [call.tensor(i) for i in range(count)]
     rank = len(inputs[0].shape)
-    if any(len(t.shape) != rank for t in inputs):
-        raise OpError(f"expected inputs of one shape, got {', '.join(map(str, inputs))}")
-    if len(set(dimensions)) < len(dimensions) or not all(0 <= d < rank for d in dimensions):
-        raise OpError(f"expected distinct dimensions of a tensor of rank {rank}, got {list(dimensions)}")
+    same = f"expected inputs of one shape, got {', '.join(map(str, inputs))}"
+    require(all(len(t.shape) == rank for t in inputs), same)
+    fits = len(set(dimensions)) == len(dimensions) and all(0 <= d < rank for d in dimensions)
+    require(fits, f"expected distinct dimensions of a tensor of rank {rank}, got {list(dimensions)}")
     elements = body_elements(body, count)
     sources = [call.tensor(i).element for i in range(2 * count)]
     order = [*sorted(dimensions), *(d for d in range(rank) if d not in dimensions)]
@@ -58,7 +59,6 @@ def reduce(call: Call) -> Run:
         starts = [np.full(width, init, init.dtype) for init in arrays[count:]]
         fold = short if steps < PAIRS_FROM else long
         results = fold(regions[0], starts, rows) if steps and width else starts
-        results = tuple([np.asarray(r).reshape(kept) for r in results])
-        return results[0] if count == 1 else results
+        return unpack(tuple([np.asarray(r).reshape(kept) for r in results]))
 
     return kernel

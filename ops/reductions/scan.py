@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..op import BY_BODY, Call, OpError, Run, op
+from ..op import BY_BODY, Call, Run, op
+from ..require import require, unpack
 from ..types import TensorType, Type
 
 
@@ -20,8 +21,7 @@ def scan(call: Call) -> Run:
     the last carries. `is_reverse` begins with the last slice. Where there are no inputs, `scan_dim_size` says how many
     slices there are. `is_associative` allows an order of evaluation that is not made use of.
     """
-    if len(call.bodies) != 1:
-        raise OpError(f"has {len(call.bodies)} regions (expected 1)")
+    require(len(call.bodies) == 1, f"has {len(call.bodies)} regions (expected 1)")
     body, dimension = call.bodies[0], int(call.attribute("dimension"))
     tensors = [call.tensor(i) for i in range(len(call.operands))]
     # An input's slice has one dimension less; a carry has the type of its first value.
@@ -35,12 +35,12 @@ def scan(call: Call) -> Run:
     length = _length(call, tensors[:inputs], results[: max(outputs, 0)], dimension)
     takes = [*(_slice(t, dimension) for t in tensors[:inputs]), *tensors[inputs:]]
     gives = [*(_slice(t, dimension) for t in results[:outputs]), *results[outputs:]]
-    if outputs < 0 or not (_agree(body.arguments, takes) and _agree(body.results, gives)):
-        wanted = f"({', '.join(map(str, takes))}) -> ({', '.join(map(str, gives))})"
-        raise OpError(f"the body has type {body} (expected {wanted})")
+    wanted = f"({', '.join(map(str, takes))}) -> ({', '.join(map(str, gives))})"
+    fits = outputs >= 0 and _agree(body.arguments, takes) and _agree(body.results, gives)
+    require(fits, f"the body has type {body} (expected {wanted})")
     empty = [tuple(0 if n is None else n for n in t.shape) for t in gives[:outputs]]
     dtypes = [t.element.dtype for t in gives[:outputs]]
-    backwards, is_single = bool(call.attributes.get("is_reverse", False)), len(results) == 1
+    backwards = bool(call.attributes.get("is_reverse", False))
 
     def kernel(regions: tuple[Callable[..., tuple[Any, ...]], ...], *values: np.ndarray) -> Any:
         step, carried = regions[0], values[inputs:]
@@ -54,8 +54,7 @@ def scan(call: Call) -> Run:
                 collected = [np.empty((steps, *v.shape), d) for v, d in zip(given[:outputs], dtypes, strict=True)]
             for whole, part in zip(collected, given[:outputs], strict=True):
                 whole[i] = part
-        done = (*(np.moveaxis(x, 0, dimension) for x in collected), *carried)
-        return done[0] if is_single else done
+        return unpack((*(np.moveaxis(x, 0, dimension) for x in collected), *carried))
 
     return kernel
 
@@ -64,18 +63,16 @@ def _length(call: Call, inputs: list[TensorType], outputs: list[TensorType], dim
     """How many slices there are, 0 where that is known only when it runs."""
     sizes: set[int | None] = set()
     for t in (*inputs, *outputs):
-        if not 0 <= dimension < len(t.shape):
-            raise OpError(f"expected a dimension of {t}, got {dimension}")
+        require(0 <= dimension < len(t.shape), f"expected a dimension of {t}, got {dimension}")
         sizes.add(t.shape[dimension])
     given = call.attributes.get("scan_dim_size")
     if given is not None and int(given) >= 0:
         sizes.add(int(given))
-    elif not inputs:
-        raise OpError("expected scan_dim_size where there are no inputs, got none")
-    sizes -= {None}
-    if len(sizes) > 1:
-        raise OpError(f"expected one size of dimension {dimension}, got {sorted(s for s in sizes if s is not None)}")
-    return next(iter(sizes), 0) or 0
+    else:
+        require(inputs, "expected scan_dim_size where there are no inputs, got none")
+    known = sorted(s for s in sizes if s is not None)
+    require(len(known) <= 1, f"expected one size of dimension {dimension}, got {known}")
+    return known[0] if known else 0
 
 
 def _slice(t: TensorType, dimension: int) -> TensorType:
@@ -84,10 +81,7 @@ def _slice(t: TensorType, dimension: int) -> TensorType:
 
 def _agree(types: Sequence[Type], expected: list[TensorType]) -> bool:
     """Whether the types can be the same."""
+    pairs = zip(types, expected, strict=False)
     return len(types) == len(expected) and all(
-        isinstance(t, TensorType)
-        and t.element == e.element
-        and len(t.shape) == len(e.shape)
-        and all(a == b or None in (a, b) for a, b in zip(t.shape, e.shape, strict=True))
-        for t, e in zip(types, expected, strict=True)
+        isinstance(t, TensorType) and t.element == e.element and t.agrees(e) for t, e in pairs
     )

@@ -17,10 +17,6 @@ Arrays = tuple[np.ndarray, ...]
 #: each update, int64, all in bounds; and for each operand the updates, as many rows (or elements) as there are numbers.
 ScatterUpdate = Callable[[Step, Arrays, np.ndarray, Arrays], None]
 
-#: The last rows that have many updates left take them one row after the other, where fewer rows than one in so many
-#: steps are left. Then the cost does not grow faster than the number of updates, however these are distributed.
-_STEPS = 4
-
 
 def scatter_update(call: Call, body: Body) -> ScatterUpdate:
     """A function that applies updates by a body, as if one after the other in their order."""
@@ -44,8 +40,9 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
         updates = tuple([np.ascontiguousarray(u) for u in updates])  # else each `take` would copy them all
         done, active = 0, len(groups)
         states = [r.take(groups, axis=0) for r in rows]
-        # The next update of every row that has one.
-        while step is not None and active and int(counts[0]) - done <= _STEPS * active:
+        # The next update of every row that has one, while no more steps than such rows are left; then one row after the
+        # other. So the cost does not grow faster than the number of updates, however these are distributed.
+        while step is not None and active and int(counts[0]) - done <= active:
             chosen = order[firsts[:active] + done]
             results = step(*(s[:active] for s in states), *(u.take(chosen, axis=0) for u in updates))
             if len(states) > 1:  # they may be views of each other

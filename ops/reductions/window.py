@@ -37,9 +37,7 @@ from .folds import (
     ranks_of,
     rounds_once,
     ufunc_of,
-    working_type,
 )
-from .padded_windows import fold_padded
 
 Axes = Sequence[Axis]
 Values = Sequence[np.ndarray]
@@ -125,6 +123,8 @@ def reduce_window(call: Call) -> Run:
         values = tuple([np.asarray(v if s == e else cast(v, s, e, call.policy)) for v, s, e in pairs])
         arrays, inits, axes = values[:count], values[count:], axes_of(values[0].shape)
         folded = prefixes(arrays[0], inits[0], axes) if prefixes is not None else None
+        if folded is None:
+            call.reserve(TensorType(tuple([a.layout[0] for a in axes]), elements[0]))  # with the padding
         if folded is None and ranks is not None:
             fold_ranks = functools.partial(_fold_windows, _largest_rank, None, _larger, axes=axes)
             folded = ranks.largest(fold_ranks, arrays, inits)
@@ -147,12 +147,9 @@ def _fold_windows(
     fold: Fold, region: Any, step: Step | None, arrays: Values, inits: Values, axes: Axes
 ) -> tuple[np.ndarray, ...]:
     """Fold windows by the methods that are not of one running fold."""
-    folded = None
-    if step is not None:
-        folded = fold_padded(lambda totals, rows: fold(region, totals, rows), arrays, inits, axes)
-        if folded is None and are_large(axes):
-            folded = _fold_as_tree(step, arrays, inits, axes)
-    return _fold_in_order(fold, region, step, arrays, inits, axes) if folded is None else folded
+    if step is not None and are_large(axes):
+        return _fold_as_tree(step, arrays, inits, axes)
+    return _fold_in_order(fold, region, step, arrays, inits, axes)
 
 
 def _fold_in_order(
@@ -195,7 +192,7 @@ def _prefixes_of(
         if ufunc is not None:
             if not (forward or commutes):
                 return None
-            wide = working_type(element)
+            wide = element.working_dtype
             x = rows.astype(wide)
             ufunc(init.astype(wide), x[:1], out=x[:1])
             ufunc.accumulate(x, axis=0, out=x)

@@ -43,6 +43,11 @@ class Convolution:
             results.append(0 if padded <= 0 or reach > padded else (padded - reach) // self.strides[d] + 1)
         return tuple(results)
 
+    def ordered(self, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+        """Operands with batch or output, feature or input, and spatial dimensions, as the program takes them."""
+        orders = (x, self.lhs_order), (y, self.rhs_order)
+        return [np.ascontiguousarray(v.transpose(np.argsort(o))) for v, o in orders]
+
     def terms(self, at: Shape) -> list[tuple[Shape | None, Shape]]:
         """The pairs of elements multiplied for one result, in order; None is padding."""
         batch, output, *place = at
@@ -146,9 +151,8 @@ def random_convolution(rng: np.random.Generator, empty: bool = False, spatial: i
 
 def convolve(c: Convolution, x: np.ndarray, y: np.ndarray, element: str, policy: Policy | None = None) -> np.ndarray:
     """Arrays with batch or output, feature or input, and then spatial dimensions; the result too."""
-    arrays = [np.ascontiguousarray(v.transpose(np.argsort(o))) for v, o in ((x, c.lhs_order), (y, c.rhs_order))]
     result = tensor(element, *order(c.result, c.result_order))
-    return run("convolution", *arrays, policy=policy, result=result, **c.attributes).transpose(c.result_order)
+    return run("convolution", *c.ordered(x, y), policy=policy, result=result, **c.attributes).transpose(c.result_order)
 
 
 def by_formula(c: Convolution, x: Any, y: Any) -> np.ndarray:

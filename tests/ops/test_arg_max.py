@@ -1,6 +1,7 @@
 """Reductions of several operands, argmax and its like: each gives what its body gives step by step."""
 
 import itertools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -143,27 +144,33 @@ def test_argmax_along_and_across(kind: str, dtype: Any) -> None:
             assert np.array_equal(got[1], wide.argmin(axis))
 
 
-def test_sum_and_largest() -> None:
-    """Sum and largest, along an inner dimension, and of no elements."""
-    text = """func.func @main(%x: tensor<{0}xf32>, %y: tensor<{0}xi32>) -> (tensor<{1}xf32>, tensor<{1}xi32>) {{
-      %zero = stablehlo.constant dense<0.5> : tensor<f32>
-      %least = stablehlo.constant dense<-7> : tensor<i32>
-      %r:2 = stablehlo.reduce(%x init: %zero), (%y init: %least) across dimensions = [1]
-        : (tensor<{0}xf32>, tensor<{0}xi32>, tensor<f32>, tensor<i32>) -> (tensor<{1}xf32>, tensor<{1}xi32>)
-        reducer(%a: tensor<f32>, %b: tensor<f32>) (%c: tensor<i32>, %d: tensor<i32>) {{
-          %s = stablehlo.add %a, %b : tensor<f32>
-          %m = stablehlo.maximum %c, %d : tensor<i32>
-          stablehlo.return %s, %m : tensor<f32>, tensor<i32>
-        }}
-      return %r#0, %r#1 : tensor<{1}xf32>, tensor<{1}xi32>
-    }}"""
-    rng = np.random.default_rng(3)
-    for shape in ((3, 7, 2), (3, 0, 2), (0, 7, 2), (40, 300, 3)):
-        kept = "x".join(map(str, (shape[0], shape[2])))
-        x, y = rng.standard_normal(shape).astype(np.float32), rng.integers(-20, -5, shape, np.int32)
-        got = interp.load(text.format("x".join(map(str, shape)), kept))(x, y)
-        total, largest = np.full((shape[0], shape[2]), 0.5, np.float32), np.full((shape[0], shape[2]), -7, np.int32)
-        for i in range(shape[1]):
-            total, largest = total + x[:, i], np.maximum(largest, y[:, i])
-        np.testing.assert_array_equal(got[0], total)
-        np.testing.assert_array_equal(got[1], largest)
+@pytest.mark.parametrize("shape", [(3, 7, 2), (3, 0, 2), (0, 7, 2), (4, 1100, 3)])
+def test_accumulators_that_do_not_mix(shape: tuple[int, ...]) -> None:
+    """A sum in order, a product of minifloats in order, and a maximum, in one body."""
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal(shape).astype(np.float32)
+    y = rng.choice(np.array([0.5, 1, 2, 1.25, -1]), shape).astype(F8)
+    inits = np.float32(0.5), F8(1), np.float32(-7)
+
+    def run(*rows: Any) -> Any:
+        return lax.reduce(rows, inits, lambda p, q: (p[0] + q[0], q[1] * p[1], jnp.maximum(p[2], q[2])), (1,))
+
+    total, product, largest = (np.full((shape[0], shape[2]), i, i.dtype) for i in inits)
+    for i in range(shape[1]):
+        total, product, largest = total + x[:, i], product * y[:, i], np.maximum(largest, x[:, i])
+    for got, wanted in zip(interp.jit(run)(x, y, x), (total, product, largest), strict=True):
+        assert np.asarray(got).tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("compare", [operator.eq, operator.ne, operator.lt, operator.ge])
+def test_selecting_bodies_run_in_order(compare: Callable[[Any, Any], Any]) -> None:
+    """The larger value, and the index of the one or the other as another comparison says."""
+    x, at = (RNG.integers(0, 9, (30, 5)).astype(dtype) for dtype in (np.float32, np.int32))
+    inits = np.float32(3), np.int32(4)
+
+    def keeps(p: Tuple, q: Tuple) -> Tuple:
+        return p[1] > q[1], compare(p[0], q[0])
+
+    result = interp.jit(lambda *rows: lax.reduce(rows, inits, body_of(keeps), (0,)))(x, at)
+    for got, wanted in zip(result, plain(keeps, inits, (x, at)), strict=True):
+        assert np.asarray(got).tobytes() == wanted.tobytes()

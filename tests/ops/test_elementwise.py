@@ -9,7 +9,7 @@ import pytest
 from minihlo.ops.types import ElementType, element_type
 
 from .. import exact_cases
-from ..run_op import bind, bounds, tensor
+from ..run_op import bounds
 from ..thinned import thinned
 
 SMALL = ["i2", "i4", "i8", "ui2", "ui4", "ui8"]
@@ -77,6 +77,22 @@ def test_binary_integers(op: str, element: str) -> None:
     assert [int(v) for v in run(op, element, x, y)] == expected
 
 
+@pytest.mark.parametrize("element", ["i16", "ui16", "i32", "ui32"])
+@pytest.mark.parametrize("op", ["divide", "remainder"])
+def test_divisions_next_to_multiples(op: str, element: str) -> None:
+    """Where a rounded quotient would be the next integer."""
+    t, rng = element_type(element), np.random.default_rng(0)
+    least, largest = bounds(t)
+    pairs = [(largest, d) for d in (1, 2, 3, largest - 1, largest)]
+    for d in np.exp2(rng.uniform(0, np.log2(largest), 3000)).astype(np.int64).tolist():
+        multiple = largest // d * d if rng.random() < 0.5 else int(rng.integers(0, largest // d + 1)) * d
+        pairs += [(multiple + by, d) for by in (-1, 0, 1)]
+    pairs += [(s * a, t * b) for a, b in pairs for s, t in ((-1, 1), (1, -1), (-1, -1)) if least < 0]
+    pairs = [(a, b) for a, b in pairs if least <= a <= largest]
+    x, y = (np.array(side, t.dtype) for side in zip(*pairs, strict=True))
+    assert run(op, element, x, y).tolist() == [wrapped(BINARY[op](a, b, t), t) for a, b in pairs]
+
+
 @pytest.mark.parametrize("element", SMALL + WIDE)
 @pytest.mark.parametrize("op", UNARY)
 def test_unary_integers(op: str, element: str) -> None:
@@ -99,16 +115,6 @@ def test_booleans(op: str, table: str) -> None:
 
 def test_not_boolean() -> None:
     assert run("not", "i1", np.array([False, True])).tolist() == [True, False]
-
-
-def test_a_kernel_for_scalars_takes_arrays_once_it_is_a_table() -> None:
-    codes = np.arange(0x78, dtype=np.uint8)  # 0 to infinity
-    x, y = (g.ravel().view(element_type("f8E5M2").dtype) for g in np.meshgrid(codes, codes))
-    kernel = bind("maximum", [tensor("f8E5M2"), tensor("f8E5M2")], tensor("f8E5M2"))
-    for _ in range(10_000):  # so much work makes it a table
-        kernel(x[7], y[7])
-    assert kernel(x[7], y[7]) == x[7]
-    assert kernel(x, y).tobytes() == np.maximum(x.view(np.uint8), y.view(np.uint8)).tobytes()
 
 
 COMPLEX = {

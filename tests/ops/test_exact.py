@@ -207,6 +207,21 @@ def test_unary_ops_of_a_sample(element: str, op: str) -> None:
     judge_unary(element, op, sample(element, 400))
 
 
+@pytest.mark.parametrize("op", oracle.FUNCTIONS)
+def test_many_elements_are_computed_in_parts(op: str) -> None:
+    x = array(sample("f32", 60), "f32")
+    few, many = (run(["f32"], [(op, [0], "f32")], [v])[0] for v in (x, np.resize(x, 1 << 15)))
+    assert many.tobytes() == np.resize(few, many.size).tobytes()
+
+
+def test_ties_of_powers() -> None:
+    """Squares of 13 bits have 25 or 26: many are ties; so are odd halves of the smallest subnormal number."""
+    odd = np.arange(4097, 8192, 22, dtype=np.float32)
+    subnormal = np.arange(1, 4096, 34, dtype=np.float32) * np.float32(2.0**-75)
+    x = np.concatenate([odd, odd * np.float32(2.0**-60), subnormal])
+    judge_pairs("f32", "power", codes_of(x), codes_of(np.full(x.size, 2, np.float32)))
+
+
 @exhaustive
 @pytest.mark.parametrize("op", UNARY)
 def test_unary_ops_of_a_large_sample_of_f32(op: str) -> None:

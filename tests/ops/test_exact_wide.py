@@ -17,6 +17,9 @@ from minihlo import interp
 from minihlo.interp.cli import main
 from minihlo.ops.policy import Policy
 
+from .. import oracle
+from ..run_op import codes
+
 EXACT, REPRODUCIBLE = Policy(accumulate="exact"), Policy(accumulate="reproducible")
 #: Type, significant bits, exponent of the smallest number, exponent of the largest.
 TYPES = {
@@ -25,22 +28,6 @@ TYPES = {
     "f32": (np.dtype(np.float32), 24, -149, 127),
     "f64": (np.dtype(np.float64), 53, -1074, 1023),
 }
-
-
-def nearest(value: Fraction, name: str) -> Fraction | float:
-    """The nearest number of a type, ties to even; infinities are floats."""
-    _, precision, least, top = TYPES[name]
-    size = abs(value)
-    if not size:
-        return value
-    # The exponent of the leading bit, from the numbers of bits of both parts.
-    leading = size.numerator.bit_length() - size.denominator.bit_length()
-    if Fraction(2) ** leading > size:
-        leading -= 1
-    step = Fraction(2) ** max(leading - precision + 1, least)
-    size = round(size / step) * step
-    sign = -1 if value < 0 else 1
-    return sign * size if size < Fraction(2) ** (top + 1) else sign * float("inf")
 
 
 def program(shape: tuple[int, int, int], name: str, result: str | None = None) -> interp.LoadedProgram:
@@ -54,17 +41,15 @@ def product(x: np.ndarray, y: np.ndarray, name: str, result: str | None = None, 
     return program((*x.shape, y.shape[1]), name, result)(x, y, policy=policy)[0]
 
 
-def wanted(x: np.ndarray, y: np.ndarray, result: str) -> list[Fraction | float]:
+def wanted(x: np.ndarray, y: np.ndarray, result: str) -> list[int]:
+    """The codes of the exact sums, each rounded once."""
     a, b = ([[Fraction(float(v)) for v in row] for row in m] for m in (x, y.T))
-    return [
-        nearest(sum((p * q for p, q in zip(row, column, strict=True)), Fraction(0)), result)
-        for row in a
-        for column in b
-    ]
+    sums = [sum((p * q for p, q in zip(row, column, strict=True)), Fraction(0)) for row in a for column in b]
+    return [oracle.encode(oracle.FORMATS[result], v) for v in sums]
 
 
-def values(x: np.ndarray) -> list[Fraction | float]:
-    return [Fraction(float(v)) if np.isfinite(v) else float(v) for v in x.astype(np.float64).reshape(-1)]
+def _codes(x: np.ndarray) -> list[int]:
+    return codes(x).ravel().tolist()
 
 
 def spread(name: str, shape: tuple[int, int], seed: int, share: float = 1.0) -> np.ndarray:
@@ -90,13 +75,13 @@ def cancelling(name: str, length: int, seed: int) -> tuple[np.ndarray, np.ndarra
 @pytest.mark.parametrize("share", [0.05, 0.3, 1.0])
 def test_products_of_any_exponents(name: str, share: float) -> None:
     x, y = spread(name, (5, 37), 1, share), spread(name, (37, 6), 2, share)
-    assert values(product(x, y, name)) == wanted(x, y, name)
+    assert _codes(product(x, y, name)) == wanted(x, y, name)
 
 
 @pytest.mark.parametrize("name", TYPES)
 def test_products_that_cancel(name: str) -> None:
     x, y = cancelling(name, 64, 3)
-    assert values(product(x, y, name)) == wanted(x, y, name)
+    assert _codes(product(x, y, name)) == wanted(x, y, name)
 
 
 @pytest.mark.parametrize("name", ["f16", "bf16", "f32"])
@@ -118,7 +103,7 @@ def test_slices_whose_sums_are_as_large_as_can_be(apart: int, name: str) -> None
     x[:, 1024:], y[1024:] = -x[:, order], y[order]
     y[2047] = 1  # so that one of the second half does not cancel
     x, y = x.astype(dtype), y.astype(dtype)
-    assert values(product(x, y, name)) == wanted(x, y, name)
+    assert _codes(product(x, y, name)) == wanted(x, y, name)
     y[2047] = y[order[-1]]  # and all cancel
     assert not product(x, y, name).any()
 
@@ -127,7 +112,7 @@ def test_slices_whose_sums_are_as_large_as_can_be(apart: int, name: str) -> None
 def test_results_of_another_type(name: str, result: str) -> None:
     """Subnormal results and those beyond the range among them."""
     x, y = spread(name, (6, 9), 5), spread(name, (9, 6), 6)
-    assert values(product(x, y, name, result)) == wanted(x, y, result)
+    assert _codes(product(x, y, name, result)) == wanted(x, y, result)
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -137,12 +122,12 @@ def test_ties_to_even(name: str) -> None:
     low = 2.0 ** -min(precision + 12, 14 if name == "f16" else 60)
     x = np.array([[1, half, 0], [1, half, low], [1, half, -low], [1 + 2 * half, half, 0]]).astype(dtype)
     y = np.array([[1], [1], [low]]).astype(dtype)
-    assert values(product(x, y, name)) == wanted(x, y, name)
+    assert _codes(product(x, y, name)) == wanted(x, y, name)
 
 
 @pytest.mark.parametrize("policy", [EXACT, REPRODUCIBLE], ids=str)
 @pytest.mark.parametrize("name", TYPES)
-def test_special_values(name: str, policy: Policy) -> None:
+def test_special__codes(name: str, policy: Policy) -> None:
     inf, nan = np.inf, np.nan
     x = np.array([[inf, 1], [inf, -inf], [nan, 1], [0, 0], [-inf, 2], [1, -1], [-0.0, 0]]).astype(TYPES[name][0])
     y = np.array([[1, 0, -2, 1], [1, 1, inf, 1]]).astype(TYPES[name][0])
@@ -163,9 +148,8 @@ def test_special_values(name: str, policy: Policy) -> None:
 def test_a_negative_sum_below_the_range_is_minus_zero() -> None:
     x, y = (np.array([[v]], np.float32) for v in (-(2.0**-140), 2.0**-140))
     assert np.signbit(product(x, y, "f32")[0, 0])
-    assert (
-        product(x, y, "f32", policy=Policy(accumulate="exact", rounding="down"))[0, 0] == 0
-    )  # f32 is always to nearest
+    down = Policy(accumulate="exact", rounding="down")  # f32 is always to nearest
+    assert product(x, y, "f32", policy=down)[0, 0] == 0
 
 
 @pytest.mark.parametrize("rounding", ["down", "up", "toward_zero"])
@@ -194,8 +178,8 @@ def test_complex_products_round_each_part_once() -> None:
     x, y = (np.array(a + 1j * b, np.complex64) for a, b in parts)
     (a, b), (c, d) = ([np.real(v), np.imag(v)] for v in (x, y))
     found = product(x, y, "complex<f32>")
-    assert values(np.real(found)) == wanted(np.hstack([a, -b]), np.vstack([c, d]), "f32")
-    assert values(np.imag(found)) == wanted(np.hstack([a, b]), np.vstack([d, c]), "f32")
+    assert _codes(np.real(found)) == wanted(np.hstack([a, -b]), np.vstack([c, d]), "f32")
+    assert _codes(np.imag(found)) == wanted(np.hstack([a, b]), np.vstack([d, c]), "f32")
 
 
 def test_a_minifloat_beside_a_wider_float() -> None:
@@ -203,7 +187,7 @@ def test_a_minifloat_beside_a_wider_float() -> None:
     text = """func.func @main(%x: tensor<3x20xf32>, %y: tensor<20x4xf8E4M3FN>) -> tensor<3x4xf32> {
       %r = stablehlo.dot %x, %y : (tensor<3x20xf32>, tensor<20x4xf8E4M3FN>) -> tensor<3x4xf32>
       return %r : tensor<3x4xf32> }"""
-    assert values(interp.load(text)(x, y, policy=EXACT)[0]) == wanted(x, y.astype(np.float64), "f32")
+    assert _codes(interp.load(text)(x, y, policy=EXACT)[0]) == wanted(x, y.astype(np.float64), "f32")
 
 
 def test_einsum_and_convolution() -> None:
@@ -212,7 +196,7 @@ def test_einsum_and_convolution() -> None:
       %r = "stablehlo.einsum"(%x, %y) {einsum_config = "ab,bc->ca"} :
         (tensor<4x12xf32>, tensor<12x5xf32>) -> tensor<5x4xf32>
       return %r : tensor<5x4xf32> }"""
-    assert values(interp.load(text)(x, y, policy=EXACT)[0].T) == wanted(x, y, "f32")
+    assert _codes(interp.load(text)(x, y, policy=EXACT)[0].T) == wanted(x, y, "f32")
     text = """func.func @main(%x: tensor<1x20x3xf32>, %y: tensor<4x3x2xf32>) -> tensor<1x17x2xf32> {
       %r = stablehlo.convolution(%x, %y) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {}
         {batch_group_count = 1 : i64, feature_group_count = 1 : i64} :
@@ -221,7 +205,7 @@ def test_einsum_and_convolution() -> None:
     image, kernel = spread("f32", (20, 3), 5, 0.4), spread("f32", (12, 2), 6, 0.4)
     rows = np.array([image[i : i + 4].reshape(-1) for i in range(17)])
     found = interp.load(text)(image[None], kernel.reshape(4, 3, 2), policy=EXACT)[0]
-    assert values(found) == wanted(rows, kernel, "f32")
+    assert _codes(found) == wanted(rows, kernel, "f32")
 
 
 @pytest.mark.parametrize("name", ["f16", "bf16", "f32"])

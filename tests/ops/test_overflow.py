@@ -15,6 +15,8 @@ from minihlo.ops.policy import OVERFLOWS, ROUNDINGS, Policy
 
 from .. import oracle
 from ..exact_cases import array, check, codes_of
+from ..exact_cases import program as exact_program
+from ..run_op import run, tensor
 
 WIDE = ("f16", "bf16", "f32", "f64")
 DIRECTED = tuple(r for r in ROUNDINGS if r != "stochastic")
@@ -110,25 +112,13 @@ def _is_f32(x: oracle.Value) -> bool:
 def test_elementwise_ops_do_not_depend_on_overflow(op: str, t: str) -> None:
     values = [array([code], t) for code in samples(t)]
     count = {"clamp": 3, "exponential": 1, "negate": 1, "sqrt": 1}.get(op, 2)
-    text = ", ".join(f"%a{i}" for i in range(count))
-    arguments = ", ".join(f"%a{i}: tensor<{{n}}x{t}>" for i in range(count))
     operands = list(itertools.product(values, repeat=count)) if count < 3 else [(v, v, v) for v in values]
-    n = len(operands)
-    kinds = (
-        f"tensor<{n}x{t}>" if count < 3 else f"(tensor<{n}x{t}>, tensor<{n}x{t}>, tensor<{n}x{t}>) -> tensor<{n}x{t}>"
-    )
-    program = load(
-        f"func.func @main({arguments.format(n=n)}) -> tensor<{n}x{t}> {{\n"
-        f"%r = stablehlo.{op} {text} : {kinds}\nreturn %r : tensor<{n}x{t}>\n}}"
-    )
     columns = [np.concatenate(column) for column in zip(*operands, strict=True)]
-    fmt = oracle.FORMATS[t]
+    fmt, program = oracle.FORMATS[t], load(exact_program([t] * count, [(op, range(count), t)], len(operands)))
     for rounding in DIRECTED:
         if op in ("multiply", "divide", "remainder"):
-            exact = [
-                oracle.BINARY[op](*(oracle.decode(fmt, c) for c in pair))
-                for pair in zip(*(codes_of(c) for c in columns), strict=True)
-            ]
+            pairs = zip(*(codes_of(c) for c in columns), strict=True)
+            exact = [oracle.BINARY[op](*(oracle.decode(fmt, c) for c in pair)) for pair in pairs]
             wanted = [expected(x, t, rounding) for x in exact]
         else:
             wanted = codes_of(program(*columns, policy=Policy(rounding=rounding))[0])
@@ -165,12 +155,9 @@ def test_products_of_minifloats_into_wide_types(t: str, accumulate: str) -> None
 
 def test_iota_beyond_f16() -> None:
     n = 70000
-    program = load(
-        f"func.func @main() -> tensor<{n}xf16> {{\n%r = stablehlo.iota dim = 0 : tensor<{n}xf16>\n"
-        f"return %r : tensor<{n}xf16>\n}}"
-    )
     for rounding, overflow in itertools.product(DIRECTED, OVERFLOWS):
-        (got,) = program(policy=Policy(rounding=rounding, overflow=overflow))
+        policy = Policy(rounding=rounding, overflow=overflow)
+        got = run("iota", iota_dimension=0, result=tensor("f16", n), policy=policy)
         places = [0, 1, 2048, 2049, 2051, 65503, 65504, 65505, 65519, 65520, 65535, 65536, n - 1]
         wanted = [expected(Fraction(i), "f16", rounding) for i in places]
         check(oracle.FORMATS["f16"], got[places], wanted, [], f"{rounding} {overflow}")
@@ -184,29 +171,3 @@ def test_stochastic_sums_overflow_to_infinity(t: str, overflow: str) -> None:
     x = array([top, top | FORMATS[t].sign_bit], t)
     got = codes_of(program(x, x, policy=Policy(rounding="stochastic", overflow=overflow))[0])
     assert got == [top + 1, (top + 1) | FORMATS[t].sign_bit]
-
-
-def test_scalars_in_a_loop_do_not_depend_on_overflow() -> None:
-    """Single numbers take other ways: plain Python, tables of scalars."""
-    program = load("""func.func @main(%x: tensor<f16>) -> tensor<f16> {
-        %zero = stablehlo.constant dense<0> : tensor<i32>
-        %one = stablehlo.constant dense<1> : tensor<i32>
-        %three = stablehlo.constant dense<3> : tensor<i32>
-        %r:2 = stablehlo.while(%i = %zero, %y = %x) : tensor<i32>, tensor<f16> cond {
-          %c = stablehlo.compare LT, %i, %three : (tensor<i32>, tensor<i32>) -> tensor<i1>
-          stablehlo.return %c : tensor<i1>
-        } do {
-          %n = stablehlo.add %i, %one : tensor<i32>
-          %s = stablehlo.add %y, %y : tensor<f16>
-          stablehlo.return %n, %s : tensor<i32>, tensor<f16>
-        }
-        return %r#1 : tensor<f16>
-    }""")
-    for rounding, overflow in itertools.product(DIRECTED, OVERFLOWS):
-        for sign in (1, -1):
-            value: oracle.Value = Fraction(sign * 20000)
-            for _ in range(3):
-                value = oracle.decode(oracle.FORMATS["f16"], expected(oracle.add(value, value), "f16", rounding))
-            (got,) = program(np.array(20000 * sign, np.float16), policy=Policy(rounding=rounding, overflow=overflow))
-            wanted = [expected(value, "f16", rounding)]
-            check(oracle.FORMATS["f16"], got, wanted, [], f"{rounding} {overflow}")

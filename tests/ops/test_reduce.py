@@ -247,37 +247,6 @@ def test_a_body_that_uses_a_value_from_outside():
     assert actual.tolist() == [70, 160]
 
 
-ARGMAX = """
-func.func @main(%a: tensor<SHAPExf8E4M3FN>, %b: tensor<SHAPExi32>) -> (tensor<KEPTf8E4M3FN>, tensor<KEPTi32>) {
-  %low = stablehlo.constant dense<-448.0> : tensor<f8E4M3FN>
-  %zero = stablehlo.constant dense<0> : tensor<i32>
-  %r:2 = "stablehlo.reduce"(%a, %b, %low, %zero) ({
-  ^bb0(%x: tensor<f8E4M3FN>, %i: tensor<i32>, %y: tensor<f8E4M3FN>, %j: tensor<i32>):
-    %gt = stablehlo.compare GT, %x, %y : (tensor<f8E4M3FN>, tensor<f8E4M3FN>) -> tensor<i1>
-    %eq = stablehlo.compare EQ, %x, %y : (tensor<f8E4M3FN>, tensor<f8E4M3FN>) -> tensor<i1>
-    %lt = stablehlo.compare LT, %i, %j : (tensor<i32>, tensor<i32>) -> tensor<i1>
-    %both = stablehlo.and %eq, %lt : tensor<i1>
-    %keep = stablehlo.or %gt, %both : tensor<i1>
-    %v = stablehlo.select %keep, %x, %y : tensor<i1>, tensor<f8E4M3FN>
-    %k = stablehlo.select %keep, %i, %j : tensor<i1>, tensor<i32>
-    stablehlo.return %v, %k : tensor<f8E4M3FN>, tensor<i32>
-  }) {dimensions = array<i64: 1>}
-    : (tensor<SHAPExf8E4M3FN>, tensor<SHAPExi32>, tensor<f8E4M3FN>, tensor<i32>)
-    -> (tensor<KEPTf8E4M3FN>, tensor<KEPTi32>)
-  return %r#0, %r#1 : tensor<KEPTf8E4M3FN>, tensor<KEPTi32>
-}"""
-
-
-@pytest.mark.parametrize("rows", [1, 4])
-def test_two_operands_make_an_argmax(rows):
-    x = np.random.default_rng(1).normal(size=(rows, 50)).astype(ELEMENT_TYPES["f8E4M3FN"].dtype)
-    index = np.broadcast_to(np.arange(50, dtype=np.int32), x.shape).copy()
-    text = ARGMAX.replace("SHAPE", f"{rows}x50").replace("KEPT", f"{rows}x")
-    values, places = load(text)(x, index)
-    assert places.tolist() == np.argmax(x.astype(float), axis=1).tolist()
-    assert values.astype(float).tolist() == x.astype(float).max(axis=1).tolist()
-
-
 # other types, shapes and mistakes
 
 

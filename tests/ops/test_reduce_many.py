@@ -96,16 +96,6 @@ def test_few_long_sums_keep_zeros_infinities_and_nan(t: str, op: str) -> None:
         assert reduce(x, 0.0, op, (0,), t)[1::2].tobytes() == reduce(x[:, 1::2], 0.0, op, (0,), t).tobytes()
 
 
-@pytest.mark.parametrize("t", ["f32", "f64", "bf16", "f8E5M2"])
-def test_sums_of_rows_of_1024(t: str) -> None:
-    dtype = ELEMENT_TYPES[t].dtype
-    x = np.random.default_rng(0).standard_normal((130, 1024)).astype(dtype)
-    wanted = np.full(130, 0.5, dtype)
-    for column in x.T:
-        wanted = (wanted + column).astype(dtype)
-    assert reduce(x, np.array(0.5, dtype), "add", (1,), t).tobytes() == wanted.tobytes()
-
-
 @pytest.mark.parametrize(("op", "of_zeros"), [("maximum", 0.0), ("minimum", -0.0)])
 def test_wide_extremes_tell_zeros_and_nan_apart(op: str, of_zeros: float) -> None:
     nan, other = np.array([0x7FC00001, 0xFFC00002], np.uint32).view(np.float32)

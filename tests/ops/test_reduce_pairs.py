@@ -162,17 +162,6 @@ def test_values_from_around_a_body(factor, order):
         assert results(text, setting, x, np.float32(3))[0].tobytes() == wanted.tobytes(), setting
 
 
-def test_single_minifloats_are_folded_in_order():
-    x = RNG.standard_normal(40).astype(ml_dtypes.float8_e4m3fn)
-    total = np.float64(3)
-    for v in x.astype(np.float64):
-        half = np.float64(ml_dtypes.float8_e4m3fn(v * 2))
-        total = np.float64(ml_dtypes.float8_e4m3fn(total - half))
-    text = PROGRAM.replace("TYPE", "f8E4M3FN").replace("FACTOR", "%two")
-    for setting in SETTINGS:
-        assert float(results(text, setting, x, ml_dtypes.float8_e4m3fn(3))[0]) == total
-
-
 @pytest.mark.parametrize("element", ["f8E5M2", "bf16"])
 def test_stochastic_rounding_draws_for_all_pairs_at_once(element):
     """Every way draws the same, and the mean of many sums is that of exact ones."""

@@ -54,20 +54,7 @@ def test_reduce_precision_as_xla(name: str) -> None:
         middle = np.linspace(-40, 40, 10_000)  # most of all numbers are beyond any range otherwise
         x = np.concatenate([from_codes(bits, element), (np.exp2(middle) * np.sign(middle)).astype(element.dtype)])
     with jax.enable_x64(True):
-        for e, m in [
-            (1, 1),
-            (2, 3),
-            (3, 0),
-            (4, 3),
-            (5, 2),
-            (5, 7),
-            (6, 5),
-            (8, 6),
-            (8, 7),
-            (5, 10),
-            (7, 20),
-            (11, 30),
-        ]:
+        for e, m in zip((1, 2, 3, 4, 5, 5, 6, 8, 8, 5, 7, 11), (1, 3, 0, 3, 2, 7, 5, 6, 7, 10, 20, 30), strict=True):
             expected = np.asarray(jax.lax.reduce_precision(jax.numpy.asarray(x), e, m))
             a, b = codes(reduced(x, e, m)), codes(expected)
             nan = np.isnan(x.astype(np.float64))

@@ -12,6 +12,7 @@ from minihlo.ops.op import OpError
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ElementType, TensorType, TokenType, TupleType
 
+from ..places import padded
 from ..run_op import TYPES, bind, codes, from_codes, run, tensor, type_of
 
 ANY = pytest.mark.parametrize("element", TYPES, ids=str)
@@ -117,23 +118,9 @@ def test_pad_every_amount(size: int) -> None:
 
 
 def check_pad(x: np.ndarray, value: np.ndarray, low: tuple, high: tuple, interior: tuple) -> None:
-    axes = list(zip(x.shape, low, high, interior, strict=True))
-    shape = tuple(n + a + max(n - 1, 0) * between + b for n, a, b, between in axes)
-    expected = np.empty(shape, x.dtype)
-    expected[...] = value
-    for i in np.ndindex(x.shape):
-        place = tuple(a + k * (between + 1) for k, (_, a, _, between) in zip(i, axes, strict=True))
-        if all(0 <= p < n for p, n in zip(place, shape, strict=True)):
-            expected[place] = x[i]
-    result = run(
-        "pad",
-        x,
-        value,
-        edge_padding_low=low,
-        edge_padding_high=high,
-        interior_padding=interior,
-        result=TensorType(shape, type_of(x).element),
-    )
+    expected = padded(x, value, low, high, interior)
+    result = run("pad", x, value, edge_padding_low=low, edge_padding_high=high, interior_padding=interior,
+                 result=TensorType(expected.shape, type_of(x).element))  # fmt: skip
     assert codes(result).tobytes() == codes(expected).tobytes(), (x.shape, low, high, interior)
 
 

@@ -149,19 +149,6 @@ def test_by_the_second_operand():
     assert actual[0].tolist() == x[expected].tolist()
 
 
-def test_lexicographic_by_two_operands():
-    rng = np.random.default_rng(0)
-    x, y = rng.integers(0, 4, 60).astype(np.int8), rng.integers(0, 9, 60).astype(np.uint8)
-    body = """%lt = stablehlo.compare LT, %x0, %y0 : (tensor<i8>, tensor<i8>) -> tensor<i1>
-        %eq = stablehlo.compare EQ, %x0, %y0 : (tensor<i8>, tensor<i8>) -> tensor<i1>
-        %l1 = stablehlo.compare LT, %x1, %y1 : (tensor<ui8>, tensor<ui8>) -> tensor<i1>
-        %both = stablehlo.and %eq, %l1 : tensor<i1>
-        %z = stablehlo.or %lt, %both : tensor<i1>"""
-    actual = sort(x, y, elements=("i8", "ui8"), body=body)
-    pairs = list(zip(*(f.tolist() for f in actual), strict=True))
-    assert pairs == sorted(zip(x.tolist(), y.tolist(), strict=True))
-
-
 def test_a_comparator_that_uses_a_value_from_outside():
     text = """
     func.func @main(%a: tensor<2x30xi32>, %b: tensor<2x30xi32>, %k: tensor<i32>)

@@ -200,17 +200,3 @@ def test_next_after_of_bfloat16() -> None:
     second = [0x3F80, 0x3F80, 0xBF80, 0x7F80, 0xBF80, 0x0000, 0x0000, 0x7FC0, 0x8000, 0xFFC0]
     actual = run("next_after", "bf16", first, second)
     assert codes_of(actual) == [0x0001, 0x0001, 0x3F7F, 0x7F80, 0x0000, 0x8000, 0x7F7F, 0x7FC0, 0x8000, 0x7FC0]
-
-
-@pytest.mark.parametrize("element", ["f4E2M1FN", "f8E4M3FNUZ", "f8E5M2", "bf16", "f32"])
-def test_next_after_of_scalars(element: str) -> None:
-    """Those take a way of their own."""
-    fmt, generator = FORMATS[element], random.Random(SEED)
-    pairs = [[generator.randrange(1 << fmt.bits) for _ in range(2)] for _ in range(100)]
-    t = f"tensor<{element}>"
-    body = f'%r = "chlo.next_after"(%a, %b) : ({t}, {t}) -> {t} return %r : {t}'
-    text = f"func.func @main(%a: {t}, %b: {t}) -> {t} {{ {body} }}"
-    scalar = load(text)
-    actual = [codes_of(scalar(*(array([c], element).reshape(()) for c in pair))[0].reshape(1))[0] for pair in pairs]
-    wanted = codes_of(run("next_after", element, *(list(column) for column in zip(*pairs, strict=True))))
-    assert actual == wanted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from fractions import Fraction
 
 import ml_dtypes
@@ -12,6 +13,7 @@ import pytest
 
 from minihlo import interp
 from minihlo.ops.policy import Policy
+from minihlo.ops.types import ELEMENT_TYPES
 
 N = 3000
 SEED = 11
@@ -85,6 +87,11 @@ def binary(name: str, fmt: str) -> str:
     return f"func.func @main(%x: {t}, %y: {t}) -> {t} {{ %r = stablehlo.{name} %x, %y : {t}\n return %r : {t} }}"
 
 
+def conversion(source: str, fmt: str, n: int = N) -> str:
+    x, r = f"tensor<{n}x{source}>", f"tensor<{n}x{fmt}>"
+    return f"func.func @main(%x: {x}) -> {r} {{ %r = stablehlo.convert %x : ({x}) -> {r}\n return %r : {r} }}"
+
+
 def test_the_oracle_of_draws_is_tried() -> None:
     """Half of the draws of many places are below one half, those of two places, numbers and kinds differ."""
     found = [draw(i) for i in range(2000)]
@@ -99,11 +106,7 @@ def test_elementwise(name: str, fmt: str) -> None:
     x, y = operands(fmt), operands(fmt)[::-1].copy()
     if name == "divide":
         y[np.abs(y.astype(float)) < 1] = 1
-    ways = {
-        "add": lambda a, b: a + b,
-        "multiply": lambda a, b: a * b,
-        "divide": lambda a, b: a / b,
-    }
+    ways = {"add": operator.add, "multiply": operator.mul, "divide": operator.truediv}
     program = binary(name, fmt)
     found = run(program, x, y)
     loaded = interp.load(program)
@@ -114,14 +117,12 @@ def test_elementwise(name: str, fmt: str) -> None:
 
 
 @pytest.mark.parametrize("fmt", TYPES)
-@pytest.mark.parametrize("source", ["f32", "f64"])
+@pytest.mark.parametrize("source", ["f32", "f64", "bf16", "f8E4M3", "i32"])
 def test_convert(source: str, fmt: str) -> None:
-    rng = np.random.default_rng(1)
-    x = (rng.normal(size=N) * 2.0 ** rng.integers(-30, 1, N)).astype({"f32": np.float32, "f64": np.float64}[source])
-    text = f"func.func @main(%x: tensor<{N}x{source}>) -> tensor<{N}x{fmt}> {{ %r = stablehlo.convert %x : "
-    text += f"(tensor<{N}x{source}>) -> tensor<{N}x{fmt}>\n return %r : tensor<{N}x{fmt}> }}"
-    found = exactly(run(text, x).astype(np.float64))
-    assert found == [rounded(v, fmt, i) for i, v in enumerate(exactly(x))]
+    rng, dtype = np.random.default_rng(1), ELEMENT_TYPES[source].dtype
+    x = rng.normal(size=N) * 2.0 ** rng.integers(-30, 1, N) if source != "i32" else rng.integers(-5, 6, N)
+    found = exactly(run(conversion(source, fmt), x.astype(dtype)).astype(np.float64))
+    assert found == [v and rounded(v, fmt, i) for i, v in enumerate(exactly(x.astype(dtype)))]
 
 
 @pytest.mark.parametrize("fmt", TYPES)
@@ -145,9 +146,7 @@ def test_functions_far_below_the_smallest_number(fmt: str) -> None:
 def test_exact_numbers_are_not_drawn(overflow: str, fmt: str) -> None:
     most = 2.0**100 if fmt == "bf16" else 1e30
     x = np.tile(np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, most, -most, 1.0], np.float32), 40)
-    text = f"func.func @main(%x: tensor<320xf32>) -> tensor<320x{fmt}> {{ %r = stablehlo.convert %x : "
-    text += f"(tensor<320xf32>) -> tensor<320x{fmt}>\n return %r : tensor<320x{fmt}> }}"
-    program = interp.load(text)
+    program = interp.load(conversion("f32", fmt, 320))
     policies = (Policy(rounding="stochastic", overflow=overflow), Policy(overflow=overflow))
     found, wanted = (program(x, policy=p)[0] for p in policies)
     assert found.tobytes() == wanted.tobytes()
@@ -231,7 +230,5 @@ def test_a_tie_of_the_first_bits_is_decided_by_the_rest() -> None:
         fraction = Fraction(first, 65536) + Fraction(1 + 2 * (i % 2), 1 << 18)  # 14 bits of the rest are compared
         x[i] = float(8 + fraction)
         wanted.append(8 + (drawn < fraction))
-    text = "func.func @main(%x: tensor<2000xf64>) -> tensor<2000xf8E4M3FN> { %r = stablehlo.convert %x : "
-    text += "(tensor<2000xf64>) -> tensor<2000xf8E4M3FN>\n return %r : tensor<2000xf8E4M3FN> }"
-    assert exactly(run(text, x).astype(np.float64)) == wanted
+    assert exactly(run(conversion("f64", "f8E4M3FN", 2000), x).astype(np.float64)) == wanted
     assert len({w == 8 for w in wanted[::2]}) == 2
