@@ -64,7 +64,7 @@ def _size(x: Interval) -> np.ndarray:
     return np.maximum(np.abs(x[0]), np.abs(x[1]))
 
 
-def _apart(x: Interval, error: np.ndarray | float) -> Interval:
+def _widened(x: Interval, error: np.ndarray | float) -> Interval:
     return x[0] - error, x[1] + error
 
 
@@ -104,7 +104,7 @@ def _normalized(
 ) -> Interval:
     factor = multiply(scale, f.rsqrt(variance))
     exact = add(multiply(factor, add(x, negate(mean))), offset)
-    return _apart(exact, f.slack * ((_size(x) + _size(mean)) * _size(factor) + _size(offset)))
+    return _widened(exact, f.slack * ((_size(x) + _size(mean)) * _size(factor) + _size(offset)))
 
 
 def _gradients(
@@ -121,10 +121,10 @@ def _gradients(
     rest = add(rest, negate(multiply(multiply(through, centered), squared)))
     error = f.slack * (size * count + _size(grad_offset) + _size(through) * far * _size(squared))
     factor = multiply(scale, (inverse[0] / count, inverse[1] / count))
-    grad_operand = multiply(factor, _apart(rest, error))
+    grad_operand = multiply(factor, _widened(rest, error))
     return [
-        _apart(grad_operand, f.slack * _size(grad_operand)),
-        _apart(grad_scale, f.slack * _size(grad_scale)),
+        _widened(grad_operand, f.slack * _size(grad_operand)),
+        _widened(grad_scale, f.slack * _size(grad_scale)),
         grad_offset,
     ]
 
