@@ -139,7 +139,7 @@ def step(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
     """A function that grows by steps: exact at both ends."""
     (x,) = operands
     if not x.element.is_float:
-        return None
+        return function_of_samples(e, operation, operands) if x.element.is_complex else None
     low, high, nan = x.bounds()
     low, high = (np.asarray(e.run_as(operation, [v], F64)[0]) for v in (low, high))
     return [e.finish(operation, operands, low, high, nan, rounds=False)]

@@ -21,7 +21,19 @@ from ..passes.rewriting import captures
 from ..program import BARRIER, Function, Operation, Program, Region, Value
 from .allowed import Allowed
 from .combining import is_free_of_order
-from .values import F32, F64, Enclosure, by_parts, holds_integers, least_normal, of_parts, round_to, to_f64
+from .values import (
+    F32,
+    F64,
+    Enclosure,
+    by_parts,
+    holds_integers,
+    is_fnuz,
+    least_normal,
+    leaves_open,
+    of_parts,
+    round_to,
+    to_f64,
+)
 
 #: Gives the results of an operation; None where another rule has to be found.
 Rule = Callable[["Evaluator", Operation, Sequence[Any]], "Sequence[Any] | None"]
@@ -130,8 +142,8 @@ class Evaluator:
         captured = [self.values[v] for r in operation.regions for v in captures(r) if v in self.values]
         found = _RULES.get(name)
         is_exact = all(map(_is_exact, [*operands, *captured]))
-        if is_exact and self.is_exact(operation):
-            return self.nominal(operation, operands)
+        if is_exact and self.is_exact(operation) and not _is_open(operation):
+            return self._either_zero(operation, self.nominal(operation, operands))
         results = found(self, operation, operands) if found is not None else None
         if results is not None:
             return results
@@ -158,9 +170,15 @@ class Evaluator:
             return name not in _LEFT_OPEN
         if name in ("convert", "reduce_precision", "uniform_dequantize"):
             return True
-        return record.accuracy is EXACT or (
-            record.accuracy is EXACT_BUT_COMPLEX and not any(t.is_complex for t in types)
-        )
+        if any(t.is_complex for t in types):
+            return record.accuracy is EXACT and name in ("add", "subtract", "negate", "real", "imag", "complex")
+        return record.accuracy in (EXACT, EXACT_BUT_COMPLEX)
+
+    def _either_zero(self, operation: Operation, results: list[Any]) -> list[Any]:
+        """Return results of a choice between numbers: a zero may be the other one."""
+        if not _chooses(operation):
+            return results
+        return [x if not isinstance(x, Enclosure) or not x.element.is_float else _as_interval(x) for x in results]
 
     def _flushed(self, x: Any) -> Any:
         """Return an operand that is computed with: its subnormal numbers may be taken as zero."""
@@ -345,6 +363,26 @@ _RULES_ALWAYS = ("while", "if", "case", "scatter", "sort")
 
 #: Operations on integers with operands for which the specification leaves the result open.
 _LEFT_OPEN = ("power", "divide", "remainder", "convert")
+
+
+def _is_open(operation: Operation) -> bool:
+    """Return whether formats leave results open: those without NaN or zero, and the order of the NaN of FNUZ."""
+    record, values = lookup(operation.name), (*operation.operands, *operation.results)
+    elements = [v.type.element for v in values if isinstance(v.type, TensorType)]
+    if operation.attributes.get("compare_type") == "TOTALORDER":
+        return any(map(is_fnuz, elements))
+    return record is not None and record.values == "numbers" and any(map(leaves_open, elements))
+
+
+def _chooses(operation: Operation) -> bool:
+    """Return whether an operation gives the larger or the smaller of numbers."""
+    inner = [o for r in operation.regions for o in r.operations]
+    return any(o.name.removeprefix("stablehlo.") in ("maximum", "minimum", "clamp") for o in (operation, *inner))
+
+
+def _as_interval(x: Enclosure) -> Enclosure:
+    low, high, nan = x.bounds()
+    return dataclasses.replace(x, low=low, high=high, nan=nan) if (low == 0).any() else x
 
 
 def join(first: Enclosure, second: Enclosure) -> Enclosure:

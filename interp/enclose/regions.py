@@ -15,7 +15,7 @@ from ..program import Operation, Region, Value
 from .combining import combination, is_free_of_order, lift
 from .evaluate import MOST_ITERATIONS, Evaluator, join, rule
 from .sums import adds, sum_of_elements
-from .values import F64, Enclosure, holds_integers
+from .values import F64, Enclosure, holds_integers, is_fnuz
 
 _MONOTONE = ("maximum", "minimum", "and", "or")
 
@@ -273,9 +273,12 @@ def _is_settled(operation: Operation, operands: Sequence[Any]) -> bool:
         return False
     places = {v: i // 2 for i, v in enumerate(region.arguments)}
     for inner in region.operations:
-        if inner.name == "stablehlo.compare" and inner.attributes.get("compare_type") != "TOTALORDER":
+        if inner.name == "stablehlo.compare":
             compared = [operands[places[v]] for v in inner.operands if v in places]
-            if any(x.element.is_float and x.bounds()[2].any() for x in compared):
+            is_total = inner.attributes.get("compare_type") == "TOTALORDER"
+            if any(
+                x.element.is_float and (not is_total or is_fnuz(x.element)) and x.bounds()[2].any() for x in compared
+            ):
                 return False
     sole = sole_operation(region)
     return sole is None or str(sole.attributes.get("comparison_direction")) in ("LT", "GT")

@@ -177,6 +177,8 @@ def _with_specials(
     (nominal,) = e.nominal(operation, operands)
     own = to_f64(nominal.value, nominal.element)
     certain = touched & ~np.isfinite(own) & all(x.is_exact and not x.element.is_complex for x in operands)
+    if operation.name.endswith(("convolution", "dynamic_conv")):
+        certain = certain & ~np.isnan(own)  # NaN may be an infinity times a zero of padding, which is often left out
     unknown = touched & ~certain
     low = by_parts(low, lambda v: np.where(certain, np.real(own), np.where(unknown, -np.inf, v)))
     high = by_parts(high, lambda v: np.where(certain, np.real(own), np.where(unknown, np.inf, v)))
