@@ -29,10 +29,22 @@ def function_of_points(e: Evaluator, operation: Operation, operands: Sequence[En
             found.append(x)
             continue
         slack = 2 * e.allowed.ulps(part) * ulp_of(np.abs(own), computed_in(part))
-        slack = np.where(np.isfinite(slack), slack, 0.0) * ((1 + 1j) if x.element.is_complex else 1)
-        nan = np.isnan(own)
-        found.append(e.finish(operation, operands, own - slack, own + slack, nan, value=x.value, index=i))
+        found.append(_around(e, operation, operands, i, x, own, np.where(np.isfinite(slack), slack, 0.0)))
     return found
+
+
+def _around(
+    e: Evaluator, operation: Operation, operands: Sequence[Enclosure], index: int, x: Enclosure, own: np.ndarray,
+    slack: np.ndarray,
+) -> Enclosure:  # fmt: skip
+    low, high = by_parts(own, lambda v: v - slack), by_parts(own, lambda v: v + slack)
+    nan = np.isnan(own)
+    if x.element.is_complex:  # whose parts depend on the formula where one overflows or is NaN
+        nan = ~np.isfinite(own)
+        low, high = (
+            by_parts(v, lambda w, end=end: np.where(nan, end, w)) for v, end in ((low, -np.inf), (high, np.inf))
+        )
+    return e.finish(operation, operands, low, high, nan, value=x.value, index=index)
 
 
 @np.errstate(all="ignore")

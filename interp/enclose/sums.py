@@ -82,7 +82,7 @@ def _sum(e: Evaluator, operation: Operation, operands: Sequence[Any], at: Sequen
     # Partial sums that overflow may do so in either direction.
     beyond = most * (1 + slack) > largest(element.part)
     turns = linear([_size(v) for v in middle]) > _size(total) * (1 + 1e-12)
-    nan = beyond & turns
+    nan = beyond & (turns | (most > 1e11 * largest(element.part)) | element.is_complex)
     low_, high_ = by_parts(total, lambda v: v - error), by_parts(total, lambda v: v + error)
     low_ = by_parts(low_, lambda v: np.where(nan | (beyond & (v < 0)), -np.inf, v))
     high_ = by_parts(high_, lambda v: np.where(nan | (beyond & (v > 0)), np.inf, v))
