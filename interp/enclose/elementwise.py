@@ -13,7 +13,7 @@ from ..program import Operation
 from .evaluate import Evaluator, causes_of, join, merge_since, rule
 from .functions import function_of_samples, left_open
 from .intervals import Interval, add, broadcast, divide, indefinite, multiply, negate, widen
-from .values import F64, MOST, Enclosure, holds_integers, largest, of_parts, to_f64
+from .values import F64, MOST, Enclosure, holds_integers, largest, leaves_open, of_parts, subnormal_hull, to_f64
 
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 
@@ -56,6 +56,8 @@ def arithmetic(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> S
     if name == "divide" and e.allowed.reciprocal and element.bits >= 16:
         low, high = widen(low, high, 1.5, element)
     low, high, nan = indefinite(low, high, nan, only_nan)
+    if name in ("maximum", "minimum", "clamp") and e.allowed.flushes(element):
+        low, high = subnormal_hull(low, high, element)
     return [e.finish(operation, operands, low, high, nan, rounds=name not in _CHOOSE)]
 
 
@@ -151,7 +153,7 @@ def convert(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequ
     (x,), (result,) = operands, operation.results
     assert isinstance(result.type, TensorType)
     source, target = x.element, result.type.element
-    if x.is_exact and holds_integers(source):
+    if x.is_exact and holds_integers(source) and not leaves_open(target):
         return e.nominal(operation, operands)
     if operation.name.endswith(("quantize", "dequantize")):
         return _monotone(e, operation, x)

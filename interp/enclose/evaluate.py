@@ -137,8 +137,8 @@ class Evaluator:
             body = self.program.functions[str(operation.attributes[attribute])].body
             assert body is not None
             return self.region(body, operands)
-        if record is None or record.values != "codes":
-            operands = [self._flushed(x) for x in operands]
+        if (record is None or record.values != "codes") and name != "stablehlo.sort":
+            operands = [self.flushed(x) for x in operands]
         captured = [self.values[v] for r in operation.regions for v in captures(r) if v in self.values]
         found = _RULES.get(name)
         is_exact = all(map(_is_exact, [*operands, *captured]))
@@ -180,7 +180,7 @@ class Evaluator:
             return results
         return [x if not isinstance(x, Enclosure) or not x.element.is_float else _as_interval(x) for x in results]
 
-    def _flushed(self, x: Any) -> Any:
+    def flushed(self, x: Any) -> Any:
         """Return an operand that is computed with: its subnormal numbers may be taken as zero."""
         if not isinstance(x, Enclosure) or not self.allowed.flushes(x.element):
             return x

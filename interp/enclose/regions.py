@@ -15,7 +15,7 @@ from ..program import Operation, Region, Value
 from .combining import combination, is_free_of_order, lift
 from .evaluate import MOST_ITERATIONS, Evaluator, join, rule
 from .sums import adds, sum_of_elements
-from .values import F64, Enclosure, holds_integers, is_fnuz
+from .values import F64, Enclosure, holds_integers, is_fnuz, subnormal_hull
 
 _MONOTONE = ("maximum", "minimum", "and", "or")
 
@@ -157,6 +157,8 @@ def _monotone(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Se
     nan = np.isnan(on([np.where(n, np.nan, lo) for lo, _, n in bounds]))
     only = np.isnan(low)
     low, high = np.where(only, np.nan, low), np.where(only, np.nan, high)
+    if e.allowed.flushes(operands[at[0]].element):
+        low, high = subnormal_hull(low, high, operands[at[0]].element)
     return [e.finish(operation, operands, low, high, nan, rounds=False)]
 
 
@@ -230,9 +232,10 @@ def _place_of_largest(e: Evaluator, operation: Operation, operands: Sequence[Any
 def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
     """Sorted elements: a place holds what the sorted ends enclose; beside keys, all whose keys may be in its place."""
     keys, is_exact = operands[0], all(x.is_exact for x in operands)
-    if is_exact and operation.regions and _is_settled(operation, operands):
+    if is_exact and e.flushed(keys).is_exact and operation.regions and _is_settled(operation, operands):
         return e.nominal(operation, operands)
-    low, high, nan = keys.bounds()
+    # Subnormal numbers may be compared as zeros, and stay what they are.
+    low, high, nan = e.flushed(keys).bounds()
     if nan.any() or any(x.since is not None for x in operands) or not keys.element.is_float or not operation.regions:
         return None
     sole = sole_operation(operation.regions[0])
@@ -243,23 +246,23 @@ def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
 
     def in_order(x: np.ndarray) -> np.ndarray:
         found = np.sort(x, axis=axis)
-        return np.flip(found, axis) if falls else found
+        return np.moveaxis(np.flip(found, axis) if falls else found, axis, 0)
 
     ends, own = (in_order(low), in_order(high)), e.nominal(operation, operands)
-    none = np.zeros(low.shape, bool)
-    results = [e.finish(operation, operands, *ends, none, rounds=False, value=own[0].value)]
-    for i, x in enumerate(operands[1:], 1):
-        bounds = np.moveaxis(np.stack([low, high]), axis + 1, 1), [np.moveaxis(b, axis, 0) for b in x.bounds()[:2]]
-        at = [np.moveaxis(v, axis, 0) for v in ends]
-        first, last = np.empty(at[0].shape), np.empty(at[0].shape)
-        for place in range(at[0].shape[0]):
-            may = (bounds[0][0] <= at[1][place]) & (bounds[0][1] >= at[0][place])
-            first[place] = np.where(may, bounds[1][0], np.inf).min(axis=0)
-            last[place] = np.where(may, bounds[1][1], -np.inf).max(axis=0)
-        t = operation.results[i].type
-        assert isinstance(t, TensorType)
+    low, high = (np.moveaxis(v, axis, 0) for v in (low, high))
+    results = []
+    for i, x in enumerate(operands):
+        least, most = (np.moveaxis(v, axis, 0) for v in x.bounds()[:2])
+        first, last = np.empty(low.shape), np.empty(low.shape)
+        for place in range(low.shape[0]):
+            may = (low <= ends[1][place]) & (high >= ends[0][place])
+            first[place] = np.where(may, least, np.inf).min(axis=0)
+            last[place] = np.where(may, most, -np.inf).max(axis=0)
+        if i == 0:
+            limits = subnormal_hull(*ends, keys.element)
+            first, last = np.maximum(first, limits[0]), np.minimum(last, limits[1])
         first, last = (np.moveaxis(v, 0, axis) for v in (first, last))
-        may_be_nan = x.bounds()[2].any() | none
+        may_be_nan = x.bounds()[2].any() | np.zeros(first.shape, bool)
         results.append(
             e.finish(operation, operands, first, last, may_be_nan, rounds=False, value=own[i].value, index=i)
         )

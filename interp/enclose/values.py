@@ -183,6 +183,13 @@ def least_normal(element: ElementType) -> float:
     return 2.0 ** (fmt.min_exponent + fmt.mantissa_bits)
 
 
+def subnormal_hull(low: np.ndarray, high: np.ndarray, element: ElementType) -> tuple[np.ndarray, np.ndarray]:
+    """Return bounds of a choice among numbers of which those that are subnormal may be taken for equal."""
+    least = least_normal(element)
+    near = (low < least) & (high > -least) & ((low != 0) | (high != 0))
+    return np.where(near, np.minimum(low, -least), low), np.where(near, np.maximum(high, least), high)
+
+
 def largest(element: ElementType) -> float:
     """Return the largest number of a float type."""
     fmt = element.format

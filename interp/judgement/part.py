@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..backends import Backend, BackendError
 from ..diff.examiner import receive
 from ..diff.source import Source, captures, is_movable_type
 from ..enclose import Allowed, Enclosure, enclose
+from ..enclose.combining import combination
 from ..enclose.evaluate import Evaluator
 from ..errors import Error, UnsupportedError
 from ..parse import parser
@@ -173,6 +174,25 @@ class Judge:
             return self.judge(text, arrays)
         except (Error, BackendError, ArithmeticError, LookupError, TypeError, ValueError):
             return None
+
+
+#: What a reduction combines by.
+_COMBINE: dict[str, Any] = {
+    "add": np.add, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor,
+}  # fmt: skip
+
+
+@np.errstate(all="ignore")
+def starts_elsewhere(operation: Operation, values: Mapping[Value, Any]) -> bool:
+    """Return whether a reduction has an init that is no identity, which implementations use more than once or never."""
+    if operation.name not in ("stablehlo.reduce", "stablehlo.reduce_window") or len(operation.results) != 1:
+        return False
+    sole, (x, init) = combination(operation.regions[0]), (values.get(v) for v in operation.operands)
+    combine = None if sole is None else _COMBINE.get(sole.name.removeprefix("stablehlo."))
+    if combine is None or x is None or init is None:
+        return False
+    return not np.array_equal(combine(x, init), x)
 
 
 def _captured(operation: Operation) -> list[Value]:

@@ -7,6 +7,7 @@ Input, 2002).
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 import time
@@ -19,7 +20,7 @@ from ..backends import BackendError
 from ..errors import Error
 from ..program import Operation
 from ..values.printing import format_value
-from .part import Judge
+from .part import Judge, starts_elsewhere
 from .verdicts import Part, short
 
 _SHAPE = re.compile(r"tensor<((?:\d+x)+)")
@@ -66,6 +67,8 @@ def _find(judge: Judge, minimize: bool, deadline: float) -> Part | None:
         finding = None
     shown = judge.wrong(few, wanted) if finding is None else finding[1]  # not every run has the fault
     assert shown is not None
+    if len(few) == 1 and starts_elsewhere(few[0], judge.trace.values):
+        shown = dataclasses.replace(shown, kind=f"{shown.kind}, from an init that is no identity")
     return Part(tuple(map(short, few)), text, _texts(arrays), shown, is_alone_right, arrays)
 
 

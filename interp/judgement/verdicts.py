@@ -186,7 +186,7 @@ def _bounds(enclosure: Enclosure, at: tuple[int, ...], excess: float) -> str:
     texts = [format_element(np.asarray(enclosure.value)[at], enclosure.element)]
     if enclosure.low is not None and not enclosure.element.is_complex:
         texts = [f"{low:.17g} to {high:.17g}"] if low != high else [f"{low:.17g}"]
-        texts += ["NaN"] if nan and low == low else []
+        texts = (texts if low == low else []) + (["NaN"] if nan else [])
     is_number = enclosure.element.is_float and np.isfinite(excess)
     off = "" if not is_number else f"; it is {excess:.3g} ULP off"
     return f"allowed: {' or '.join(texts)}{off}"
