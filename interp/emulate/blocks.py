@@ -28,8 +28,8 @@ from ...ops.tables import all_codes
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind
 from ..program import Operation
 from .accumulators import Scales, accumulate
+from .dots import to_matrix
 from .draws import draw, draws_of
-from .products import to_matrix
 from .rewrite import Emulation, carrier, emulates
 from .rounding import Exact, code_type, exact_of_integer, flags_of, normal, numbers_of, round_number
 from .tensor import F32, I32, I64, UI32, UI64, Tensor, constant, where

@@ -29,13 +29,10 @@ from ...ops.traits import RegionSemantics
 from ...ops.types import ElementType, QuantizedType, TensorType, TupleType, Type
 from ..bind import Binder
 from ..errors import UnsupportedError
-from ..passes.cse import eliminate_common_subexpressions
-from ..passes.dce import eliminate_dead_code
-from ..passes.fold_constants import fold_constants
 from ..passes.fuse import fuse
 from ..passes.inline import called_once, inline
 from ..passes.rewriting import all_operations
-from ..program import BARRIER, CONSTANT, Function, Operation, Region, Value
+from ..program import BARRIER, CONSTANT, Operation, Region, Value
 from ..settings import Settings
 from .source import Source
 from .tensor import UI8, Tensor, constant, insert, type_of
@@ -130,102 +127,22 @@ class Emulation:
         self.drawn: Tensor | None = None
         self._values: dict[Value, Any] = {}
         self._remembered: dict[Operation, Any] = {}
-        self._binder = Binder(self.program, policy, self.settings, RandomStream(), self._refuse_call)
-        self._once = called_once(self.program)
-        self._pending: list[str] = []
-        self._seen: set[str] = set()
+        self.binder = Binder(self.program, policy, self.settings, RandomStream(), self._refuse_call)
+        self.once = called_once(self.program)
+        self.pending: list[str] = []
+        self.seen: set[str] = set()
         self._home: list[tuple[ir.Block, dict[Any, Tensor]]] = []  # where constants are put, the innermost last
 
-    def module(self, entries: Sequence[str], codes: bool = False) -> ir.Module:
-        """Return the rewritten module: the functions named, and those that they call.
-
-        Args:
-            entries: The functions whose types stay as they are.
-            codes: Whether these take and give codes instead.
-        """
-        context = self.source.module.context
-        with context, ir.Location.unknown():
-            module = ir.Module.create()
-            for name, attribute in attributes_of(self.source.module.operation).items():
-                module.operation.attributes[name] = attribute
-            with ir.InsertionPoint(module.body):
-                for op in self.source.module.body.operations:
-                    if op.operation.name.endswith(".mesh"):
-                        op.operation.clone()
-                self._pending = list(entries)
-                self._seen = set(entries)
-                while self._pending:
-                    name = self._pending.pop(0)
-                    self._function(self.program.functions[name], name in entries and not codes)
-        return module
-
-    # -- functions -----------------------------------------------------------------------------------------------------
-
-    def _function(self, function: Function, has_boundary: bool) -> None:
-        """Write a function; with `has_boundary` its arguments and results have the types of the program."""
-        source = self.source.functions[function.name]
-        attributes = attributes_of(source)
-        kind: Any = ir.FunctionType(ir.TypeAttr(attributes["function_type"]).value)
-        takes, gives = (
-            [
-                old if has_boundary and _has_codes(t) else self._carried(t, old)
-                for t, old in zip(types, given, strict=True)
-            ]
-            for types, given in ((function.argument_types, kind.inputs), (function.result_types, kind.results))
-        )
-        attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(takes, gives))
-        op = ir.Operation.create("func.func", attributes=attributes, regions=1)
-        if function.body is None:
-            return
-        region = self._apply_passes(function)
-
-        def body(*values: ir.Value) -> list[ir.Value]:
-            given = [
-                self._enter(v, t, function, has_boundary) for v, t in zip(values, function.argument_types, strict=True)
-            ]
-            results = self.apply(region, given)
-            pairs = zip(results, function.result_types, strict=True)
-            return [self._leave(r, t, function, has_boundary) for r, t in pairs]
-
-        unknown = ir.Location.unknown()
-        block = op.regions[0].blocks.append(*takes, arg_locs=[unknown] * len(takes))
-        with ir.InsertionPoint(block), self.constants_in(block):
-            insert("func.return", [], body(*block.arguments))
-
-    def _apply_passes(self, function: Function) -> Region:
-        assert function.body is not None
-        region = inline(self.program, function.body, self._once)
-        if self.policy.rounding == "stochastic":  # draws belong to roundings in the order of the program
-            return region
-        region = fold_constants(region, self._binder.kernel)
-        region = eliminate_dead_code(eliminate_common_subexpressions(region))
-        return fuse(region)
-
-    def _carried(self, t: Type, old: ir.Type) -> ir.Type:
+    def carried(self, t: Type, old: ir.Type) -> ir.Type:
         """Return the type of MLIR that values of a type are carried as; `old` is what it was."""
         if not is_emulated(t):
             return old
         if isinstance(t, TupleType):
-            kinds = [self._carried(e, ir.TupleType(old).get_type(i)) for i, e in enumerate(t.elements)]
+            kinds = [self.carried(e, ir.TupleType(old).get_type(i)) for i, e in enumerate(t.elements)]
             return ir.TupleType.get_tuple(kinds)
         assert isinstance(t, TensorType)
         tensor = ir.RankedTensorType(old)
         return ir.RankedTensorType.get(list(tensor.shape), ir.Type.parse(carrier(t.element).name), tensor.encoding)
-
-    def _enter(self, value: ir.Value, t: Type, function: Function, has_boundary: bool) -> Any:
-        """Return an argument as it is carried."""
-        if not has_boundary or not _has_codes(t):
-            return _wrap(value, t)
-        element = _boundary_element(t, function)
-        x = Tensor(value, element, _static(t, function))
-        return x.bits(UI4).to(UI8) if element.bits == 4 else x.bits(UI8)
-
-    def _leave(self, value: Any, t: Type, function: Function, has_boundary: bool) -> ir.Value:
-        """Return a result in its own type."""
-        if not has_boundary or not _has_codes(t):
-            return _unwrap(value)
-        element = _boundary_element(t, function)
-        return (value.to(UI4) if element.bits == 4 else value).bits(element).value
 
     def _refuse_call(self, name: str, operation: Operation) -> Callable[..., tuple[Any, ...]]:
         raise UnsupportedError(f"{operation.location}: {operation.name}: expected no call here, got one of @{name}")
@@ -258,7 +175,7 @@ class Emulation:
         name, record = operation.name, lookup(operation.name)
         is_call = record is not None and record.traits.is_call
         if name == CONSTANT:
-            self._binder.note(operation)
+            self.binder.note(operation)
             return [self._constant(operation)]
         rule = _RULES.get(_full(str(operation.attributes.get(_NAMED.get(name, "")))))
         if rule is not None:
@@ -311,10 +228,10 @@ class Emulation:
             operands = align(operands)
             if self.policy.rounding == "stochastic":
                 _RULES["minihlo.roundings"](self, operation, operands)
-        types = [self._carried(r.type, old.type) for r, old in zip(operation.results, source.results, strict=True)]
+        types = [self.carried(r.type, old.type) for r, old in zip(operation.results, source.results, strict=True)]
         if record is not None and record.is_elementwise and operands and isinstance(operands[-1], Tensor):
             types = [_reshaped(t, operands[-1].shape) for t in types]
-        values = [_unwrap(v) for v in operands]
+        values = [unwrap(v) for v in operands]
         if operation.regions:
             op = self._rebuild(source.name, types, values, source, operation.regions)
         else:
@@ -326,7 +243,7 @@ class Emulation:
                     result.set_type(t)
         for name in record.calls if record is not None else ():
             self._need(operation.attributes.get(name))
-        return [_wrap(r, v.type) for r, v in zip(op.results, operation.results, strict=True)]
+        return [wrap(r, v.type) for r, v in zip(op.results, operation.results, strict=True)]
 
     def _rebuild(
         self, name: str, types: list[ir.Type], values: list[ir.Value], source: ir.Operation, regions: Sequence[Region]
@@ -338,13 +255,13 @@ class Emulation:
         is_isolated = record is None or record.traits.regions not in (RegionSemantics.LOOP, RegionSemantics.ONE)
         for region, old, target in zip(regions, source.regions, op.regions, strict=True):
             block = old.blocks[0]
-            takes = [self._carried(v.type, a.type) for v, a in zip(region.arguments, block.arguments, strict=True)]
+            takes = [self.carried(v.type, a.type) for v, a in zip(region.arguments, block.arguments, strict=True)]
             inner = target.blocks.append(*takes, arg_locs=[ir.Location.unknown()] * len(takes))
             end = list(block.operations)[-1].operation.name
             with ir.InsertionPoint(inner), self.constants_in(inner) if is_isolated else contextlib.nullcontext():
-                given = [_wrap(a, v.type) for a, v in zip(inner.arguments, region.arguments, strict=True)]
+                given = [wrap(a, v.type) for a, v in zip(inner.arguments, region.arguments, strict=True)]
                 before = self.roundings
-                insert(end, [], [_unwrap(v) for v in self.apply(region, given)])
+                insert(end, [], [unwrap(v) for v in self.apply(region, given)])
             if self.roundings is not before:  # their number is only known at run time, and draws depend on it
                 raise OpError("expected no stochastic rounding in a region, got one")
         return op
@@ -365,10 +282,10 @@ class Emulation:
         if self.policy.rounding == "stochastic" and self._uses_emulated(name, set()):
             raise OpError(f"expected no stochastic rounding in a function that is called, got @{name}")
         self._need(name)
-        types = [self._carried(r.type, old.type) for r, old in zip(operation.results, source.results, strict=True)]
+        types = [self.carried(r.type, old.type) for r, old in zip(operation.results, source.results, strict=True)]
         callee = {"callee": ir.FlatSymbolRefAttr.get(name)}
-        op = insert("func.call", types, [_unwrap(v) for v in operands], callee)
-        return [_wrap(r, v.type) for r, v in zip(op.results, operation.results, strict=True)]
+        op = insert("func.call", types, [unwrap(v) for v in operands], callee)
+        return [wrap(r, v.type) for r, v in zip(op.results, operation.results, strict=True)]
 
     def _uses_emulated(self, name: str, seen: set[str]) -> bool:
         """Return whether a function, or one that it calls, has minifloats."""
@@ -386,9 +303,9 @@ class Emulation:
     def _need(self, names: Any) -> None:
         """Note functions that the program calls: a name, or a list of names."""
         for name in (names,) if isinstance(names, str) else names or ():
-            if isinstance(name, str) and name not in self._seen and name in self.program.functions:
-                self._seen.add(name)
-                self._pending.append(name)
+            if isinstance(name, str) and name not in self.seen and name in self.program.functions:
+                self.seen.add(name)
+                self.pending.append(name)
 
     def changes(self, operation: Operation) -> bool:
         """Return whether an operation is emulated: it has minifloats or quantized types, or an accumulator that the
@@ -418,7 +335,7 @@ class Emulation:
 
     def body(self, region: Region) -> Body:
         """Return what is known of a region."""
-        return self._binder.body(region)
+        return self.binder.body(region)
 
     def prepare(self, region: Region) -> Region:
         """Return a region on elements as `apply` takes it: without calls, and with groups as tables."""
@@ -433,7 +350,7 @@ class Emulation:
 
     def known(self, value: Value) -> np.ndarray | None:
         """Return the elements of a value that is a constant; None where it is none."""
-        return self._binder.constant_of(value)
+        return self.binder.constant_of(value)
 
     def reuse(self, key: Any, make: Callable[[], Tensor]) -> Tensor:
         """Return a constant that is written once for a function: at its beginning."""
@@ -498,7 +415,7 @@ def _reshaped(t: ir.Type, shape: Sequence[int]) -> ir.Type:
     return ir.RankedTensorType.get(list(shape), t.element_type)
 
 
-def _wrap(value: ir.Value, t: Type) -> Any:
+def wrap(value: ir.Value, t: Type) -> Any:
     """Return a value as rules take it: a tensor of known sizes as a `Tensor`."""
     if not isinstance(t, TensorType) or not t.is_static:
         return value
@@ -506,30 +423,8 @@ def _wrap(value: ir.Value, t: Type) -> Any:
     return Tensor(value, carrier(t.element), tuple(tensor.shape))
 
 
-def _unwrap(value: Any) -> ir.Value:
+def unwrap(value: Any) -> ir.Value:
     return value.value if isinstance(value, Tensor) else value
-
-
-def _static(t: Type, function: Function) -> tuple[int, ...]:
-    if not isinstance(t, TensorType) or not t.is_static:
-        raise UnsupportedError(f"{function.location}: @{function.name}: expected arguments of known sizes, got {t}")
-    return tuple([int(d or 0) for d in t.shape])
-
-
-def _has_codes(t: Type) -> bool:
-    """Return whether values of a type are minifloats, whose bits are codes."""
-    return isinstance(t, TensorType) and t.element.is_minifloat
-
-
-def _boundary_element(t: Type, function: Function) -> ElementType:
-    """Return the element type of an argument or result of the program, which has its bits as an integer."""
-    assert isinstance(t, TensorType)
-    if t.element.bits != 6 and t.element.has_dtype:
-        return t.element
-    raise UnsupportedError(
-        f"{function.location}: @{function.name}: {t}: expected a type of four or eight bits at the boundary of the "
-        f"program, and of StableHLO (take and give codes instead)"
-    )
 
 
 def _check_static(operation: Operation) -> None:

@@ -202,9 +202,10 @@ class Tensor:
         """Return the tensor with dimensions reversed."""
         return self._shaped("reverse", self.shape, dimensions=list(axes))
 
-    def row(self, index: Tensor) -> Tensor:
+    def row(self, index: Tensor | int) -> Tensor:
         """Return the element at a scalar index along the first dimension."""
-        return self.window([index], [1]).reshape(self.shape[1:])
+        part = self.slice(0, index, index + 1) if isinstance(index, int) else self.window([index], [1])
+        return part.reshape(self.shape[1:])
 
     def window(self, starts: Sequence[Tensor | int], sizes: Sequence[int]) -> Tensor:
         """Return a part at scalar starts along the first dimensions, of so many indices along each; `dynamic_slice`."""
@@ -214,14 +215,11 @@ class Tensor:
         kinds = {s.element for s in scalars if s.element != I32} or {I32}
         return self._shaped("dynamic_slice", shape, *(s.to(*kinds) for s in scalars), slice_sizes=shape)
 
-    def with_window(self, part: Tensor, starts: Sequence[Tensor]) -> Tensor:
-        """Return the tensor with a part replaced at scalar starts along the first dimensions."""
-        starts = [*starts, *([constant(0, starts[0].element)] * (len(self.shape) - len(starts)))]
-        return self._shaped("dynamic_update_slice", self.shape, part, *starts)
-
-    def with_row(self, row: Tensor, index: Tensor) -> Tensor:
+    def with_row(self, row: Tensor, index: Tensor | int) -> Tensor:
         """Return the tensor with the element at a scalar index along the first dimension replaced."""
-        return self.with_window(row.reshape((1, *row.shape)), [index])
+        first = index if isinstance(index, Tensor) else constant(index, I32)
+        rest = [constant(0, first.element)] * (len(self.shape) - 1)
+        return self._shaped("dynamic_update_slice", self.shape, row.reshape((1, *row.shape)), first, *rest)
 
     def take(self, index: Tensor) -> Tensor:
         """Return the entries of a table of rank 1 at an array of indices, which are integers within it."""
@@ -366,6 +364,21 @@ def loop(count: int | Tensor, body: Callable[..., Sequence[Tensor]], state: Sequ
     fill(op.regions[0], types, condition)
     fill(op.regions[1], types, step)
     return [Tensor(r, x.element, x.shape) for r, x in zip(list(op.results)[1:], state, strict=True)]
+
+
+def repeat(count: int, body: Callable[..., Sequence[Tensor]], state: Sequence[Tensor], unrolled: int) -> list[Tensor]:
+    """Return the state after `body(index, *state)` for each index: so many at a time in a loop."""
+    whole, found = count // unrolled if count > unrolled else 0, list(state)
+
+    def some(index: Tensor, *state: Tensor) -> Sequence[Tensor]:
+        for i in range(unrolled):
+            state = tuple(body(index * unrolled + i, *state))
+        return state
+
+    found = loop(whole, some, found)
+    for i in range(whole * unrolled, count):
+        found = list(body(i, *found))
+    return found
 
 
 def branch(
