@@ -55,7 +55,8 @@ def accumulate(
         raise UnsupportedOpError(f"expected products of at most 53 bits, got {lhs} and {rhs}")
     a, b = _read(record, x.transpose((2, 0, 1)), lhs, compute), _read(record, y.transpose((1, 0, 2)), rhs, compute)
     if record.inner > 1:
-        a, b = (_Side(v.values, constant(0, I32, _groups(v.values, record.inner))) for v in (a, b))
+        groups = -(-x.shape[-1] // record.inner)
+        a, b = (_Side(v.values, constant(0, I32, (groups, *v.values.shape[1:]))) for v in (a, b))
     if scales is not None:
         a = a.scaled(scales.x.transpose((2, 0, 1)), scales, record.inner)
         b = b.scaled(scales.y.transpose((1, 0, 2)), scales, record.inner)
@@ -94,10 +95,6 @@ class _Side:
 
         factors = each(s.values if scales.is_signed else abs(s.values), block, length)
         return _Side(self.values * factors, self.exponents + each(s.exponents, block // inner, -(-length // inner)))
-
-
-def _groups(x: Tensor, inner: int) -> tuple[int, ...]:
-    return (-(-x.shape[0] // inner), *x.shape[1:])
 
 
 def _read(record: Accumulator, codes: Tensor, t: ElementType, compute: ElementType) -> _Side:

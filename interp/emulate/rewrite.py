@@ -100,15 +100,24 @@ def is_emulated(t: Type | ElementType) -> bool:
     return isinstance(element, ElementType) and (element.is_minifloat or isinstance(element, QuantizedType))
 
 
+def element_of(value: Value) -> ElementType:
+    """Return the element type of a tensor. Raises OpError for another value."""
+    if not isinstance(value.type, TensorType):
+        raise OpError(f"expected a tensor, got {value.type}")
+    return value.type.element
+
+
+def types_of(operation: Operation) -> list[ElementType]:
+    """Return the element types of the operands that are tensors."""
+    return [v.type.element for v in operation.operands if isinstance(v.type, TensorType)]
+
+
 def has_emulated(operation: Operation) -> bool:
     """Return whether an operation has a minifloat or quantized value, in its regions too."""
-    values = [*operation.operands, *operation.results]
-    for region in operation.regions:
-        values += region.arguments
-        values += [
-            r for o in all_operations(region) for r in (*o.results, *(a for g in o.regions for a in g.arguments))
-        ]
-    return any(is_emulated(v.type) for v in values)
+    inner = [o for region in operation.regions for o in all_operations(region)]
+    regions = [*operation.regions, *(g for o in inner for g in o.regions)]
+    values = [*operation.operands, *(r for o in (operation, *inner) for r in o.results)]
+    return any(is_emulated(v.type) for v in (*values, *(a for region in regions for a in region.arguments)))
 
 
 class Emulation:
@@ -223,14 +232,19 @@ class Emulation:
         source = self.source.mlir(operation)
         record = lookup(operation.name)
         if source is None:
-            return self._barrier(operation, operands)
+            if operation.name != BARRIER or len(operation.results) != len(operands):
+                raise OpError("expected an operation of the program, got one that a pass inserted")
+            return operands
         if record is not None and record.is_elementwise:
             operands = align(operands)
             if self.policy.rounding == "stochastic":
                 _RULES["minihlo.roundings"](self, operation, operands)
-        types = [self.carried(r.type, old.type) for r, old in zip(operation.results, source.results, strict=True)]
+        types: list[ir.Type] = [
+            self.carried(r.type, o.type) for r, o in zip(operation.results, source.results, strict=True)
+        ]
         if record is not None and record.is_elementwise and operands and isinstance(operands[-1], Tensor):
-            types = [_reshaped(t, operands[-1].shape) for t in types]
+            shape = list(operands[-1].shape)
+            types = [ir.RankedTensorType.get(shape, ir.RankedTensorType(t).element_type) for t in types]
         values = [unwrap(v) for v in operands]
         if operation.regions:
             op = self._rebuild(source.name, types, values, source, operation.regions)
@@ -266,12 +280,6 @@ class Emulation:
                 raise OpError("expected no stochastic rounding in a region, got one")
         return op
 
-    def _barrier(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
-        """Return what an operation that a pass inserted gives: its operands."""
-        if operation.name != BARRIER or len(operation.results) != len(operands):
-            raise OpError("expected an operation of the program, got one that a pass inserted")
-        return operands
-
     def _call(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
         source, record = self.source.mlir(operation), lookup(operation.name)
         assert source is not None
@@ -282,7 +290,9 @@ class Emulation:
         if self.policy.rounding == "stochastic" and self._uses_emulated(name, set()):
             raise OpError(f"expected no stochastic rounding in a function that is called, got @{name}")
         self._need(name)
-        types = [self.carried(r.type, old.type) for r, old in zip(operation.results, source.results, strict=True)]
+        types: list[ir.Type] = [
+            self.carried(r.type, o.type) for r, o in zip(operation.results, source.results, strict=True)
+        ]
         callee = {"callee": ir.FlatSymbolRefAttr.get(name)}
         op = insert("func.call", types, [unwrap(v) for v in operands], callee)
         return [wrap(r, v.type) for r, v in zip(op.results, operation.results, strict=True)]
@@ -407,12 +417,6 @@ def align(operands: Sequence[Any]) -> list[Any]:
     """Broadcast scalars to the shape of the other operands."""
     shape = next((x.shape for x in operands if isinstance(x, Tensor) and x.shape), ())
     return [x.broadcast(shape) if isinstance(x, Tensor) and not x.shape else x for x in operands]
-
-
-def _reshaped(t: ir.Type, shape: Sequence[int]) -> ir.Type:
-    if not isinstance(t, ir.RankedTensorType) or tuple(t.shape) == tuple(shape):
-        return t
-    return ir.RankedTensorType.get(list(shape), t.element_type)
 
 
 def wrap(value: ir.Value, t: Type) -> Any:

@@ -11,31 +11,17 @@ from ...ops.minifloat.formats import Format, Nan
 from ...ops.op import OpError
 from ...ops.ordering import total_keys
 from ...ops.tables import all_codes
-from ...ops.types import ElementType, TensorType
+from ...ops.types import ElementType
 from ..passes.inline import inline
 from ..passes.rewriting import captures
 from ..program import CONSTANT, Operation, Region
 from .folds import fill_with
 from .lookup import elementwise
-from .rewrite import Emulation, align, carrier, emulates, is_emulated
-from .tensor import F32, I1, I32, UI8, UI32, UI64, Tensor, branch, constant, fill, insert, iota, where
+from .rewrite import Emulation, align, carrier, emulates, is_emulated, types_of
+from .tensor import F32, I1, I32, UI8, UI32, UI64, Tensor, branch, fill, insert, iota, type_of, where
 
 #: A rank and a place are one integer of 32 bits along dimensions of fewer elements.
 _MOST_SHORT = 1 << 23
-
-
-def types_of(operation: Operation) -> list[ElementType]:
-    """Return the element types of the operands."""
-    return [v.type.element for v in operation.operands if isinstance(v.type, TensorType)]
-
-
-def sort_integers(x: Tensor, dimension: int) -> Tensor:
-    """Return integers in ascending order along a dimension."""
-    sort = {"dimension": dimension, "is_stable": "false"}
-    op = insert("sort", [x.value.type], [x.value], sort, regions=1)
-    scalar = constant(0, x.element).value.type
-    fill(op.regions[0], [scalar] * 2, lambda a, b: [(Tensor(a, x.element, ()) < Tensor(b, x.element, ())).value])
-    return Tensor(op.results[0], x.element, x.shape)
 
 
 def _order(ranks: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
@@ -43,7 +29,11 @@ def _order(ranks: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
     is_short = ranks.shape[dimension] <= _MOST_SHORT
     wide, shift = (UI32, 23) if is_short else (UI64, 48)
     places = iota(wide, ranks.shape, dimension)
-    keys = sort_integers((ranks.to(wide) << shift) | places, dimension)
+    joined = (ranks.to(wide) << shift) | places
+    sort = {"dimension": dimension, "is_stable": "false"}
+    op = insert("sort", [joined.value.type], [joined.value], sort, regions=1)
+    fill(op.regions[0], [type_of(wide, ())] * 2, lambda a, b: [(Tensor.of(a) < Tensor.of(b)).value])
+    keys = Tensor.of(op.results[0])
     return (keys >> shift).to(UI32), keys & ((1 << shift) - 1)
 
 
