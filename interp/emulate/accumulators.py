@@ -20,8 +20,9 @@ from ...ops.policy import Policy
 from ...ops.types import ElementType
 from . import rounding
 from .floats import add_to_odd, exponent, is_finite, of_exact, power, round_to_form, to_integers, unsigned_zero
+from .loops import loop, repeat
 from .rounding import code_type, exact_of_bits, exact_of_float, flags_of, round_float, round_number
-from .tensor import F32, F64, I32, I64, UI32, Tensor, constant, loop, repeat, where
+from .tensor import F32, F64, I32, I64, UI32, Tensor, constant, where
 
 #: Terms of a step that are written one after the other in a loop: more take longer to compile, and to run.
 _UNROLLED = 4

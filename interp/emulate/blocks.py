@@ -30,8 +30,9 @@ from ..program import Operation
 from .accumulators import Scales, accumulate
 from .dots import to_matrix
 from .draws import draw, draws_of
-from .rewrite import Emulation, carrier, emulates
+from .rewrite import Emulation
 from .rounding import Exact, code_type, exact_of_integer, flags_of, normal, numbers_of, round_number
+from .rules import carrier, emulates
 from .tensor import F32, I32, I64, UI32, UI64, Tensor, constant, where
 
 _LONG = 62  # bits that a normalised significand has

@@ -18,7 +18,8 @@ from ...ops.products.exact import exact_type_of_formats
 from ...ops.types import ELEMENT_TYPES
 from ..program import CONSTANT, Operation
 from .products import Sums, decoded
-from .rewrite import Emulation, attributes_of, emulates
+from .rewrite import Emulation
+from .rules import attributes_of, emulates
 from .tensor import HIGHEST, Tensor, concatenate, constant, write
 
 _F32 = ELEMENT_TYPES["f32"]

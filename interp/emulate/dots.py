@@ -22,8 +22,9 @@ from ...ops.types import ELEMENT_TYPES, ElementType
 from ..program import Operation
 from .lookup import index_of
 from .products import Sums, decoded
-from .rewrite import Emulation, carrier, emulates
+from .rewrite import Emulation
 from .rounding import code_type
+from .rules import carrier, emulates
 from .tensor import F32, F64, I32, I64, UI32, Tensor, concatenate, constant, iota, where
 
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...ops.draws import FIRST_BITS, REST_BITS
-from .tensor import UI64, Tensor, concatenate, constant, iota, loop, repeat
+from .loops import loop, repeat
+from .tensor import UI64, Tensor, concatenate, constant, iota
 
 if TYPE_CHECKING:
     from .rewrite import Emulation

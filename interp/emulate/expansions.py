@@ -21,8 +21,9 @@ from ..program import Operation, Region, Value
 from .draws import draw, numbered_loop
 from .folds import Combiner
 from .lookup import look_up, operate
-from .rewrite import Emulation, attributes_of, carrier, element_of, emulates, refuses, rules, types_of
+from .rewrite import Emulation
 from .rounding import exact_of_integer, round_number
+from .rules import attributes_of, carrier, element_of, emulates, refuses, rules, types_of
 from .tensor import F32, I64, UI8, Tensor, constant, insert, iota
 
 _FAR = 1 << 61  # from the keys of all numbers

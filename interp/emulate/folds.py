@@ -26,8 +26,10 @@ from ..passes.inline import inline
 from ..program import Operation, Region
 from .draws import draw, numbered_loop
 from .lookup import look_up, operate
-from .rewrite import Emulation, attributes_of, carrier, emulates
-from .tensor import UI8, Tensor, branch, concatenate, constant, fill, fill_by_name, insert, type_of, where
+from .loops import branch
+from .rewrite import Emulation
+from .rules import attributes_of, carrier, emulates
+from .tensor import UI8, Tensor, concatenate, constant, fill, fill_by_name, insert, type_of, where
 
 #: An iteration of a loop combines so many elements, if that is so many lookups for each of its columns at most: a
 #: compiler takes long for more, and for other steps than lookups.

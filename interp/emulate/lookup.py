@@ -18,8 +18,9 @@ from ..bodies import vectorize
 from ..passes.fuse import TABLE
 from ..program import Location, Operation, Value
 from .draws import draw
-from .rewrite import UI4, Emulation, align, element_of, emulates
+from .rewrite import Emulation
 from .rounding import decode_f32, exact_of_integer, round_float, round_number
+from .rules import UI4, align, element_of, emulates
 from .tensor import UI8, UI16, UI32, UI64, Tensor, constant, where
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]

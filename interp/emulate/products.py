@@ -36,9 +36,11 @@ from . import rounding
 from .accumulators import accumulate
 from .draws import draw
 from .lookup import index_of, operate
-from .rewrite import Emulation, carrier
+from .loops import branch, loop
+from .rewrite import Emulation
 from .rounding import Exact, code_type, exact_of_float, round_float, round_number
-from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, branch, concatenate, constant, dot, loop, where
+from .rules import carrier
+from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, concatenate, constant, dot, where
 
 _PLAIN = Policy()
 _BYTE = 7  # bits of a digit in i8

@@ -18,7 +18,8 @@ from ..passes.fold_constants import fold_constants
 from ..passes.fuse import fuse
 from ..passes.inline import inline
 from ..program import Function, Region
-from .rewrite import UI4, Emulation, attributes_of, unwrap, wrap
+from .rewrite import Emulation, unwrap, wrap
+from .rules import UI4, attributes_of
 from .source import Source
 from .tensor import UI8, Tensor, insert
 

@@ -12,10 +12,7 @@ ways, the first that fits:
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import importlib
-import pkgutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +23,7 @@ from ...ops.policy import ACCUMULATIONS, Policy
 from ...ops.programs.control import is_known_composite
 from ...ops.random_stream import RandomStream
 from ...ops.traits import RegionSemantics
-from ...ops.types import ElementType, QuantizedType, TensorType, TupleType, Type
+from ...ops.types import ElementType, TensorType, TupleType, Type
 from ..bind import Binder
 from ..errors import UnsupportedError
 from ..passes.fuse import fuse
@@ -34,90 +31,12 @@ from ..passes.inline import called_once, inline
 from ..passes.rewriting import all_operations
 from ..program import BARRIER, CONSTANT, Operation, Region, Value
 from ..settings import Settings
+from .rules import REFUSED, RULES, align, attributes_of, carrier, full_name, has_emulated, is_emulated, rules
 from .source import Source
 from .tensor import UI8, Tensor, constant, insert, type_of
 
-#: Emulates one operation: takes its operands, and returns a value for each result.
-#: Of a composite or a custom call, whose rule is declared by its own name, None stands for its decomposition.
-Rule = Callable[["Emulation", Operation, Sequence[Any]], Any]
 #: The attributes that name composites and custom calls.
 _NAMED = {"stablehlo.composite": "name", "stablehlo.custom_call": "call_target_name"}
-_RULES: dict[str, Rule] = {}
-#: Operations on minifloats that are refused, and why.
-_REFUSED: dict[str, str] = {}
-
-
-def emulates(*names: str) -> Callable[[Rule], Rule]:
-    """Declare the decorated function as the emulation of operations on minifloats; `stablehlo.` may be left out.
-
-    It is called where an operand, a result or a region's value is a minifloat or quantized, and for composites and
-    custom calls of its name always. It gets the emulation, the operation, and its operands: a `Tensor` each, of codes
-    for minifloats, or a value of MLIR for tuples and tokens.
-    """
-
-    def declare(rule: Rule) -> Rule:
-        for name in names:
-            full = _full(name)
-            if full in _RULES or full in _REFUSED:
-                raise ValueError(f"{full} is emulated twice")
-            _RULES[full] = rule
-        return rule
-
-    return declare
-
-
-def refuses(reason: str, *names: str) -> None:
-    """Declare that operations are not emulated on minifloats."""
-    for name in names:
-        full = _full(name)
-        if full in _RULES or full in _REFUSED:
-            raise ValueError(f"{full} is emulated twice")
-        _REFUSED[full] = reason
-
-
-def _full(name: str) -> str:
-    return name if "." in name else f"stablehlo.{name}"
-
-
-def rules() -> tuple[Mapping[str, Rule], Mapping[str, str]]:
-    """Return the emulations by operation, and the reasons of the operations that are refused."""
-    package = importlib.import_module(__package__ or "")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
-    return _RULES, _REFUSED
-
-
-def carrier(element: ElementType) -> ElementType:
-    """Return the type that elements are carried as: codes of minifloats, the storage of quantized types."""
-    return UI8 if element.is_minifloat else element.storage
-
-
-def is_emulated(t: Type | ElementType) -> bool:
-    """Return whether values of a type are carried as another type."""
-    if isinstance(t, TupleType):
-        return any(map(is_emulated, t.elements))
-    element = t.element if isinstance(t, TensorType) else t
-    return isinstance(element, ElementType) and (element.is_minifloat or isinstance(element, QuantizedType))
-
-
-def element_of(value: Value) -> ElementType:
-    """Return the element type of a tensor. Raises OpError for another value."""
-    if not isinstance(value.type, TensorType):
-        raise OpError(f"expected a tensor, got {value.type}")
-    return value.type.element
-
-
-def types_of(operation: Operation) -> list[ElementType]:
-    """Return the element types of the operands that are tensors."""
-    return [v.type.element for v in operation.operands if isinstance(v.type, TensorType)]
-
-
-def has_emulated(operation: Operation) -> bool:
-    """Return whether an operation has a minifloat or quantized value, in its regions too."""
-    inner = [o for region in operation.regions for o in all_operations(region)]
-    regions = [*operation.regions, *(g for o in inner for g in o.regions)]
-    values = [*operation.operands, *(r for o in (operation, *inner) for r in o.results)]
-    return any(is_emulated(v.type) for v in (*values, *(a for region in regions for a in region.arguments)))
 
 
 class Emulation:
@@ -186,7 +105,7 @@ class Emulation:
         if name == CONSTANT:
             self.binder.note(operation)
             return [self._constant(operation)]
-        rule = _RULES.get(_full(str(operation.attributes.get(_NAMED.get(name, "")))))
+        rule = RULES.get(full_name(str(operation.attributes.get(_NAMED.get(name, "")))))
         if rule is not None:
             _check_static(operation)
             found = rule(self, operation, operands)
@@ -195,16 +114,16 @@ class Emulation:
             return self._call(operation, operands)
         if self.changes(operation) or name.startswith("minihlo."):
             _check_static(operation)
-            found = _RULES["minihlo.quantized"](self, operation, operands)
+            found = RULES["minihlo.quantized"](self, operation, operands)
             if found:
                 return found
-            rule = _RULES.get(name)
+            rule = RULES.get(name)
             if rule is not None:
                 return rule(self, operation, operands)
-            if name in _REFUSED:
-                raise OpError(_REFUSED[name])
+            if name in REFUSED:
+                raise OpError(REFUSED[name])
             if record is not None and record.is_elementwise and record.values == "numbers":
-                return _RULES["minihlo.elementwise"](self, operation, operands)
+                return RULES["minihlo.elementwise"](self, operation, operands)
             moves = record is not None and record.values == "codes"
             runs_regions = record is not None and record.traits.regions is not RegionSemantics.ELEMENTS
             if not moves and not runs_regions:
@@ -238,7 +157,7 @@ class Emulation:
         if record is not None and record.is_elementwise:
             operands = align(operands)
             if self.policy.rounding == "stochastic":
-                _RULES["minihlo.roundings"](self, operation, operands)
+                RULES["minihlo.roundings"](self, operation, operands)
         types: list[ir.Type] = [
             self.carried(r.type, o.type) for r, o in zip(operation.results, source.results, strict=True)
         ]
@@ -402,21 +321,6 @@ class Emulation:
         if array.size and not any(array.strides[d] for d in range(array.ndim) if array.shape[d] > 1):
             return constant(first[0], element, array.shape)
         return constant(array, element) if array.ndim else constant(array[()], element)
-
-
-UI4 = dataclasses.replace(UI8, name="ui4", bits=4)
-
-
-def attributes_of(op: ir.Operation) -> dict[str, Any]:
-    """Return the attributes of an operation of MLIR by name."""
-    found = op.attributes
-    return {found[i].name: found[i].attr for i in range(len(found))}
-
-
-def align(operands: Sequence[Any]) -> list[Any]:
-    """Broadcast scalars to the shape of the other operands."""
-    shape = next((x.shape for x in operands if isinstance(x, Tensor) and x.shape), ())
-    return [x.broadcast(shape) if isinstance(x, Tensor) and not x.shape else x for x in operands]
 
 
 def wrap(value: ir.Value, t: Type) -> Any:

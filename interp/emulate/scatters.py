@@ -11,8 +11,10 @@ from ...ops.movement.gather import Places, integers, interleaving, row_major
 from ...ops.op import OpError
 from ..program import Operation
 from .folds import Combiner, copy_with, to_elements
-from .rewrite import Emulation, emulates
-from .tensor import I1, I64, Tensor, constant, iota, loop, where
+from .loops import loop
+from .rewrite import Emulation
+from .rules import emulates
+from .tensor import I1, I64, Tensor, constant, iota, where
 
 
 @dataclasses.dataclass(frozen=True)

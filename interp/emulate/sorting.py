@@ -17,8 +17,10 @@ from ..passes.rewriting import captures
 from ..program import CONSTANT, Operation, Region
 from .folds import fill_with
 from .lookup import elementwise
-from .rewrite import Emulation, align, carrier, emulates, is_emulated, types_of
-from .tensor import F32, I1, I32, UI8, UI32, UI64, Tensor, branch, fill, insert, iota, type_of, where
+from .loops import branch
+from .rewrite import Emulation
+from .rules import align, carrier, emulates, is_emulated, types_of
+from .tensor import F32, I1, I32, UI8, UI32, UI64, Tensor, fill, insert, iota, type_of, where
 
 #: A rank and a place are one integer of 32 bits along dimensions of fewer elements.
 _MOST_SHORT = 1 << 23

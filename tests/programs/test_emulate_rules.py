@@ -2,7 +2,7 @@
 
 import pytest
 
-from minihlo.interp.emulate.rewrite import rules
+from minihlo.interp.emulate.rules import rules
 from minihlo.ops.op import lookup, ops
 from minihlo.ops.traits import RegionSemantics
 from minihlo.ops.types import ELEMENT_TYPES
