@@ -30,7 +30,7 @@ class Budget:
 BUDGETS = (
     Budget("ops", 17_000, ("ops",)),
     Budget("interp without emulation", 50_050, ("interp",), ("interp/emulate",)),
-    Budget("emulation", 4_600, ("interp/emulate",)),
+    Budget("emulation", 4_550, ("interp/emulate",)),
     Budget("numerics", 3_900, ("interp/numerics",)),
     Budget("tests", 42_950, ("tests",)),
     Budget("passes, machine, binding", 2_500, ("interp/passes", "interp/machine.py", "interp/bind.py")),

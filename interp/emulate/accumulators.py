@@ -54,7 +54,8 @@ def accumulate(
     compute = F32 if _fits_f32(record, sides, x.shape[-1]) else F64
     if sum(t.format.precision - (t.format.precision == 1) for t in sides) > F64.format.precision:
         raise UnsupportedOpError(f"expected products of at most 53 bits, got {lhs} and {rhs}")
-    a, b = _read(record, x.transpose((2, 0, 1)), lhs, compute), _read(record, y.transpose((1, 0, 2)), rhs, compute)
+    a = _read(record, x.transpose((2, 0, 1)), lhs.format, compute)
+    b = _read(record, y.transpose((1, 0, 2)), rhs.format, compute)
     if record.inner > 1:
         groups = -(-x.shape[-1] // record.inner)
         a, b = (_Side(v.values, constant(0, I32, (groups, *v.values.shape[1:]))) for v in (a, b))
@@ -89,7 +90,7 @@ class _Side:
         length, count, block = self.values.shape[0], codes.shape[0], scales.block
         if count != -(-length // block) or block % inner:
             raise UnsupportedOpError(f"expected blocks of a multiple of {inner}, and {count} of {block}, got {length}")
-        s = _read(Accumulator(), codes, scales.element, F64)
+        s = _read(Accumulator(), codes, scales.element.format, F64)
 
         def each(x: Tensor, per: int, size: int) -> Tensor:
             return x.expand(1, per).reshape((count * per, *x.shape[1:])).slice(0, 0, size)
@@ -98,11 +99,10 @@ class _Side:
         return _Side(self.values * factors, self.exponents + each(s.exponents, block // inner, -(-length // inner)))
 
 
-def _read(record: Accumulator, codes: Tensor, t: ElementType, compute: ElementType) -> _Side:
+def _read(record: Accumulator, codes: Tensor, fmt: Format, compute: ElementType) -> _Side:
     """Return the values of codes, or bits, and their exponents: the least of the format for subnormal numbers."""
-    fmt = t.format
     if fmt.bits > 32:
-        raise UnsupportedOpError(f"expected operands of up to 32 bits, got {t}")
+        raise UnsupportedOpError(f"expected operands of up to 32 bits, got {fmt.name}")
     if fmt.bits <= 8:
         all_of_them, index = operand(np.arange(1 << fmt.bits, dtype=np.uint8), fmt.name, record), codes.to(UI32)
         values, exponents = all_of_them.values.astype(compute.dtype), all_of_them.exponents.astype(np.int32)
@@ -115,6 +115,11 @@ def _read(record: Accumulator, codes: Tensor, t: ElementType, compute: ElementTy
     value = significand.bits(I32).to(compute) * power(x.exponent, compute)
     value = where(is_infinite, np.inf, where(is_nan, np.nan, value))
     return _Side(where(x.sign, -value, value), where(significand.equals(0), ABSENT, x.exponent + places))
+
+
+def read(codes: Tensor, fmt: Format) -> Tensor:
+    """Return the values of codes, or bits, in f64."""
+    return _read(Accumulator(), codes, fmt, F64).values
 
 
 @dataclasses.dataclass(frozen=True)
