@@ -36,7 +36,7 @@ JUDGING_COMMANDS = (
 BUDGETS = (
     Budget("ops", 17_000, ("ops",)),
     Budget("interp without emulation", 48_850, ("interp",), ("interp/emulate",)),
-    Budget("emulation", 5_000, ("interp/emulate",)),
+    Budget("emulation", 4_550, ("interp/emulate",)),
     Budget("numerics", 3_900, ("interp/numerics",)),
     Budget(
         "judging",
