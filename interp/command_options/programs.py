@@ -182,7 +182,7 @@ def judge(parser: argparse.ArgumentParser) -> None:
     text = "the value of the next argument of one program, as for minihlo run"
     inputs.add_argument("--input", action="append", default=[], metavar="VALUE", help=text)
     inputs.add_argument("--args", metavar="LIST", help="the values of all arguments, as for minihlo run")
-    add("--samples", type=positive, default=3, metavar="N", help="how many sets of inputs are drawn (default: 3)")
+    add("--samples", type=positive, default=4, metavar="N", help="how many sets of inputs are drawn (default: 4)")
     add("--seed", type=natural, default=0, metavar="N", help="the seed of the inputs")
     text = "whether subnormal numbers may be taken as zero (default: allow)"
     add("--flush", choices=("allow", "forbid"), default="allow", help=text)
@@ -191,7 +191,8 @@ def judge(parser: argparse.ArgumentParser) -> None:
     add("--no-where", action="store_true", help="do not look for the part that is wrong")
     add("--minimize", action="store_true", help="make the sizes and inputs of the wrong part smaller too")
     add("--limit", type=seconds, default=60.0, metavar="SECONDS", help="time for the search in a program (default: 60)")
-    add("--timeout", type=seconds, metavar="SECONDS", help="time for a program on a backend (default: 60)")
+    text = "time for a program on a backend (default: 60)"
+    add("--timeout", dest="seconds", type=seconds, metavar="SECONDS", help=text)
     add("-j", "--jobs", type=positive, metavar="N", help="how many programs are judged at once (default: 1)")
     add("--shard", default="", metavar="I/N", help="judge the I-th of N parts of the programs")
     text = "show every verdict where there are at most N, else the wrong ones alone (default: 20)"
