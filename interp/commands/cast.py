@@ -41,16 +41,16 @@ def main(options: argparse.Namespace) -> int:
     text = options.value.strip()
     if options.format.startswith(tuple(name.partition("_")[0] for name in BLOCK_FORMATS)):
         raise InputError(f"expected a block format, got {options.format!r}{hint(options.format, BLOCK_FORMATS)}")
-    target = _element(options.format)
+    target = element_of(options.format)
     policy = options.policy
     draws = first_draws(policy)
     if "=" in text or text.startswith("@"):
         array, t = parse_value(text)
-        if options.source and _element(options.source) != t.element:
+        if options.source and element_of(options.source) != t.element:
             raise InputError(f"expected a value of type {options.source}, as --from says, got {text[:60]!r}")
         values, source = array.ravel(), t.element
     elif options.source or is_code(text):
-        source = _element(options.source or options.format)
+        source = element_of(options.source or options.format)
         values = array_of_literals([text], source)
     else:
         values, source = None, None
@@ -68,7 +68,8 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
-def _element(name: str) -> ElementType:
+def element_of(name: str) -> ElementType:
+    """The real element type of a name. Raises InputError."""
     try:
         element = named_type(name)
     except ValueError as error:
@@ -105,9 +106,12 @@ def _to_integer(number: Number, exact: Fraction | None, target: ElementType) -> 
 
 def _exact(value: np.generic, element: ElementType) -> Fraction | None:
     """Return the exact value of an element, or None for infinities and NaN."""
-    if not element.is_float:
-        return Fraction(int(value))
-    number = decode(codes_of(np.asarray(value), element.format), element.format)
+    return exact_value(value, element.format) if element.is_float else Fraction(int(value))
+
+
+def exact_value(value: Any, fmt: Format) -> Fraction | None:
+    """The exact value of a float, or None for infinities and NaN."""
+    number = decode(codes_of(np.asarray(value), fmt), fmt)
     return to_fraction(number) if number.kind == FINITE else None
 
 
@@ -150,8 +154,13 @@ def _step(code: int, fmt: Format) -> Fraction:
 def _element_text(value: np.generic, element: ElementType) -> str:
     if not element.is_float:
         return f"{element} {str(bool(value)).lower() if element.bits == 1 else int(value)}"
-    code = int(codes_of(np.asarray(value), element.format))
-    return f"{element} {code_text(code, element.bits)} = {number_text(element.format, code)}"
+    return f"{element} {float_text(value, element.format)}"
+
+
+def float_text(value: Any, fmt: Format) -> str:
+    """The code and the number of a float."""
+    code = int(codes_of(np.asarray(value), fmt))
+    return f"{code_text(code, fmt.bits)} = {number_text(fmt, code)}"
 
 
 def _neighbours(value: np.generic, element: ElementType) -> tuple[str, str]:
