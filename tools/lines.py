@@ -36,7 +36,7 @@ JUDGING_COMMANDS = (
 BUDGETS = (
     Budget("ops", 16_350, ("ops",)),
     Budget("interp without emulation", 49_300, ("interp",), ("interp/emulate",)),
-    Budget("emulation", 4_600, ("interp/emulate",)),
+    Budget("emulation", 4_550, ("interp/emulate",)),
     Budget(
         "judging",
         26_600,
