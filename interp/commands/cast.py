@@ -14,17 +14,19 @@ from ...ops.blocks.formats import BLOCK_FORMATS
 from ...ops.cast import codes_of
 from ...ops.close import hint
 from ...ops.draws import Draws
-from ...ops.minifloat.codec import decode, round_number, to_fraction
+from ...ops.minifloat.codec import decode, round_number
 from ...ops.minifloat.formats import Format
 from ...ops.minifloat.number import FINITE, NAN, Number
 from ...ops.policy import Policy
 from ...ops.random_stream import first_draws
-from ...ops.types import ElementType, named_type
+from ...ops.types import ElementType
 from ..errors import InputError
 from ..parse.literals import array_of_literals, fraction, is_code, real
 from ..values.numbers import convert
 from ..values.printing import code_text, number_text
 from ..values.values import parse_value
+from . import cast_blocks
+from .cast_blocks import element_of, exact_value, float_text
 
 
 def main(options: argparse.Namespace) -> int:
@@ -33,9 +35,7 @@ def main(options: argparse.Namespace) -> int:
     Raises InputError for a value or a type that cannot be converted.
     """
     if options.format in BLOCK_FORMATS:
-        from .cast_blocks import main as cast_to_blocks
-
-        return cast_to_blocks(options)
+        return cast_blocks.main(options)
     if options.scale:
         raise InputError(f"--scale: expected a block format ({', '.join(BLOCK_FORMATS)}), got {options.format}")
     text = options.value.strip()
@@ -68,17 +68,6 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
-def element_of(name: str) -> ElementType:
-    """The real element type of a name. Raises InputError."""
-    try:
-        element = named_type(name)
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    if element.is_complex:
-        raise InputError(f"expected a real type, got {element}")
-    return element
-
-
 def _real_to(text: str, target: ElementType, policy: Policy, draws: Draws | None) -> str:
     """Return the lines for the conversion of a literal from its exact value."""
     number = real(text)
@@ -107,12 +96,6 @@ def _to_integer(number: Number, exact: Fraction | None, target: ElementType) -> 
 def _exact(value: np.generic, element: ElementType) -> Fraction | None:
     """Return the exact value of an element, or None for infinities and NaN."""
     return exact_value(value, element.format) if element.is_float else Fraction(int(value))
-
-
-def exact_value(value: Any, fmt: Format) -> Fraction | None:
-    """The exact value of a float, or None for infinities and NaN."""
-    number = decode(codes_of(np.asarray(value), fmt), fmt)
-    return to_fraction(number) if number.kind == FINITE else None
 
 
 def _lines(exact: Fraction | None, result: np.generic, element: ElementType) -> list[str]:
@@ -155,12 +138,6 @@ def _element_text(value: np.generic, element: ElementType) -> str:
     if not element.is_float:
         return f"{element} {str(bool(value)).lower() if element.bits == 1 else int(value)}"
     return f"{element} {float_text(value, element.format)}"
-
-
-def float_text(value: Any, fmt: Format) -> str:
-    """The code and the number of a float."""
-    code = int(codes_of(np.asarray(value), fmt))
-    return f"{code_text(code, fmt.bits)} = {number_text(fmt, code)}"
 
 
 def _neighbours(value: np.generic, element: ElementType) -> tuple[str, str]:

@@ -13,15 +13,16 @@ import numpy as np
 from ...ops.blocks.blockwise import Layout
 from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
 from ...ops.cast import codes_of
-from ...ops.minifloat.formats import FORMATS
+from ...ops.minifloat.codec import decode, to_fraction
+from ...ops.minifloat.formats import FORMATS, Format
 from ...ops.minifloat.number import FINITE
+from ...ops.types import ElementType, named_type
 from ..blocks import quantize
 from ..errors import InputError
 from ..parse.literals import array_of_literals, fraction, real
 from ..values.blocks import block_axes
 from ..values.printing import code_text, number_text
 from ..values.values import parse_value
-from .cast import element_of, exact_value, float_text
 
 _TOKEN = re.compile(r"[\[\]]|[^\s,\[\]]+")
 
@@ -146,3 +147,26 @@ def _decimal(value: Fraction, sign: str = "") -> str:
         return f"{float(value):{sign}.6g}"
     exponent = value.numerator.bit_length() - value.denominator.bit_length()
     return f"about {'-' if value < 0 else sign}2^{exponent}"
+
+
+def element_of(name: str) -> ElementType:
+    """The real element type of a name. Raises InputError."""
+    try:
+        element = named_type(name)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if element.is_complex:
+        raise InputError(f"expected a real type, got {element}")
+    return element
+
+
+def exact_value(value: Any, fmt: Format) -> Fraction | None:
+    """The exact value of a float, or None for infinities and NaN."""
+    number = decode(codes_of(np.asarray(value), fmt), fmt)
+    return to_fraction(number) if number.kind == FINITE else None
+
+
+def float_text(value: Any, fmt: Format) -> str:
+    """The code and the number of a float."""
+    code = int(codes_of(np.asarray(value), fmt))
+    return f"{code_text(code, fmt.bits)} = {number_text(fmt, code)}"
