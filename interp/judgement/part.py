@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.types import type_of_dtype
-from ..backends import Backend, BackendError
+from ..backends import Backend, BackendError, transport
 from ..diff.examiner import receive
 from ..diff.source import Source, captures, is_movable_type
 from ..enclose import Allowed, Enclosure, enclose
@@ -17,7 +17,6 @@ from ..enclose.evaluate import Evaluator
 from ..errors import Error, UnsupportedError
 from ..parse import parser
 from ..program import CONSTANT, Operation, Value
-from ..values import transport
 from .verdicts import WRONG, Finding, compare
 
 

@@ -19,7 +19,7 @@ from ...ops.op import traits_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType, Type, type_of_dtype
 from .. import machine
-from ..backends import OPERATIONS, BackendError
+from ..backends import OPERATIONS, BackendError, transport
 from ..backends.own import Minihlo
 from ..backends.subjects import any_subject
 from ..diff.examiner import operands_of, receive
@@ -29,7 +29,6 @@ from ..diff.source import Source, inputs
 from ..errors import Error, InputError
 from ..machine import Plan
 from ..program import CONSTANT, Operation, Region, Value
-from ..values import transport
 
 Arrays = Sequence[Any]
 

@@ -201,7 +201,8 @@ def _prefixes_of(
             return None
         start = np.broadcast_to(init, rows.shape[1:])
         if tables:
-            return tables[not forward].prefixes(start, rows)
+            tables[not forward].fold(start, rows, trail := np.empty(rows.shape, rows.dtype))
+            return trail
         is_one = rounds_once(call, body) and (forward or commutes)
         with call.random.one_rounding(call.policy) if is_one else contextlib.nullcontext():
             totals = np.empty(rows.shape, rows.dtype)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from minihlo.interp.backends import BackendError, ChildBackend
+from minihlo.interp.backends import BackendError, ChildBackend, transport
 from minihlo.interp.diff.source import Source
-from minihlo.interp.values import transport
 
 from .program import Module
 
