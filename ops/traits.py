@@ -100,7 +100,7 @@ def first_operand(_: int) -> Iterable[int]:
     return (0,)
 
 
-NOTHING, PURE = OpTraits(), OpTraits(is_pure=True)
+NOTHING, PURE, LINEAR = OpTraits(), OpTraits(is_pure=True), OpTraits(linear=first_operand)
 #: Of ops that give linear functions of their first operand, which depend on the other ones.
 PURE_LINEAR = OpTraits(is_pure=True, linear=first_operand)
 #: Of ops that move the elements of one operand to places that the shapes and attributes determine.

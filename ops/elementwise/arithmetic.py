@@ -6,7 +6,7 @@ import numpy as np
 
 from ..minifloat import arithmetic
 from ..op import CORRECTLY_ROUNDED, EXACT
-from ..traits import NOTHING, Combining, OpTraits, first_operand
+from ..traits import LINEAR, NOTHING, Combining, OpTraits
 from . import whole_division
 from .elementwise import elementwise
 
@@ -23,7 +23,6 @@ def _product(x, y):
 _ADD = OpTraits(combining=Combining(np.add, np.logical_or, on_floats=True), linear=range)
 _SUBTRACT = OpTraits(combining=Combining(np.subtract, any_order=False, on_floats=True), linear=range)
 _MULTIPLY = OpTraits(combining=Combining(np.multiply, np.logical_and, on_floats=True), is_bilinear=True)
-_LINEAR = OpTraits(linear=first_operand)
 _ROUNDED, _REAL, _NUMBERS, _ALL = (
     CORRECTLY_ROUNDED,
     "integer float",
@@ -34,7 +33,7 @@ for _name, _types, _accuracy, _host, _integer, _boolean, _traits, _doc in (
     ("add", _ALL, _ROUNDED, np.add, None, np.logical_or, _ADD, "Sum; of booleans, or."),
     ("subtract", _NUMBERS, _ROUNDED, np.subtract, None, None, _SUBTRACT, "Difference."),
     ("multiply", _ALL, _ROUNDED, _product, np.multiply, np.logical_and, _MULTIPLY, "Product; of booleans, and."),
-    ("divide", _NUMBERS, _ROUNDED, np.divide, whole_division.divide, None, _LINEAR,
+    ("divide", _NUMBERS, _ROUNDED, np.divide, whole_division.divide, None, LINEAR,
      "Quotient; of integers truncated, by zero all bits set (as XLA), and the smallest by -1 itself."),
     ("remainder", _REAL, EXACT, np.fmod, whole_division.remainder, None, NOTHING,
      "Remainder of truncated division, with the sign of the dividend; of integers by zero, the dividend (as XLA)."),
@@ -44,7 +43,7 @@ for _name, _types, _accuracy, _host, _integer, _boolean, _traits, _doc in (
         integer=_integer, boolean=_boolean, doc=_doc, traits=_traits,
     )(_host)  # fmt: skip
 elementwise(
-    "negate", _NUMBERS, accuracy=EXACT, direct=arithmetic.negate, is_native=True, traits=_LINEAR,
+    "negate", _NUMBERS, accuracy=EXACT, direct=arithmetic.negate, is_native=True, traits=LINEAR,
     doc="The operand with its sign flipped, of NaN and zero too; of integers, the two's complement.",
 )(np.negative)  # fmt: skip
 

@@ -12,7 +12,7 @@ from ..minifloat.number import FINITE
 from ..op import EXACT_BUT_COMPLEX, Call, Run, op
 from ..policy import Policy
 from ..require import identity, require, require_shape
-from ..traits import OpTraits, first_operand
+from ..traits import LINEAR, OpTraits
 from ..types import ELEMENT_TYPES, ElementType, Kind
 from .elementwise import declare_test
 from .float_kernels import Function, float_kernel
@@ -166,7 +166,7 @@ def _require_part(call: Call) -> None:
     require_shape(call, t.shape)
 
 
-@op("real", "float complex", operands=1, is_elementwise=True, traits=OpTraits(linear=first_operand))
+@op("real", "float complex", operands=1, is_elementwise=True, traits=LINEAR)
 def real(call: Call) -> Run:
     """The real part; of a real number itself.
 
@@ -176,7 +176,7 @@ def real(call: Call) -> Run:
     return (lambda x: x.real) if call.tensor().element.is_complex else identity
 
 
-@op("imag", "float complex", operands=1, is_elementwise=True, traits=OpTraits(linear=first_operand))
+@op("imag", "float complex", operands=1, is_elementwise=True, traits=LINEAR)
 def imag(call: Call) -> Run:
     """The imaginary part; of a real number 0.
 

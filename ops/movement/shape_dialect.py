@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..op import BY_BODY, Call, Run, op
+from ..op import Call, Run, op
 from ..require import require, shape_text
 from ..types import ELEMENT_TYPES, TensorType
 
@@ -166,7 +166,7 @@ def assuming_all(call: Call) -> Run:
     return lambda *_: _WITNESS
 
 
-@op("shape.assuming", "bool", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True)
+@op("shape.assuming", "bool", values="regions", operands=1, any_sizes=True)
 def assuming(call: Call) -> Run:
     """The results of the region, which is run: a witness has not failed."""
     require(len(call.bodies) == 1 and not call.bodies[0].arguments, "must have one region, which takes nothing")

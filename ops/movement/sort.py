@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..op import BY_BODY, Call, Run, op
+from ..op import Call, Run, op
 from ..ordering import sort_total, stable_argsort, total_keys, value_keys
 from ..require import require, unpack
 from ..traits import OpTraits, Shapes
@@ -40,7 +40,7 @@ def _comparisons(operands: Shapes, _: Shapes, attributes: Mapping[str, Any]) -> 
     return math.prod(shape) * math.log2(max(along, 1))
 
 
-@op("sort", values="regions", accuracy=BY_BODY, traits=OpTraits(is_pure=True, body_runs=_comparisons))
+@op("sort", values="regions", traits=OpTraits(is_pure=True, body_runs=_comparisons))
 def sort(call: Call) -> Run:
     """The operands put in the order of the comparator along a dimension, all by the same permutation; stable.
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..movement.shape import constant
-from ..op import BY_BODY, Call, OpError, Run, op
+from ..op import Call, OpError, Run, op
 from ..require import identity, require, unpack
 from ..traits import OpTraits, RegionSemantics, first_operand
 from ..types import TensorType, TokenType
@@ -174,13 +174,7 @@ def _identity(call: Call) -> Run:
     return identity
 
 
-@op(
-    "sdy.manual_computation",
-    values="regions",
-    accuracy=BY_BODY,
-    has_effects=True,
-    traits=OpTraits(regions=RegionSemantics.ALL),
-)
+@op("sdy.manual_computation", values="regions", has_effects=True, traits=OpTraits(regions=RegionSemantics.ALL))
 def manual_computation(call: Call) -> Run:
     """The body applied to each device's part of the operands; the parts of the results are joined.
 

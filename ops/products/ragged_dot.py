@@ -11,7 +11,7 @@ import numpy as np
 
 from ..accumulators.selection import check_accumulator
 from ..cast import cast
-from ..op import BY_POLICY, Call, Run, op
+from ..op import Call, Run, op
 from ..policy import Policy
 from ..require import require, require_dimensions, require_shape
 from ..traits import OpTraits
@@ -24,7 +24,7 @@ Dimensions = tuple[int, ...]
 _terms = functools.partial(terms, name="ragged_dot_dimension_numbers")
 
 
-@op("chlo.ragged_dot", values="numbers", accuracy=BY_POLICY, operands=3, traits=OpTraits(terms=_terms))
+@op("chlo.ragged_dot", values="numbers", operands=3, traits=OpTraits(terms=_terms))
 def ragged_dot(call: Call) -> Run:
     """dot_general of groups of consecutive places along one dimension of lhs; the sizes of the groups are an operand.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..cast import cast
-from ..op import BY_BODY, Call, Run, op
+from ..op import Call, Run, op
 from ..require import require, unpack
 from ..traits import OpTraits, Shapes
 from .folds import PAIRS_FROM, Step, body_elements, fold_of, long_fold_of
@@ -20,12 +20,7 @@ def _additions(operands: Shapes, results: Shapes, _: Mapping[str, Any]) -> float
     return max(math.prod(operands[0]) - math.prod(results[0]), 0)
 
 
-@op(
-    "reduce",
-    values="regions",
-    accuracy=BY_BODY,
-    traits=OpTraits(is_pure=True, folds=True, linear=range, body_runs=_additions),
-)
+@op("reduce", values="regions", traits=OpTraits(is_pure=True, folds=True, linear=range, body_runs=_additions))
 def reduce(call: Call) -> Run:
     """The elements along dimensions combined by the body, from the init value, in row-major order.
 

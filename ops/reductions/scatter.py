@@ -12,7 +12,7 @@ import numpy as np
 
 from ..cast import cast
 from ..movement.gather import Places, integers, interleaving, row_major
-from ..op import BY_BODY, Call, Run, op
+from ..op import Call, Run, op
 from ..require import require, require_dimensions
 from ..traits import OpTraits
 from .folds import Step, body_elements
@@ -178,7 +178,7 @@ _TRAITS = OpTraits(
 )
 
 
-@op("scatter", values="regions", accuracy=BY_BODY, traits=_TRAITS)
+@op("scatter", values="regions", traits=_TRAITS)
 def scatter(call: Call) -> Run:
     """The operand with updates combined by a body into windows at computed indices. What is out of bounds is skipped.
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..cast import cast, wrap
-from ..op import BY_BODY, Body, Call, Run, op
+from ..op import Body, Call, Run, op
 from ..require import require, require_shape
 from ..traits import OpTraits, Shapes
 from ..types import ElementType, TensorType
@@ -78,12 +78,7 @@ def window_runs(_: Shapes, results: Shapes, attributes: Mapping[str, Any]) -> fl
     return math.prod(results[0]) * max(window - 1, 1)
 
 
-@op(
-    "reduce_window",
-    values="regions",
-    accuracy=BY_BODY,
-    traits=OpTraits(is_pure=True, folds=True, linear=range, body_runs=window_runs),
-)
+@op("reduce_window", values="regions", traits=OpTraits(is_pure=True, folds=True, linear=range, body_runs=window_runs))
 def reduce_window(call: Call) -> Run:
     """Each result is a window of the operand folded by a body: the initial value with the first element, and so on.
 
