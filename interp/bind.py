@@ -177,8 +177,6 @@ class Binder:
             callees[name] = Callee(function.argument_types, function.result_types, run, self.body(function.body))
         return callees
 
-    # -- regions ---------------------------------------------------------------------------------------------------
-
     def _without_calls(self, region: Region, record: Op) -> Region:
         """Return a region that is applied to elements without calls; a region of control flow as it is."""
         is_control_flow = record.traits.regions in (RegionSemantics.LOOP, RegionSemantics.ONE)

@@ -21,10 +21,8 @@ def arith_constant(call: Call) -> Run:
     if not isinstance(value, np.ndarray):
         require(isinstance(value, bool | int | float), f"expected value to be a number, got {value!r}")
         value = _number(value, t.element)
-    require(
-        t.admits(value.shape) and value.dtype == t.element.dtype,
-        f"expected a value of type {t}, got {value.dtype}{list(value.shape)}",
-    )
+    fits = t.admits(value.shape) and value.dtype == t.element.dtype
+    require(fits, f"expected a value of type {t}, got {value.dtype}{list(value.shape)}")
     return lambda: value
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic: sums, products, quotients, signs, and numbers rounded to whole ones."""
+"""Arithmetic: sums, products, quotients, signs, numbers rounded to whole ones; and logic on bits."""
 
 from __future__ import annotations
 
@@ -7,13 +7,35 @@ import numpy as np
 from ..minifloat import arithmetic
 from ..op import CORRECTLY_ROUNDED, EXACT
 from ..traits import LINEAR, NOTHING, Combining, OpTraits
-from . import whole_division
 from .elementwise import elementwise
 
 
 def _forward(x: np.ndarray) -> np.ndarray:
     """Complex numbers that lie forward in memory: numpy rounds products of such that lie backwards in other ways."""
     return x.copy() if min(x.strides, default=0) < 0 else x
+
+
+def _divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The truncated quotient; by zero all bits set (as XLA), and of the smallest by -1 the smallest."""
+    is_zero = np.equal(y, 0)
+    if is_zero.any():
+        return np.where(is_zero, ~np.zeros_like(y), _quotient(x, np.where(is_zero, np.ones_like(y), y)))
+    return _quotient(x, y)
+
+
+def _remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The remainder of truncated division, with the sign of the dividend; by zero the dividend (as XLA)."""
+    is_zero = np.equal(y, 0)
+    if is_zero.any():
+        return np.where(is_zero, x, _remainder(x, np.where(is_zero, np.ones_like(y), y)))
+    return x - _quotient(x, y) * y
+
+
+def _quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    floored = x // y
+    if x.dtype.kind == "u":
+        return floored
+    return floored + (((x < 0) != (y < 0)) & (floored * y != x))
 
 
 def _product(x, y):
@@ -33,9 +55,9 @@ for _name, _types, _accuracy, _host, _integer, _boolean, _traits, _doc in (
     ("add", _ALL, _ROUNDED, np.add, None, np.logical_or, _ADD, "Sum; of booleans, or."),
     ("subtract", _NUMBERS, _ROUNDED, np.subtract, None, None, _SUBTRACT, "Difference."),
     ("multiply", _ALL, _ROUNDED, _product, np.multiply, np.logical_and, _MULTIPLY, "Product; of booleans, and."),
-    ("divide", _NUMBERS, _ROUNDED, np.divide, whole_division.divide, None, LINEAR,
+    ("divide", _NUMBERS, _ROUNDED, np.divide, _divide, None, LINEAR,
      "Quotient; of integers truncated, by zero all bits set (as XLA), and the smallest by -1 itself."),
-    ("remainder", _REAL, EXACT, np.fmod, whole_division.remainder, None, NOTHING,
+    ("remainder", _REAL, EXACT, np.fmod, _remainder, None, NOTHING,
      "Remainder of truncated division, with the sign of the dividend; of integers by zero, the dividend (as XLA)."),
 ):  # fmt: skip
     elementwise(
@@ -72,3 +94,14 @@ def round_nearest_afz(x):
     size = np.abs(x)
     whole = np.trunc(size)
     return np.copysign(whole + (size - whole >= 0.5), x)
+
+
+# On the bits of integers, and on booleans.
+for _name, _host, _doc in (
+    ("and", np.bitwise_and, "Bitwise and."),
+    ("or", np.bitwise_or, "Bitwise or."),
+    ("xor", np.bitwise_xor, "Bitwise exclusive or."),
+):
+    _traits = OpTraits(combining=Combining(_host))
+    elementwise(_name, "bool integer", accuracy=EXACT, operands=2, doc=_doc, traits=_traits)(_host)
+elementwise("not", "bool integer", accuracy=EXACT, doc="Bitwise complement.")(np.invert)

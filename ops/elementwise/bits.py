@@ -100,9 +100,6 @@ def count_leading_zeros(call: Call) -> Run:
     return kernel
 
 
-# -- bit casts ---------------------------------------------------------------------------------------------------------
-
-
 @op("bitcast_convert", "any foreign", operands=1, traits=OpTraits(is_pure=True, keeps_bits=True))
 def bitcast_convert(call: Call) -> Run:
     """The same bits read as another type; the last dimension splits or joins elements, the lowest bits first.
@@ -112,10 +109,8 @@ def bitcast_convert(call: Call) -> Run:
     """
     old, new = call.tensor(), call.result()
     source, target = old.element, new.element
-    require(
-        source.is_complex == target.is_complex,
-        f"expected both or neither type to be complex, got {source} and {target}",
-    )
+    fits = source.is_complex == target.is_complex
+    require(fits, f"expected both or neither type to be complex, got {source} and {target}")
     if source.bits == target.bits:
         require_shape(call, old.shape)
         dtype = target.dtype
@@ -126,10 +121,8 @@ def bitcast_convert(call: Call) -> Run:
     if source.bits > target.bits:
         require_shape(call, (*old.shape, ratio))
         return lambda x: _split(np.asarray(x), source, target, ratio)
-    require(
-        old.shape and old.shape[-1] in (ratio, None),
-        f"expected a last dimension of {ratio} to make {target}, got {old}",
-    )
+    fits = old.shape and old.shape[-1] in (ratio, None)
+    require(fits, f"expected a last dimension of {ratio} to make {target}, got {old}")
     require_shape(call, old.shape[:-1])
     return lambda x: _join(x, source, target)
 
@@ -155,14 +148,10 @@ def _join(x: np.ndarray, source: ElementType, target: ElementType) -> np.ndarray
     return x.view(target.dtype).reshape(shape)
 
 
-# -- parts -------------------------------------------------------------------------------------------------------------
-
-
 def _require_part(call: Call) -> None:
     t = call.tensor()
-    require(
-        call.result().element == t.element.part, f"expected a result of {t.element.part}, got {call.result().element}"
-    )
+    fits = call.result().element == t.element.part
+    require(fits, f"expected a result of {t.element.part}, got {call.result().element}")
     require_shape(call, t.shape)
 
 

@@ -30,8 +30,6 @@ from .elementwise import declare_test, elementwise
 #: Programs compare their results in these types with recorded ones of the expansion, which are up to 6 ULP off.
 _TO_16 = Accuracy("correctly rounded up to 16 bits; f32 and f64 by CHLO's expansion", is_near=True)
 
-# -- functions ---------------------------------------------------------------------------------------------------------
-
 
 for _name, _host, _direct, _doc in (
     ("acos", np.arccos, hyperbolic.acos, "Arc cosine, in radians."),
@@ -62,15 +60,9 @@ def conj(call: Call) -> Run:
     return np.conjugate if call.tensor().element.is_complex else identity
 
 
-# -- tests -------------------------------------------------------------------------------------------------------------
-
-
 declare_test("chlo.is_inf", "Whether the number is infinite, of either sign.", lambda x: x.is_infinite, np.isinf)
 declare_test("chlo.is_pos_inf", "Whether the number is +infinity.", lambda x: x.is_infinite & ~x.sign, np.isposinf)
 declare_test("chlo.is_neg_inf", "Whether the number is -infinity.", lambda x: x.is_infinite & x.sign, np.isneginf)
-
-
-# -- neighbours --------------------------------------------------------------------------------------------------------
 
 
 @op("chlo.next_after", "float", values="numbers", operands=2, is_elementwise=True)
@@ -119,9 +111,6 @@ def _neighbour_table(element: ElementType) -> Tabulated:
     return Tabulated(functools.partial(_neighbours, element), [element, element], element.dtype)
 
 
-# -- integers ----------------------------------------------------------------------------------------------------------
-
-
 @op("chlo.mulhi", "integer", values="numbers", operands=2, is_elementwise=True)
 def mulhi(call: Call) -> Run:
     """The upper half of the product in twice as many bits."""
@@ -150,8 +139,6 @@ def _upper_signed(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     upper = _upper_unsigned(x.view(np.uint64), y.view(np.uint64)).view(np.int64)
     return upper - np.where(x < 0, y, 0) - np.where(y < 0, x, 0)
 
-
-# -- constants ---------------------------------------------------------------------------------------------------------
 
 op("chlo.constant", operands=0)(constant)
 

@@ -81,10 +81,8 @@ def transpose(call: Call) -> Run:
     """
     require_element(call)
     permutation, shape = call.integers("permutation"), call.tensor().shape
-    require(
-        sorted(permutation) == list(range(len(shape))),
-        f"expected a permutation of the {len(shape)} dimensions of {call.tensor()}, got {list(permutation)}",
-    )
+    fits = sorted(permutation) == list(range(len(shape)))
+    require(fits, f"expected a permutation of the {len(shape)} dimensions of {call.tensor()}, got {list(permutation)}")
     require_shape(call, tuple(shape[d] for d in permutation))
     return lambda x: x.transpose(permutation)
 
@@ -111,9 +109,8 @@ def broadcast(call: Call) -> Run:
 
 def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Run:
     old, known = call.operand_shape(), list(call.result().shape)
-    require(
-        len(dimensions) == len(old), f"expected {name} for each dimension of {call.tensor()}, got {list(dimensions)}"
-    )
+    fits = len(dimensions) == len(old)
+    require(fits, f"expected {name} for each dimension of {call.tensor()}, got {list(dimensions)}")
     require_dimensions(name, dimensions, len(known))
     for n, d in zip(old, dimensions, strict=True):
         known[d] = n if known[d] is None else known[d]
@@ -178,9 +175,8 @@ def pad(call: Call) -> Run:
         call.integers(name) for name in ("edge_padding_low", "edge_padding_high", "interior_padding")
     )
     for amounts in (low, high, interior):
-        require(
-            len(amounts) == len(old), f"expected padding for each dimension of {call.tensor()}, got {list(amounts)}"
-        )
+        fits = len(amounts) == len(old)
+        require(fits, f"expected padding for each dimension of {call.tensor()}, got {list(amounts)}")
     require(min(interior, default=0) >= 0, f"expected interior_padding of at least 0, got {list(interior)}")
     axes = list(zip(old, low, high, interior, strict=True))
     shape = tuple(n + a + max(n - 1, 0) * between + b for n, a, b, between in axes)
@@ -210,10 +206,8 @@ def tuple_(call: Call) -> Run:
 
     (C1) The result's type lists theirs.
     """
-    require(
-        call.results == (TupleType(call.operands),),
-        f"expected a result of {TupleType(call.operands)}, got {', '.join(map(str, call.results))}",
-    )
+    fits = call.results == (TupleType(call.operands),)
+    require(fits, f"expected a result of {TupleType(call.operands)}, got {', '.join(map(str, call.results))}")
     return lambda *values: values
 
 
@@ -227,10 +221,8 @@ def get_tuple_element(call: Call) -> Run:
     if not isinstance(t, TupleType):
         raise OpError(f"expected a tuple as the operand, got {t}")
     require(0 <= index < len(t.elements), f"expected the index of an element of {t}, got {index}")
-    require(
-        call.results == (t.elements[index],),
-        f"expected a result of {t.elements[index]}, got {', '.join(map(str, call.results))}",
-    )
+    fits = call.results == (t.elements[index],)
+    require(fits, f"expected a result of {t.elements[index]}, got {', '.join(map(str, call.results))}")
     return operator.itemgetter(index)
 
 

@@ -41,9 +41,6 @@ def _at(index: Any, count: int) -> int:
     return int(index)
 
 
-# -- shapes ------------------------------------------------------------------------------------------------------------
-
-
 @op("shape.const_shape", operands=0)
 def const_shape(call: Call) -> Run:
     """The sizes in the attribute `shape`."""
@@ -132,9 +129,6 @@ def _require_same(*shapes: np.ndarray) -> None:
     require(_are_same(shapes), f"shapes {_shapes_text(shapes)} differ (expected the same)")
 
 
-# -- witnesses ---------------------------------------------------------------------------------------------------------
-
-
 def _witness(check: Callable[..., object]) -> Run:
     """The kernel that calls `check`, which raises OpError, and gives a witness."""
 
@@ -175,9 +169,6 @@ def assuming(call: Call) -> Run:
     return lambda regions, _: regions[0]()[0] if is_single else regions[0]()
 
 
-# -- tensors -----------------------------------------------------------------------------------------------------------
-
-
 @op("tensor.rank", operands=1, any_sizes=True)
 def tensor_rank(call: Call) -> Run:
     """How many dimensions a tensor has."""
@@ -203,9 +194,6 @@ def extract(call: Call) -> Run:
     _require_scalars(call, 1)
     require(call.result() == TensorType((), t.element), f"the result is {call.result()} (expected {t.element})")
     return lambda x, *indices: x[(*(_at(i, n) for i, n in zip(indices, x.shape, strict=True)), ...)]
-
-
-# -- of any sizes ------------------------------------------------------------------------------------------------------
 
 
 def _declare(name: str, operands: int | None, kernel: Run, check: Callable[[Call], object], doc: str) -> None:

@@ -171,9 +171,6 @@ def _is_sorted(before: Before, order: np.ndarray, counts: np.ndarray | None = No
     return bool(before(left[swapped], right[swapped]).all())
 
 
-# -- hypotheses ----------------------------------------------------------------------------------------------------
-
-
 def _hypotheses(before: Before, rows: list[np.ndarray], elements: list[ElementType]) -> Iterator[np.ndarray]:
     """The orders of the first operand's values, of its total order, and of the values of the first operands in turn."""
     if elements[0].is_complex:
@@ -217,9 +214,6 @@ def _incomparable_last(before: Before, rows: np.ndarray, element: ElementType) -
         keys = np.where(is_nan.reshape(rows.shape), np.iinfo(keys.dtype).max, ~keys)
     order = _lexicographic([keys])
     return order if _is_sorted(before, order, ~is_nan) else None
-
-
-# -- merging -------------------------------------------------------------------------------------------------------
 
 
 def _merge_sort(before: Before, count: int, length: int) -> np.ndarray:

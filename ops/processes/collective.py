@@ -114,10 +114,8 @@ def all_to_all(call: Call) -> Run:
     _check_pairs_of_types(call, but=(split, concat))
 
     def combine(values: list[Values], _: Values) -> list[Values]:
-        require(
-            len(values) == count,
-            f"split_count is {count} in a group of {len(values)} processes (expected {len(values)})",
-        )
+        fits = len(values) == count
+        require(fits, f"split_count is {count} in a group of {len(values)} processes (expected {len(values)})")
         parts = [[_split(x, count, split) for x in mine] for mine in values]
         return [
             tuple(np.concatenate([theirs[i][to] for theirs in parts], concat) for i in range(len(call.results)))

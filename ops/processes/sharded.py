@@ -301,10 +301,8 @@ def _check_parts(
     fit = len(parts) == len(shardings) == len(are_parts)
     require(fit, f"expected a sharding for each of {len(parts)} operands or results, got {len(shardings)}")
     counts = [s.mesh.size if is_part else s.addends for s, is_part in zip(shardings, are_parts, strict=True)]
-    require(
-        len(wholes) == sum(counts),
-        f"expected {sum(counts)} operands or results, as the shardings have devices, got {len(wholes)}",
-    )
+    fits = len(wholes) == sum(counts)
+    require(fits, f"expected {sum(counts)} operands or results, as the shardings have devices, got {len(wholes)}")
     firsts = list(itertools.accumulate(counts, initial=0))[:-1]
     shapes = []
     for sharding, part, is_part, first in zip(shardings, parts, are_parts, firsts, strict=True):

@@ -98,9 +98,6 @@ def transpose(a: np.ndarray) -> np.ndarray:
     return np.swapaxes(a, -1, -2)
 
 
-# -- factorizations ----------------------------------------------------------------------------------------------------
-
-
 @_routine("getrf")
 def getrf(_: Use, a: np.ndarray) -> Arrays:
     lu, pivots, _order = xla_targets.lu(a)
@@ -161,9 +158,6 @@ def gtsv(_: Use, below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: 
     """Tridiagonal systems. The first element of `below` and the last of `above` are not read."""
     x = xla_targets.tridiagonal_solve(below, diagonal, above, b)
     return below, diagonal, above, x, nan_flags(x.max(-1, initial=0))
-
-
-# -- eigenvalues and singular values -----------------------------------------------------------------------------------
 
 
 @_routine("syevd", "heevd")

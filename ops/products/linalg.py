@@ -50,9 +50,6 @@ def _is_square(t: TensorType) -> bool:
     return m == n or None in (m, n)
 
 
-# -- cholesky --------------------------------------------------------------------------------------------------------
-
-
 @op("cholesky", "float complex", values="numbers", accuracy=_HOST, operands=1)
 def cholesky(call: Call) -> Run:
     """The triangular matrix L with L L* = the operand, or U with U* U = the operand if `lower` is false.
@@ -89,9 +86,6 @@ def _factor(a: np.ndarray, upper: bool) -> np.ndarray:
     # The host does not see every NaN.
     is_bad = np.isnan(factor).any((-2, -1), keepdims=True)
     return np.where(is_bad, np.nan, factor) if is_bad.any() else factor
-
-
-# -- triangular_solve ------------------------------------------------------------------------------------------------
 
 
 @op("triangular_solve", "float complex", values="numbers", accuracy=_HOST, operands=2)

@@ -52,9 +52,8 @@ def ragged_dot(call: Call) -> Run:
         len(groups) == int(ragged[0] in x_free) and not set(groups) & set(y_batch + y_sum),
         f"rhs_group_dimensions is {list(groups)} (expected one free dimension where that of lhs is free, else none)",
     )
-    require(
-        sizes and call.tensor(2).element.is_integer, f"group_sizes is {call.tensor(2)} (expected lists of integers)"
-    )
+    fits = sizes and call.tensor(2).element.is_integer
+    require(fits, f"group_sizes is {call.tensor(2)} (expected lists of integers)")
     count = sizes[-1]
     require(not groups or y_shape[groups[0]] == count, f"rhs is {call.tensor(1)} (expected {count} groups)")
     for xs, ys in ((x_batch, y_batch), (x_sum, y_sum)):

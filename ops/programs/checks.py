@@ -127,9 +127,6 @@ def _distance(x: Any, y: Any) -> str:
     return "not comparable" if distance == INFINITELY_FAR else f"{distance} ULP apart"
 
 
-# -- when values agree -----------------------------------------------------------------------------------------------
-
-
 def _is_equal(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     element = type_of_dtype(x.dtype)
     if element.is_complex:

@@ -111,9 +111,6 @@ def _check_result(name: str, result: Any, t: Any) -> Any:
     return array
 
 
-# -- the targets of JAX's test programs ------------------------------------------------------------------------------
-
-
 @target("check.expect_eq")
 def _expect_eq(actual: np.ndarray, expected: np.ndarray) -> None:
     checks.check(actual, expected, checks.EQUAL)

@@ -33,9 +33,6 @@ _PART = BLOCK // 8  # counters that are encrypted at a time, in some eight array
 Arrange = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-# -- the generators --------------------------------------------------------------------------------------------------
-
-
 def threefry2x32(key: tuple[int, int], x0: np.ndarray, x1: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Threefry-2x32 of 20 rounds: the counters (x0, x1), two arrays of uint32, encrypted with a key of two words."""
     keys = (*key, key[0] ^ key[1] ^ _THREEFRY_PARITY)
@@ -91,9 +88,6 @@ def _parts(count: int) -> Iterator[np.ndarray]:
 
 def _join(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return low | (high.astype(_U64) << _U64(32))
-
-
-# -- rng_bit_generator ---------------------------------------------------------------------------------------------
 
 
 @op("rng_bit_generator", "ui64", operands=1)
@@ -174,8 +168,6 @@ def _as_element(words: np.ndarray, element: ElementType) -> np.ndarray:
     return array_of(words.astype(element.format.code_dtype), element.format)
 
 
-# -- rng -----------------------------------------------------------------------------------------------------------
-
 _F64 = ELEMENT_TYPES["f64"]
 
 
@@ -202,13 +194,10 @@ def rng(call: Call) -> Run:
     given = call.tensor(2)
     require(len(given.shape) == 1 and given.element.is_integer, f"shape is {given} (expected a list of integers)")
     rank = len(call.result().shape)
-    require(
-        given.shape[0] in (None, rank), f"shape is {given} (expected {rank} elements, as {call.result()} dimensions)"
-    )
-    require(
-        distribution in ("UNIFORM", "NORMAL"),
-        f"expected an rng_distribution of UNIFORM or NORMAL, got {distribution!r}",
-    )
+    fits = given.shape[0] in (None, rank)
+    require(fits, f"shape is {given} (expected {rank} elements, as {call.result()} dimensions)")
+    fits = distribution in ("UNIFORM", "NORMAL")
+    require(fits, f"expected an rng_distribution of UNIFORM or NORMAL, got {distribution!r}")
     require(distribution == "UNIFORM" or element.is_float, f"expected floats for NORMAL, got {element}")
     expected = call.result().shape
     draw = _normal(call) if distribution == "NORMAL" else _uniform(call)

@@ -76,9 +76,6 @@ def each(a: np.ndarray, function: Callable[[np.ndarray], Arrays]) -> Arrays:
     return tuple(np.stack(parts).reshape(*batch, *parts[0].shape) for parts in zip(*rows, strict=True))
 
 
-# -- QR ----------------------------------------------------------------------------------------------------------------
-
-
 @target("Qr")
 @on_one_thread
 def qr(a: np.ndarray) -> Arrays:
@@ -122,9 +119,6 @@ def pivoted_qr(a: np.ndarray, pivots: np.ndarray) -> Arrays:
     return r.astype(a.dtype), order.astype(pivots.dtype), tau.astype(a.dtype)
 
 
-# -- LU ----------------------------------------------------------------------------------------------------------------
-
-
 @target("LuDecomposition")
 @on_one_thread
 def lu(a: np.ndarray) -> Arrays:
@@ -159,9 +153,6 @@ def _lu_by_lapack(a: np.ndarray) -> Arrays:
     for i, pivot in enumerate(pivots.tolist()):
         order[i], order[pivot] = order[pivot], order[i]
     return lu, pivots.astype(np.int32), order
-
-
-# -- eigenvalues and singular values -----------------------------------------------------------------------------------
 
 
 @target("minihlo.eigh")

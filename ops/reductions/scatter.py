@@ -192,10 +192,8 @@ def scatter(call: Call) -> Run:
     body takes and gives scalars. (C24, C25) The results have the inputs' shape and the body's element types.
     """
     count = len(call.operands) // 2
-    require(
-        count and len(call.operands) == 2 * count + 1,
-        f"expected inputs, indices and as many updates, got {len(call.operands)} operands",
-    )
+    fits = count and len(call.operands) == 2 * count + 1
+    require(fits, f"expected inputs, indices and as many updates, got {len(call.operands)} operands")
     inputs, updates = ([call.tensor(i + first) for i in range(count)] for first in (0, count + 1))
     indices, results = call.tensor(count), [call.result(i) for i in range(len(call.results))]
     require(indices.element.is_integer, f"scatter_indices is {indices} (expected integers)")

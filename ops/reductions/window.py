@@ -91,10 +91,8 @@ def reduce_window(call: Call) -> Run:
     shape, which the windows determine, and the body's element types.
     """
     count = len(call.operands) // 2
-    require(
-        count and len(call.operands) == 2 * count,
-        f"expected inputs and as many initial values, got {len(call.operands)} operands",
-    )
+    fits = count and len(call.operands) == 2 * count
+    require(fits, f"expected inputs and as many initial values, got {len(call.operands)} operands")
     inputs, inits = ([call.tensor(i + first) for i in range(count)] for first in (0, count))
     body = body_of(call, 0)
     elements = body_elements(body, count)
