@@ -15,8 +15,8 @@ from ...ops.minifloat.formats import FORMATS
 from ...ops.op import call_attribute, traits_of
 from ...ops.traits import RegionSemantics
 from ...ops.types import ELEMENT_TYPES, ElementType, TensorType
+from ..blocks.checks import block_axes
 from ..program import CONSTANT, Function, Location, Operation, Program, Region, Value
-from ..values.blocks import block_axes
 from .statistics import range_of
 
 _F64 = ELEMENT_TYPES["f64"]

@@ -15,13 +15,13 @@ from ...ops.op import call_attribute, traits_of
 from ...ops.policy import Policy
 from ...ops.traits import RegionSemantics
 from ...ops.types import type_of_dtype
+from ..blocks.checks import block_format
 from ..diff.compare import fit_arguments
 from ..diff.judge import rounds
 from ..diff.source import Source
 from ..errors import OutputError
 from ..program import Location, Operation
 from ..system import host_floats
-from ..values.blocks import block_format
 from .lines import own_line
 from .profile_exact import Exact, target
 from .profile_run import ObservedProgram

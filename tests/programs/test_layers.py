@@ -27,7 +27,7 @@ LAYERS = [
     "interp.emulate",
     "interp.products", "interp.backends", "interp.testing", "interp.judging", "interp.enclose",
     "interp.probing", "interp.conform", "interp.diff", "interp.judgement",
-    "interp.plugin", "interp.transform", "interp.blocks", "interp.numerics", "interp.commands",
+    "interp.plugin", "interp.blocks.checks", "interp.transform", "interp.blocks", "interp.numerics", "interp.commands",
     "interp.command_options", "interp.cli", "interp.pytest_plugin",
 ]  # fmt: skip
 #: Files of one kind in a folder, at most.
