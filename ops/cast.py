@@ -9,7 +9,7 @@ import numpy as np
 from .draws import Draws
 from .minifloat.codec import decode, round_number
 from .minifloat.formats import Format
-from .minifloat.number import FINITE, WORK_BITS, Number
+from .minifloat.number import WORK_BITS, Number, finite
 from .policy import Policy
 from .tables import all_codes, in_blocks, look_up
 from .types import ELEMENT_TYPES, ElementType, Kind
@@ -214,4 +214,4 @@ def integer_number(x: np.ndarray) -> Number:
     short = magnitude >> cut
     short |= (short << cut) != magnitude
     significand = np.where(large, short, magnitude).astype(np.int64)
-    return Number(np.full(x.shape, FINITE, np.uint8), negative, significand, np.where(large, cut, 0).astype(np.int64))
+    return finite(negative, significand, np.where(large, cut, 0).astype(np.int64))
