@@ -7,6 +7,8 @@ odd where they cannot be (see `number.py`). The rules for infinities, NaN and si
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from .codec import bit_length, rounds_up
@@ -113,32 +115,7 @@ def equal(x: Number, y: Number) -> np.ndarray:
     return ~less(x, y) & ~less(y, x) & ~x.is_nan & ~y.is_nan
 
 
-def floor(x: Number) -> Number:
-    """The largest integer not above x."""
-    return _to_integer(x, "down")
-
-
-def ceil(x: Number) -> Number:
-    """The smallest integer not below x; -0 between -1 and 0."""
-    return _to_integer(x, "up")
-
-
-def truncate(x: Number) -> Number:
-    """The integer part of x."""
-    return _to_integer(x, "toward_zero")
-
-
-def round_nearest_even(x: Number) -> Number:
-    """The nearest integer, ties to even."""
-    return _to_integer(x, "nearest_even")
-
-
-def round_nearest_afz(x: Number) -> Number:
-    """The nearest integer, ties away from zero."""
-    return _to_integer(x, "nearest_away")
-
-
-def _to_integer(x: Number, rounding: str) -> Number:
+def _to_integer(rounding: str, x: Number) -> Number:
     cut = np.clip(-x.exponent, 1, 62)
     kept = x.significand >> cut
     rest = x.significand - (kept << cut)
@@ -147,6 +124,11 @@ def _to_integer(x: Number, rounding: str) -> Number:
     return x.replace(
         significand=np.where(fractional, whole, x.significand), exponent=np.where(fractional, 0, x.exponent)
     )
+
+
+floor, ceil, round_nearest_even, round_nearest_afz = (
+    functools.partial(_to_integer, rounding) for rounding in ("down", "up", "nearest_even", "nearest_away")
+)
 
 
 def _normalised(x: Number) -> Number:

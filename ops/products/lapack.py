@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..blas import on_one_thread
+from ..blas import one_thread
 from ..op import Call, Run, kernel_of
 from ..programs import xla_targets
 from ..programs.custom_call import bound_target
@@ -66,7 +66,7 @@ def binder(
         for i in range(operands):
             require(call.tensor(i).shape != () or i > 0, f"the operand is {call.tensor(i)} (expected matrices)")
 
-        @on_one_thread
+        @one_thread()
         def kernel(*values: np.ndarray) -> Any:
             outputs = [np.asarray(x) for x in function(use, *values)]
             for i in range(len(outputs), len(call.results)):

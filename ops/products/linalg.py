@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..blas import on_one_thread
+from ..blas import one_thread
 from ..cast import cast
 from ..op import Accuracy, Call, Run, op
 from ..require import require, require_element, require_shape
@@ -67,7 +67,7 @@ def cholesky(call: Call) -> Run:
     upper = not call.attributes.get("lower", False)
     widened, rounded = _widening(call, t.element), _rounding(call)
 
-    @on_one_thread
+    @one_thread()
     def kernel(a: np.ndarray) -> np.ndarray:
         return rounded(_factor(widened(a), upper))
 
@@ -115,7 +115,7 @@ def triangular_solve(call: Call) -> Run:
     backwards = lower == is_flipped
     widened, rounded = _widening(call, a.element), _rounding(call)
 
-    @on_one_thread
+    @one_thread()
     def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         x, y = widened(x), widened(y)
         if transpose == "ADJOINT":

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..blas import look_again, on_one_thread
+from ..blas import look_again, one_thread
 from ..op import Call, OpError, Run
-from .custom_call import bound_target, target
+from .custom_call import Target, bound_target, target
 
 Arrays = tuple[np.ndarray, ...]
 
@@ -49,6 +49,11 @@ def _sink(*_: Any) -> None:
     """Keeps its operands from being left out of a program."""
 
 
+def _linear(name: str) -> Callable[[Target], Target]:
+    """Makes the decorated function, while BLAS has one thread, what `custom_call @name` calls."""
+    return lambda function: target(name)(one_thread()(function))
+
+
 def real_type(dtype: np.dtype) -> np.dtype:
     """The type of a complex type's parts; any other type itself."""
     return np.real(np.zeros(0, dtype)).dtype
@@ -76,8 +81,7 @@ def each(a: np.ndarray, function: Callable[[np.ndarray], Arrays]) -> Arrays:
     return tuple(np.stack(parts).reshape(*batch, *parts[0].shape) for parts in zip(*rows, strict=True))
 
 
-@target("Qr")
-@on_one_thread
+@_linear("Qr")
 def qr(a: np.ndarray) -> Arrays:
     """Householder's factors: R above the diagonal, the reflectors below it, and their scales."""
     m, n = a.shape[-2:]
@@ -87,8 +91,7 @@ def qr(a: np.ndarray) -> Arrays:
     return np.swapaxes(h, -1, -2).astype(a.dtype), tau.astype(a.dtype)
 
 
-@target("ProductOfElementaryHouseholderReflectors")
-@on_one_thread
+@_linear("ProductOfElementaryHouseholderReflectors")
 def householder_product(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
     """The columns of the product of reflectors that `Qr` gives."""
     m, n = a.shape[-2:]
@@ -108,8 +111,7 @@ def householder_product(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
     return q.astype(a.dtype)
 
 
-@target("minihlo.geqp3")
-@on_one_thread
+@_linear("minihlo.geqp3")
 def pivoted_qr(a: np.ndarray, pivots: np.ndarray) -> Arrays:
     """As `Qr`, of a matrix whose columns are put in order on the way."""
     if not a.size:
@@ -119,8 +121,7 @@ def pivoted_qr(a: np.ndarray, pivots: np.ndarray) -> Arrays:
     return r.astype(a.dtype), order.astype(pivots.dtype), tau.astype(a.dtype)
 
 
-@target("LuDecomposition")
-@on_one_thread
+@_linear("LuDecomposition")
 def lu(a: np.ndarray) -> Arrays:
     """Both factors in one matrix, the row that each step swapped with its own, and the order of the rows."""
     lu = wide(a)
@@ -155,8 +156,7 @@ def _lu_by_lapack(a: np.ndarray) -> Arrays:
     return lu, pivots.astype(np.int32), order
 
 
-@target("minihlo.eigh")
-@on_one_thread
+@_linear("minihlo.eigh")
 def eigh(a: np.ndarray, lower: bool = True) -> Arrays:
     """The eigenvectors and eigenvalues of a Hermitian matrix, of which one triangle is read."""
 
@@ -164,8 +164,7 @@ def eigh(a: np.ndarray, lower: bool = True) -> Arrays:
     return v.astype(a.dtype), w.astype(real_type(a.dtype))
 
 
-@target("minihlo.eig")
-@on_one_thread
+@_linear("minihlo.eig")
 def eig(a: np.ndarray, left: bool = False, right: bool = False) -> Arrays:
     """The eigenvalues, and the left and the right eigenvectors that are asked for."""
     dtype = np.result_type(a.dtype, np.complex64)
@@ -181,8 +180,7 @@ def eig(a: np.ndarray, left: bool = False, right: bool = False) -> Arrays:
     return tuple(x.astype(dtype) for x in (w, *[vl] * left, *[vr] * right))
 
 
-@target("minihlo.svd")
-@on_one_thread
+@_linear("minihlo.svd")
 def svd(a: np.ndarray, full_matrices: bool = False, compute_uv: bool = True) -> Arrays:
     """The singular values, and the matrices of both sides where they are asked for."""
     m, n = a.shape[-2:]
@@ -195,16 +193,14 @@ def svd(a: np.ndarray, full_matrices: bool = False, compute_uv: bool = True) -> 
     return s.astype(real_type(a.dtype)), u.astype(a.dtype), vt.astype(a.dtype)
 
 
-@target("minihlo.hessenberg")
-@on_one_thread
+@_linear("minihlo.hessenberg")
 def hessenberg(a: np.ndarray) -> Arrays:
     """The form with zeros below the first subdiagonal, where the reflectors are kept, and their scales."""
     h, tau = each(wide(a), lambda m: _lapack("gehrd", m)[:2])
     return h.astype(a.dtype), tau.astype(a.dtype)
 
 
-@target("minihlo.schur")
-@on_one_thread
+@_linear("minihlo.schur")
 def schur(a: np.ndarray, compute_schur_vectors: bool = True) -> Arrays:
     """Schur's triangular form, and its vectors where they are asked for."""
     scipy = _scipy("scipy.linalg")
@@ -212,8 +208,7 @@ def schur(a: np.ndarray, compute_schur_vectors: bool = True) -> Arrays:
     return (t.astype(a.dtype), *[z.astype(a.dtype)] * compute_schur_vectors)
 
 
-@target("minihlo.tridiagonal")
-@on_one_thread
+@_linear("minihlo.tridiagonal")
 def tridiagonal(a: np.ndarray, lower: bool = True) -> Arrays:
     """A Hermitian matrix in tridiagonal form: its reflectors, diagonal, subdiagonal, and their scales."""
     name = "hetrd" if a.dtype.kind == "c" else "sytrd"
@@ -234,8 +229,7 @@ def _by_lapack(below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np
     return x.astype(b.dtype)
 
 
-@target("minihlo.tridiagonal_solve")
-@on_one_thread
+@_linear("minihlo.tridiagonal_solve")
 def tridiagonal_solve(
     below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np.ndarray, perturb_singular: bool = False
 ) -> np.ndarray:
