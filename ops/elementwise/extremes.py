@@ -19,6 +19,8 @@ def _extreme(choose: np.ufunc, choose_zero: np.ufunc, x, y):
 
     Equal numbers have equal bits unless they are zeros of unlike sign: `choose_zero` gives the bits of both.
     """
+    if x.dtype.kind == "c":
+        return _complex_extreme(choose is np.maximum, x, y)
     result = np.asarray(choose(x, y))
     if y.size and not any(y.strides) and y[(0,) * y.ndim] != 0:
         return result  # beside one number that is not zero, no two zeros meet
@@ -34,12 +36,6 @@ def _complex_extreme(largest: bool, x, y):
     before = (x.real < y.real) | ((x.real == y.real) & (x.imag < y.imag))
     take_y = (before if largest else ~before & (x != y)) & ~np.isnan(x)
     return np.where(take_y | (np.isnan(y) & ~np.isnan(x)), y, x)
-
-
-def _host(choose: np.ufunc, choose_zero: np.ufunc, x, y):
-    if x.dtype.kind == "c":
-        return _complex_extreme(choose is np.maximum, x, y)
-    return _extreme(choose, choose_zero, x, y)
 
 
 _COMPLEX = "complex numbers lexicographically; of booleans"
@@ -59,4 +55,4 @@ for _name, _choose, _choose_zero, _of_booleans, _direct, _doc in (
         boolean=_of_booleans,
         doc=_doc,
         traits=OpTraits(Combining(_choose, _of_booleans, largest=_choose is np.maximum), selects_operand=True),
-    )(functools.partial(_host, _choose, _choose_zero))
+    )(functools.partial(_extreme, _choose, _choose_zero))

@@ -46,7 +46,7 @@ def reduce(call: Call) -> Run:
 
     def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> Any:
         operands = zip(values, sources, elements * 2, strict=True)
-        arrays = [np.asarray(x if s == e else cast(x, s, e, call.policy)) for x, s, e in operands]
+        arrays = [np.asarray(cast(x, s, e, call.policy)) for x, s, e in operands]
         shape = [arrays[0].shape[d] for d in order]
         steps, kept = math.prod(shape[:folded]), shape[folded:]
         width = math.prod(kept)

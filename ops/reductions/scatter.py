@@ -13,7 +13,7 @@ import numpy as np
 from ..cast import cast
 from ..movement.gather import Places, integers, interleaving, row_major
 from ..op import Call, Run, op
-from ..require import require, require_dimensions
+from ..require import require, require_dimensions, unpack
 from ..traits import OpTraits
 from .folds import Step, body_elements
 from .scatter_update import Arrays, ScatterUpdate, scatter_update
@@ -219,11 +219,10 @@ def scatter(call: Call) -> Run:
 
     def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> np.ndarray | Arrays:
         operands = zip((*values[:count], *values[count + 1 :]), sources * 2, elements * 2, strict=True)
-        arrays = tuple([np.asarray(x if s == e else cast(x, s, e, call.policy)) for x, s, e in operands])
+        arrays = tuple([np.asarray(cast(x, s, e, call.policy)) for x, s, e in operands])
         tensors, where, parts = arrays[:count], np.asarray(values[count]), arrays[count:]
         run = windows(tensors[0].shape, where.shape, parts[0].shape)
         is_empty = not parts[0].size  # however large the windows are
-        results = tuple(map(np.array, tensors)) if is_empty else run(regions[0], tensors, where, parts)
-        return results[0] if count == 1 else results
+        return unpack(tuple(map(np.array, tensors)) if is_empty else run(regions[0], tensors, where, parts))
 
     return kernel

@@ -57,8 +57,7 @@ def select_and_scatter(call: Call) -> Run:
     def kernel(regions: tuple[Select, ...], *values: np.ndarray) -> np.ndarray:
         x, sources, init = map(np.asarray, values)
         axes = axes_of(x.shape)
-        if operand.element != element:
-            sources, init = (cast(v, operand.element, element, call.policy) for v in (sources, init))
+        sources, init = (cast(v, operand.element, element, call.policy) for v in (sources, init))
         chosen = chosen_places(step or regions[0], x, axes, is_vectorised=step is not None).reshape(-1)
         there = np.flatnonzero(chosen >= 0)
         result = np.full(x.size, init, element.dtype)

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..cast import cast, wrap
 from ..op import Body, Call, Run, op
-from ..require import require, require_shape
+from ..require import require, require_shape, unpack
 from ..traits import OpTraits, Shapes
 from ..types import ElementType, TensorType
 from .axes import Axis, Shape, pad_windows, windows
@@ -113,7 +113,7 @@ def reduce_window(call: Call) -> Run:
 
     def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> Any:
         pairs = zip(values, sources, elements * 2, strict=True)
-        values = tuple([np.asarray(v if s == e else cast(v, s, e, call.policy)) for v, s, e in pairs])
+        values = tuple([np.asarray(cast(v, s, e, call.policy)) for v, s, e in pairs])
         arrays, inits, axes = values[:count], values[count:], axes_of(values[0].shape)
         folded = prefixes(arrays[0], inits[0], axes) if prefixes is not None else None
         if folded is None:
@@ -123,7 +123,7 @@ def reduce_window(call: Call) -> Run:
             folded = ranks.largest(fold_ranks, arrays, inits)
         if folded is None:
             folded = _fold_windows(fold, regions[0], together, arrays, inits, axes)
-        return folded[0] if count == 1 else folded
+        return unpack(folded)
 
     return kernel
 
