@@ -44,8 +44,8 @@ from .settings import Settings, default_settings
 from .steps import Steps, StepsError
 from .system import depth, host_floats, memory
 
-#: Is called after each op with its results.
-Listener = Callable[[Operation, tuple[Any, ...]], None]
+#: Is called after each op with its operands and its results.
+Listener = Callable[[Operation, tuple[Any, ...], tuple[Any, ...]], None]
 
 #: The bytes from which a value is dropped as soon as nothing needs it.
 LARGE = 1 << 12
@@ -133,7 +133,7 @@ def plan(
         program: The program.
         function: The name of the function; `@main` or the only public one by default.
         policy: What the implementation may choose; `Policy()` by default.
-        listener: Is called after each op, with its results. Then no pass is applied.
+        listener: Is called after each op, with its operands and its results. Then no pass is applied.
         settings: What may change how the program runs; the settings of the environment by default.
         most_steps: The most ops that run and regions that are entered, after which a run raises LimitError. Then no
             pass is applied.
@@ -335,7 +335,8 @@ class _Assembler:
             regions = [] if is_table else [self._nested(r, operation, ()) for r in operation.regions]
             place = traits.overwrites
             value = None if place is None else operation.operands[place]
-            if place is not None and bound.in_place and value in dying and operation.operands.count(value) == 1:
+            is_last = value in dying and operation.operands.count(value) == 1 and self._listener is None
+            if place is not None and bound.in_place and is_last:
                 yield code.overwrite(bound.run, bound.in_place, place, regions, operands, results)
             elif regions:
                 has_threads = traits.regions is RegionSemantics.ALL
@@ -380,10 +381,11 @@ class _Assembler:
         if self._steps is not None:
             yield _ignoring_frame(self._steps.take)
         if self._listener is not None:
-            listener, results = self._listener, self._slots_of(operation.results)
+            listener = self._listener
+            operands, results = self._slots_of(operation.operands), self._slots_of(operation.results)
 
             def call_listener(frame: Frame) -> None:
-                listener(source, tuple([frame[i] for i in results]))
+                listener(source, tuple([frame[i] for i in operands]), tuple([frame[i] for i in results]))
 
             yield call_listener
 

@@ -29,8 +29,9 @@ class Budget:
 
 BUDGETS = (
     Budget("ops", 17_000, ("ops",)),
-    Budget("interp without emulation", 50_400, ("interp",), ("interp/emulate",)),
+    Budget("interp without emulation", 50_050, ("interp",), ("interp/emulate",)),
     Budget("emulation", 5_000, ("interp/emulate",)),
+    Budget("numerics", 3_900, ("interp/numerics",)),
     Budget("tests", 45_700, ("tests",)),
     Budget("passes, machine, binding", 2_500, ("interp/passes", "interp/machine.py", "interp/bind.py")),
     Budget(

@@ -6,7 +6,7 @@ import argparse
 
 from ..errors import InputError, OutputError
 from ..numerics.profile import Profile
-from ..numerics.report_text import text
+from ..numerics.profile_report import text
 from .diff import inputs_of, sources_of
 from .run import read_inputs
 

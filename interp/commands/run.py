@@ -280,7 +280,7 @@ class _Recorder:
             for i, (value, t) in enumerate(zip(values, p.argument_types, strict=True)):
                 self._write(f"argument {i}", where, value, t)
 
-    def _listen(self, operation: Operation, values: tuple[Any, ...]) -> None:
+    def _listen(self, operation: Operation, _: tuple[Any, ...], values: tuple[Any, ...]) -> None:
         typed = [(value, result.type) for value, result in zip(values, operation.results, strict=True)]
         where = str(operation.location)
         group = self.groups.get(where)

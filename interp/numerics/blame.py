@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Sequence
+import dataclasses
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...ops.types import TensorType, type_of_dtype
-from ..diff.compare import fit_arguments, trace
+from ..diff.compare import fit_arguments
+from ..diff.examiner import types_of
 from ..diff.source import Source, is_movable
 from ..errors import Error, InputError
 from ..judging.equality import equal_values
 from .blame_report import Blame, BlamedOp, percent
-from .evaluators import BackendEvaluator, Choice, RoundingEvaluator, choice, convert_to, pair
-from .lines import own_line
-from .measures import Measure, Outcome
+from .evaluators import BackendEvaluator, Choice, choice, convert_to, pair
+from .measures import Amount, Measure, Outcome
 from .programs import program_of
+from .reports import own_line
 from .search import Effect, Search
 from .substitution import Site, Substitution
 
@@ -28,6 +31,8 @@ _SHARE = 0.95
 _ITERATIONS = 100_000
 #: The bytes of results that are kept to avoid computing them again.
 _MEMORY = 1 << 30
+#: Before any effect.
+_UNKNOWN = Amount(-1)
 
 
 def blame(
@@ -91,8 +96,7 @@ def blame(
     try:
         chosen.append(choice(bad, "bad"))
         platform = next((c.platform for c in reversed(chosen) if c.platform), "cpu")
-        lower = functools.partial(trace, platform=platform)
-        source, arrays, unflatten = program_of(function, args, kwargs, lower, static_argnums, static_argnames)
+        source, arrays, unflatten = program_of(function, args, kwargs, static_argnums, static_argnames, on=platform)
         return examine(source, arrays, chosen[0], chosen[1], measure, share, evaluations, iterations, memory, unflatten)
     finally:
         for c in chosen:
@@ -115,34 +119,36 @@ def examine(
     values, source = fit_arguments(source, arrays)
     evaluators = pair(source, good, bad)
     runs = Substitution(source, values, *evaluators, iterations=iterations, memory=memory)
-    seen = _Differences()
-    reference = runs.run(frozenset(), seen.observe)
+    seen: defaultdict[Site, _Difference] = defaultdict(_Difference)
+
+    def observe(site: Site, *both: Sequence[Any]) -> None:
+        seen[site].add(site, *both)
+
+    reference = runs.run(frozenset(), observe)
     measured = Measure(measure, reference, source.function.result_types, unflatten)
-    outcome = _outcome(lambda: runs.run(None, seen.observe))
+    outcome = _outcome(lambda: runs.run(None, observe))
     required = share if share is not None else _SHARES.get(measured.name, _SHARE)
-    sites = [site for site, d in seen.found.items() if d.differing]
+    sites = [site for site, d in seen.items() if d.differing]
     search = Search(lambda ops: _outcome(lambda: runs.run(ops)), sites, measured, outcome, required, evaluations)
     effects = search.effects()
-    order = sorted(sites, key=lambda s: _rank(effects.get(s)), reverse=True)
+    order = sorted(sites, key=lambda s: effects[s].most if s in effects else _UNKNOWN, reverse=True)
     smallest = search.smallest(order)
     at_smallest = search.evaluations.get(frozenset(smallest))
     explained = 1 - at_smallest.left.of(search.total) if smallest and at_smallest else 0.0
     if smallest and len(smallest) == len(sites):  # the bad way itself, which is not run again
         explained = 1.0
-    ops = {s: _blame_op(source, s, seen.found[s], effects.get(s), search, s in smallest) for s in order}
-    first = [s for s in order if s in smallest]
-    ranking = [ops[s] for s in (*first, *(s for s in order if s not in smallest))]
-    notes = [*_notes(search, effects, outcome), *_refusals(evaluators)]
+    order.sort(key=lambda s: s not in smallest)
+    ranking = [_blame_op(source, s, seen[s], effects.get(s), search, s in smallest) for s in order]
     return Blame(
         good.name,
         bad.name,
         measured.name,
         search.total,
         tuple(ranking),
-        tuple(ops[s] for s in first),
+        tuple(ranking[: len(smallest)]),
         explained,
         required,
-        tuple(notes),
+        (*_notes(search, effects, outcome), *_refusals(evaluators)),
         tuple(search.evaluations.values()),
         search.is_complete,
     )
@@ -157,34 +163,23 @@ def _outcome(run: Callable[[], list[Any]]) -> Outcome:
         return error
 
 
-def _rank(effect: Effect | None) -> tuple[bool, Any]:
-    return effect is not None, effect.most if effect is not None else None
-
-
+@dataclasses.dataclass
 class _Difference:
     """Counts of one op: its executions, and the elements that differ between the two ways on the same operands."""
 
-    def __init__(self) -> None:
-        self.executions = self.elements = self.differing = 0
+    executions: int = 0
+    elements: int = 0
+    differing: int = 0
 
-
-class _Differences:
-    """The differences between the results of the two ways for each op, on the same operands, in order of execution."""
-
-    def __init__(self) -> None:
-        self.found: dict[Site, _Difference] = {}
-
-    def observe(self, site: Site, good: Sequence[Any], bad: Sequence[Any]) -> None:
-        seen = self.found.setdefault(site, _Difference())
-        seen.executions += 1
-        if not is_movable(site.operation):
-            return
-        for x, y in zip(good, bad, strict=True):
-            seen.elements += x.size
+    def add(self, site: Site, good: Sequence[Any], bad: Sequence[Any]) -> None:
+        """Counts one execution."""
+        self.executions += 1
+        for x, y in zip(good, bad, strict=True) if is_movable(site.operation) else ():
+            self.elements += x.size
             if x.dtype != y.dtype:  # one of them is held in a wider type
                 wide = max(x.dtype, y.dtype, key=lambda d: type_of_dtype(d).bits)
                 x, y = (convert_to(v, TensorType(v.shape, type_of_dtype(wide))) for v in (x, y))
-            seen.differing += int(x.size - np.count_nonzero(equal_values(x, y)))
+            self.differing += int(x.size - np.count_nonzero(equal_values(x, y)))
 
 
 def _blame_op(
@@ -195,7 +190,7 @@ def _blame_op(
     return BlamedOp(
         site.operation.name,
         own_line(lines, site.location),
-        site.types,
+        types_of(site.operation),
         tuple(c.location for c in site.calls),
         seen.executions,
         seen.elements,
@@ -228,12 +223,8 @@ def _notes(search: Search[Site], effects: dict[Site, Effect], outcome: Outcome) 
     return notes
 
 
-def _refusals(evaluators: Sequence[Any]) -> list[str]:
-    notes = []
+def _refusals(evaluators: Sequence[Any]) -> Iterator[str]:
     for evaluator in evaluators:
-        inner = evaluator.inner if isinstance(evaluator, RoundingEvaluator) else evaluator
-        if isinstance(inner, BackendEvaluator):
-            for operation, why in list(inner.refused.items())[:5]:
-                where = f"{operation.location}: {operation.name}"
-                notes.append(f"{where}: computed exactly, as {inner.name} gives no result: {why}")
-    return notes
+        inner = getattr(evaluator, "inner", evaluator)
+        for operation, why in itertools.islice(inner.refused.items() if isinstance(inner, BackendEvaluator) else (), 5):
+            yield f"{operation.location}: {operation.name}: computed exactly, as {inner.name} gives no result: {why}"

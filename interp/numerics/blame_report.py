@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import linecache
 import math
 from typing import Any
 
 from ..program import Location
 from .measures import NONE, Amount
-from .programs import text_table
+from .reports import Report, code_of, plain, text_table
 from .search import Evaluation
 
 #: An op outside of the explaining set with less than this share contributes next to nothing.
 NEGLIGIBLE = 1e-3
 #: Maximum number of ops shown in a table.
 _ROWS = 20
+_FIELDS = ("good", "bad", "measure", "required", "complete", "explained", "notes")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,19 +59,19 @@ class BlamedOp:
     @property
     def source(self) -> str:
         """The line of source code, empty if it is not known."""
-        return linecache.getline(self.location.file, self.location.line).strip()
+        return code_of(self.location)
 
     def data(self) -> dict[str, Any]:
         """The op as a dictionary that `json.dump` takes."""
         data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         for name in ("alone", "without", "contribution"):
-            data[name] = _amount(data[name])
-        data |= {"location": str(self.location), "calls": [str(c) for c in self.calls], "share": _number(self.share)}
-        return data | {"source": self.source, "says": self.says, "contributes": self.contributes}
+            data[name] = data[name] if data[name] is None else data[name].data()
+        data |= {"location": str(self.location), "calls": [str(c) for c in self.calls]}
+        return plain(data | {"source": self.source, "says": self.says, "contributes": self.contributes})
 
 
 @dataclasses.dataclass(frozen=True)
-class Blame:
+class Blame(Report):
     """The operations that cause the difference between two ways of computing a program. `print` shows it.
 
     Attributes:
@@ -128,14 +127,12 @@ class Blame:
         lines = [head]
         if self.explains:
             count, of = len(self.explains), len(self.ranking)
-            what = "1 operation explains" if count == 1 else f"{count} operations explain"
-            lines.append(f"{what} {percent(self.explained)} of it, of {of} that the two compute differently:")
+            explain = "1 operation explains" if count == 1 else f"{count} operations explain"
+            lines.append(f"{explain} {percent(self.explained)} of it, of {of} that the two compute differently:")
             for o in self.explains[:_ROWS]:
                 lines.append(f"  {o.location}: {o.op} {o.types}")
                 lines += [f"    {o.source}"] if o.source else []
-                for c in reversed(o.calls):
-                    line = linecache.getline(c.file, c.line).strip()
-                    lines.append(f"    called at {c}{f': {line}' if line else ''}")
+                lines += [f"    called at {c}{f': {code_of(c)}' if code_of(c) else ''}" for c in reversed(o.calls)]
             lines += [f"  … and {count - _ROWS} more"] if count > _ROWS else []
         elif not self.ranking:
             lines.append("the two compute every operation alike")
@@ -145,19 +142,13 @@ class Blame:
         return "\n".join(lines)
 
     def data(self) -> dict[str, Any]:
-        """The result as a dictionary that `json.dump` takes."""
-        data: dict[str, Any] = {n: getattr(self, n) for n in ("good", "bad", "measure", "required", "complete")}
-        data |= {"total": _amount(self.total), "explained": _number(self.explained), "notes": list(self.notes)}
+        """The result as a dictionary that `json.dump` takes; numbers that are not finite are texts."""
+        data: dict[str, Any] = {n: getattr(self, n) for n in _FIELDS}
+        data["total"] = self.total.data()
         data["ranking"] = [o.data() for o in self.ranking]
         data["explains"] = [self.ranking.index(o) for o in self.explains]
-        data["evaluations"] = [
-            {"ops": e.ops, "total": _amount(e.total), "left": _amount(e.left)} for e in self.evaluations
-        ]
-        return data
-
-    def to_json(self, indent: int | None = 1) -> str:
-        """The result as JSON; numbers that are not finite are texts."""
-        return json.dumps(self.data(), indent=indent)
+        data["evaluations"] = [{"ops": e.ops, "total": e.total.data(), "left": e.left.data()} for e in self.evaluations]
+        return plain(data)
 
 
 def percent(share: float | None) -> str:
@@ -167,11 +158,3 @@ def percent(share: float | None) -> str:
     if math.isinf(share):
         return "inf"
     return f"{100 * share:.3g} %" if 0 < share < 1e4 else f"{share:.0g} x" if share else "0 %"
-
-
-def _number(x: float | None) -> float | str | None:
-    return x if x is None or math.isfinite(x) else str(x)
-
-
-def _amount(x: Amount | None) -> dict[str, Any] | None:
-    return None if x is None else {"not_finite": x.lost, "size": _number(x.size)}

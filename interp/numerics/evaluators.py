@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,15 +19,15 @@ from ...ops.op import traits_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType, Type, type_of_dtype
 from .. import machine
-from ..backends import OPERATIONS, BackendError, transport
+from ..backends import BackendError
 from ..backends.own import Minihlo
 from ..backends.subjects import any_subject
-from ..diff.examiner import operands_of, receive
+from ..diff.examiner import Examiner
 from ..diff.judge import rounds
-from ..diff.operations import operate
 from ..diff.source import Source, inputs
 from ..errors import Error, InputError
 from ..machine import Plan
+from ..passes.rewriting import copy_operation, copy_value
 from ..program import CONSTANT, Operation, Region, Value
 
 Arrays = Sequence[Any]
@@ -35,24 +35,6 @@ Arrays = Sequence[Any]
 #: Sums are rounded once, so that a wide sum equals a sum of minifloats with a wide result.
 EXACT = Policy(accumulate="exact")
 WIDE = ("f32", "f64")
-
-
-class Evaluator(Protocol):
-    """An evaluator of single ops."""
-
-    @property
-    def name(self) -> str:
-        """The name in reports."""
-        ...
-
-    @property
-    def runs_whole(self) -> bool:
-        """Whether a loop, branch or call evaluated as a whole gives the same bits as op by op."""
-        ...
-
-    def results(self, operation: Operation, values: Arrays) -> list[Any]:
-        """The results of an op, given its `inputs`. Raises errors of `interp`."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,12 +71,14 @@ def choice(named: Any, role: str, backend_of: Callable[[Any], Any] = any_subject
     `backend_of` finds the backend. Raises InputError, which names the `role`, if there is none.
     """
     if isinstance(named, Policy):
-        return Choice(_describe(named), named)
-    if named == "exact":
-        return Choice(named, EXACT)
-    if isinstance(named, str) and named in WIDE:
-        return Choice(named, wide=named)
+        plain = dataclasses.asdict(Policy())
+        fields = [f"{n}={v!r}" for n, v in dataclasses.asdict(named).items() if v != plain[n]]
+        return Choice(f"Policy({', '.join(fields)})", named)
     if isinstance(named, str):
+        if named == "exact":
+            return Choice(named, EXACT)
+        if named in WIDE:
+            return Choice(named, wide=named)
         try:
             return Choice(named, Policy.target(named))
         except ValueError:
@@ -102,28 +86,35 @@ def choice(named: Any, role: str, backend_of: Callable[[Any], Any] = any_subject
     try:
         backend = backend_of(named)
     except InputError as error:
-        raise InputError(
-            f"{role}: {error}; or a Policy, exact, {', '.join(WIDE)} or a chip (minihlo targets)"
-        ) from None
+        others = f"a Policy, exact, {', '.join(WIDE)} or a chip (minihlo targets)"
+        raise InputError(f"{role}: {error}; or {others}") from None
     if isinstance(backend, Minihlo):
         return Choice(backend.name, backend.policy)
     return Choice(backend.name, backend=backend)
 
 
-def _describe(policy: Policy) -> str:
-    plain = Policy()
-    fields = [f.name for f in dataclasses.fields(Policy) if getattr(policy, f.name) != getattr(plain, f.name)]
-    return f"Policy({', '.join(f'{n}={getattr(policy, n)!r}' for n in fields)})"
-
-
 # -- evaluators --------------------------------------------------------------------------------------------------------
 
 
-class PolicyEvaluator:
+class Evaluator:
+    """An evaluator of single ops, with its name in reports."""
+
+    runs_whole = False  #: a loop, branch or call evaluated as a whole gives the same bits as op by op
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def results(self, operation: Operation, values: Arrays) -> list[Any]:
+        """The results of an op, given its `inputs`. Raises errors of `interp`."""
+        raise NotImplementedError
+
+
+class PolicyEvaluator(Evaluator):
     """minihlo under a policy."""
 
     def __init__(self, source: Source, name: str, policy: Policy) -> None:
-        self.name, self.policy, self._source = name, policy, source
+        super().__init__(name)
+        self.policy, self._source = policy, source
         # Stochastic rounding draws bits in the order of the ops; each op alone starts from the seed.
         self.runs_whole = policy.rounding != "stochastic"
         self._plans: dict[Operation, Plan] = {}
@@ -134,78 +125,57 @@ class PolicyEvaluator:
         return machine.run(self._plans[operation], values)
 
 
-class BackendEvaluator:
+class BackendEvaluator(Evaluator):
     """A backend; if it gives no result for an op, the op is computed exactly, and noted."""
 
-    runs_whole = False
-
     def __init__(self, source: Source, backend: Any) -> None:
-        self.name, self._source, self._backend = backend.name, source, backend
-        self._exact = PolicyEvaluator(source, "exact", EXACT)
-        self._texts: dict[Operation, str] = {}
+        super().__init__(backend.name)
+        self._examiner = Examiner(source, backend, EXACT)
         self.refused: dict[Operation, str] = {}  #: why the backend gives no results
 
     def results(self, operation: Operation, values: Arrays) -> list[Any]:
-        if operation not in self.refused:
-            try:
-                return self._compute(operation, values)
-            except BackendError as error:
-                if error.how == "absent":
-                    raise
-                self.refused[operation] = str(error)
-        return self._exact.results(operation, values)
-
-    def _compute(self, operation: Operation, values: Arrays) -> list[Any]:
-        if self._backend.takes == OPERATIONS:
-            return operate(self._backend, operation, operands_of(operation, values))
-        if operation not in self._texts:
-            self._texts[operation] = self._source.text(operation, packed=True)
-        arrays = [a for x in values for a in transport.pack(x, type_of_dtype(x.dtype))]
-        answer = self._backend.evaluate(self._texts[operation], arrays)
-        results = receive(answer, [v.type for v in operation.results], self.name)
-        for result, value in zip(results, operation.results, strict=True):
-            assert isinstance(value.type, TensorType)
-            if result.shape != value.type.shape:
-                raise BackendError("died", f"{self.name} gave a result of shape {result.shape}, not {value.type}")
+        try:
+            results = self._examiner.there(operation, values)
+            for result, value in zip(results, operation.results, strict=True):
+                if result.shape != value.shape:
+                    raise BackendError("died", f"{self.name} gave a result of shape {result.shape}, not {value.type}")
+        except BackendError as error:
+            if error.how == "absent":
+                raise
+            self.refused[operation] = str(error)
+            return self._examiner.here(operation, values)
         return results
 
 
-class WideEvaluator:
+class WideEvaluator(Evaluator):
     """Holds and computes every float type narrower than `element` in it, with sums rounded once."""
 
-    runs_whole = False
-
     def __init__(self, source: Source, element: ElementType) -> None:
-        self.name, self._element = element.name, element
+        super().__init__(element.name)
+        self._element = element
         self._exact = PolicyEvaluator(source, "exact", EXACT)
         self._widened: dict[Operation, Operation | None] = {}
 
     def results(self, operation: Operation, values: Arrays) -> list[Any]:
-        wide = self._of(operation)
+        if operation not in self._widened:
+            keeps = traits_of(operation.name).keeps_bits  # its results depend on the codes
+            self._widened[operation] = None if keeps else widened(operation, self._element)
+        wide = self._widened[operation]
         if wide is not None:
-            given = [convert_to(x, v.type) for x, v in zip(values, inputs(wide), strict=True)]
             try:
-                return self._exact.results(wide, given)
+                return self._exact.results(wide, to_declared(wide, values))
             except Error:
                 self._widened[operation] = None  # an op without such a form
         return self._exact.results(operation, to_declared(operation, values))
 
-    def _of(self, operation: Operation) -> Operation | None:
-        if operation not in self._widened:
-            keeps = traits_of(operation.name).keeps_bits  # its results depend on the codes
-            self._widened[operation] = None if keeps else _Widener(self._element).operation(operation)
-        return self._widened[operation]
 
+class RoundingEvaluator(Evaluator):
+    """An evaluator beside a wide one: its ops take operands that their types do not hold, and round their results."""
 
-class RoundingEvaluator:
-    """An evaluator beside a wide one: its ops take operands that their types do not hold, and round their own
-    results."""
-
-    runs_whole = False
-
-    def __init__(self, evaluator: Evaluator, wide: WideEvaluator, policy: Policy) -> None:
+    def __init__(self, inner: Evaluator, wide: WideEvaluator, policy: Policy) -> None:
         """`policy` determines the rounding of results to their types."""
-        self.name, self.inner, self._wide, self._policy = evaluator.name, evaluator, wide, policy
+        super().__init__(inner.name)
+        self.inner, self._wide, self._policy = inner, wide, policy
 
     def results(self, operation: Operation, values: Arrays) -> list[Any]:
         given = to_declared(operation, values)
@@ -219,14 +189,14 @@ class RoundingEvaluator:
 
 def pair(source: Source, good: Choice, bad: Choice) -> tuple[Evaluator, Evaluator]:
     """Both evaluators for ops of a program, so that each accepts the other's results."""
-    evaluators = [good.on(source), bad.on(source)]
-    for i, other in ((0, 1), (1, 0)):
-        wide, evaluator = evaluators[other], evaluators[i]
-        if isinstance(wide, WideEvaluator) and not isinstance(evaluator, WideEvaluator):
-            evaluators[i] = RoundingEvaluator(evaluator, wide, (good, bad)[i].policy or Policy())
-    if isinstance(evaluators[0], WideEvaluator) and isinstance(evaluators[1], WideEvaluator) and good.wide != bad.wide:
+    if good.wide and bad.wide and good.wide != bad.wide:
         raise InputError(f"expected one wide type at most, got {good.wide} and {bad.wide}")
-    return evaluators[0], evaluators[1]
+    first, second = good.on(source), bad.on(source)
+    if isinstance(first, WideEvaluator) and not bad.wide:
+        return first, RoundingEvaluator(second, first, bad.policy or Policy())
+    if isinstance(second, WideEvaluator) and not good.wide:
+        return RoundingEvaluator(first, second, good.policy or Policy()), second
+    return first, second
 
 
 # -- values in wider types ---------------------------------------------------------------------------------------------
@@ -236,11 +206,11 @@ def convert_to(value: Any, t: Type, policy: Policy = EXACT) -> Any:
     """A value in the element type of a tensor type."""
     if not isinstance(value, np.ndarray) or not isinstance(t, TensorType) or value.dtype == t.element.dtype:
         return value
-    return cast(value, type_of_dtype(value.dtype), t.element, policy)
+    return np.asarray(cast(value, type_of_dtype(value.dtype), t.element, policy))
 
 
 def to_declared(operation: Operation, values: Arrays) -> list[Any]:
-    """The values of an op's `inputs` in the program's types."""
+    """The values of an op's `inputs` in the types of that op."""
     return [convert_to(x, v.type) for x, v in zip(values, inputs(operation), strict=True)]
 
 
@@ -251,39 +221,35 @@ def _is_same(narrow: Any, value: Any) -> bool:
     return bool(np.array_equal(back, value, equal_nan=True))
 
 
-class _Widener:
-    """Copies an op with wider types instead of narrow floats."""
+def widened(operation: Operation, element: ElementType) -> Operation:
+    """A copy of an op with an element type instead of narrower floats."""
+    values: dict[Value, Value] = {}
 
-    def __init__(self, element: ElementType) -> None:
-        self._element = element
-        self._values: dict[Value, Value] = {}
+    def copy(old: Operation) -> Operation:
+        regions = []
+        for r in old.regions:
+            arguments = tuple(copy_value(v, values) for v in r.arguments)
+            operations = list(map(copy, r.operations))
+            regions.append(Region(arguments, operations, tuple(copy_value(v, values) for v in r.returns)))
+        made = copy_operation(old, tuple(regions), values)
+        made.attributes = {k: v for k, v in old.attributes.items() if k != "algorithm"}  # it names narrow types
+        if old.name == CONSTANT:
+            made.attributes["value"] = convert_to(old.attributes["value"], _wide(old.results[0].type, element))
+        return made
 
-    def operation(self, operation: Operation) -> Operation:
-        attributes = {k: v for k, v in operation.attributes.items() if k != "algorithm"}  # it names narrow types
-        if operation.name == CONSTANT:
-            attributes["value"] = convert_to(attributes["value"], self._type(operation.results[0].type))
-        return dataclasses.replace(
-            operation,
-            operands=self._all(operation.operands),
-            results=self._all(operation.results),
-            regions=tuple(map(self._region, operation.regions)),
-            attributes=attributes,
-            origin=operation,
-        )
+    for v in inputs(operation):
+        copy_value(v, values)
+    made = copy(operation)
+    for v in values.values():
+        v.type = _wide(v.type, element)
+    return made
 
-    def _region(self, region: Region) -> Region:
-        arguments = self._all(region.arguments)
-        operations = [self.operation(o) for o in region.operations]
-        return Region(arguments, operations, self._all(region.returns))
 
-    def _all(self, values: Sequence[Value]) -> tuple[Value, ...]:
-        return tuple(self._values.setdefault(v, Value(self._type(v.type))) for v in values)
-
-    def _type(self, t: Type) -> Type:
-        if not isinstance(t, TensorType) or isinstance(t.element, QuantizedType):
-            return t
-        part = t.element.part
-        if not part.is_float or part.bits >= self._element.bits:
-            return t
-        wide = f"complex<{self._element.name}>" if t.element.is_complex else self._element.name
-        return dataclasses.replace(t, element=ELEMENT_TYPES[wide])
+def _wide(t: Type, element: ElementType) -> Type:
+    if not isinstance(t, TensorType) or isinstance(t.element, QuantizedType):
+        return t
+    part = t.element.part
+    if not part.is_float or part.bits >= element.bits:
+        return t
+    wide = f"complex<{element.name}>" if t.element.is_complex else element.name
+    return dataclasses.replace(t, element=ELEMENT_TYPES[wide])

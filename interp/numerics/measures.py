@@ -36,6 +36,10 @@ class Amount:
             return f"{self.size:.4g}"
         return f"{self.lost} not finite" + (f", else {self.size:.4g}" if self.size else "")
 
+    def data(self) -> dict[str, Any]:
+        """The amount for JSON."""
+        return {"not_finite": self.lost, "size": self.size}
+
     def of(self, whole: Amount) -> float:
         """The share of another amount: 1 is all of it."""
         if whole.lost:

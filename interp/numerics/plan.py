@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -17,19 +16,19 @@ from ...ops.minifloat.formats import FORMATS
 from ...ops.policy import Policy
 from ...ops.types import TensorType, TokenType
 from .. import machine
-from ..diff.compare import fit_arguments, is_program, source_of
+from ..diff.compare import fit_arguments
 from ..diff.source import Source
 from ..errors import InputError
 from ..machine import plan
-from ..program import Operation, Program
+from ..program import Location, Operation, Program, Value
 from ..system import host_floats
-from .lines import own_line
+from .measures import Measure as NormMeasure
+from .observe import ObservedProgram
 from .plan_rewrite import Rounding, bits_of, products, rewrite
-from .plan_search import Operand, relative_norm, search
-from .profile import write
-from .profile_run import ObservedProgram
-from .programs import check_policy, lower, program_of, text_table
-from .statistics import Statistics
+from .plan_search import Operand, Search
+from .programs import check_function, check_policy, program_of
+from .reports import Report, own_line, short_place, text_table
+from .statistics import range_of
 
 #: The default formats, and the default bound of the output's relative error.
 FORMATS_TRIED = ("mxfp4_e2m1", "nvfp4", "f8E4M3FN", "f8E5M2", "mxfp8_e4m3", "mxfp8_e5m2", "bf16")
@@ -65,7 +64,7 @@ class Choice:
 
 
 @dataclasses.dataclass(frozen=True)
-class QuantizePlan:
+class QuantizePlan(Report):
     """Formats for the operands of a program's matmuls. `print` shows it; `apply` evaluates a function with it.
 
     Attributes:
@@ -98,15 +97,11 @@ class QuantizePlan:
         Raises:
             InputError: `function` is not a function, or has other matmuls than the plan; when it is called.
         """
-        if is_program(function):
-            source = source_of(function)
-            return lambda *arrays: self._run(source, arrays)
-        if not callable(function):
-            raise InputError(f"expected a function or a program, got {type(function).__name__}")
+        check_function(function)
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            source, arrays, unflatten = program_of(function, args, kwargs, functools.partial(lower, policy=self.policy))
+            source, arrays, unflatten = program_of(function, args, kwargs, on=self.policy)
             return unflatten(self._run(source, arrays))
 
         return run
@@ -130,7 +125,7 @@ class QuantizePlan:
         head = ("line", "op", "operand", "type", "format", "scale", "error alone")
         rows: list[tuple[str, ...]] = [head]
         for c in self.choices:
-            place = f"{c.file.rpartition('/')[2]}:{c.line}" if c.line else c.file
+            place = short_place(Location(c.file, c.line))
             scale = f"2^{c.scale}" if c.format in FORMATS and c.scale else "-"
             rows.append(
                 (place, c.op.rpartition(".")[2], str(c.operand), c.type, c.format or "-", scale, f"{c.error:.3g}")
@@ -154,13 +149,6 @@ class QuantizePlan:
             **{f: getattr(self, f) for f in fields},
             "choices": list(map(dataclasses.asdict, self.choices)),
         }
-
-    def to_json(self, path: Any = None) -> str:
-        """The plan as JSON, which is also written to a file if `path` is given. Raises OutputError if that fails."""
-        text = json.dumps(self.data(), indent=1)
-        if path is not None:
-            write(path, text)
-        return text
 
 
 @host_floats.in_default
@@ -209,33 +197,32 @@ def quantize_plan(
     if measure is not None and not callable(measure):
         raise InputError(f"measure: expected a function, got {type(measure).__name__}")
     chosen = check_policy(policy)
-    source, arrays, unflatten = program_of(function, args, kwargs, functools.partial(lower, policy=chosen))
+    source, arrays, unflatten = program_of(function, args, kwargs, on=chosen)
     values, known = fit_arguments(source, arrays, partitions=True)
     operations = products(known.program, known.function)
     if not operations:
         raise InputError(f"{source.file}: expected a program with matmuls, got none")
-    reference, operands = _observe(known, operations, values, chosen, names)
-    of = functools.partial(_error, unflatten(list(reference)), unflatten, measure)
+    reference = _evaluate(known.program, known, values, chosen)
+    error = _error_of(reference, unflatten, measure)
 
     def evaluate(roundings: Sequence[Rounding | None]) -> float:
         choices = {o: roundings[2 * i : 2 * i + 2] for i, o in enumerate(operations)}
-        return of(_evaluate(rewrite(known.program, choices), known, values, chosen))
+        return error(_evaluate(rewrite(known.program, choices), known, values, chosen))
 
-    found = search(operands, evaluate, float(bound))
-    size = sum(o.size for o in operands) or 1
-    taken = [o.options[i - 1] if i else None for o, i in zip(operands, found.levels, strict=True)]
-    made = []
-    for i, rounding in enumerate(taken):
+    search = Search(_operands(known, operations, values, chosen, names), evaluate, float(bound))
+    options = search.run()
+    made, bits, before = [], 0.0, 0.0
+    for i, (operand, n, rounding) in enumerate(zip(search.operands, options, search.chosen(options), strict=True)):
         operation = operations[i // 2]
-        _, lines = known.places(operation)
-        line = own_line(lines, operation.location)
-        error = found.alone[i, found.levels[i]] if rounding else 0.0
+        line = own_line(known.places(operation)[1], operation.location)
         fmt, scale = (rounding.format, rounding.scale) if rounding else (None, 0)
         kind = str(operation.operands[i % 2].type)
-        made.append(Choice(i // 2, operation.name, i % 2, kind, fmt, scale, error, line.file, line.line))
-    bits = sum(o.size * (bits_of(r.format) if r else o.bits) for o, r in zip(operands, taken, strict=True)) / size
-    before = sum(o.size * o.bits for o in operands) / size
-    return QuantizePlan(tuple(made), float(bound), found.error, bits, before, found.evaluations, chosen)
+        made.append(Choice(i // 2, operation.name, i % 2, kind, fmt, scale, search.alone(i, n), line.file, line.line))
+        bits += operand.size * operand.cost(n)
+        before += operand.size * operand.bits
+    size = sum(o.size for o in search.operands) or 1
+    found = search.error(options)
+    return QuantizePlan(tuple(made), float(bound), found, bits / size, before / size, len(search.errors), chosen)
 
 
 def _check_formats(formats: Iterable[str]) -> list[str]:
@@ -256,60 +243,56 @@ def _evaluate(program: Program, source: Source, values: Sequence[Any], policy: P
     return [r for r, t in zip(results, made.result_types, strict=True) if not isinstance(t, TokenType)]
 
 
-def _observe(
+def _operands(
     source: Source, operations: Sequence[Operation], values: Sequence[Any], policy: Policy, names: Sequence[str]
-) -> tuple[list[Any], list[Operand]]:
-    """The original results, and each operand with its possible formats, by the magnitudes it had."""
-    statistics: dict[tuple[Operation, int], Statistics] = {}
+) -> list[Operand]:
+    """Each operand with its possible formats, by the magnitudes it has."""
+    largest: dict[Value, float] = {}
     wanted = set(operations)
 
     def observe(operation: Operation, operands: Sequence[Any], _: Sequence[Any]) -> None:
-        if operation in wanted:
-            for i, (x, v) in enumerate(zip(operands, operation.operands, strict=True)):
-                if isinstance(x, np.ndarray) and isinstance(v.type, TensorType):
-                    statistics.setdefault((operation, i), Statistics(v.type.element.name)).add(x)
+        for x, v in zip(operands, operation.operands, strict=True) if operation in wanted else ():
+            size = np.abs(x.astype(np.float64))
+            largest[v] = max(largest.get(v, 0.0), float(np.max(size, initial=0.0, where=np.isfinite(size))))
 
     ObservedProgram(source.program, source.function, policy, observe).run(values)
-    results = _evaluate(source.program, source, values, policy)
     found = []
     for operation in operations:
-        for i, v in enumerate(operation.operands):
+        for v in operation.operands:
             t = v.type
             assert isinstance(t, TensorType)
-            seen = statistics.get((operation, i))
-            options = [
-                Rounding(n, _scale(n, seen)) for n in names if bits_of(n) < t.element.bits and _fits(n, len(t.shape))
+            options: list[Rounding | None] = [
+                Rounding(n, _scale(n, largest.get(v, 0.0)))
+                for n in names
+                if bits_of(n) < t.element.bits
+                and (n not in BLOCK_FORMATS or len(t.shape) >= len(BLOCK_FORMATS[n].block))
             ]
-            found.append(Operand(t.size, float(t.element.bits), options))
-    return results, found
+            found.append(Operand(t.size, float(t.element.bits), [None, *options]))
+    return found
 
 
-def _fits(name: str, rank: int) -> bool:
-    """Whether tensors of a rank can have a format."""
-    return name not in BLOCK_FORMATS or rank >= len(BLOCK_FORMATS[name].block)
-
-
-def _scale(name: str, seen: Statistics | None) -> int:
+def _scale(name: str, largest: float) -> int:
     """The exponent of the largest power of two with which all magnitudes fit a float type of up to 8 bits."""
-    if name in BLOCK_FORMATS or not FORMATS[name].is_minifloat or seen is None:
+    if name in BLOCK_FORMATS or not FORMATS[name].is_minifloat or not largest:
         return 0
-    fitting = Statistics(name)
-    fitting.max_abs = seen.max_abs
-    return max(-500, min(500, fitting.scale or 0))
+    return max(-500, min(500, range_of(name).scale_for(largest)))
 
 
-def _error(reference: Any, unflatten: Callable[[list[Any]], Any], measure: Measure | None, results: list[Any]) -> float:
-    """The error of results; infinite if it is NaN."""
-    if measure is not None:
-        error = float(measure(reference, unflatten(results)))
-    else:
-        error = relative_norm(_leaves(reference), results)
-    return math.inf if math.isnan(error) else error
+def _error_of(
+    good: list[Any], unflatten: Callable[[list[Any]], Any], measure: Measure | None
+) -> Callable[[list[Any]], float]:
+    """A function that gives the error of results; it is infinite if it is NaN, or if other elements are finite."""
 
+    def floats(results: list[Any]) -> list[Any]:
+        return [x for x in results if x.dtype.kind not in "biu"]
 
-def _leaves(tree: Any) -> list[Any]:
-    if isinstance(tree, list) and all(isinstance(x, np.ndarray) for x in tree):
-        return tree
-    import jax
+    norm, right = NormMeasure("norm", floats(good), ()), unflatten(list(good))
 
-    return jax.tree.leaves(tree)
+    def error(results: list[Any]) -> float:
+        if measure is not None:
+            found = float(measure(right, unflatten(results)))
+            return math.inf if math.isnan(found) else found
+        amount = norm.of(floats(results))
+        return math.inf if amount.lost else amount.size
+
+    return error

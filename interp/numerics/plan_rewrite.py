@@ -1,25 +1,54 @@
-"""Inserts formats before products: rewrites a program so that its matmuls take operands rounded to chosen formats."""
+"""Inserts formats before products: rewrites a program so that its matmuls take operands rounded to chosen formats.
+
+An operand is rounded by a function of the rewritten program, which is written here as text.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
 
 from ...ops.blocks.blockwise import Layout
-from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
+from ...ops.blocks.formats import BLOCK_FORMATS
 from ...ops.blocks.targets import DEQUANTIZE, QUANTIZE
 from ...ops.minifloat.formats import FORMATS
-from ...ops.op import call_attribute, traits_of
-from ...ops.traits import RegionSemantics
-from ...ops.types import ELEMENT_TYPES, ElementType, TensorType
+from ...ops.op import traits_of
+from ...ops.types import TensorType
 from ..blocks.checks import block_axes
-from ..program import CONSTANT, Function, Location, Operation, Program, Region, Value
+from ..parse import parser
+from ..passes.rewriting import with_operations, with_regions
+from ..program import Function, Operation, Program, Region, Value
+from .observe import reached_operations
 from .statistics import range_of
 
-_F64 = ELEMENT_TYPES["f64"]
+#: f16 and bf16 are as wide as numbers are, so they need no scale.
+_CONVERTED = """func.func @main(%x: {own}) -> {own} {{
+  %0 = stablehlo.convert %x : ({own}) -> {narrow}
+  %1 = stablehlo.convert %0 : ({narrow}) -> {own}
+  return %1 : {own}
+}}"""
+#: In f64 the scale and the limits are exact, so that each element is rounded once.
+_SCALED = """func.func @main(%x: {own}) -> {own} {{
+  %up = stablehlo.constant dense<{up:.17e}> : {wide}
+  %down = stablehlo.constant dense<{down:.17e}> : {wide}
+  %low = stablehlo.constant dense<-{most:.17e}> : tensor<f64>
+  %high = stablehlo.constant dense<{most:.17e}> : tensor<f64>
+  %0 = stablehlo.convert %x : ({own}) -> {wide}
+  %1 = stablehlo.multiply %0, %up : {wide}
+  %2 = stablehlo.clamp %low, %1, %high : (tensor<f64>, {wide}, tensor<f64>) -> {wide}
+  %3 = stablehlo.convert %2 : ({wide}) -> {narrow}
+  %4 = stablehlo.convert %3 : ({narrow}) -> {wide}
+  %5 = stablehlo.multiply %4, %down : {wide}
+  %6 = stablehlo.convert %5 : ({wide}) -> {own}
+  return %6 : {own}
+}}"""
+_BLOCKS = """func.func @main(%x: {own}) -> {own} {{
+  %q:{count} = stablehlo.custom_call @{quantize}(%x) {{mhlo.backend_config = {{{config}, overflow = "saturate"}}}}
+    : ({own}) -> ({parts})
+  %y = stablehlo.custom_call @{dequantize}({blocks}) {{mhlo.backend_config = {{{config}, overflow = "ieee"}}}}
+    : ({parts}) -> {own}
+  return %y : {own}
+}}"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,36 +65,13 @@ Choices = Mapping[Operation, Sequence[Rounding | None]]
 
 def bits_of(name: str) -> float:
     """Bits of an element in a format, including its part of the scale of a block."""
-    if name in BLOCK_FORMATS:
-        fmt = BLOCK_FORMATS[name]
-        return fmt.bits / fmt.size
-    return float(FORMATS[name].bits)
+    block = BLOCK_FORMATS.get(name)
+    return block.bits / block.size if block else float(FORMATS[name].bits)
 
 
 def products(program: Program, function: Function) -> list[Operation]:
     """The products of matrices that a function reaches, in the order of the text: dots and convolutions of floats."""
-    found: list[Operation] = []
-    entered: set[str] = set()
-
-    def enter(reached: Function) -> None:
-        if reached.name not in entered and reached.body is not None:
-            entered.add(reached.name)
-            visit(reached.body)
-
-    def visit(region: Region) -> None:
-        for operation in region.operations:
-            if _is_product(operation):
-                found.append(operation)
-            attribute = call_attribute(operation.name)
-            callee = program.functions.get(str(operation.attributes.get(attribute))) if attribute else None
-            if callee is not None:
-                enter(callee)
-            if traits_of(operation.name).regions is not RegionSemantics.ELEMENTS:
-                for inner in operation.regions:
-                    visit(inner)
-
-    enter(function)
-    return found
+    return [o for o in reached_operations(program, function) if _is_product(o)]
 
 
 def _is_product(operation: Operation) -> bool:
@@ -91,93 +97,61 @@ def summed_axis(operation: Operation, operand: int) -> int:
 
 def rewrite(program: Program, choices: Choices) -> Program:
     """The program with operands of products rounded to formats and brought back to their own types."""
+    added: dict[str, Function] = {}
+
+    def call(product: Operation, operand: int, rounding: Rounding) -> Operation:
+        """The call of a function that rounds an operand."""
+        value = product.operands[operand]
+        assert isinstance(value.type, TensorType)
+        text = _rounding_text(value.type, rounding, summed_axis(product, operand))
+        if text not in added:
+            (function,) = parser.parse(text).functions.values()
+            added[text] = dataclasses.replace(function, name=text)
+        return Operation("func.call", (value,), (Value(value.type),), {"callee": text}, (), product.location)
+
+    def region(old: Region) -> Region:
+        made: list[Operation] = []
+        for operation in old.operations:
+            roundings = choices.get(operation, ())
+            calls = {i: call(operation, i, rounding) for i, rounding in enumerate(roundings) if rounding is not None}
+            made += calls.values()
+            if calls:
+                operands = tuple(calls[i].results[0] if i in calls else v for i, v in enumerate(operation.operands))
+                made.append(dataclasses.replace(operation, operands=operands, origin=operation))
+            else:
+                made.append(with_regions(operation, map(region, operation.regions)))
+        return with_operations(old, made)
+
     functions = {
-        name: f if f.body is None else dataclasses.replace(f, body=_region(f.body, choices))
+        name: f if f.body is None else dataclasses.replace(f, body=region(f.body))
         for name, f in program.functions.items()
     }
-    return dataclasses.replace(program, functions=functions)
+    return dataclasses.replace(program, functions=functions | added)
 
 
-def _region(region: Region, choices: Choices) -> Region:
-    made: list[Operation] = []
-    for operation in region.operations:
-        if operation in choices:
-            operands = []
-            for i, (value, rounding) in enumerate(zip(operation.operands, choices[operation], strict=True)):
-                operands.append(value if rounding is None else _round(made, operation, i, value, rounding))
-            made.append(dataclasses.replace(operation, operands=tuple(operands), origin=operation))
-            continue
-        inner = operation.regions
-        if inner and traits_of(operation.name).regions is not RegionSemantics.ELEMENTS:
-            made.append(dataclasses.replace(operation, regions=tuple(_region(r, choices) for r in inner)))
-        else:
-            made.append(operation)
-    return Region(region.arguments, made, region.returns)
-
-
-def _round(made: list[Operation], product: Operation, operand: int, value: Value, rounding: Rounding) -> Value:
-    """Rounds a value to a format by ops that are added to `made`."""
-    t = value.type
-    assert isinstance(t, TensorType)
-    add = _Adder(made, product.location)
-    if rounding.format in BLOCK_FORMATS:
-        return _in_blocks(add, value, t, BLOCK_FORMATS[rounding.format], summed_axis(product, operand))
-    target = ELEMENT_TYPES[rounding.format]
-    if not target.is_minifloat:  # f16 or bf16: as wide as numbers are, so no scale
-        return add("stablehlo.convert", t, add("stablehlo.convert", _as(t, target), value))
-    # In f64 the scale and the limits are exact, so that each element is rounded once.
-    most = range_of(target.name).largest
-    wide = add("stablehlo.convert", _as(t, _F64), value)
-    scaled = add("stablehlo.multiply", _as(t, _F64), wide, add.splat(t, 2.0**rounding.scale))
-    low, high = add.scalar(-most), add.scalar(most)
-    kept = add("stablehlo.clamp", _as(t, _F64), low, scaled, high)
-    codes = add("stablehlo.convert", _as(t, target), kept)
-    back = add("stablehlo.convert", _as(t, _F64), codes)
-    number = add("stablehlo.multiply", _as(t, _F64), back, add.splat(t, 2.0**-rounding.scale))
-    return add("stablehlo.convert", t, number)
-
-
-def _in_blocks(add: _Adder, value: Value, t: TensorType, fmt: BlockFormat, axis: int) -> Value:
+def _rounding_text(t: TensorType, rounding: Rounding, axis: int) -> str:
+    """A function that rounds a tensor to a format and brings it back to its own type."""
     shape = tuple(d or 0 for d in t.shape)
+
+    def tensor(element: str, sizes: tuple[int, ...] = shape) -> str:
+        return f"tensor<{''.join(f'{n}x' for n in sizes)}{element}>"
+
+    if rounding.format not in BLOCK_FORMATS:
+        most, scale = range_of(rounding.format).largest, rounding.scale
+        text = _SCALED if FORMATS[rounding.format].is_minifloat else _CONVERTED
+        types = {"own": t, "narrow": tensor(rounding.format), "wide": tensor("f64")}
+        return text.format(**types, up=2.0**scale, down=2.0**-scale, most=most)
+    fmt = BLOCK_FORMATS[rounding.format]
     axes = block_axes(len(shape), fmt, axis)
-    config: dict[str, Any] = {
-        "format": fmt.name, "axes": list(axes), "rule": fmt.rule, "rounding": "nearest_even", "overflow": "saturate",
-        "seed": 0, "tensors": 0,
-    }  # fmt: skip
-    scales = Layout.of(shape, fmt, axes).scale_shape
-    parts = [_as(t, ELEMENT_TYPES[fmt.element]), TensorType(scales, ELEMENT_TYPES[fmt.scale])]
+    parts = [tensor(fmt.element), tensor(fmt.scale, Layout.of(shape, fmt, axes).scale_shape)]
     if fmt.tensor_scale is not None:
-        parts.append(TensorType((), ELEMENT_TYPES[fmt.tensor_scale]))
-    quantize = {"call_target_name": QUANTIZE, "mhlo.backend_config": config}
-    made = add.several("stablehlo.custom_call", parts, (value,), quantize)
-    dequantize = {"call_target_name": DEQUANTIZE, "mhlo.backend_config": {**config, "overflow": "ieee"}}
-    return add.several("stablehlo.custom_call", [t], made, dequantize)[0]
-
-
-def _as(t: TensorType, element: ElementType) -> TensorType:
-    return TensorType(t.shape, element)
-
-
-class _Adder:
-    """Adds ops to a list."""
-
-    def __init__(self, made: list[Operation], location: Location) -> None:
-        self._made, self._location = made, location
-
-    def __call__(self, name: str, t: TensorType, *operands: Value, **attributes: Any) -> Value:
-        return self.several(name, [t], operands, attributes)[0]
-
-    def several(
-        self, name: str, types: Sequence[TensorType], operands: Sequence[Value], attributes: dict[str, Any]
-    ) -> tuple[Value, ...]:
-        """Adds an op with several results."""
-        results = tuple(Value(t) for t in types)
-        self._made.append(Operation(name, tuple(operands), results, attributes, (), self._location))
-        return results
-
-    def scalar(self, number: float) -> Value:
-        return self(CONSTANT, TensorType((), _F64), value=np.array(number))
-
-    def splat(self, t: TensorType, number: float) -> Value:
-        """An f64 for each element of a tensor."""
-        return self("stablehlo.broadcast_in_dim", _as(t, _F64), self.scalar(number), broadcast_dimensions=())
+        parts.append(tensor(fmt.tensor_scale, ()))
+    return _BLOCKS.format(
+        own=t,
+        parts=", ".join(parts),
+        count=len(parts),
+        blocks=", ".join(f"%q#{i}" for i in range(len(parts))),
+        config=f'format = "{fmt.name}", axes = {list(axes)}, rule = "{fmt.rule}"',
+        quantize=QUANTIZE,
+        dequantize=DEQUANTIZE,
+    )

@@ -24,7 +24,7 @@ from ..parse.reader import Locator
 from ..system import host_floats
 from ..transform.computation import Computation
 from .profile import Profile
-from .programs import check_integer, lower
+from .programs import check_integer, program_of
 
 
 class profiling(Profile):  # noqa: N801 (used as a function)
@@ -121,7 +121,7 @@ class profiling(Profile):  # noqa: N801 (used as a function)
     def _program(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Source, list[Any]]:
         jaxpr = function.trace(*args, **kwargs).jaxpr
         jitted_calls.refuse_effects(jaxpr)
-        source, arrays, _ = lower(function, args, kwargs, policy=self.policy)
+        source, arrays, _ = program_of(function, args, kwargs, on=self.policy)
         known = self._known.setdefault(id(jaxpr), (jaxpr, source, None))
         return known[1], [np.array(a) if a is not None else None for a in arrays]
 

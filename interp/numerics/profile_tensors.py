@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import linecache
 from collections.abc import Sequence
 from typing import Any
 
 from ..program import Location
-from .statistics import Statistics
+from .reports import code_of
+from .statistics import Statistics, finite
 from .statistics_blocks import BlockStatistics
 
 #: The least share of lost results for a line to be named.
@@ -77,12 +77,7 @@ class TensorProfile:
     @property
     def source(self) -> str:
         """The text of the line, empty if it is not known."""
-        return linecache.getline(self.line.file, self.line.line).strip() if self.line.line else ""
-
-    @property
-    def place(self) -> str:
-        """The file and the line."""
-        return f"{self.line.file}:{self.line.line}" if self.line.line else self.line.file
+        return code_of(self.line)
 
     @property
     def short(self) -> str:
@@ -90,65 +85,76 @@ class TensorProfile:
         return self.op.rpartition(".")[2]
 
     @property
-    def lost(self) -> int:
-        """The number of lost results: those that underflow, saturate or overflow, or arise as NaN or infinity.
+    def is_narrow(self) -> bool:
+        """Whether its format has up to 16 bits, so that exact results are known."""
+        return self.statistics.format.bits <= 16
 
-        An infinity in place of a finite exact result is counted once.
-        """
-        s = self.statistics
-        return s.underflows + s.saturations + max(s.overflows, self.nonfinite_created)
+    @property
+    def overflows(self) -> int:
+        """The number of results that overflow, or arise as NaN or infinity; one that does both is counted once."""
+        return max(self.statistics.overflows, self.nonfinite_created)
+
+    @property
+    def lost(self) -> int:
+        """The number of lost results: those that underflow, saturate or overflow, or arise as NaN or infinity."""
+        return self.statistics.underflows + self.statistics.saturations + self.overflows
+
+    @property
+    def share(self) -> float:
+        """The share of lost results; 0 for an operation that does not round."""
+        return self.lost / self.statistics.elements if self.rounds and self.statistics.elements else 0.0
 
     @property
     def severity(self) -> float:
         """The sort key of reports: overflows first, then by the share of lost results."""
-        s = self.statistics
-        if not self.rounds or not s.elements:
-            return 0.0
-        overflow = max(s.overflows, self.nonfinite_created)
-        return bool(overflow) + self.lost / s.elements
+        return self.share + bool(self.share and self.overflows)
 
     @property
     def is_found(self) -> bool:
         """Whether it is to be reported."""
-        return bool(self.rounds and (self.nonfinite_created or self.statistics.overflows)) or self.severity >= _LEAST
+        return self.severity >= _LEAST
+
+    @property
+    def shares(self) -> dict[str, tuple[int, int]]:
+        """The number of each kind of results, and of how many; of 0 where it is not known."""
+        s = self.statistics
+        return {
+            "zero": (s.zeros, s.elements),
+            "underflow": (s.underflows, s.compared),
+            "subnormal": (s.subnormals, s.elements),
+            "saturate": (s.saturations, s.compared),
+            "overflow": (self.overflows, s.elements),
+            "NaN": (s.nans, s.elements),
+            "infinite": (s.infinities, s.elements),
+        }
 
     def sentence(self) -> str:
         """The losses, and what would help."""
-        s, parts = self.statistics, []
-        for count, words in (
-            (max(s.overflows, self.nonfinite_created), "overflow" if s.compared else "become an infinity or NaN"),
-            (s.saturations, "saturate"),
-            (s.underflows, "underflow to zero"),
-        ):
-            if count:
-                parts.append(f"{percent(count, s.elements)} {words}")
+        s = self.statistics
+        counts = {
+            "overflow" if s.compared else "become an infinity or NaN": self.overflows,
+            "saturate": s.saturations,
+            "underflow to zero": s.underflows,
+        }
+        parts = [f"{percent(count, s.elements)} {words}" for words, count in counts.items() if count]
         # JAX's name for operations of the gradient
         where = " in the backward pass" if "transpose(" in self.name else ""
-        of = f"the {s.format.name} results of {self.short}{where}"
-        head = f"{parts[0].replace(' %', f' % of {of}', 1)}" + "".join(f", {p}" for p in parts[1:])
+        parts[0] = parts[0].replace(" %", f" % of the {s.format.name} results of {self.short}{where}", 1)
         help_ = "" if self.op == "stablehlo.custom_call" else advice(s)  # the elements of blocks have a scale
-        return f"{head}{f'; {help_}' if help_ else ''}"
+        return ", ".join(parts) + (f"; {help_}" if help_ else "")
 
     def data(self) -> dict[str, Any]:
         """The tensor as `json.dump` takes it."""
-        steps = [dataclasses.asdict(s) for s in self.steps]
-        for s in steps:
-            s["sqnr"] = None if s["sqnr"] in (float("inf"), float("-inf")) else s["sqnr"]
+        names = "op", "index", "name", "type", "source", "rounds", "executions"
         return {
-            "op": self.op,
-            "index": self.index,
-            "name": self.name,
-            "type": self.type,
+            **{n: getattr(self, n) for n in names},
             "file": self.line.file,
             "line": self.line.line,
             "inner": str(self.inner),
-            "source": self.source,
-            "rounds": self.rounds,
-            "executions": self.executions,
             "born": self.nonfinite_created,
             **self.statistics.data(),
             "blocks": [b.data() for b in self.blocks.values()],
-            "steps": steps,
+            "steps": [dataclasses.asdict(s) | {"sqnr": finite(s.sqnr)} for s in self.steps],
         }
 
 
@@ -159,34 +165,14 @@ class LineProfile:
     line: Location
     tensors: list[TensorProfile]
 
-    @property
-    def source(self) -> str:
-        """The text of the line, empty if it is not known."""
-        return self.tensors[0].source
-
-    @property
-    def severity(self) -> float:
-        """The severity of the worst tensor."""
-        return self.tensors[0].severity
-
-    @property
-    def share(self) -> float:
-        """The share of lost results of its worst tensor."""
-        worst = self.tensors[0]
-        return worst.lost / worst.statistics.elements if worst.rounds and worst.statistics.elements else 0.0
-
 
 def lines_of(tensors: Sequence[TensorProfile]) -> list[LineProfile]:
     """The lines of code in the order of their files, with their tensors, the worst first."""
     lines: dict[tuple[str, int], list[TensorProfile]] = {}
-    for t in tensors:
+    for t in sorted(tensors, key=lambda t: -t.severity):
         if t.op != "argument":
             lines.setdefault((t.line.file, t.line.line), []).append(t)
-    made = [
-        LineProfile(Location(file, line), sorted(ts, key=lambda t: -t.severity))
-        for (file, line), ts in sorted(lines.items())
-    ]
-    return [x for x in made if x.tensors]
+    return [LineProfile(Location(*line), of) for line, of in sorted(lines.items())]
 
 
 def advice(s: Statistics) -> str:
@@ -194,18 +180,17 @@ def advice(s: Statistics) -> str:
     lost, k = s.underflows + s.saturations + s.overflows, s.scale
     if not lost or k is None:
         return ""
+
+    def leaves(rest: int) -> str:
+        return f"would leave {percent(rest, s.compared)}" if rest else "would keep them"
+
     said = []
-    rest = sum(s.lost(s.format.name, k))
-    if k and rest <= lost / 2:
-        leaves = "would keep them" if not rest else f"would leave {percent(rest, s.compared)}"
-        said.append(f"a scale of 2^{k} {leaves}")
-    best, left = "", lost / 2
-    for name in _OTHERS.get(s.format.bits, ()):
-        if name != s.format.name and sum(s.lost(name, 0)) <= left:
-            best, left = name, sum(s.lost(name, 0))
-    if best:
-        leaves = "would keep them" if not left else f"would leave {percent(int(left), s.compared)}"
-        said.append(f"{best} {leaves}{' without a scale' if said else ''}")
+    if k and (rest := sum(s.lost(s.format.name, k))) <= lost / 2:
+        said.append(f"a scale of 2^{k} {leaves(rest)}")
+    others = [(sum(s.lost(n, 0)), n) for n in _OTHERS.get(s.format.bits, ()) if n != s.format.name]
+    left, best = min(((rest, name) for rest, name in reversed(others)), key=lambda x: x[0], default=(lost, ""))
+    if left <= lost / 2:
+        said.append(f"{best} {leaves(left)}{' without a scale' if said else ''}")
     if not said:
         exponents = list(s.exponents)
         said.append(f"the exact results span 2^{exponents[0]} to 2^{exponents[-1]}, more than the format holds")

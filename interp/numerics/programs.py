@@ -10,45 +10,30 @@ from ..diff.compare import is_program, source_of, trace
 from ..diff.source import Source
 from ..errors import InputError
 
-#: From a function and its arguments to the program, its arrays, and the pytree of the results.
-Lower = Callable[..., tuple[Source, list[Any], Any]]
-
 
 def program_of(
-    function: Any,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    lower: Lower,
-    static_argnums: int | Sequence[int] | None = None,
-    static_argnames: str | Iterable[str] | None = None,
-) -> tuple[Source, list[Any], Callable[[list[Any]], Any]]:
-    """The program of a function or program, its arrays, and the conversion of a list of results to the function's.
-
-    Raises InputError for anything else, and for arguments that do not fit.
-    """
-    if is_program(function):
-        if kwargs or static_argnums is not None or static_argnames is not None:
-            raise InputError("a program takes arrays only (keywords and static arguments are for functions)")
-        return source_of(function), list(args), list
-    if not callable(function):
-        raise InputError(f"expected a function or a program, got {type(function).__name__}")
-    source, arrays, tree = lower(function, args, kwargs, static_argnums, static_argnames)
-    return source, arrays, tree.unflatten
-
-
-def lower(
     function: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
     *,
-    policy: Policy,
-) -> tuple[Source, list[Any], Any]:
-    """The program of a function for this interpreter, its arrays, and the pytree of its results.
+    on: Policy | str,
+) -> tuple[Source, list[Any], Callable[[list[Any]], Any]]:
+    """The program of a function or program, its arrays, and the conversion of a list of results to the function's.
 
-    Raises InputError without JAX.
+    A function is lowered for a platform of JAX, or for this interpreter under a policy.
+
+    Raises InputError for anything else, for arguments that do not fit, and without JAX.
     """
+    if is_program(function):
+        if kwargs or static_argnums is not None or static_argnames is not None:
+            raise InputError("a program takes arrays only (keywords and static arguments are for functions)")
+        return source_of(function), list(args), list
+    check_function(function)
+    if isinstance(on, str):
+        source, arrays, tree = trace(function, args, kwargs, static_argnums, static_argnames, on)
+        return source, arrays, tree.unflatten
     from .. import plugin
 
     try:
@@ -56,11 +41,17 @@ def lower(
         from ..transform.computation import PLATFORM, lowered_under
     except ImportError:
         raise InputError("a function needs JAX, which is not installed (pip install jax)") from None
-    token = lowered_under.set(policy)  # functions of `interp.jit` become part of the program
+    token = lowered_under.set(on)  # functions of `interp.jit` become part of the program
     try:
-        return trace(function, args, kwargs, static_argnums, static_argnames, PLATFORM)
+        return program_of(function, args, kwargs, static_argnums, static_argnames, on=PLATFORM)
     finally:
         lowered_under.reset(token)
+
+
+def check_function(function: Any) -> None:
+    """Raises InputError for anything but a function or a program."""
+    if not is_program(function) and not callable(function):
+        raise InputError(f"expected a function or a program, got {type(function).__name__}")
 
 
 def check_policy(policy: Any, where: str = "policy") -> Policy:
@@ -74,10 +65,3 @@ def check_integer(value: Any, where: str, least: int = 1) -> None:
     """Raises InputError if a value is not an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InputError(f"{where}: expected an integer of at least {least}, got {value!r}")
-
-
-def text_table(rows: Sequence[Sequence[str]], right: int | None = None) -> str:
-    """Rows of texts in columns of equal width; those from the number `right` on are right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    align = [str.ljust if right is None or i < right else str.rjust for i in range(len(widths))]
-    return "\n".join("  ".join(a(x, w) for a, x, w in zip(align, r, widths, strict=True)).rstrip() for r in rows)

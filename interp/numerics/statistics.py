@@ -24,6 +24,9 @@ _PLAIN = Policy()
 _PART = 1 << 16
 #: The exponents of f64; those of exact results are counted from the first on.
 _LOWEST, _HIGHEST = -1074, 1023
+#: Counts of all elements, and of those with an exact result.
+_OF_ALL = ("zeros", "subnormals", "infinities", "nans", "at_largest")
+_OF_COMPARED = ("underflows", "saturations", "overflows")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +65,11 @@ class Range:
     def beyond(self) -> float:
         """The largest number plus half a step; larger numbers are beyond the range."""
         return self.largest + math.ldexp(0.5, self.highest - self.format.mantissa_bits)
+
+    def scale_for(self, largest: float) -> int:
+        """k of the largest power of two 2^k by which a positive number can be multiplied and stay within the range."""
+        (m, e), (n, f) = math.frexp(self.largest), math.frexp(largest)
+        return e - f - (m < n)
 
 
 @functools.cache
@@ -230,70 +238,64 @@ class Statistics:
         For the results themselves if there are no exact ones; None if all numbers are zero.
         """
         largest = self.exact_max if self.exact_max is not None else self.max_abs
-        if largest is None:
-            return None
-        (m, e), (n, f) = math.frexp(self.range.largest), math.frexp(largest)
-        return e - f - (m < n)
+        return None if largest is None else self.range.scale_for(largest)
 
     def lost(self, name: str, scale: int) -> tuple[int, int]:
         """The numbers of exact results that would underflow, and overflow, in a format after multiplication by 2^scale.
 
-        A number underflows below half of the smallest one, and overflows from twice the largest power of two on. This
-        follows
-        from the exponents alone, and ignores rounding at the ends.
+        A number underflows below half of the smallest one, and overflows from twice the largest power of two on:
+        exponents decide, rounding at the ends does not count.
         """
         r = range_of(name)
-        exponents = np.flatnonzero(self.exact_histogram)
-        counts = self.exact_histogram[exponents]
-        exponents = exponents + _LOWEST + scale
-        return int(counts[exponents < r.lowest - 1].sum()), int(counts[exponents > r.highest].sum())
+        scaled = {e + scale: n for e, n in self._exact.items()}
+        below = sum(n for e, n in scaled.items() if e < r.lowest - 1)
+        return below, sum(n for e, n in scaled.items() if e > r.highest)
 
     def data(self) -> dict[str, Any]:
         """All counts, as `json.dump` takes them."""
-        shares = {
-            f"{name}_share": getattr(self, name) / total if total else None
-            for name, total in (
-                *((n, self.elements) for n in ("zeros", "subnormals", "infinities", "nans", "at_largest")),
-                *((n, self.compared) for n in ("underflows", "saturations", "overflows")),
-            )
+        totals = dict.fromkeys(_OF_ALL, self.elements) | dict.fromkeys(_OF_COMPARED, self.compared)
+        names = "elements", "compared", *totals, "max_abs", "min_abs", "exact_max", "exact_min"
+        error = {
+            "measured": self.measured,
+            "ulp_max": self.ulp_max,
+            "ulp_mean": self.ulp_mean,
+            "relative_max": self.relative_max if self.relative_count else None,
+            "relative_mean": self.relative_mean,
+            "sqnr_db": finite(self.sqnr),
+            "is_exact": self.noise == 0,
         }
-        counts = {
-            n: getattr(self, n)
-            for n in (
-                "elements", "zeros", "subnormals", "infinities", "nans", "at_largest", "max_abs", "min_abs",
-                "compared", "underflows", "saturations", "overflows", "exact_max", "exact_min",
-            )
-        }  # fmt: skip
-        error = None
-        if self.measured:
-            error = {
-                "measured": self.measured,
-                "ulp_max": self.ulp_max,
-                "ulp_mean": self.ulp_mean,
-                "relative_max": self.relative_max if self.relative_count else None,
-                "relative_mean": self.relative_mean,
-                "sqnr_db": None if self.sqnr is None or math.isinf(self.sqnr) else self.sqnr,
-                "is_exact": self.noise == 0,
-            }
         return {
             "format": self.format.name,
-            **counts,
-            **shares,
-            "histogram": _sparse(self.histogram, self.range.lowest),
-            "exact_histogram": _sparse(self.exact_histogram, _LOWEST) if self.compared else None,
-            "error": error,
+            **{n: getattr(self, n) for n in names},
+            **{f"{n}_share": getattr(self, n) / total if total else None for n, total in totals.items()},
+            "histogram": {str(e): n for e, n in self._results.items()},
+            "exact_histogram": {str(e): n for e, n in self._exact.items()} if self.compared else None,
+            "error": error if self.measured else None,
             "scale_exponent": self.scale,
         }
 
     @property
     def exponents(self) -> dict[int, int]:
         """The exponents of the exact results, or else of the results, with their counts."""
-        return _dense(self.exact_histogram, _LOWEST) if self.compared else _dense(self.histogram, self.range.lowest)
+        return self._exact if self.compared else self._results
+
+    @property
+    def _results(self) -> dict[int, int]:
+        return _by_exponent(self.histogram, self.range.lowest)
+
+    @property
+    def _exact(self) -> dict[int, int]:
+        return _by_exponent(self.exact_histogram, _LOWEST)
 
 
 def decibels(signal: float, noise: float) -> float | None:
     """10 log10 of signal by noise; infinite without noise, None without signal."""
     return None if not signal else 10 * math.log10(signal / noise) if noise else math.inf
+
+
+def finite(x: float | None) -> float | None:
+    """A number that JSON has; None for others."""
+    return x if x is not None and math.isfinite(x) else None
 
 
 def _count_bins(bins: np.ndarray, weights: np.ndarray | None, length: int) -> np.ndarray:
@@ -306,9 +308,5 @@ def _spread(x: np.ndarray, most: float | None, least: float | None) -> tuple[flo
     return high if most is None else max(most, high), low if least is None else min(least, low)
 
 
-def _dense(counts: np.ndarray, first: int) -> dict[int, int]:
+def _by_exponent(counts: np.ndarray, first: int) -> dict[int, int]:
     return {int(i) + first: int(counts[i]) for i in np.flatnonzero(counts)}
-
-
-def _sparse(counts: np.ndarray, first: int) -> dict[str, int]:
-    return {str(e): n for e, n in _dense(counts, first).items()}

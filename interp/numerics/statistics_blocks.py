@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +14,7 @@ from ...ops.blocks.scales import decode_f64
 from ...ops.cast import codes_of
 from ...ops.types import ELEMENT_TYPES
 from ..blocks.checks import block_axes, conversion
-from .statistics import decibels, range_of
+from .statistics import decibels, finite, range_of
 
 
 def call_format(attributes: Mapping[str, Any]) -> BlockFormat:
@@ -34,23 +34,24 @@ def _config(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _parts(
-    attributes: Mapping[str, Any], x: np.ndarray, results: Sequence[np.ndarray]
+    attributes: Mapping[str, Any], x: np.ndarray, results: Sequence[Any]
 ) -> tuple[BlockFormat, Layout, np.ndarray]:
     """The format of a call, the layout of its blocks, and the factor of the elements of each block."""
     config, fmt = _config(attributes), call_format(attributes)
     axes = tuple(int(a) for a in np.ravel(config.get("axes", [x.ndim - 1])))
     layout = Layout.of(x.shape, fmt, axes)
-    of_tensor = results[2] if len(results) > 2 else None
-    return fmt, layout, _factors(fmt, layout, results[1], of_tensor, x.shape[: int(config.get("tensors", 0))])
+    factors = decode_f64(codes_of(layout.scale_rows(results[1]), fmt.scale_format), fmt.scale_format)
+    if len(results) > 2 and results[2] is not None:
+        of_tensors, outer = np.asarray(results[2], np.float64), x.shape[: int(config.get("tensors", 0))]
+        factors = factors * layout.of_blocks(of_tensors, outer, len(factors))
+    return fmt, layout, factors
 
 
-def _factors(
-    fmt: BlockFormat, layout: Layout, scales: np.ndarray, of_tensor: Any, outer: tuple[int, ...]
-) -> np.ndarray:
-    factors = decode_f64(codes_of(layout.scale_rows(scales), fmt.scale_format), fmt.scale_format)
-    if of_tensor is not None:
-        factors = factors * layout.of_blocks(np.asarray(of_tensor, np.float64), outer, len(factors))
-    return factors
+#: The counts of a tensor in blocks.
+_COUNTS = (
+    "elements", "blocks", "underflows", "saturations", "blocks_with_underflow", "blocks_with_saturation", "blocks_lost",
+    "blocks_nan",
+)  # fmt: skip
 
 
 class BlockStatistics:
@@ -72,50 +73,45 @@ class BlockStatistics:
         self.format = BLOCK_FORMATS[name]
         self.elements = self.blocks = self.underflows = self.saturations = 0
         self.blocks_with_underflow = self.blocks_with_saturation = self.blocks_lost = self.blocks_nan = 0
-        self.scales: dict[int, int] = {}
+        self.scales: Counter[int] = Counter()
         self.signal = self.noise = 0.0
 
     def add(self, x: np.ndarray) -> None:
         """Counts the losses of numbers in f64, in blocks along their last dimension, by the rule of the format's
         source.
         """
+        if x.size:
+            axes = block_axes(x.ndim, self.format, -1)
+            options = conversion(self.format, None, "nearest_even", "saturate", 0)
+            made = options.quantize(x, ELEMENT_TYPES["f64"], self.format, axes, None)
+            config = {"format": self.format.name, "axes": axes}
+            self.add_call({"backend_config": config}, x, [made.codes, made.scales, made.tensor_scale])
+
+    def add_call(self, attributes: Mapping[str, Any], x: np.ndarray, results: Sequence[Any]) -> None:
+        """Counts the results of a custom call on an array: codes, scales, and the scale of the tensor if there is
+        one.
+        """
         if not x.size:
             return
-        options = conversion(self.format, None, "nearest_even", "saturate", 0)
-        axes = block_axes(x.ndim, self.format, -1)
-        made = options.quantize(x, ELEMENT_TYPES["f64"], self.format, axes, None)
-        layout = Layout.of(x.shape, self.format, axes)
-        self._count(x, made.codes, layout, _factors(self.format, layout, made.scales, made.tensor_scale, ()))
-
-    def add_call(self, attributes: Mapping[str, Any], x: np.ndarray, results: Sequence[np.ndarray]) -> None:
-        """Counts the results of a custom call on an array."""
-        if x.size:
-            fmt, layout, factors = _parts(attributes, x, results)
-            codes = results[0] if results[0].dtype == fmt.element_dtype else results[0].view(fmt.element_dtype)
-            self._count(np.asarray(x, np.float64), codes, layout, factors)
-
-    def _count(self, x: np.ndarray, codes: np.ndarray, layout: Layout, factors: np.ndarray) -> None:
-        rows, got = layout.rows(x), element_values(layout.rows(codes), self.format).astype(np.float64)
+        fmt, layout, factors = _parts(attributes, x, results)
+        rows, codes = layout.rows(np.asarray(x, np.float64)), layout.rows(results[0].view(fmt.element_dtype))
+        got = element_values(codes, fmt).astype(np.float64)
         with np.errstate(all="ignore"):
-            wanted = rows / factors[:, None]
-            back = got * factors[:, None]
+            wanted, back = rows / factors[:, None], got * factors[:, None]
             under = np.isfinite(rows) & (rows != 0) & (got == 0)
             over = np.isfinite(wanted) & (np.abs(wanted) > self._beyond)
             valid = np.isfinite(back) & np.isfinite(rows)
-            error = np.where(valid, back - rows, 0.0)
             self.signal += float(np.sum(np.where(valid, rows, 0.0) ** 2))
-            self.noise += float(np.sum(error**2))
+            self.noise += float(np.sum(np.where(valid, back - rows, 0.0) ** 2))
         self.elements += x.size
         self.blocks += len(rows)
-        self.underflows += int(np.count_nonzero(under))
-        self.saturations += int(np.count_nonzero(over))
-        self.blocks_with_underflow += int(np.count_nonzero(under.any(axis=1)))
-        self.blocks_with_saturation += int(np.count_nonzero(over.any(axis=1)))
-        self.blocks_lost += int(np.count_nonzero(under.any(axis=1) & (got == 0).all(axis=1)))
-        self.blocks_nan += int(np.count_nonzero(np.isnan(factors)))
-        exponents = np.frexp(factors[np.isfinite(factors) & (factors > 0)])[1] - 1
-        for e, n in zip(*np.unique(exponents, return_counts=True), strict=True):
-            self.scales[int(e)] = self.scales.get(int(e), 0) + int(n)
+        self.underflows += int(under.sum())
+        self.saturations += int(over.sum())
+        self.blocks_with_underflow += int(under.any(axis=1).sum())
+        self.blocks_with_saturation += int(over.any(axis=1).sum())
+        self.blocks_lost += int((under.any(axis=1) & (got == 0).all(axis=1)).sum())
+        self.blocks_nan += int(np.isnan(factors).sum())
+        self.scales.update((np.frexp(factors[np.isfinite(factors) & (factors > 0)])[1] - 1).tolist())
 
     @property
     def _beyond(self) -> float:
@@ -131,10 +127,6 @@ class BlockStatistics:
 
     def data(self) -> dict[str, Any]:
         """All counts, as `json.dump` takes them."""
-        names = (
-            "elements", "blocks", "underflows", "saturations", "blocks_with_underflow", "blocks_with_saturation",
-            "blocks_lost", "blocks_nan",
-        )  # fmt: skip
-        sqnr = None if self.sqnr is None or math.isinf(self.sqnr) else self.sqnr
         scales = {str(e): n for e, n in sorted(self.scales.items())}
-        return {"format": self.format.name, **{n: getattr(self, n) for n in names}, "scales": scales, "sqnr_db": sqnr}
+        counts = {n: getattr(self, n) for n in _COUNTS}
+        return {"format": self.format.name, **counts, "scales": scales, "sqnr_db": finite(self.sqnr)}

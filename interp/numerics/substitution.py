@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...ops.op import call_attribute, traits_of
 from ...ops.traits import RegionSemantics
-from ..diff.examiner import place_of, types_of
+from ..diff.examiner import place_of
 from ..diff.source import Source, inputs
 from ..diff.walk import Values, Walk
 from ..errors import LimitError
@@ -37,22 +37,16 @@ class Site:
         """The location of the op, or else that of the innermost call that has one."""
         return place_of(self.operation, self.calls)
 
-    @property
-    def types(self) -> str:
-        """The types of its operands and results."""
-        return types_of(self.operation)
-
 
 #: Called for each op that runs, with its operands' values and both evaluators' results.
 Observer = Callable[[Site, Sequence[Any], Sequence[Any]], None]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class DigestedValue:
     """A value with a digest of its contents. In a condition it behaves like its array."""
 
-    value: Any
-    digest: bytes
+    def __init__(self, value: Any) -> None:
+        self.value, self.digest = value, _digest(value)
 
     def __bool__(self) -> bool:
         return bool(self.value)
@@ -78,9 +72,8 @@ class Substitution:
         self, source: Source, arguments: Sequence[Any], good: Evaluator, bad: Evaluator, *, iterations: int, memory: int
     ) -> None:
         """A run raises LimitError for a loop of more than `iterations`; `memory` bytes of results are kept."""
-        self.source, self.evaluators, self._iterations, self._room = source, (good, bad), iterations, memory
-        self._arguments = list(map(digest_value, arguments))
-        self.executions = 0  #: number of results computed so far, without cached ones
+        self.source, self.evaluators, self.iterations, self._room = source, (good, bad), iterations, memory
+        self._arguments = list(map(DigestedValue, arguments))
         self._kept: OrderedDict[tuple[Any, ...], list[DigestedValue]] = OrderedDict()
         bodies = (f.body for f in source.program.functions.values() if f.body is not None)
         parents = (o for body in bodies for o in all_operations(body))
@@ -91,32 +84,33 @@ class Substitution:
 
         With an observer every op is computed in both ways. Raises errors of `interp`.
         """
-        entered = None if bad is None or observer or not self.evaluators[0].runs_whole else set(self._enclosing(bad))
-        results = _Walk(_Run(self, bad, observer), self._iterations, entered).run(self.source.function, self._arguments)
-        return [r.value for r in results]
+        entered = None if bad is None or observer or not self.evaluators[0].runs_whole else self._enclosing(bad)
+        walk = _Walk(_Run(self, bad, observer), self, entered)
+        return [r.value for r in walk.run(self.source.function, self._arguments)]
 
-    def result(self, operation: Operation, values: Sequence[DigestedValue], is_bad: bool) -> list[DigestedValue]:
+    def results(self, operation: Operation, values: Sequence[DigestedValue], is_bad: bool) -> list[DigestedValue]:
         """The results of an op by one of the evaluators, computed once for operands with the same contents."""
         key = (operation, is_bad, *(v.digest for v in values))
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        self.executions += 1
-        results = list(map(digest_value, self.evaluators[is_bad].results(operation, [v.value for v in values])))
+        results = list(map(DigestedValue, self.evaluators[is_bad].results(operation, [v.value for v in values])))
         self._kept[key] = results
         self._room -= sum(r.bytes for r in results)
         while self._room < 0 and len(self._kept) > 1:
             self._room += sum(r.bytes for r in self._kept.popitem(last=False)[1])
         return results
 
-    def _enclosing(self, sites: Iterable[Site]) -> Iterator[Operation]:
-        """The ops that contain sites: calls, loops and branches."""
+    def _enclosing(self, sites: frozenset[Site]) -> set[Operation]:
+        """The ops of sites and those that contain them: calls, loops and branches."""
+        found: set[Operation] = set()
         for site in sites:
             for operation in (*site.calls, site.operation):
                 inner: Operation | None = operation
                 while inner is not None:
-                    yield inner
+                    found.add(inner)
                     inner = self._parents.get(inner)
+        return found
 
 
 class _Run:
@@ -129,19 +123,13 @@ class _Run:
 
     def run(self, operation: Operation, values: Sequence[DigestedValue]) -> list[DigestedValue]:
         site = Site(tuple(self.calls), operation)
-        results = self._of.result(operation, values, self._bad is None or site in self._bad)
         if self._observer is not None:
-            both = [[r.value for r in self._of.result(operation, values, way)] for way in (False, True)]
-            self._observer(site, *both)
-        return results
-
-    def whole(self, operation: Operation, values: Sequence[DigestedValue]) -> list[DigestedValue]:
-        return self._of.result(operation, values, False)
+            self._observer(site, *([r.value for r in self._of.results(operation, values, w)] for w in (False, True)))
+        return self._of.results(operation, values, self._bad is None or site in self._bad)
 
     def here(self, operation: Operation, values: Sequence[DigestedValue]) -> list[DigestedValue]:
-        return list(
-            map(digest_value, self._exact.results(operation, to_declared(operation, [v.value for v in values])))
-        )
+        given = to_declared(operation, [v.value for v in values])
+        return list(map(DigestedValue, self._exact.results(operation, given)))
 
     def rest(self, operation: Operation, values: Sequence[Any], iterations: int) -> list[Any]:
         del values
@@ -151,13 +139,13 @@ class _Run:
 class _Walk(Walk):
     """A walk that enters only loops, branches and calls with an op to be substituted; all, if `entered` is None."""
 
-    def __init__(self, run: _Run, iterations: int, entered: set[Operation] | None) -> None:
-        super().__init__(run, iterations)
-        self._run, self._entered = run, entered
+    def __init__(self, run: _Run, of: Substitution, entered: set[Operation] | None) -> None:
+        super().__init__(run, of.iterations)
+        self._of, self._entered = of, entered
 
     def _operation(self, operation: Operation, values: Values) -> list[Any]:
         if self._entered is not None and operation not in self._entered and _is_entered(operation):
-            return self._run.whole(operation, [values[v] for v in inputs(operation)])
+            return self._of.results(operation, [values[v] for v in inputs(operation)], False)
         return super()._operation(operation, values)
 
 
@@ -166,11 +154,6 @@ def _is_entered(operation: Operation) -> bool:
     return call_attribute(operation.name) is not None or (
         bool(operation.regions) and runs in (RegionSemantics.LOOP, RegionSemantics.ONE)
     )
-
-
-def digest_value(value: Any) -> DigestedValue:
-    """A value with its digest."""
-    return DigestedValue(value, _digest(value))
 
 
 def _digest(value: Any) -> bytes:

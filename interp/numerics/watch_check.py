@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.op import call_attribute, traits_of
+from ...ops.op import call_attribute
 from ...ops.policy import Policy
-from ...ops.traits import RegionSemantics
 from ...ops.types import TensorType
 from ..backends import OPERATIONS, Backend, BackendError
 from ..diff.examiner import Examiner, types_of
@@ -25,7 +24,7 @@ from ..diff.report import OpReport
 from ..diff.source import Source, inputs, is_movable
 from ..judging.record import CRASH, UNSUPPORTED
 from ..program import Operation
-from .profile_run import ObservedProgram
+from .observe import ObservedProgram, runs_operations
 
 #: The cost of an op's first run on a backend, with compilation: 20 to 40 ms on XLA's CPU, 2 on minihlo.
 _FIRST = 0.03
@@ -136,7 +135,7 @@ class CheckedProgram:
         else:
             examiner.compare(operation, values, theirs, item.results)
         made = examiner.report(operation)
-        places = self._observed.calls.get(operation, [])
+        places = self._observed.operations[operation]
         if not made.location.line and places:
             made.location = places[0]
         self.verdicts[made.verdict] += 1
@@ -146,10 +145,7 @@ class CheckedProgram:
 
 def _is_checked(operation: Operation, backend: Backend) -> bool:
     """Whether an op is checked: not if it computes nothing, consists of other ops, or reaches out of the program."""
-    traits = traits_of(operation.name)
-    is_made_of_others = call_attribute(operation.name) is not None or (
-        bool(operation.regions) and traits.regions is not RegionSemantics.ELEMENTS
-    )
+    is_made_of_others = call_attribute(operation.name) is not None or runs_operations(operation)
     is_random = operation.name in ("stablehlo.custom_call", "stablehlo.rng")
     return (
         bool(operation.operands)

@@ -94,7 +94,7 @@ def values_of(program: Program, function: str, backend: Minihlo) -> dict[int, An
     """Return the last value that minihlo computed for each Value of a program, by `id`, up to a failure."""
     values: dict[int, Any] = {}
 
-    def listen(operation: Operation, results: tuple[Any, ...]) -> None:
+    def listen(operation: Operation, _: tuple[Any, ...], results: tuple[Any, ...]) -> None:
         values.update(zip(map(id, operation.results), results, strict=False))
 
     with contextlib.suppress(Exception):  # the failure is reported elsewhere

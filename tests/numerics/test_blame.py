@@ -275,6 +275,8 @@ def test_of_f32_and_fp8_the_conversions_that_lose_are_named() -> None:
     assert "beyond" in line_of(result.explains[0])
     assert result.total.lost == int((np.abs(W) * 1000 > 464).sum())
     assert interp.blame(f, X, W, good="f32", bad="f32").ranking == ()
+    example = Path(__file__).parents[2] / "examples/fnuz_dot.mlir"  # a scalar is an array too
+    assert len(interp.blame(example, good="f32", bad="exact").ranking) == 2
 
 
 def test_an_op_beside_a_wide_type_rounds_its_own_result_only() -> None:
