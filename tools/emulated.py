@@ -26,9 +26,9 @@ from minihlo.interp.conform.run import Choice, tasks
 from minihlo.interp.conform.tester import Tester
 from minihlo.interp.conform.verdicts.outcome import Settings
 from minihlo.interp.oracle.formats import MINIFLOATS
-from minihlo.interp.testing.chunks import chunks
 from minihlo.interp.policies import parse_policy
 from minihlo.interp.testing import checked
+from minihlo.interp.testing.chunks import chunks
 from minihlo.ops.policy import Policy
 
 from .random_programs.builder import random_program
