@@ -48,6 +48,7 @@ from .system import depth, host_floats, memory
 Listener = Callable[[Operation, tuple[Any, ...], tuple[Any, ...]], None]
 
 #: The bytes from which a value is dropped as soon as nothing needs it.
+#: tuning: a loop of 5,000 iterations of four scalar operations takes 31 ms so, 35 ms if all values are dropped.
 LARGE = 1 << 12
 
 

@@ -20,7 +20,7 @@ from ...ops.types import ElementType
 from .rounding import WORD, Exact, code_type, exact_of_bits, exact_of_words
 from .tensor import F32, I1, I32, I64, UI32, UI64, Tensor, concatenate, constant, dot, loop, where
 
-#: The terms of a step that are written one after the other; of more there is a loop.
+#: The terms of a step that are written one after the other; of more there is a loop. A limit of a program's length.
 _UNROLLED = 64
 _LOW = -900  # exponents that terms are aligned to
 _F32 = FORMATS["f32"]

@@ -19,6 +19,7 @@ from .scatters import update_rows
 from .tensor import I32, Tensor, concatenate, constant, fill, insert, integers, iota, loop, type_of, where
 
 #: Windows of up to so many elements are combined by as many operations, written one after the other.
+#: tuning: maxima of 3×3 windows of 8×64×64×16 f8E4M3FN take 0.9 ms so, 22 ms by reduce_window.
 _UNROLLED = 16
 
 Axes = Sequence[Axis]
