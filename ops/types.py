@@ -210,12 +210,14 @@ def quantized_type(
     _require(len(zeros) == len(scales) >= 1 and (axis is not None or len(scales) == 1), "it needs one scale")
     _require(axis is None or axis >= 0, f"its dimension is {axis} (0 or above)")
 
-    each = [_decimal(s) + f":{z}" * (z != 0) for s, z in zip(scales, zeros, strict=True)]
+    texts = [repr(float(s)).partition("e") for s in scales]  # MLIR reads a number with a point
+    numbers = ["".join((digits if "." in digits else f"{digits}.0", *rest)) for digits, *rest in texts]
+    each = [text + f":{z}" * (z != 0) for text, z in zip(numbers, zeros, strict=True)]
     within = f"<{low}:{high}>" if (low, high) != whole else ""
     along, all_ = ("", each[0]) if axis is None else (f":{axis}", f"{{{', '.join(each)}}}")
     name = f"!quant.uniform<{stored.name.replace('ui', 'u')}{within}:{meant}{along}, {all_}>"
-    numbers = tuple(map(float, scales))
-    return QuantizedType(name, stored.kind, stored.bits, stored.name, meant.name, numbers, zeros, axis, low, high)
+    scales = tuple(map(float, scales))
+    return QuantizedType(name, stored.kind, stored.bits, stored.name, meant.name, scales, zeros, axis, low, high)
 
 
 _NUMBER = r"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
@@ -250,12 +252,6 @@ def _parse_quantized(text: str) -> QuantizedType:
         return quantized_type(storage, match["expressed"], scales, zeros, axis, limits)
     except ValueError as error:
         raise ValueError(f"{text} is not supported: {error}") from None
-
-
-def _decimal(x: float) -> str:
-    """The shortest text that MLIR reads as this number: with a point always."""
-    digits, e, exponent = repr(float(x)).partition("e")
-    return (digits if "." in digits else f"{digits}.0") + e + exponent
 
 
 def _require(condition: bool, message: str) -> None:

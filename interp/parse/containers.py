@@ -33,7 +33,7 @@ def mlir_of(source: str | bytes, file: str) -> str | bytes:
         if (artifact := _exported(source)) is not None:
             return artifact
         if _is_proto(source):
-            return _of_proto(source, file)
+            return _converted(lambda: _native("hlo_to_stablehlo")(_module_in(source) or source), file)
         if not source.lstrip().startswith((b"HloModule", b"//", b"/*")):
             return source
         try:
@@ -84,10 +84,6 @@ def _module_in(data: bytes, depth: int = 2) -> bytes | None:
                 return inner
             return _module_in(inner, depth - 1)
     return None
-
-
-def _of_proto(data: bytes, file: str) -> bytes:
-    return _converted(lambda: _native("hlo_to_stablehlo")(_module_in(data) or data), file)
 
 
 def _of_text(text: str, file: str) -> bytes:

@@ -120,24 +120,21 @@ def mulhi(call: Call) -> Run:
     element = x.element
     is_signed = element.kind is Kind.SIGNED
     if element.bits == 64:
-        return _upper_signed if is_signed else _upper_unsigned
+        return lambda x, y: _upper_half(x, y, is_signed)
     wide = np.dtype(f"{'i' if is_signed else 'u'}{max(2 * element.bits // 8, 1)}")
     return lambda x, y: wrap((x.astype(wide) * y.astype(wide)) >> element.bits, element)
 
 
-def _upper_unsigned(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """From the four products of halves."""
+def _upper_half(x: np.ndarray, y: np.ndarray, is_signed: bool) -> np.ndarray:
+    """Of the product of integers of 64 bits, from the four products of halves."""
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
-    (x_high, x_low), (y_high, y_low) = ((v >> half, v & low) for v in (x, y))
+    (x_high, x_low), (y_high, y_low) = ((v.view(np.uint64) >> half, v.view(np.uint64) & low) for v in (x, y))
     middle = x_high * y_low + (x_low * y_low >> half)
     other = x_low * y_high + (middle & low)
-    return x_high * y_high + (middle >> half) + (other >> half)
-
-
-def _upper_signed(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Read as unsigned, a negative operand is 2**64 more."""
-    upper = _upper_unsigned(x.view(np.uint64), y.view(np.uint64)).view(np.int64)
-    return upper - np.where(x < 0, y, 0) - np.where(y < 0, x, 0)
+    upper = x_high * y_high + (middle >> half) + (other >> half)
+    if not is_signed:
+        return upper
+    return upper.view(np.int64) - np.where(x < 0, y, 0) - np.where(y < 0, x, 0)  # read as unsigned, it is 2**64 more
 
 
 op("chlo.constant", operands=0)(constant)

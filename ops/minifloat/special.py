@@ -166,15 +166,16 @@ def _is_pole(x: Number) -> np.ndarray:
     return _is_integer(x) & (x.sign | x.is_zero)
 
 
-def _is_one_or_two(x: Number) -> np.ndarray:
-    return ~x.sign & (x.significand == 1) & ((x.exponent == 0) | (x.exponent == 1))
-
-
 erf = Lifted(_erf, SAME_ZEROS, (ONE, MINUS_ONE))
 erfc = Lifted(_erfc, (ONE, ONE), (ZERO, _TWO))
 erf_inv = Lifted(_erf_inv, SAME_ZEROS, BOTH_INVALID, at_one(INFINITY, MINUS_INFINITY))
 # At poles as C's lgamma (F.10.5.3), and as XLA's digamma.
-lgamma = Lifted(_lgamma, (INFINITY, INFINITY), (INFINITY, INFINITY), ((_is_one_or_two, ZERO), (_is_pole, INFINITY)))
+lgamma = Lifted(
+    _lgamma,
+    (INFINITY, INFINITY),
+    (INFINITY, INFINITY),
+    ((lambda x: ~x.sign & (x.significand == 1) & (x.exponent >> 1 == 0), ZERO), (_is_pole, INFINITY)),
+)
 digamma = Lifted(_digamma, BOTH_INVALID, (INFINITY, INVALID), ((_is_pole, INVALID),))
 bessel_i1e = Lifted(_bessel_i1e, SAME_ZEROS, SAME_ZEROS)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..op import Body, Call
+from ..ordering import stable_argsort
 from ..types import ElementType, TensorType
 from .folds import Step, fold_of, ufunc_of
 
@@ -84,16 +85,10 @@ def _group(targets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.n
         The targets; how many updates each has; the indices of the updates, target by target; and for each target where
         its indices begin there.
     """
-    count = len(targets)
-    bits = count.bit_length()
-    if size.bit_length() + bits < 64:  # sorting numbers is quicker than a stable sort that gives the order
-        keys = np.sort(targets << bits | np.arange(count))
-        order, ordered = keys & ((1 << bits) - 1), keys >> bits
-    else:
-        order = np.argsort(targets, kind="stable")
-        ordered = targets[order]
+    order = stable_argsort(targets.astype(np.int32) if size < 1 << 31 else targets)
+    ordered = targets[order]
     firsts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    counts = np.diff(firsts, append=count)
+    counts = np.diff(firsts, append=len(targets))
     most = counts.max()
     by_count = np.argsort((most - counts).astype(np.min_scalar_type(most)), kind="stable")
     firsts = firsts[by_count]
