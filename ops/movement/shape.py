@@ -10,11 +10,11 @@ import numpy as np
 from ..cast import cast
 from ..op import CORRECTLY_ROUNDED, Call, OpError, Run, op
 from ..require import identity, require, require_dimensions, require_element, require_shape, result_shape, storage
-from ..traits import MOVES, PURE, OpTraits
+from ..traits import PURE, PURE_LINEAR, OpTraits
 from ..types import ELEMENT_TYPES, TokenType, TupleType
 
 #: Of ops that move the elements of all their operands.
-_MOVES_ALL = OpTraits(is_pure=True, linear=range, moves=True)
+_MOVES_ALL = OpTraits(is_pure=True, linear=range)
 
 
 @op("constant", "any foreign", operands=0, traits=PURE)
@@ -55,7 +55,7 @@ def iota(call: Call) -> Run:
     return lambda: value
 
 
-@op("reshape", operands=1, traits=MOVES)
+@op("reshape", operands=1, traits=PURE_LINEAR)
 def reshape(call: Call) -> Run:
     """The same elements, in order, in another shape.
 
@@ -73,7 +73,7 @@ def reshape(call: Call) -> Run:
     return lambda x: x.reshape(shape)
 
 
-@op("transpose", operands=1, traits=MOVES)
+@op("transpose", operands=1, traits=PURE_LINEAR)
 def transpose(call: Call) -> Run:
     """The dimensions in another order.
 
@@ -87,7 +87,7 @@ def transpose(call: Call) -> Run:
     return lambda x: x.transpose(permutation)
 
 
-@op("broadcast_in_dim", operands=1, traits=MOVES)
+@op("broadcast_in_dim", operands=1, traits=PURE_LINEAR)
 def broadcast_in_dim(call: Call) -> Run:
     """The operand repeated along new dimensions and along those of size 1.
 
@@ -98,7 +98,7 @@ def broadcast_in_dim(call: Call) -> Run:
     return _broadcast(call, call.integers("broadcast_dimensions"), "broadcast_dimensions")
 
 
-@op("broadcast", operands=1, traits=MOVES, has_section=False)
+@op("broadcast", operands=1, traits=PURE_LINEAR, has_section=False)
 def broadcast(call: Call) -> Run:
     """The operand repeated along new leading dimensions; an older form of broadcast_in_dim."""
     require_element(call)
@@ -146,7 +146,7 @@ def concatenate(call: Call) -> Run:
     return lambda *arrays: np.concatenate(arrays, dimension)
 
 
-@op("reverse", operands=1, traits=MOVES)
+@op("reverse", operands=1, traits=PURE_LINEAR)
 def reverse(call: Call) -> Run:
     """The elements in the opposite order along some dimensions.
 
