@@ -3,8 +3,6 @@
 A number is a Fraction, or a float that is NaN, infinite or -0.0, as in `oracle_numbers`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from fractions import Fraction

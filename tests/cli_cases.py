@@ -1,7 +1,5 @@
 """What the tests of the command line share: programs, and commands in processes of their own or in this one."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

@@ -77,11 +77,6 @@ class NegativeZero:
         return _run(text, arrays)
 
 
-def rounded_twice(text: str, arrays: Arrays) -> list[np.ndarray]:
-    """Everything is computed in f16, and rounded to the format then."""
-    return _run(text, arrays, "upcast:f16")
-
-
 def reciprocal(text: str, arrays: Arrays) -> list[np.ndarray]:
     """x / y is x * (1 / y) where y is a scalar that is broadcast."""
     for value in re.findall(r"(%\w+) = stablehlo\.broadcast_in_dim", text):

@@ -1,7 +1,5 @@
 """Programs emulated and run by XLA's CPU, beside the interpreter."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """A child process with four devices of XLA's CPU: collectives on minifloats, emulated, beside their definition."""
 
-from __future__ import annotations
-
 import os
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"

@@ -1,7 +1,5 @@
 """What the exact tests have in common: programs of single ops, arrays of codes, inputs worth trying, and judgement."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import random
@@ -33,9 +31,6 @@ DTYPES = {
     **{f"ui{n}": np.dtype(f"uint{n}").type for n in (8, 16, 32, 64)},
 }
 INTEGERS = {name: (int(name.lstrip("ui")), name[0] == "i") for name in DTYPES if name.lstrip("ui").isdigit()}
-
-
-# Programs.
 
 
 def array(codes: Iterable[int], element: str) -> np.ndarray:
@@ -88,9 +83,6 @@ def all_pairs(element: str) -> tuple[np.ndarray, np.ndarray]:
 @functools.cache
 def expected_pairs(element: str, op: str) -> list[int]:
     return oracle.binary_codes(FORMATS[element], op)
-
-
-# Judgement.
 
 
 def check(fmt: Format, got: np.ndarray, expected: Sequence[int], operands: Sequence[Sequence[int]], what: str) -> None:

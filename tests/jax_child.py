@@ -1,7 +1,5 @@
 """Runs a piece of Python in a process of its own, with JAX on platform minihlo."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -4,8 +4,6 @@ Written from the StableHLO specification, and shares no line with the package it
 `oracle_numbers`, functions those of `oracle_functions`.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable
@@ -63,9 +61,6 @@ __all__ = [
     "total_order",
     "unary_codes",
 ]
-
-
-# Exact operations.
 
 
 def sign(x: Value) -> Value:
@@ -187,9 +182,6 @@ def to_integer(x: Value, bits: int, is_signed: bool) -> int:
     if math.isinf(x):
         return high if x > 0 else low
     return min(max(math.trunc(x), low), high)
-
-
-# Every code, and every pair.
 
 
 def unary_codes(fmt: Format, name: str) -> list[int]:

@@ -1,7 +1,5 @@
 """Batch normalization for the oracle: the specification's compositions, one element after another."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Special values are those of C's annex F, and of functions that C does not have, those of XLA.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

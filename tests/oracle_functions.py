@@ -4,8 +4,6 @@ Such a result is a Fraction that no format can tell from it: 200 of its bits and
 more.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Written from the formats' definitions, and shares no line with the package. A va
 -0, the infinities and NaN are Python floats.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math
@@ -15,9 +13,6 @@ Value = Fraction | float
 
 INF, NAN, NEGATIVE_NAN, NEGATIVE_ZERO = math.inf, math.nan, -math.nan, -0.0
 ZERO, ONE = Fraction(0), Fraction(1)
-
-
-# Formats.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,9 +108,6 @@ def is_nan_code(fmt: Format, code: int) -> bool:
 def same(fmt: Format, a: int, b: int) -> bool:
     """Whether two codes are the same result: equal, or both NaN."""
     return a == b or (is_nan_code(fmt, a) and is_nan_code(fmt, b))
-
-
-# Rounding.
 
 
 def encode(fmt: Format, value: Value, rounding: str = "nearest_even", overflow: str = "ieee") -> int:
@@ -217,9 +209,6 @@ def _nan(fmt: Format, negative: bool, overflow: str) -> int:
         return fmt.sign_bit
     quiet = fmt.ones - ((1 << (fmt.mantissa_bits - 1)) - 1 if fmt.nan == "ieee" else 0)
     return quiet | (fmt.sign_bit if negative else 0)
-
-
-# Signs.
 
 
 def negate(x: Value) -> Value:

@@ -1,7 +1,5 @@
 """Random dimension numbers of gather and scatter; the element each index means, by the specification's formulas."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

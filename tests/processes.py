@@ -1,7 +1,5 @@
 """Processes that tests start: none outlives its test, and Ctrl-C reaches them whatever this process ignores."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Random accumulators: every fact is drawn, from a seed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

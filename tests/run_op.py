@@ -1,7 +1,5 @@
 """One op run by itself: looked up, bound for the types of its arguments, and called as the interpreter calls it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Which cases of a test are in every run; the others are exhaustive tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

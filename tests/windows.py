@@ -1,7 +1,5 @@
 """Sliding windows and bodies, drawn at random, and reductions of them in plain loops written from the specification."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable

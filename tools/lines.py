@@ -32,7 +32,7 @@ BUDGETS = (
     Budget("interp without emulation", 50_050, ("interp",), ("interp/emulate",)),
     Budget("emulation", 5_000, ("interp/emulate",)),
     Budget("numerics", 3_900, ("interp/numerics",)),
-    Budget("tests", 45_700, ("tests",)),
+    Budget("tests", 42_950, ("tests",)),
     Budget("passes, machine, binding", 2_500, ("interp/passes", "interp/machine.py", "interp/bind.py")),
     Budget(
         "core",

@@ -1,7 +1,5 @@
 """A backend of operations on blocks with one planted fault. It shares nothing with the tester's oracle."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """A backend of programs with planted faults: wrong for some shapes, layouts, constants or chains only."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 

@@ -3,8 +3,6 @@
 Every fault is a function of the op's exact arithmetic in f64, which shares nothing with the code that judges.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What the tests of both tables of divergences share."""
 
-from __future__ import annotations
-
 import platform
 
 import pytest

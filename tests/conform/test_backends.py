@@ -16,8 +16,6 @@ from minihlo.interp.errors import InputError
 
 from .backend_cases import CODES, DOUBLE, DOUBLED, FLOATS, ROUNDED, TO_F8, TO_F32, failure, opened
 
-# -- those that are here -----------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("name", ["jax:cpu", "reference", "iree:llvm-cpu", "iree:vmvx"])
 def test_programs(name: str) -> None:
@@ -149,9 +147,6 @@ def test_sums_in_numpy() -> None:
         assert wide.view(np.float32).tolist() == [[7]]
 
 
-# -- PJRT plugins ------------------------------------------------------------------------------------------------------
-
-
 #: A plugin of C that is minihlo's own, which Python in the same process makes.
 PLUGIN = r"""
 #include <Python.h>
@@ -188,9 +183,6 @@ def test_a_file_that_is_no_plugin(tmp_path: Path) -> None:
     error = failure(f"pjrt:{tmp_path / 'plugin.so'}")
     assert error.how == "absent"
     assert "cannot be started" in str(error)
-
-
-# -- names -------------------------------------------------------------------------------------------------------------
 
 
 NO_NAMES = ["", "nothing", "jax", "jax:", "reference:x", "torch", "torch:tpu", "iree:", "exec:", "onnx:x", "minihlo:"]

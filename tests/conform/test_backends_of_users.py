@@ -17,9 +17,6 @@ from minihlo.interp.backends.operation import Operation
 from ..processes import started
 from .backend_cases import CODES, DOUBLE, DOUBLED, FLOATS, TO_F8, failure, opened
 
-# -- commands ----------------------------------------------------------------------------------------------------------
-
-
 #: Doubles f8E4M3FN by adding to the exponent what is there, whatever the program.
 DOUBLING = """
 import sys
@@ -79,9 +76,6 @@ def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
     assert error.how == "slow"
     assert "gave no answer in 5 s" in str(error)
     assert is_gone(int(there.read_text()))
-
-
-# -- Python objects ----------------------------------------------------------------------------------------------------
 
 
 OBJECTS = """

@@ -1,7 +1,5 @@
 """The core of all comparisons: equality, distances, and identifiers that link tables whatever their sentences are."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 
@@ -24,9 +22,6 @@ from tests.conform.conform_planted import results
 #: The marks of the oracle: numbers under names in capitals, but for the names of roundings.
 MARKS = {v for k, v in vars(rounding).items() if k.isupper() and isinstance(v, int)}
 KEBAB = re.compile(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
-
-
-# -- equality and distances --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("element", MINIFLOATS)
@@ -87,9 +82,6 @@ def test_distances() -> None:
     assert distance(np.int64([-(2**63)]), np.int64([2**63 - 1])).tolist() == [2.0**64]
     assert distance(np.array([1 + 1j], np.complex64), np.array([1 + 2j], np.complex64)).tolist() == [1 << 23]
     assert distance(np.array([True, False]), np.array([True, True])).tolist() == [0, 1]
-
-
-# -- identifiers -------------------------------------------------------------------------------------------------------
 
 
 def test_identifiers_are_words_with_hyphens_and_stand_once() -> None:

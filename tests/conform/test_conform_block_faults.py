@@ -1,7 +1,5 @@
 """Planted faults in operations on blocks are named, and so are choices that the formats leave open."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 
@@ -256,9 +254,6 @@ def test_faults_are_named(signature: str, backend: Planted, identifier: str, fai
         if identifier:
             assert any(c.startswith(identifier) for c in result.causes), (form, result.diagnosis, result.causes)
             assert result.diagnosis or result.model
-
-
-# -- rules without a name, and open points -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rule", ["ceil", "even", "rceil", "nearest"])

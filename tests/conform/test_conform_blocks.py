@@ -1,7 +1,5 @@
 """Blocks in the tester: what is right passes, units are named, and every operand matters."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -24,9 +22,6 @@ from .blocks_planted import Planted, run
 FN, MX4, NV = "mxfp8_e4m3", "mxfp4_e2m1", "nvfp4"
 QUANTIZE, DEQUANTIZE = f"quantize.{FN}.floor.f32", f"dequantize.{FN}.f32"
 DOT = f"scaled_dot.{FN}.{FN}.f32"
-
-
-# -- what is right -----------------------------------------------------------------------------------------------------
 
 
 def test_facts_are_those_of_the_other_oracle() -> None:
@@ -91,9 +86,6 @@ def _summed(accumulate: str | interp.Accumulator, signature: str, *records: str)
 )
 def test_a_right_library_passes(signature: str) -> None:
     assert {r.verdict for r in run(Planted(), signature).values()} == {PASS}
-
-
-# -- operands ----------------------------------------------------------------------------------------------------------
 
 
 def test_all_codes_are_dequantized_with_all_scales() -> None:

@@ -49,16 +49,7 @@ def test_expected_failures_do_not_count(report, tmp_path: Path, capsys: pytest.C
 def test_expected_failures_that_are_none_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     known = tmp_path / "known.txt"
     known.write_text("add.f8E5M2 array\nadd.f9\nmultiply.f8E5M2\nadd.f8E5M2 constant\n")
-    words = [
-        "conform",
-        "tests.conform_faults:folded",
-        "--ops",
-        "add",
-        "--formats",
-        "f8E5M2",
-        "--xfail",
-        str(known),
-    ]
+    words = ["conform", "tests.conform_faults:folded", "--ops", "add", "--formats", "f8E5M2", "--xfail", str(known)]
     assert main([*words, "-j", "1"]) == 0
     told = capsys.readouterr().err.replace(str(known), "K").splitlines()
     assert told == ["--xfail K: add.f8E5M2 array: does not fail any more", "--xfail K: add.f9: there is no such case"]
@@ -232,16 +223,7 @@ def test_a_narrow_terminal(report) -> None:
 
 def test_junit(tmp_path: Path) -> None:
     path = tmp_path / "j.xml"
-    words = [
-        "conform",
-        "tests.conform_faults:folded",
-        "--ops",
-        "add",
-        "--formats",
-        "f8E5M2",
-        "--junit",
-        str(path),
-    ]
+    words = ["conform", "tests.conform_faults:folded", "--ops", "add", "--formats", "f8E5M2", "--junit", str(path)]
     assert main([*words, "-j", "1"]) == 1
     suite = ET.parse(path).getroot()[0]
     assert (suite.get("failures"), suite.get("errors")) == ("1", "0")
@@ -311,9 +293,6 @@ def test_a_dask_cluster(tmp_path: Path) -> None:
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         assert main([*words, "--dask", cluster.scheduler_address]) == 1
     assert set(failing(load(path))) == {(f"add.{f}", "constant") for f in ("f8E5M2", "f8E4M3")}
-
-
-# -- judging -----------------------------------------------------------------------------------------------------------
 
 
 def test_maps_and_curves_hold_the_errors(report) -> None:

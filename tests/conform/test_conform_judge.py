@@ -1,7 +1,5 @@
 """Verdicts on single results: what is equal, near, open or wrong, and the choices of a backend."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

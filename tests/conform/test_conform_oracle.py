@@ -1,7 +1,5 @@
 """The tester's oracle against a slower one, in integers, fractions and mpmath; and that it knows every op."""
 
-from __future__ import annotations
-
 import functools
 import random
 from fractions import Fraction
@@ -199,9 +197,6 @@ def test_every_op_that_takes_all_floats_has_cases() -> None:
     }
     # The first two are of complex numbers, the last two of quantized types; reduce_precision is among the tests.
     assert elementwise - named == {"imag", "real", "uniform_dequantize", "uniform_quantize", "reduce_precision"}
-
-
-# -- sums --------------------------------------------------------------------------------------------------------------
 
 
 def test_exact_sums_have_one_rounding() -> None:

@@ -22,9 +22,6 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return runner(tmp_path, capsys)
 
 
-# -- verdicts ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_backend_that_conforms(run: Run) -> None:
     status, out, err = run(*on_profile("minihlo"))
     assert (status, out[-1]) == (0, f"conformant ({OWN}); overflow: infinity or NaN; accumulator: exact")
@@ -160,9 +157,6 @@ def test_the_profiles_are_listed(run: Run) -> None:
     assert status == 0
     assert any(re.fullmatch(r"required  add\.f8E5M2 +array", line) for line in out)
     assert "may declare overflow: infinity or NaN; largest (saturates)" in out
-
-
-# -- annotations -------------------------------------------------------------------------------------------------------
 
 
 def test_annotations_of_failures_by_cause(run: Run) -> None:

@@ -189,9 +189,6 @@ def test_the_codes_of_nan_are_those_of_the_format(name: str) -> None:
     assert found == set(codes[np.isnan(fmt.decode(codes))].tolist())
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
-
-
 def test_files_and_their_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["conform", "export", str(tmp_path / "p"), "--as", "mlir", "--case", "negate.f8E5M2", "--form", "size-7"]
     assert main(words) == 0

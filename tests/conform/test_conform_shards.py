@@ -114,8 +114,6 @@ def test_shards_that_are_none(shard: str, capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err.startswith("--shard: expected I/N")
 
 
-# -- profiles ----------------------------------------------------------------------------------------------------------
-
 PROFILE = """name = "signs"
 version = "1.0"
 title = "Signs"

@@ -107,9 +107,6 @@ def text_of(page: Page) -> str:
     return " ".join(page.text.split())
 
 
-# -- pages -------------------------------------------------------------------------------------------------------------
-
-
 def test_every_link_leads_to_a_page_and_a_place_on_it(site: Path, pages: dict[str, Page]) -> None:
     links = 0
     for path, page in pages.items():
@@ -180,9 +177,6 @@ def test_a_verdict_is_told_by_a_sign_and_by_words(site: Path, pages: dict[str, P
     assert re.search(r'<td class="FAIL"><a [^>]*>✗</a>', (site / "ops/tan.html").read_text())
 
 
-# -- what they say -----------------------------------------------------------------------------------------------------
-
-
 def test_causes_come_before_cases(site: Path) -> None:
     front = (site / "index.html").read_text()
     assert front.index('id="wrong"') < front.index('id="formats"') < front.index('id="grid-1"')
@@ -248,9 +242,6 @@ def test_a_cell_leads_to_codes_and_to_the_command(pages: dict[str, Page]) -> Non
 def test_what_a_backend_lacks_is_on_its_page(pages: dict[str, Page]) -> None:
     assert "no such op" in text_of(pages["runs/one-2.html"])
     assert "cells/one-2/sin.html" not in pages
-
-
-# -- reports from anyone -----------------------------------------------------------------------------------------------
 
 
 def test_texts_of_reports_are_escaped_and_cut(site: Path, pages: dict[str, Page]) -> None:
@@ -330,9 +321,6 @@ def test_other_json_and_compressed_results(tmp_path: Path, capsys: pytest.Captur
     assert "package.json: skipped" in printed.err
     assert "of 1 run\n" in printed.out
     assert (tmp_path / "out" / "runs" / "two.html").is_file()
-
-
-# -- the same again ----------------------------------------------------------------------------------------------------
 
 
 def test_the_same_reports_give_the_same_files(site: Path, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The peers differ as the table of divergences says, case by case; and a wrong table is noticed."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Sequence
@@ -51,9 +49,6 @@ def test_peers_differ_as_the_table_says(source: str) -> None:
     assert not wrong, "the table of divergences is not current:\n" + "\n".join(wrong)
 
 
-# The tables themselves.
-
-
 def test_every_row_is_explained_once() -> None:
     assert len({r.order() for r in ROWS}) == len(ROWS)
     for row in ROWS:
@@ -92,9 +87,6 @@ def test_the_double_rounding_of_wide_types_is_a_row() -> None:
     """Found by the tester: 64 bits by way of f32 to f16 and bf16."""
     actual = {(r.peer, r.operand, r.result) for r in ROWS if r.cause == "conversions-through-f32"}
     assert {("ml_dtypes", "f64", "bf16"), ("ml_dtypes", "i64", "bf16")} <= actual
-
-
-# That the comparison notices.
 
 
 def judged(rows: Sequence[Row], result: Differences) -> list[str]:

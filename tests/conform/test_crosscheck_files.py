@@ -1,7 +1,5 @@
 """Every function of mlir_tests/ on four peers: the table has what it gives otherwise; a wrong table is reported."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -50,9 +48,6 @@ def test_functions_differ_as_the_table_says(peer: str, group: tuple[str, ...]) -
     known = [r for r in ROWS if r.peer == peer and r.file in group]
     wrong = FUNCTION_DIVERGENCES.differences(known, compare_functions(peer, group))
     assert not wrong, "the table of divergences is not current:\n" + "\n".join(wrong)
-
-
-# The table itself.
 
 
 def test_all_files_are_compared() -> None:

@@ -1,7 +1,5 @@
 """`interp.compare` on what specifications leave open, on programs as they stand, and on loops. Backends are planted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,8 +33,6 @@ def verdict(text: str, inputs: Sequence[Any], got: np.ndarray) -> tuple[str, lis
     (op,) = interp.compare(text, *inputs, backend=gives(got)).ops
     return op.verdict, op.causes
 
-
-# -- left open ---------------------------------------------------------------------------------------------------------
 
 SORT = """%0 = "stablehlo.sort"(%x) <{{dimension = 0 : i64, is_stable = true}}> ({{
 ^bb0(%a: tensor<f32>, %b: tensor<f32>):
@@ -155,9 +151,6 @@ def test_sums_whose_magnitudes_overflow() -> None:
         assert verdict(text, [x, y], got.view(np.float64))[0] == expected
 
 
-# -- the program of one op ---------------------------------------------------------------------------------------------
-
-
 def test_the_program_of_an_op_has_its_constants_and_no_shardings() -> None:
     text = """sdy.mesh @mesh = <["x"=2]>
     func.func @main(%x: tensor<4xf32>) -> (tensor<f32>, tensor<4xf32>) {
@@ -186,8 +179,6 @@ def test_the_program_of_an_op_has_its_constants_and_no_shardings() -> None:
     assert "sdy" not in negate
 
 
-# -- the program as it stands ------------------------------------------------------------------------------------------
-
 TWO = (
     func(
         "%x: tensor<3x{t}>",
@@ -215,9 +206,6 @@ def test_outputs_of_the_program_as_it_stands(t: str, op: str, expected: str) -> 
     assert bool(report.failures) == (expected == "FAIL")
 
 
-# -- loops -------------------------------------------------------------------------------------------------------------
-
-
 def test_sampled_loops_end(tmp_path: Any, capfd: pytest.CaptureFixture[str]) -> None:
     loop = """%z = stablehlo.constant dense<10> : tensor<i64>
     %one = stablehlo.constant dense<1> : tensor<i64>
@@ -238,8 +226,6 @@ def test_sampled_loops_end(tmp_path: Any, capfd: pytest.CaptureFixture[str]) -> 
     assert run_minihlo("diff", str(tmp_path / "w.mlir"), "minihlo") == 0
     assert capfd.readouterr().out.count("left out, as a loop takes more than 100,000 steps") == 2
 
-
-# -- subnormal numbers -------------------------------------------------------------------------------------------------
 
 TINY = float(np.float32(2.0**-149))
 

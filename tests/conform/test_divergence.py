@@ -16,8 +16,6 @@ from minihlo.interp.conform.result import CRASH, FAIL, PASS, UNSUPPORTED
 
 from .divergence_cases import F8, Faulty, Results, W, X, line_of, next_code, sole_failure, verdicts
 
-# -- planted faults ----------------------------------------------------------------------------------------------------
-
 
 def model(x: Any, w: Any) -> Any:
     h = x.astype(F8) @ w.astype(F8)

@@ -16,19 +16,6 @@ from minihlo.interp.conform.result import ACCURACY, DIVERGENT, FAIL, PASS, UNSUP
 
 from .divergence_cases import F8, FNUZ, Faulty, Results, W, X, line_of, sole_failure, verdicts
 
-# -- what is right in more than one way --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["op", "program"])
-def test_sums_of_any_order_are_right(how: str) -> None:
-    def f(x: Any, w: Any) -> Any:
-        return x @ w, x.sum(0), jnp.cumsum(x, 0), jnp.convolve(x[:, 0], w[0])
-
-    x = np.random.default_rng(0).normal(size=(40, 50)).astype(np.float32)
-    w = np.random.default_rng(1).normal(size=(50, 40)).astype(np.float32)
-    assert set(verdicts(interp.compare(f, x, w, how=how))) == {PASS}
-    assert set(verdicts(interp.compare(f, x.astype(jnp.bfloat16), w.astype(jnp.bfloat16), how=how))) <= {PASS, ACCURACY}
-
 
 @pytest.mark.parametrize("size", [2, 30])
 def test_and_wrong_ones_are_not(size: int) -> None:
@@ -139,9 +126,6 @@ def test_what_ops_leave_open() -> None:
     one, none = np.ones(2, np.int32), np.zeros(2, np.int32)
     assert interp.compare(jax.lax.div, one, none, backend=by_zero).verdict == DIVERGENT
     assert interp.compare(jax.lax.div, one, one, backend=by_zero).verdict == FAIL
-
-
-# -- XLA's CPU compiler, of which tools/divergences.toml tells the faults ----------------------------------------------
 
 
 def test_faults_of_xla_are_named_with_their_lines() -> None:

@@ -15,9 +15,6 @@ from minihlo.interp.conform.result import PASS
 
 from .divergence_cases import F8, Faulty, line_of, next_code, sole_failure, verdicts
 
-# -- what can be compared, and how it is said --------------------------------------------------------------------------
-
-
 PROGRAM = """
 func.func @main(%x: tensor<?xf32>, %n: tensor<i32>) -> tensor<?xf32> {
   %y = stablehlo.exponential %x : tensor<?xf32>

@@ -1,7 +1,5 @@
 """Enclosures hold the results of legal evaluations, which are computed here by other means, and not those of faults."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """The gallery of the documentation: results of real runs, which the tester still gives, and pages made of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from urllib.parse import unquote
 

@@ -1,7 +1,5 @@
 """`interp.judge`: planted faults are WRONG and named, legal implementations are not, and XLA's own fault is found."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -53,8 +51,6 @@ def judged(text: str, backend: Any, *arrays: np.ndarray, **options: Any) -> Judg
 def attributes(operation: Operation, **changes: Any) -> None:
     operation.attributes = {**operation.attributes, **changes}
 
-
-# -- faults ------------------------------------------------------------------------------------------------------------
 
 CHAIN = """
 func.func @main(%x: tensor<6x8xf32>, %y: tensor<8x4xf32>) -> (tensor<4xf8E4M3FN>, tensor<6x4xf32>) {
@@ -214,9 +210,6 @@ def test_a_race_is_wrong() -> None:
     assert judged(CHAIN, Compiler(run=run)).verdict == "WRONG"
 
 
-# -- legal implementations ---------------------------------------------------------------------------------------------
-
-
 def other_orders(seed: int) -> Callable[[Any, Sequence[Any]], list[Any]]:
     """Every element of the operands of `SUMS` summed in another order, and contracted."""
     rng = np.random.default_rng(seed)
@@ -261,8 +254,6 @@ def test_flushed_subnormals() -> None:
     assert found.notes == ["planted takes subnormal numbers as zero"]
     assert judged(text, flush, x, allowed=Allowed(flush=False)).verdict == "WRONG"
 
-
-# -- the command -------------------------------------------------------------------------------------------------------
 
 SORT = """func.func @main(%x: tensor<2x3x4xf32>) -> (tensor<2x3x2xf32>, tensor<2x3x2xi32>) {
   %i = stablehlo.iota dim = 1 : tensor<2x3x4xi32>
@@ -316,9 +307,6 @@ def test_small_parts() -> None:
     assert set(found.part.operations) <= {"iota", "sort", "slice"}
     assert found.part.is_alone_right
     assert max(a.size for a in found.part.arrays) < x.size
-
-
-# -- gross faults, and right results that look odd ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", ["zeros", "half", "shifted"])

@@ -3,8 +3,6 @@
 The backends are made of the routine that computes records; a second routine holds that one (test_accumulators).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import time
@@ -69,9 +67,6 @@ def agrees(record: Accumulator, found: Accumulator, signature: Signature, seed: 
         results = Answers(kind, data, session.asker.ask(data.x, data.y))
         count += len(results) - session.cost(found, results)
     return count
-
-
-# -- records -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["h100.wgmma", pytest.param("b200.mma", marks=pytest.mark.exhaustive)])
@@ -237,8 +232,6 @@ def test_sums_that_no_record_expresses() -> None:
     assert "in 8 lanes" in str(report)
 
 
-# -- faults ------------------------------------------------------------------------------------------------------------
-
 _PLAIN = Accumulator(16, bits=24, keep="f32", rounding="toward_zero")
 
 
@@ -340,9 +333,6 @@ def test_programs_as_functions_take_them() -> None:
 def test_bad_arguments(arguments: dict[str, Any], expected: str) -> None:
     with pytest.raises(InputError, match=expected):
         interp.probe("minihlo", **arguments)
-
-
-# -- the command -------------------------------------------------------------------------------------------------------
 
 
 def test_the_command_writes_the_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

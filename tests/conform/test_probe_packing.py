@@ -1,7 +1,5 @@
 """Packed dots: the sums are those of the dots as they are, whatever the record."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

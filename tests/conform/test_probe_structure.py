@@ -4,8 +4,6 @@ What a mask leaves is computed here from the definition of steps: a small produc
 one, or where the running sum is large.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -116,9 +116,6 @@ def test_recorded_results_are_judged_like_live_runs(
     assert returncode == int(bool(seen))
 
 
-# -- the files ---------------------------------------------------------------------------------------------------------
-
-
 def contents(folder: Path) -> dict[str, str]:
     files = (p for p in folder.rglob("*") if p.is_file())
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
@@ -165,9 +162,6 @@ def test_a_folder_with_files_is_left_alone(tmp_path: Path, capsys: pytest.Captur
     assert main(["conform", "export", str(tmp_path / "mine"), "--case", "negate.f4E2M1FN"]) == 74
     assert main(["conform", "export", str(tmp_path / "x"), "--case", "type.f8E5M2"]) == 2
     assert "expected a case that a function on arrays can compute" in capsys.readouterr().err
-
-
-# -- acceptable results ------------------------------------------------------------------------------------------------
 
 
 class Nothing:

@@ -1,7 +1,5 @@
 """The counts of a profile once more: element by element, in fractions, without a line of the package."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

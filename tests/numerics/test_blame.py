@@ -86,9 +86,6 @@ def test_the_line_and_the_numbers_of_an_op() -> None:
     assert not op.without
 
 
-# -- faults that act together ------------------------------------------------------------------------------------------
-
-
 def test_two_faults_that_cancel_make_no_difference() -> None:
     def f(x: Any) -> Any:
         return jnp.where(x > 0, x * 2.0, x) + jnp.where(x > 0, x / 2.0, x)
@@ -243,9 +240,6 @@ def test_the_set_is_one_that_no_op_can_be_left_out_of(seed: int) -> None:
             assert len(smallest) == 1
     else:
         assert not smallest
-
-
-# -- ways and measures -------------------------------------------------------------------------------------------------
 
 
 def two_layers(x: Any, w: Any, v: Any) -> Any:

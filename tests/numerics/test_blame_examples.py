@@ -1,7 +1,5 @@
 """The example scripts of blame and watch: the planted mistakes are found."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

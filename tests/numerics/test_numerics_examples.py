@@ -1,7 +1,5 @@
 """The example scripts on numerics, on made-up digits: the planted fault is found, and what the tool says helps."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`interp.profile`: every number against counts element by element, in fractions; wherever an operation stands."""
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess

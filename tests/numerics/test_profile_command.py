@@ -1,7 +1,5 @@
 """`minihlo profile`: what it prints and writes, and its exit status."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A profile's table, JSON and HTML page: complete, well-formed, escaped, and the worst line first."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

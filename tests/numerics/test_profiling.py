@@ -1,7 +1,5 @@
 """`interp.profiling`: which calls are sampled, that nothing of the program changes, and that faults do not end it."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """`interp.quantize_plan`: the bound holds when the plan is applied, and no cheaper choice holds it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """interp.watch: faults of a backend are found while a program runs, of which nothing changes."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

@@ -1,7 +1,5 @@
 """Convolutions as data, random ones, and their results by a plain loop of exact sums written from the specification."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -3,8 +3,6 @@
 Numbers are small integers, so that sums are exact in whatever order XLA takes them.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import sys

@@ -1,7 +1,5 @@
 """Programs that run a function as several processes, and what they give."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

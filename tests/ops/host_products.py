@@ -1,7 +1,5 @@
 """What tests may ask of the host's products of f32: some BLAS sum a row differently where it lies elsewhere."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the tests of processes share: programs in which they send, receive and reduce."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """Quantized types: the specification's formulas in exact fractions."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any

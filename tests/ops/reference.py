@@ -1,7 +1,5 @@
 """The C++ reference interpreter that jaxlib has in it, as a judge: it runs in a child process, since it can abort."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Nothing here is shared with `ops/accumulators` but the record itself. Numbers ar
 nan; a zero is a Fraction, or -0.0 where its sign matters.
 """
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Products of matrices by an accumulator, a part of the rows at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Accumulators: records as text and JSON, the table of units, and sums that are worked out by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Every unit, and records of every kind, against a second implementation in fractions."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The first elements by a comparator, of many: by numpy's stable sort."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """MLIR's `arith` and `math` dialects on scalars and tensors, against Python's own integers and floats."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Eigenvectors and singular vectors are not compared: their phases are free, and of equal values more than that.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Shifts, counts, bit casts and the parts of numbers, against Python's integers and numpy's own views."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -67,8 +65,6 @@ def test_counts(element: ElementType) -> None:
     check_codes(run("count_leading_zeros", x[0:1].reshape(()), result=tensor(element)), zeros[:1], element)
 
 
-# -- bit casts ---------------------------------------------------------------------------------------------------------
-
 REAL = [t for t in TYPES if not t.is_complex]
 CASTS = [
     (s, t) for s, t in itertools.product(REAL, REAL) if max(s.bits, t.bits) % min(s.bits, t.bits) == 0
@@ -127,9 +123,6 @@ def test_bitcast_of_complex() -> None:
 def test_bitcast_errors(source, target, message) -> None:
     with pytest.raises(OpError, match=message):
         bind("bitcast_convert", [source], target)
-
-
-# -- parts and signs ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("element", [t for t in INTEGERS if t.name[0] == "i"], ids=str)

@@ -1,7 +1,5 @@
 """Products run on one thread of the host's BLAS, which has its threads back afterwards; no bit depends on threads."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The table of what MX leaves open: each case computed again, torchao's where it is installed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Block formats: quantize, dequantize and pack, against integers and fractions."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction
@@ -87,9 +85,6 @@ def blocks_of(dtype: str, seed: int = 0) -> np.ndarray:
         return np.concatenate(parts).astype(element.dtype)
 
 
-# -- the table ---------------------------------------------------------------------------------------------------------
-
-
 def test_the_table_is_that_of_the_specifications() -> None:
     assert set(BLOCK_FORMATS) == set(block_oracle.FACTS)
     for name, (element, size, scale, has_tensor_scale) in block_oracle.FACTS.items():
@@ -101,9 +96,6 @@ def test_the_table_is_that_of_the_specifications() -> None:
     # OCP MX 1.0: a block has w + k * d bits.
     assert [BLOCK_FORMATS[n].bits for n in MX] == [264, 264, 200, 200, 136, 264]
     assert BLOCK_FORMATS["nvfp4"].bits == 72
-
-
-# -- quantize ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -214,9 +206,6 @@ def test_stochastic_rounding_is_reproducible_and_fair() -> None:
         assert abs(up - 1 / 16) < 0.01
 
 
-# -- many blocks -------------------------------------------------------------------------------------------------------
-
-
 def element_table(element: str) -> tuple[np.ndarray, np.ndarray]:
     """The magnitudes of a format, and the borders between neighbours: exact in f64."""
     fmt = oracle.FORMATS[element]
@@ -280,9 +269,6 @@ def test_very_many_blocks() -> None:
         check_many(40_000, 100 + seed)
 
 
-# -- dequantize, pack --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("target", ["f64", "f32", "bf16", "f16", "f8E5M2"])
 @pytest.mark.parametrize("name", MX[:1] + MX[3:] + ("nvfp4",))
 def test_dequantize_multiplies_all_codes_by_all_scales(name: str, target: str) -> None:
@@ -331,9 +317,6 @@ def test_bytes_of_a_block() -> None:
     assert interp.pack((codes, np.array([0x7F], np.uint8)), "mxfp8_e4m3").hex() == "7f" + "010203" + "00" * 29
     quantized = (codes, np.array([0x38], np.uint8), 1.0)
     assert interp.pack(quantized, "nvfp4").hex() == "0000803f" + "38" + "2103" + "00" * 6
-
-
-# -- errors ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

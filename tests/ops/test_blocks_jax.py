@@ -1,7 +1,5 @@
 """`interp.quantize` in JAX programs: jit, vmap and grad give what it gives of numpy arrays, on any platform."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Block formats against cases that PyTorch's torchao has published."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The check ops and custom calls: what passes, what fails and what is said of it."""
 
-from __future__ import annotations
-
 import math
 import uuid
 
@@ -34,9 +32,6 @@ def fails(name: str, *arrays: np.ndarray, **attributes) -> str:
     return ""
 
 
-# equal
-
-
 @pytest.mark.parametrize("element", TYPES, ids=str)
 def test_equal_is_equal(element):
     low = 0.5 if element.name == "f8E8M0FNU" else 0  # which has no zero
@@ -64,9 +59,6 @@ def test_nothing_is_equal_to_nothing():
     assert fails("check.expect_eq", nothing, nothing) == ""
 
 
-# almost equal
-
-
 @pytest.mark.parametrize("name", ["f16", "bf16", "f32", "f64", "f8E5M2"])
 def test_almost_equal(name):
     x = of(name, [1.0, NAN, INF, -INF, -0.0])
@@ -91,9 +83,6 @@ def test_almost_equal_complex_numbers_and_integers():
     assert fails("check.expect_almost_eq", z, z + 0.0002j) != ""
     assert fails("check.expect_almost_eq", of("i64", [2**62]), of("i64", [2**62 + 1])) != ""
     assert fails("check.expect_almost_eq", of("ui8", [3]), of("ui8", [5]), tolerance=2.0) == ""
-
-
-# distances
 
 
 @pytest.mark.parametrize(
@@ -150,9 +139,6 @@ def test_close():
         assert fails("check.expect_close", one, one, **limits) != ""
 
 
-# what is said
-
-
 @pytest.mark.parametrize(
     ("name", "x", "y", "message"),
     [
@@ -192,9 +178,6 @@ def test_refused():
         bind("check.expect_eq_const", [tensor("f16", 2)], None)
     with pytest.raises(OpError, match="attribute 'max_ulp_difference' is missing"):
         bind("check.expect_close", [tensor("f16", 2)] * 2, None)
-
-
-# in programs
 
 
 def test_checks_in_a_program():

@@ -1,7 +1,5 @@
 """CHLO's ops that are no functions of one number: top_k, ragged_dot, scan, mulhi, constants and broadcasting."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Sequence
@@ -20,8 +18,6 @@ from ..jaxlib_versions import since_0_10
 from ..oracle import FORMATS, MINIFLOATS
 from ..oracle_chlo import UNARY
 from ..run_op import FLOATS, INTEGERS, codes, from_codes, run, tensor, type_of
-
-# -- top_k -------------------------------------------------------------------------------------------------------------
 
 
 def top_k(x: np.ndarray, k: int, index: str = "i32") -> tuple[np.ndarray, np.ndarray]:
@@ -95,8 +91,6 @@ def test_top_k_refuses() -> None:
     with pytest.raises(OpError, match="element type i32"):
         top_k(np.zeros(3, np.float32), 1, "i8")
 
-
-# -- ragged_dot --------------------------------------------------------------------------------------------------------
 
 Numbers = tuple[Sequence[int], Sequence[int], Sequence[int], Sequence[int], int, Sequence[int]]
 
@@ -192,9 +186,6 @@ def test_ragged_dot_refuses(sizes: list, numbers: Numbers, message: str) -> None
         ragged_dot(x, y, np.array(sizes), numbers, 11, 7)
 
 
-# -- scan --------------------------------------------------------------------------------------------------------------
-
-
 def scan_program(shape: str, carry: str, dimension: int, more: str = "", body: str = "stablehlo.add %c, %x") -> str:
     return f"""func.func @main(%a: tensor<{shape}>, %i: tensor<{carry}>) -> (tensor<{shape}>, tensor<{carry}>) {{
       %0:2 = chlo.scan(%a) inits(%i) dimension={dimension} {more} {{
@@ -267,9 +258,6 @@ def test_scan_refuses(dimension: int, result: tuple[int, ...], message: str) -> 
         record.function(Call("chlo.scan", operands, results, {"dimension": dimension}, (Body((t, t), (t, t)),)))
 
 
-# -- integers and constants --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("element", [t.name for t in INTEGERS])
 def test_mulhi(element: str) -> None:
     t = tensor(element).element
@@ -313,8 +301,6 @@ def test_conjugate() -> None:
     assert codes(actual.imag).tolist() == codes(-z.imag).tolist()
     assert actual.real.tolist() == z.real.tolist()
 
-
-# -- broadcasting ------------------------------------------------------------------------------------------------------
 
 BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "remainder", "atan2")
 OF_INTEGERS = ("and", "or", "xor", "shift_left", "shift_right_logical", "shift_right_arithmetic")
@@ -379,9 +365,6 @@ def test_broadcast_refuses() -> None:
         run("chlo.broadcast_add", x, y, result=type_of(x))
     with pytest.raises(OpError, match="broadcast_dimensions"):
         run("chlo.broadcast_add", x, y, result=type_of(x), broadcast_dimensions=(5,))
-
-
-# -- what is left to the expansion -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("op", ["erf", "erfc", "erf_inv", "lgamma", "digamma", "bessel_i1e"])

@@ -1,7 +1,5 @@
 """Collective ops among processes: as the specification's formulas say, as the reference does, and by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os
@@ -15,8 +13,6 @@ from minihlo.ops.op import Body, Call, OpError, lookup
 from ..run_op import tensor
 from .grids import ADD_I64, CHANNEL, groups, program, run
 from .reference import evaluate
-
-# -- by the specification ----------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
@@ -172,8 +168,6 @@ def test_ids():
     assert all(x.dtype == np.uint32 for xs in actual for x in xs)
 
 
-# -- roots -------------------------------------------------------------------------------------------------------------
-
 DATA = [[np.array([10 * p + i, 1]) for i in (1, 2)] for p in range(4)]
 
 
@@ -206,8 +200,6 @@ def test_a_root_outside_the_group():
     with pytest.raises(ExecutionError, match=r"expected roots from 0 to 1, as a group has 2 processes, got \[0, 2\]"):
         with_roots('"stablehlo.collective_broadcast"(%x0, %x1, %x2)', [[3, 1], [0, 2]], [[0, 2]] * 4)
 
-
-# -- what is refused ---------------------------------------------------------------------------------------------------
 
 X = tensor("i64", 2, 6)
 GROUPS = {"replica_groups": np.array([[0, 1]])}

@@ -1,7 +1,5 @@
 """Collective ops that are started and waited for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Reductions among processes: their order, types and rounding."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

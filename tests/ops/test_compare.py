@@ -1,7 +1,5 @@
 """compare, select and clamp against ml_dtypes' own values, Python's comparisons and orders written out by hand."""
 
-from __future__ import annotations
-
 import math
 import operator
 
@@ -25,9 +23,6 @@ def compare(x: np.ndarray, y: np.ndarray, direction: str, kind: str = "NOTYPE", 
 
 def pairs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(values, len(values)), np.tile(values, len(values))
-
-
-# compare
 
 
 @pytest.mark.parametrize("name", ["f16", "bf16", "f32", "f64"])
@@ -143,9 +138,6 @@ def test_compare_refuses_operands_that_differ():
         bind("compare", [tensor("f32", 2), tensor("f32", 3)], None, comparison_direction="LT")
 
 
-# keys
-
-
 def test_keys_of_f64_are_neighbours():
     x = np.array([-math.inf, -5e-324, -0.0, 0.0, 5e-324, 1e-323, 1.0, np.nextafter(1, 2), math.nan, -math.nan])
     f64 = ELEMENT_TYPES["f64"]
@@ -154,9 +146,6 @@ def test_keys_of_f64_are_neighbours():
     assert keys[7] == keys[6] + 1
     assert keys[8] == keys[9] == 2**63 - 1
     assert total_keys(x, f64).tolist()[1:6] == [-2, -1, 0, 1, 2]
-
-
-# select
 
 
 @pytest.mark.parametrize("size", [3, 5000])
@@ -192,9 +181,6 @@ def test_select_refuses():
         bind("select", [tensor("i1", 3), tensor("f32", 2), tensor("f32", 2)], None)
     with pytest.raises(OpError, match="expected the same type"):
         bind("select", [tensor("i1", 2), tensor("f32", 2), tensor("f16", 2)], None)
-
-
-# clamp
 
 
 def test_clamp_with_full_bounds_and_crossed_bounds():

@@ -1,7 +1,5 @@
 """Complex numbers: results do not depend on how the operands lie in memory."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

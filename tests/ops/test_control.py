@@ -1,7 +1,5 @@
 """if, case and while, as programs."""
 
-from __future__ import annotations
-
 import signal
 import time
 

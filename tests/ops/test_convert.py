@@ -1,7 +1,5 @@
 """convert of every type to every other, arrays and scalars. `test_exact_conversions` has boundaries and policies."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
@@ -34,9 +32,6 @@ def check_floats(x: np.ndarray, result: np.ndarray, expected: list[int], fmt: or
         message = f"{value!r} ({value.tobytes()[::-1].hex()}) -> {a:#x}, not {b:#x}"
         assert oracle.same(fmt, a, b), message
         assert same_sign, message
-
-
-# -- every pair of types -----------------------------------------------------------------------------------------------
 
 
 def sample(element: ElementType) -> np.ndarray:
@@ -118,8 +113,6 @@ def test_shape_must_stay() -> None:
     with pytest.raises(OpError, match=r"\[2\], got \[3\]"):
         bind("convert", [tensor("f32", 2)], tensor("f8E5M2", 3))
 
-
-# -- by hand -----------------------------------------------------------------------------------------------------------
 
 FP8 = ("f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ")
 # The tables of the ONNX pages on casts to FP8: of x, the codes in the four types. A NaN of theirs is any NaN here.

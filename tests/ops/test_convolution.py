@@ -1,7 +1,5 @@
 """Convolutions against a plain loop of exact sums, and the reference interpreter."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
@@ -290,9 +288,6 @@ def test_errors_of_shapes() -> None:
     assert load(program)(x, y, np.array([[1, 0]], np.int32))[0].ravel().tolist() == [1, 2, 2, 2]
     with pytest.raises(ExecutionError, match=r"2:.*dynamic_conv: expected a result of shape"):
         load(program)(x, y, np.array([[1, 1]], np.int32))
-
-
-# -- holes -------------------------------------------------------------------------------------------------------------
 
 
 def dilated(rng: np.random.Generator) -> Convolution:

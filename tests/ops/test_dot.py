@@ -1,7 +1,5 @@
 """dot_general and dot, against numpy and the reference interpreter; exact sums and algorithms have own files."""
 
-from __future__ import annotations
-
 import itertools
 
 import ml_dtypes
@@ -34,9 +32,6 @@ def finite_codes(name: str, rng: np.random.Generator, *shape: int) -> np.ndarray
     fmt = oracle.FORMATS[name]
     every = [c for c in range(1 << fmt.bits) if oracle.is_finite(oracle.decode(fmt, c))]
     return rng.choice(np.array(every, np.uint8), shape)
-
-
-# -- other sums of minifloats ------------------------------------------------------------------------------------------
 
 
 @EVERY
@@ -114,9 +109,6 @@ def test_element_sums_by_hand() -> None:
     assert float(matmul(x, y, "f4E2M1FN", Policy(accumulate="element", rounding="up"))[0, 0]) == 6
     assert float(matmul(x, y, "f4E2M1FN")[0, 0]) == 6
     assert float(matmul(x, y, "f32", Policy(accumulate="element"))[0, 0]) == 20
-
-
-# -- every other type --------------------------------------------------------------------------------------------------
 
 
 def random_array(dtype: np.dtype, rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -202,9 +194,6 @@ def test_booleans() -> None:
     np.testing.assert_array_equal(matmul(x, x, "i32"), (x[:, :, None] & x[None]).sum(1))
     many = np.ones((1, 256), bool)
     assert matmul(many, many.T, "i1")[0, 0]  # 256 of them are still true
-
-
-# -- dimensions --------------------------------------------------------------------------------------------------------
 
 
 def every_layout():

@@ -1,7 +1,5 @@
 """The `algorithm` attribute of dot_general, against numpy and ml_dtypes."""
 
-from __future__ import annotations
-
 import functools
 
 import ml_dtypes

@@ -1,7 +1,5 @@
 """Exact sums of minifloats in dot_general, against sums of integers."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from fractions import Fraction

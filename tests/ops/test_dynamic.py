@@ -41,9 +41,6 @@ def same(result: np.ndarray, expected: np.ndarray) -> bool:
     return (result.dtype, result.shape) == (expected.dtype, expected.shape) and result.tobytes() == expected.tobytes()
 
 
-# -- dynamic_broadcast_in_dim ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("element", TYPES, ids=str)
 def test_broadcast_moves_bits(element: Any) -> None:
     x = from_codes([[1, 3, 2]], element) if element.bits <= 64 else np.array([[1, 3j, 2]])
@@ -92,9 +89,6 @@ def test_broadcast_errors(operands: list[str], result: str, attributes: dict[str
         bind("dynamic_broadcast_in_dim", operands, result, broadcast_dimensions=(2, 1), **attributes)
 
 
-# -- dynamic_iota, dynamic_reshape -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("element", [t for t in TYPES if t.bits > 1], ids=str)
 def test_iota(element: Any) -> None:
     kernel = bind("dynamic_iota", ["2xi64"], f"?x?x{element}", iota_dimension=1)
@@ -136,9 +130,6 @@ def test_reshape() -> None:
         kernel(np.ones((2, 3), F8), ints(5))
 
 
-# -- dynamic_pad -------------------------------------------------------------------------------------------------------
-
-
 def test_pad() -> None:
     kernel = bind("dynamic_pad", ["?x?xi16", "i16", *["2xi64"] * 3], "?x?xi16")
     for shape in ((2, 3), (1, 1), (0, 2)):
@@ -169,9 +160,6 @@ def test_pad_errors() -> None:
         bind("dynamic_pad", ["?xf32", "f32", "2xi64", "1xi64", "1xi64"], "?xf32")
 
 
-# -- real_dynamic_slice ------------------------------------------------------------------------------------------------
-
-
 def test_slice() -> None:
     kernel = bind("real_dynamic_slice", ["?x4xf8E4M3FN", *["2xi32"] * 3], "?x?xf8E4M3FN")
     for rows in (5, 3):
@@ -195,9 +183,6 @@ def test_slice_must_have_the_size_of_the_result() -> None:
     assert kernel(np.arange(5.0, dtype=np.float32), ints(1), ints(3), ints(1)).tolist() == [1, 2]
     with pytest.raises(OpError, match=r"shape \[3\], which does not fit tensor<2xf32>"):
         kernel(np.ones(5, np.float32), ints(1), ints(4), ints(1))
-
-
-# -- sizes -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("element", TYPES, ids=str)
@@ -238,9 +223,6 @@ def test_set_dimension_size() -> None:
 def test_size_errors(name: str, operands: list[str], result: str, dimension: int, message: str) -> None:
     with pytest.raises(OpError, match=message):
         bind(name, operands, result, dimension=dimension)
-
-
-# -- programs ----------------------------------------------------------------------------------------------------------
 
 
 def test_errors_tell_the_place() -> None:

@@ -3,8 +3,6 @@
 Every expected code is the oracle's. What cannot be enumerated is sampled with a fixed seed, at the extremes first.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 
@@ -32,9 +30,6 @@ from ..thinned import TYPICAL, thinned
 exhaustive = pytest.mark.exhaustive
 
 WIDE = ("f16", "bf16", "f32")
-
-
-# Every code and every pair of the minifloats.
 
 
 @pytest.mark.parametrize("element", MINIFLOATS)
@@ -189,9 +184,6 @@ def test_chains_round_after_every_op(element: str) -> None:
     operands = [codes_of(p) for p in pairs]
     check(fmt, gated, gates, operands, "gate")
     check(fmt, last, expected, operands, "chain")
-
-
-# The wider formats: every code of 16 bits, samples of the rest.
 
 
 @exhaustive

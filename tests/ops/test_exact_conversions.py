@@ -1,7 +1,5 @@
 """Rounding and overflow as the policy says, and conversions, exactly as the formats define them."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Sequence
@@ -106,9 +104,6 @@ def check_rounded(
     ]
     expected = [oracle.encode(fmt, exact[i], rounding, overflow) for i in known]
     check(fmt, got[known], expected, [[o[i] for i in known] for o in operands], f"{rounding} {overflow} {what}")
-
-
-# Conversions.
 
 
 @pytest.mark.parametrize("element", FORMATS)

@@ -1,7 +1,5 @@
 """`accumulate` = `exact` and `reproducible` for f16, bf16, f32, f64 and complex operands, against fractions."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import subprocess

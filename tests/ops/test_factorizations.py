@@ -1,7 +1,5 @@
 """Factorizations of larger matrices, which LAPACK makes one by one, and on one thread of the host's BLAS."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The elementary functions on unpacked numbers against the oracle: 60 bits, the last one set where there are more."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random
@@ -173,9 +171,6 @@ def test_beyond_every_format(name: str, operands: tuple[Fraction, ...], sign: bo
     assert rows(x) == [(0, sign, "far", is_large)]
 
 
-# Arrays.
-
-
 @pytest.mark.parametrize("shape", [(), (1,), (0,), (2, 3), (0, 4)])
 def test_shapes(shape: tuple[int, ...]) -> None:
     x = Number(np.zeros(shape, np.uint8), np.zeros(shape, bool), np.full(shape, 4, np.int64), np.zeros(shape, np.int64))
@@ -199,9 +194,6 @@ def test_one_number_written_in_many_ways() -> None:
     assert rows(functions.power(threes, zeros)) == [(0, False, 1, 0)] * 3
     assert rows(functions.log_plus_one(minus_ones)) == [(1, True, 0, 0)] * 3
     assert rows(functions.log_plus_one(minus_threes)) == [(2, False, 0, 0)] * 3
-
-
-# The series.
 
 
 @pytest.mark.parametrize("p", [96, 97, 192, 500, 1536])

@@ -1,7 +1,5 @@
 """Gathers with any dimension numbers against the specification's formulas."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

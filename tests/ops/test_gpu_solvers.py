@@ -1,7 +1,5 @@
 """What JAX calls by name in programs that it exports for GPUs, against its own results on the CPU."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What JAX calls by name in programs that it lowers for CPUs (LAPACK, top-k), against its own results of them."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -192,9 +190,6 @@ def test_what_cannot_be_factored_is_nan() -> None:
 )
 def test_approximate_top_k_is_exact(f: Callable[..., Any]) -> None:
     agree(f, matrices(6, 7))
-
-
-# -- symbolic sizes ----------------------------------------------------------------------------------------------------
 
 
 def exported_agrees(f: Callable[..., Any], specs: list[Any], *arrays: np.ndarray) -> None:

@@ -36,9 +36,6 @@ def adjoint(x: np.ndarray) -> np.ndarray:
     return x.swapaxes(-2, -1).conj()
 
 
-# -- cholesky --------------------------------------------------------------------------------------------------------
-
-
 def cholesky(a: np.ndarray, lower: bool = True) -> np.ndarray:
     return run("cholesky", a, result=type_of(a), lower=lower)
 
@@ -149,8 +146,6 @@ def test_cholesky_errors(operand: TensorType, result: TensorType, message: str) 
     with pytest.raises(OpError, match=message):
         bind("cholesky", [operand], result, lower=True)
 
-
-# -- triangular_solve ------------------------------------------------------------------------------------------------
 
 CASES = list(itertools.product([True, False], [True, False], [True, False], ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"]))
 

@@ -1,7 +1,5 @@
 """The oracle itself, against tables written by hand, against ml_dtypes, and against mpmath's identities."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -1,7 +1,5 @@
 """Large windows that overlap, and bodies that choose or do not mix: the bits of folds in order, without their time."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Processes: how they send and wait, and how deadlocks, errors and Ctrl-C end them."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys
@@ -18,8 +16,6 @@ from minihlo.ops.policy import Policy
 
 from .grids import run
 from .parallel_cases import SAME, TOKEN, T, X, Y, channel, lists, recv, reduce, replicas, send
-
-# -- sending and receiving ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("more", ["", ", is_host_transfer = true"])
@@ -101,9 +97,6 @@ def test_infeed_and_outfeed():
         load(longer)()
 
 
-# -- looking on --------------------------------------------------------------------------------------------------------
-
-
 def test_probes():
     text = f"""func.func @main(%x: {T}, %f: tensor<2xf32>) {{
       %y = interpreter.probe %x, probe_id = "one" : {T}
@@ -156,9 +149,6 @@ def test_print(capsys):
     assert " process (0, 0): tensor<2xi64> {\n  [1, 2]\n}\n" in capsys.readouterr().out
 
 
-# -- random bits -------------------------------------------------------------------------------------------------------
-
-
 def test_each_process_has_random_bits_of_its_own():
     body = """%zero = stablehlo.constant dense<0> : tensor<i64>
       %one = stablehlo.constant dense<1000000000> : tensor<i64>
@@ -173,9 +163,6 @@ def test_each_process_has_random_bits_of_its_own():
     first = draw(0)
     assert first == draw(0)
     assert len({*first, *draw(1)}) == 8
-
-
-# -- programs of JAX ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """Processes of a grid that wait for each other, fail, or are interrupted: none is left behind."""
 
-from __future__ import annotations
-
 import signal
 
 import numpy as np
@@ -14,8 +12,6 @@ from minihlo.ops.op import Body, Call, Callee, OpError, lookup
 from ..run_op import tensor
 from .grids import program
 from .parallel_cases import FOREVER, SAME, TOKEN, T, X, Y, lists, no_process_is_left, recv, reduce, replicas, send
-
-# -- deadlocks ---------------------------------------------------------------------------------------------------------
 
 
 def deadlock(text: str, *arrays: np.ndarray) -> str:
@@ -76,9 +72,6 @@ def test_a_large_grid_is_not_listed_whole():
     assert "group (0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0), (6, 0), (7, 0), … (20 in all)) for (19, 0)" in message
     assert message.count("waits in") == 8
     assert message.endswith("; and 11 more")
-
-
-# -- errors ------------------------------------------------------------------------------------------------------------
 
 
 CHECK = f'%c = stablehlo.constant dense<7> : {T}\n"check.expect_eq"(%x, %c) : ({T}, {T}) -> ()\n{SAME}'

@@ -1,7 +1,5 @@
 """How the processes of a grid form groups: by strategies, by axes of a mesh, and where none are named."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

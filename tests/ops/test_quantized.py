@@ -1,7 +1,5 @@
 """Quantized types: what they are, quantizing and dequantizing in exact fractions, and what is refused."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import pairwise
 
@@ -34,8 +32,6 @@ from .quantized_oracle import (
     run,
     same,
 )
-
-# -- types -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("element", [*PER_TENSOR, *WIDE], ids=str)
@@ -111,9 +107,6 @@ def test_an_open_axis_that_does_not_fit(size: int) -> None:
         run(program, np.zeros(size, np.int8))
 
 
-# -- quantize and dequantize ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("element", [*PER_TENSOR, *WIDE], ids=str)
 def test_dequantize_every_code(element: QuantizedType) -> None:
     codes = all_codes(element)
@@ -183,9 +176,6 @@ def test_stochastic_rounding_is_that_of_the_expressed_type() -> None:
     element, x = PER_TENSOR[0], samples(PER_TENSOR[0])
     plain = convert("uniform_quantize", x, F32, element)
     assert np.array_equal(convert("uniform_quantize", x, F32, element, Policy(rounding="stochastic")), plain)
-
-
-# -- errors and values ------------------------------------------------------------------------------------------------
 
 
 def test_ops_that_take_no_floats_take_no_quantized_ones() -> None:

@@ -1,7 +1,5 @@
 """Ops on quantized tensors against the C++ reference interpreter; with regions, choices, and what only moves."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -14,8 +12,6 @@ from minihlo.ops.types import ELEMENT_TYPES, TensorType, element_type
 from ..run_op import bind
 from . import reference
 from .quantized_oracle import I8, PER_TENSOR, Q, i8, quantized, run
-
-# -- ops against the reference interpreter ----------------------------------------------------------------------------
 
 
 def stored(n: int | str, source: str, types: Sequence[str], body: str, result: str) -> str:
@@ -114,9 +110,6 @@ def test_requantize_is_within_one_of_the_reference() -> None:
         difference = run(program, I8)[0].astype(int) - want
         assert np.abs(difference).max() <= 1
         assert np.count_nonzero(difference) <= 8
-
-
-# -- regions, choices, and what only moves ----------------------------------------------------------------------------
 
 
 W = "!quant.uniform<i32:f32, 0.25:1>"

@@ -1,7 +1,5 @@
 """Products of quantized tensors: dot_general and convolution."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -39,8 +39,6 @@ def bits(algorithm: str, state: list[int], shape: tuple[int, ...], element: str)
     return interp.load(program)(np.array(state, np.uint64))
 
 
-# -- known answers: those published with Random123 (kat_vectors) ----------------------------------------------------
-
 ONES = 0xFFFFFFFF
 PI = [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344, 0xA4093822, 0x299F31D0]
 
@@ -71,9 +69,6 @@ def test_threefry_known_answers(counter: list[int], key: tuple[int, int], expect
 )
 def test_philox_known_answers(counter: list[int], key: tuple[int, int], expected: list[int]) -> None:
     assert [int(w[0]) for w in philox4x32(key, words(*counter))] == expected
-
-
-# -- rng_bit_generator against XLA ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -150,9 +145,6 @@ def test_counters_of_three_words_carry() -> None:
 def test_bits_errors(algorithm: str, size: int, element: str, message: str) -> None:
     with pytest.raises(ProgramError, match=message):
         bits(algorithm, [1] * size, (2,), element)
-
-
-# -- rng -------------------------------------------------------------------------------------------------------------
 
 
 def numbers(kind: str, a: np.ndarray, b: np.ndarray, shape: list[int], element: str, seed: int = 0) -> list[np.ndarray]:

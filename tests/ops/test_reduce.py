@@ -1,7 +1,5 @@
 """reduce against a plain loop over the elements in row-major order, in the arithmetic of ml_dtypes, numpy or Python."""
 
-from __future__ import annotations
-
 import itertools
 import operator
 from collections.abc import Callable
@@ -108,9 +106,6 @@ def by_oracle(name: str, element: ElementType) -> Callable[[Any, Any], Any]:
     return step
 
 
-# sums and products, in order
-
-
 @pytest.mark.parametrize("element", [t for t in TYPES if t.is_float or t.is_complex], ids=str)
 def test_sums_are_rounded_at_each_step(element):
     rng = np.random.default_rng(11)
@@ -131,9 +126,6 @@ def test_the_policy_holds_at_each_step():
     assert abs(sums.mean() - (1 + 27 / 64)) < 0.02
     largest = np.full(3, 448, x.dtype)
     assert float(reduce(largest, 0, "add", (0,), "f8E4M3FN", policy=Policy(overflow="saturate"))) == 448
-
-
-# maxima and minima
 
 
 @pytest.mark.parametrize("element", [t for t in TYPES if t.is_float], ids=str)
@@ -178,9 +170,6 @@ def test_complex_extremes_are_lexicographic(name):
     assert complex(reduce(x, values[0], "minimum", (0,), name)) == min(values, key=key)
 
 
-# integers and booleans
-
-
 @pytest.mark.parametrize("element", [t for t in TYPES if t.is_integer], ids=str)
 def test_integers_wrap(element):
     low = -(1 << (element.bits - 1)) if element.name[0] == "i" else 0
@@ -201,9 +190,6 @@ def test_integers_wrap(element):
             wrap = lambda a, b, step=step: (step(int(a), int(b)) - low) % (1 << element.bits) + low  # noqa: E731
             for place, value in loop(numbers, 1, wrap, dimensions).items():
                 assert int(actual[place]) == value
-
-
-# bodies of several ops
 
 
 def test_a_body_without_symmetry_is_applied_from_the_left():
@@ -245,9 +231,6 @@ def test_a_body_that_uses_a_value_from_outside():
     }"""
     (actual,) = load(text)(np.array([[1, 2, 3], [4, 5, 6]], np.float32), np.array(10, np.float32))
     assert actual.tolist() == [70, 160]
-
-
-# other types, shapes and mistakes
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """reduce on many elements: in their order, as on few."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Bodies of several ops reduce long rows in pairs of neighbours, however a program is run; short rows in order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """reduce_precision, against XLA and the definition in numbers."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

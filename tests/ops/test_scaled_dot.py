@@ -1,7 +1,5 @@
 """Dots of blocks that share scales, against sums of fractions; as JAX's functions lower to them, on our platform."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import jax

@@ -1,7 +1,5 @@
 """Scatters against a plain loop over the updates and ml_dtypes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

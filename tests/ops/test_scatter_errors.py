@@ -1,7 +1,5 @@
 """Scatters that the specification does not allow, each refused in one line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

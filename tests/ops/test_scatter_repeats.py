@@ -1,7 +1,5 @@
 """Scatters whose body does not read the updates, held against numpy: each element goes through it so many times."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

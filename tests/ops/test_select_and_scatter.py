@@ -1,7 +1,5 @@
 """select_and_scatter against plain loops written from the specification, the reference interpreter and JAX."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Ops that move values: every element type, bit for bit, against the specification's formulas index by index."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 

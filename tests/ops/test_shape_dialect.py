@@ -1,7 +1,5 @@
 """Ops that compute with sizes, of the dialects `shape`, `tensor` and `arith`: each against values by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

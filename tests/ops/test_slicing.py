@@ -1,7 +1,5 @@
 """Slices, fixed and computed: every element type, every place, against the specification's formulas."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

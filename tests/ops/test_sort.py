@@ -1,7 +1,5 @@
 """sort against Python's sorted and, for the comparators that JAX writes, against XLA on the CPU."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any
@@ -53,9 +51,6 @@ def order_of(keys: list, descends: bool = False) -> list[int]:
     if not descends:
         return sorted(range(len(keys)), key=keys.__getitem__)
     return sorted(range(len(keys) - 1, -1, -1), key=keys.__getitem__)[::-1]  # equal ones are turned round twice
-
-
-# single comparisons
 
 
 @pytest.mark.parametrize("length", [*range(10), 31, 64, 65])
@@ -206,9 +201,6 @@ def test_what_cannot_be_compared_comes_last(name, direction):
         assert order == [*expected, *(i for i in range(40) if math.isnan(row[i]))]
 
 
-# what JAX asks for
-
-
 def both(function: Any, *arrays: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The results of the same program here and on XLA's CPU."""
     lowered = jax.jit(function).lower(*arrays)
@@ -229,9 +221,6 @@ def test_jax_sort_and_argsort(name):
     for function in (jnp.sort, jnp.argsort, lambda v: jnp.sort(v, descending=True), lambda v: jnp.sort(v, axis=0)):
         (actual,), (expected,) = both(function, x)
         np.testing.assert_array_equal(actual.astype(float), expected.astype(float))
-
-
-# mistakes
 
 
 @pytest.mark.parametrize(

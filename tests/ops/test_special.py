@@ -3,8 +3,6 @@
 Special values stand in the tables here; they are those of C's annex F, and for functions C does not have, of XLA.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from fractions import Fraction
@@ -28,9 +26,6 @@ SEED = 20240607
 def run(op: str, element: str, *columns: list[int], policy: Policy | None = None) -> np.ndarray:
     arrays = [array(c, element) for c in columns]
     return exact_cases.run([element] * len(arrays), [(f"chlo.{op}", range(len(arrays)), element)], arrays, policy)[0]
-
-
-# -- one operand -------------------------------------------------------------------------------------------------------
 
 
 UNARY = {**oracle_chlo.UNARY, "conj": lambda x: x}
@@ -116,9 +111,6 @@ def test_tests_for_infinity(element: str) -> None:
     assert either.tolist() == [abs(v) == INF for v in values]
 
 
-# -- two operands ------------------------------------------------------------------------------------------------------
-
-
 def test_the_oracle_of_two_operands() -> None:
     with mp.workprec(300):
         for s, q in ((2, 0.25), (3, 7), (2.5, 1.125), (17, 20)):
@@ -139,9 +131,6 @@ def test_pairs(op: str, element: str) -> None:
     values = [tuple(oracle.decode(fmt, c) for c in pair) for pair in pairs]
     results = [oracle.encode(fmt, BINARY[op](*pair)) for pair in values]
     check(fmt, run(op, element, first, second), results, [first, second], op)
-
-
-# -- series -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("p", [64, 200, 900])
@@ -166,9 +155,6 @@ def test_series_are_within_their_bounds(p: int) -> None:
             total, error, power = series.hurwitz_zeta(s, q, p)
             exact = mp.zeta(real(s), real(q)) * mp.exp(-mp.ldexp(power, -p))
             assert abs(total - mp.ldexp(exact, p)) <= error + 2 * exact
-
-
-# -- neighbours -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("element", thinned(MINIFLOATS, lambda e: e in ("f8E5M2", "f8E8M0FNU") or FORMATS[e].bits < 8))

@@ -1,7 +1,5 @@
 """Stochastic rounding: draws are a function of seed, rounding and place, and every way gives what fractions give."""
 
-from __future__ import annotations
-
 import functools
 import math
 import operator

@@ -1,7 +1,5 @@
 """Integers are rounded once to floats, and floats cut to integers, few and many at a time."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """reduce_window against plain loops written from the specification and ml_dtypes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

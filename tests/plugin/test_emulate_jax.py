@@ -1,7 +1,5 @@
 """`interp.emulate`: functions of JAX compiled by XLA with the interpreter's minifloats, transformed and sharded."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A small model of flax whose products are of blocks trains on the platform, nearly as well as in f32."""
 
-from __future__ import annotations
-
 import functools
 
 import jax

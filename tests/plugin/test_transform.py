@@ -39,8 +39,6 @@ def same(result: Any, wanted: Any, tolerance: float = 0) -> None:
 _KINDS = ("bool", "int2", "uint4", "int8", "uint16", "int32", "uint64", "bfloat16", "float16", "float32", "float64",
           "complex64", "complex128", "float4_e2m1fn", "float8_e4m3fn", "float8_e8m0fnu")  # fmt: skip
 
-# -- calling -----------------------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("name", thinned(NAMES, lambda name: name in _KINDS))
 def test_arrays_of_every_type(name: str) -> None:
@@ -178,9 +176,6 @@ def test_what_has_no_general_form_is_lowered_for_us() -> None:
         np.testing.assert_allclose(interp.jit(f)(a), f(a), rtol=1e-6)
 
 
-# -- arithmetic and policy ---------------------------------------------------------------------------------------------
-
-
 def test_minifloats_are_exact() -> None:
     x = jnp.arange(16, dtype=jnp.float8_e5m2fnuz)  # 9 rounds to 8, 11 to 12 …
     assert float(interp.jit(jnp.dot)(x, x)) == 1280
@@ -206,8 +201,6 @@ def test_policy_of_inner_functions() -> None:
     assert [float(y) for y in outer(one)] == [2.5, 2.75, 2.5]
     assert [float(y) for y in jax.jit(outer)(one)] == [2.5, 2.75, 2.5]
 
-
-# -- devices -----------------------------------------------------------------------------------------------------------
 
 DEVICES = """
     from minihlo import interp
@@ -242,9 +235,6 @@ def test_on_our_own_platform() -> None:
         inside = jax.jit(interp.jit(jnp.exp, policy=interp.Policy(rounding="toward_zero")))
         assert float(e(one)) == 2.75 and float(inside(one)) == 2.5
     """)
-
-
-# -- mistakes ----------------------------------------------------------------------------------------------------------
 
 
 def test_errors() -> None:

@@ -106,9 +106,6 @@ def test_batches_that_have_names() -> None:
     assert jax.vmap(unmapped, (0, None), (0, None))(jnp.arange(2.0), 3.0)[1].shape == ()
 
 
-# -- effects -----------------------------------------------------------------------------------------------------------
-
-
 def test_prints_and_calls_of_python(capfd: pytest.CaptureFixture[str]) -> None:
     reported: list[float] = []
 

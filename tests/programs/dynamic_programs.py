@@ -1,7 +1,5 @@
 """Programs whose types leave sizes open, with their inputs and what numpy makes of these."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

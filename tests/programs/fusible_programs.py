@@ -1,7 +1,5 @@
 """Random programs of the kinds that are fused: elementwise ops, broadcasts, conversions and reductions."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """`minihlo cast` to block formats and `minihlo formats` of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from minihlo.interp import cli

@@ -102,9 +102,6 @@ def test_messages_do_not_depend_on_the_encoding_of_streams(encoding: str, tmp_pa
     assert done.returncode == 0, done.stdout.decode(encoding)
 
 
-# -- messages ----------------------------------------------------------------------------------------------------------
-
-
 def through(head: object, *arrays: np.ndarray) -> tuple[object, list[np.ndarray]]:
     pipe = io.BytesIO()
     messages.write(pipe, head, arrays)

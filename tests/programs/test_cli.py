@@ -1,7 +1,5 @@
 """The command line, in child processes: what it prints, its exit status, and how it tells mistakes."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -24,9 +22,6 @@ from ..processes import started
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write_programs(tmp_path)
-
-
-# -- run --------------------------------------------------------------------------------------------------------------
 
 
 def test_run_prints_results(folder: Path) -> None:
@@ -150,12 +145,8 @@ def test_trace_and_probe_tell_every_value(folder: Path) -> None:
     assert rows[2][3:] == ["stablehlo.add", "add.mlir:2:8"]
     assert np.load(folder / "probe/deep/000002.npy").view(np.uint8).tolist() == [0x40, 0x44, 0x4E, 0x7F]
     _, out, _ = in_process("run", "add.mlir", *INPUTS, "--trace", "--format", "json", cwd=folder)
-    assert [json.loads(line).get("op") for line in out.splitlines()] == [
-        "stablehlo.add",
-        "stablehlo.compare",
-        None,
-        None,
-    ]
+    ops = [json.loads(line).get("op") for line in out.splitlines()]
+    assert ops == ["stablehlo.add", "stablehlo.compare", None, None]
 
 
 def test_seeded_rounding_is_reproducible(folder: Path) -> None:
@@ -278,15 +269,8 @@ def test_running_imports_nothing_slow(folder: Path) -> None:
 
 def test_an_unknown_backend_is_one_line(folder: Path) -> None:
     """XLA, which is asked for such a platform, writes nothing of its own."""
-    command = [
-        sys.executable,
-        "-c",
-        "import sys; from minihlo.interp.cli import main; sys.exit(main())",
-        "probe",
-        "nope",
-    ]
     environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
+    done = subprocess.run(command("probe", "nope"), capture_output=True, text=True, cwd=folder, env=environment)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert done.stderr.startswith("expected a backend (minihlo, ")
 

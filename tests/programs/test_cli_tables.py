@@ -1,7 +1,5 @@
 """The command line: `minihlo test`, and the commands that print tables."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -17,9 +15,6 @@ from ..processes import started
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write_programs(tmp_path)
-
-
-# -- test -------------------------------------------------------------------------------------------------------------
 
 
 def test_failures_and_scores(folder: Path) -> None:
@@ -75,9 +70,6 @@ def test_a_worker_that_dies_is_started_again(monkeypatch: pytest.MonkeyPatch) ->
         for path in ("x.mlir", "y.mlir")
         for line in (1, 10, 20)
     ]
-
-
-# -- the tables -------------------------------------------------------------------------------------------------------
 
 
 def test_formats() -> None:

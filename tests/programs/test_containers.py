@@ -1,7 +1,5 @@
 """Programs within other files: of jax.export, HLO as text and as protobuf, and the stages of jit."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

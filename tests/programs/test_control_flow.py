@@ -1,7 +1,5 @@
 """Programs with branches between blocks, with ops of scf, and with several modules."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

@@ -79,8 +79,6 @@ def test_pages_for_developers_name_only_files_that_exist(page: str) -> None:
     assert not [n for n in named if not (ROOT / n).exists()]
 
 
-# -- the public API ----------------------------------------------------------------------------------------------------
-
 PUBLIC = [(name, getattr(interp, name)) for name in interp.__all__]
 METHODS = [
     (f"{cls.__name__}.{name}", member)
@@ -127,9 +125,6 @@ def test_the_api_page_has_every_public_name() -> None:
     assert len(shown) == len(set(shown))
 
 
-# -- the command line --------------------------------------------------------------------------------------------------
-
-
 def commands() -> list[str]:
     return re.findall(r"^## minihlo ([\w ]+)$", (ROOT / "docs" / "command-line.md").read_text(), re.MULTILINE)
 
@@ -163,9 +158,6 @@ def test_every_environment_variable_is_documented() -> None:
     for path in [*ROOT.glob("interp/**/*.py"), *ROOT.glob("ops/**/*.py")]:
         for name in re.findall(r'"(MINIHLO_[A-Z_]+)"', path.read_text()):
             assert f"`{name}" in pages, f"{path}: {name}"
-
-
-# -- packaging and the site --------------------------------------------------------------------------------------------
 
 
 def test_every_extra_is_in_the_table() -> None:

@@ -1,7 +1,5 @@
 """Programs whose types leave sizes open, run with the sizes of their inputs: against numpy, JAX and by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -41,9 +39,6 @@ def test_more_sizes_than_are_remembered() -> None:
         assert np.array_equal(program(x, y)[0], x @ y)
 
 
-# -- programs that JAX exports -----------------------------------------------------------------------------------------
-
-
 EXPORTED: dict[str, Callable[[Any], Any]] = {
     "product": lambda x: x @ x.T + x.shape[0],
     "prefix sums": lambda x: jnp.cumsum(x, 0),
@@ -76,9 +71,6 @@ def test_assertions_of_exported_programs() -> None:
     assert program(numbers(3, 4))[0].shape == (3, 4)
     with pytest.raises(ExecutionError, match=r"custom_call: Input shapes do not match .* 'b' = 2 from specification"):
         program(numbers(2, 4))
-
-
-# -- what does not fit -------------------------------------------------------------------------------------------------
 
 
 def broken(arguments: str, results: str, body: str, *values: np.ndarray) -> str:

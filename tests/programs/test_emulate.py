@@ -1,7 +1,5 @@
 """Emulated programs give the interpreter's bits on XLA's CPU, and compute with no minifloat."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

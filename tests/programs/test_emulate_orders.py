@@ -1,7 +1,5 @@
 """Sorts, scans, normalizations and checks on minifloats, emulated and run by XLA's CPU: the interpreter's bits."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

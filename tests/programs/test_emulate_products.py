@@ -1,7 +1,5 @@
 """Emulated products of minifloats: the interpreter's bits, and those of sums in Python's integers."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import re

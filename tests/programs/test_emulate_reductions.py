@@ -1,7 +1,5 @@
 """Operations with bodies on minifloats, emulated and run by XLA's CPU: the interpreter's bits."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -110,9 +108,6 @@ def test_reductions_of_several_operands(policy):
             assert differences(program, [x, y, start, np.int32(3)], POLICIES[policy]) == [0, 0]
 
 
-# -- windows -----------------------------------------------------------------------------------------------------------
-
-
 def array(values: object) -> str:
     return f"array<i64: {', '.join(map(str, values))}>"  # type: ignore[call-overload]
 
@@ -192,8 +187,6 @@ def test_scatters_to_selected_elements(direction, element):
             arrays = [codes(rng, element, s, is_finite) for s in (shape, sources, ())]
             assert differences(program, arrays, POLICIES["default"]) == [0], (axes, is_finite)
 
-
-# -- scatters ----------------------------------------------------------------------------------------------------------
 
 #: The shapes of tensor, indices and updates, and the dimension numbers.
 SCATTERS = {

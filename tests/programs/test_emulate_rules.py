@@ -1,7 +1,5 @@
 """Every operation that takes minifloats is emulated, or refused with a reason."""
 
-from __future__ import annotations
-
 import pytest
 
 from minihlo.interp.emulate.rewrite import rules

@@ -1,7 +1,5 @@
 """Emulated units and blocks on XLA's CPU: the bits of the interpreter, and exact numbers."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest

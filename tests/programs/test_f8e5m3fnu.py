@@ -1,7 +1,5 @@
 """f8E5M3FNU, which is neither StableHLO's nor ml_dtypes': it is read, converted and printed on every jaxlib."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 import pytest

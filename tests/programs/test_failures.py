@@ -1,7 +1,5 @@
 """Failures of operations are reported at their place, in loops too."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

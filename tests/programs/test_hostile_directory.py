@@ -1,7 +1,5 @@
 """Python files of the current directory are never run, unless the user names one as a backend."""
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess

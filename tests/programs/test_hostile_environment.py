@@ -1,18 +1,12 @@
 """Every command in environments that are none: no home, no room, other variables, no JAX, flushed subnormals."""
 
-from __future__ import annotations
-
-import itertools
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-
-from ..thinned import thinned
 
 ADD = """\
 func.func @main() -> tensor<4xf8E4M3FN> {
@@ -21,23 +15,6 @@ func.func @main() -> tensor<4xf8E4M3FN> {
   check.expect_eq_const %1, dense<[2.0, 4.0, 6.0, 8.0]> : tensor<4xf8E4M3FN>
   return %1 : tensor<4xf8E4M3FN>
 }
-"""
-#: Sums of subnormal numbers: the codes add, too.
-SUBNORMAL = """\
-func.func @main() -> (tensor<2xf32>, tensor<2xf64>, tensor<2xbf16>) {
-  %a = stablehlo.constant dense<[0x00000003, 0x80000003]> : tensor<2xf32>
-  %b = stablehlo.constant dense<[0x0000000000000003, 0x8000000000000003]> : tensor<2xf64>
-  %c = stablehlo.constant dense<[0x0003, 0x8003]> : tensor<2xbf16>
-  %0 = stablehlo.add %a, %a : tensor<2xf32>
-  %1 = stablehlo.add %b, %b : tensor<2xf64>
-  %2 = stablehlo.add %c, %c : tensor<2xbf16>
-  return %0, %1, %2 : tensor<2xf32>, tensor<2xf64>, tensor<2xbf16>
-}
-"""
-SUMS = """\
-2xf32=[0x00000006 0x80000006]
-2xf64=[0x0000000000000006 0x8000000000000006]
-2xbf16=[0x0006 0x8006]
 """
 COMMANDS = {
     "run": "run add.mlir --format codes",
@@ -151,47 +128,3 @@ def test_without_jax(command: str, folder: Path) -> None:
     assert (status, out) == (2, "")
     assert err.count("\n") == 1
     assert "jax" in err
-
-
-@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("cc"), reason="needs a C compiler")
-@pytest.mark.parametrize(
-    "bits",
-    [
-        0x8040,  # subnormals are read and written as zero
-        pytest.param(0x0040, marks=pytest.mark.exhaustive),
-        pytest.param(0x8000, marks=pytest.mark.exhaustive),
-        pytest.param(0x2000, marks=pytest.mark.exhaustive),  # rounding down
-        0x4000,  # rounding up
-        pytest.param(0x6000, marks=pytest.mark.exhaustive),  # toward zero
-    ],
-)
-def test_a_library_that_changes_the_arithmetic_of_the_host(bits: int, folder: Path) -> None:
-    statement = f"__builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | {bits})"
-    code = f"__attribute__((constructor)) static void on(void) {{ {statement}; }}\n"
-    (folder / "on.c").write_text(code)
-    built = subprocess.run(["cc", "-shared", "-fPIC", "-o", "on.so", "on.c"], cwd=folder, capture_output=True)
-    if built.returncode:
-        pytest.skip("not this processor")
-    tenth = "func.func @main(%x: tensor<f32>, %y: tensor<f32>) -> tensor<f32> {\n"
-    tenth += "  %0 = stablehlo.divide %x, %y : tensor<f32>\n  return %0 : tensor<f32>\n}\n"
-    (folder / "tenth.mlir").write_text(tenth)
-    (folder / "subnormal.mlir").write_text(SUBNORMAL)
-    variables = {"LD_PRELOAD": str(folder / "on.so")}
-    assert ran("run subnormal.mlir --format codes", folder, variables, "") == (0, SUMS, "")
-    for sign, code in (("", "0x3DCCCCCD"), ("-", "0xBDCCCCCD")):  # the nearest to a tenth is above it
-        command = f"run tenth.mlir --format codes --input f32={sign}1 --input f32=10"
-        assert ran(command, folder, variables, "") == (0, f"f32={code}\n", "")
-
-
-@pytest.mark.parametrize(
-    ("bracket", "depth"),
-    thinned(
-        itertools.product(("(", "[", "{", "tensor<", "dense<", '"a"({'), (50, 10_000)),
-        lambda bracket, depth: depth == 10_000 or bracket == "{",
-    ),
-)
-def test_deep_nesting(bracket: str, depth: int, folder: Path) -> None:
-    (folder / "add.mlir").write_text("func.func @main() { " + bracket * depth)
-    status, out, err = ran("run add.mlir", folder, {}, "")
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith(("add.mlir:1:", "minihlo: add.mlir:"))

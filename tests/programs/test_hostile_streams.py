@@ -1,7 +1,5 @@
 """Every command on streams that are closed, full, without a reader or ASCII: one line and the right exit status."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

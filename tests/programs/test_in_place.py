@@ -1,7 +1,5 @@
 """Values that loops and branches overwrite: nothing that the program or its caller can still see changes."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable
 from typing import Any

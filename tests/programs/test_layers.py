@@ -1,7 +1,5 @@
 """Imports run downward: each package and file stands in a layer, and imports from that and from those below it."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import subprocess

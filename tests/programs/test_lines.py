@@ -1,7 +1,5 @@
 """The budgets of lines hold, and `tools.lines` counts as `wc -l` does."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

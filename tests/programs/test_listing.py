@@ -1,10 +1,6 @@
 """Lists of plans: which operations are one lookup table; and settings that are turned off by option."""
 
-from __future__ import annotations
-
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +10,8 @@ import pytest
 from minihlo import interp
 from minihlo.interp.listing import groups, listing
 from minihlo.interp.settings import Settings, default_settings
+
+from ..cli_cases import in_process
 
 TEXT = """func.func @main(%x: tensor<8xf8E4M3FN>, %y: tensor<8xf32>) -> (tensor<8xf8E4M3FN>, tensor<8xf32>) {
   %a = stablehlo.exponential %x : tensor<8xf8E4M3FN>
@@ -35,9 +33,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[
     monkeypatch.delenv("MINIHLO_WITHOUT", raising=False)
 
     def call(*arguments: str) -> tuple[int, list[str], str]:
-        command = [sys.executable, "-m", "minihlo.interp.cli", "run", "x.mlir", *INPUTS, *arguments]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        return done.returncode, done.stdout.splitlines(), done.stderr
+        code, out, err = in_process("run", "x.mlir", *INPUTS, *arguments, cwd=tmp_path)
+        return code, out.splitlines(), err
 
     return call
 
@@ -81,12 +78,6 @@ def test_the_plan_is_printed(run) -> None:
   returns %2, %7"""
     assert "\n".join(out).startswith(wanted)
     assert "minihlo.table" not in listing(interp.load(TEXT, without="tables").plan())
-
-
-def test_results_are_the_same_without(run) -> None:
-    wanted = run()
-    for without in ("tables", "threads", "tables,threads"):
-        assert run("--without", without) == wanted
 
 
 def test_load_takes_settings_to_go_without() -> None:

@@ -1,7 +1,5 @@
 """What may be asked for is bounded by machine, control group and process."""
 
-from __future__ import annotations
-
 import contextlib
 import platform
 import subprocess
@@ -79,8 +77,6 @@ def test_the_ceiling_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         memory.set_ceiling(None)
 
-
-# -- all values together -----------------------------------------------------------------------------------------------
 
 _TYPE = "tensor<256x1024xf32>"  # 1 MiB
 

@@ -1,7 +1,5 @@
 """Damaged programs and inputs through the command line: results, or one line and the right exit status."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter
@@ -43,6 +41,31 @@ def test_one_line_and_the_right_status(count: int, seed: int, tmp_path: Path) ->
     statuses = Counter((name.rstrip("0123456789"), seen[0]) for name, seen in found.items())
     assert all(statuses[form, 2] for form in FORMS), statuses  # they are damaged
     assert sum(n for (_, status), n in statuses.items() if status == 0) > count / 20  # and not all beyond reading
+
+
+DEEP, NESTED = 100_000, "expected at most 1000 nested brackets, got more"
+HUGE = b"%0 = stablehlo.constant dense<0.0> : tensor<9999999999x9999999999xf64> return"
+REFUSED = {
+    "tuples": (b"func.func @main(%a: " + b"tuple<" * DEEP, NESTED),
+    "parentheses": (b"(" * DEEP, NESTED),
+    "regions": (b'"a.b"() ({\n' * DEEP, NESTED),
+    "attributes": (b'"a.b"() {a = ' + b"[" * DEEP, NESTED),
+    "not UTF-8": (b"func.func @main() {\xff}", "1:20: expected UTF-8 (a program is"),
+    "zeros": (bytes(1000), "got a zero byte"),
+    "empty bytecode": (b"ML\xefR", "not valid MLIR bytecode"),
+    "huge type": (b"func.func @main(%a: tensor<9223372036854775807x9223372036854775807xf32>) { return }", "1 input"),
+    "huge constant": (b"func.func @main() {\n" + HUGE + b" }", "2:6: stablehlo.constant: "),
+}
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    with commands_of() as run:
+        for name, (data, message) in REFUSED.items():
+            (tmp_path / name).write_bytes(data)
+            status, out, err = run("run", str(tmp_path / name))
+            assert (status, out, err.count("\n")) == (2, "", 1), err
+            assert name in err
+            assert message in err
 
 
 def test_bytecode_through_the_command(tmp_path: Path) -> None:

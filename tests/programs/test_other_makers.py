@@ -1,7 +1,5 @@
 """Programs as other makers write them: MHLO, CHLO's ops as custom calls, Shardy's ops, GSPMD, several modules."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

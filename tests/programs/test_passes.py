@@ -1,7 +1,5 @@
 """Each pass makes of a region another one that computes the same: a program in, a program out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -52,9 +50,6 @@ def fold(region: Region) -> Region:
     return fold_constants(region, kernel_of)
 
 
-# -- inline ------------------------------------------------------------------------------------------------------------
-
-
 def inlined(text: str) -> tuple[Region, Region]:
     program = interp.load(text).program
     region = program.functions["main"].body
@@ -96,9 +91,6 @@ def test_a_recursive_function_is_not_inlined() -> None:
       return %y : tensor<f32>
     }""")
     assert names(after) == names(before) == ["call"]
-
-
-# -- fold_constants ----------------------------------------------------------------------------------------------------
 
 
 CONSTANTS = f"""
@@ -153,9 +145,6 @@ def test_stochastic_rounding_keeps_the_operations() -> None:
     text = f"func.func @main(%x: {F}) -> {F} {{\n{CONSTANTS}\nreturn %r : {F}\n}}"
     planned = plan(interp.load(text).program, policy=Policy(rounding="stochastic"))
     assert names(planned.regions[0][1]) == ["constant", "multiply", "negate", "add"]
-
-
-# -- cse ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -235,9 +224,6 @@ def test_results_are_those_of_the_program_as_written(name: str) -> None:
     assert all(np.array_equal(r, b) for r, b in zip(results[1:], before[1:], strict=True))
 
 
-# -- dce ---------------------------------------------------------------------------------------------------------------
-
-
 UNUSED = """func.func @main(%x: tensor<3x3xf32>, %i: tensor<f32>) -> tensor<3x3xf32> {
   %d = stablehlo.dot_general %x, %x, contracting_dims = [1] x [0]
     : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32>
@@ -307,9 +293,6 @@ def test_effects_stay(in_a_loop: bool) -> None:
 
     interp.jit(f)(np.ones(3, np.float32))
     assert seen == ([0, 1] if in_a_loop else [7])
-
-
-# -- fuse --------------------------------------------------------------------------------------------------------------
 
 
 def tables(lines: str, arguments: str, returns: str, types: str) -> list[list[str]]:

@@ -1,7 +1,5 @@
 """The work of planning grows as the program does, counted in calls, not in time."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Results as text. MLIR's own printer is the oracle for numbers; everything is read back to the same bits."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,10 +1,5 @@
 """Random programs give the same bits with lookup tables and without."""
 
-from __future__ import annotations
-
-from typing import Any
-
-import jax
 import numpy as np
 import pytest
 
@@ -15,7 +10,6 @@ from minihlo.ops.types import type_of_dtype
 
 from ..thinned import thinned
 from . import fusible_programs
-from .random_loops import KINDS, random_loop
 
 POLICIES = (
     Policy(),
@@ -63,27 +57,3 @@ def test_programs_of_all_ops(index: int) -> None:
     program = fusible_programs.tool("builder").random_program(11, index)
     text = program.module(everything=index % 2 == 0).named()
     check(text, list(program.arrays), POLICIES[index % len(POLICIES)])
-
-
-def check_loop(seed: int) -> None:
-    loop = random_loop(seed)
-    lowered = jax.jit(loop.function, keep_unused=True).lower(loop.states, loop.rows)
-    leaves: list[Any] = jax.tree.leaves((loop.states, loop.rows))
-    check(lowered.as_text(), leaves)
-
-
-@pytest.mark.parametrize("start", thinned(range(0, 60, 6), lambda start: start < 24))
-def test_loops(start: int) -> None:
-    for seed in range(start, start + 6):
-        check_loop(seed)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("start", range(1000, 1400, 50))
-def test_many_loops(start: int) -> None:
-    for seed in range(start, start + 50):
-        check_loop(seed)
-
-
-def test_there_are_loops_of_every_kind() -> None:
-    assert {random_loop(seed).kind for seed in range(60)} == set(KINDS)

@@ -1,7 +1,5 @@
 """tools/random_programs: a small run of it, and that it would notice."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import subprocess

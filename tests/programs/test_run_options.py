@@ -1,7 +1,5 @@
 """`minihlo run`: tensors of tuples, samples, elided constants, several processes, files of numpy and safetensors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

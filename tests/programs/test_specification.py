@@ -1,7 +1,5 @@
 """Each op of StableHLO leads to its section of the specification; labels in docstrings are those of that section."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Policies that name a unit, a record or a chip: in operations, `interp.matmul`, the command line and JAX."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -21,6 +19,7 @@ from minihlo.ops.accumulators.sums import dots
 from minihlo.ops.accumulators.units import find
 
 from ..cli_cases import in_process
+from ..run_op import run, tensor
 
 F8 = ml_dtypes.float8_e4m3fn
 RNG = np.random.default_rng(5)
@@ -97,17 +96,9 @@ def test_targets_govern_f16_not_f32() -> None:
 
 def test_the_other_products_are_governed_too() -> None:
     policy = Policy(accumulate="h100")
-    einsum = load("""func.func @main(%x: tensor<3x70xf8E4M3FN>, %y: tensor<70x5xf8E5M2>) -> tensor<5x3xf32> {
-        %r = "stablehlo.einsum"(%x, %y) {einsum_config = "ik,kj->ji"} :
-            (tensor<3x70xf8E4M3FN>, tensor<70x5xf8E5M2>) -> tensor<5x3xf32>
-        return %r : tensor<5x3xf32>
-    }""")
-    assert same(einsum(X, Y, policy=policy)[0], expected(H100).T)
-    dot = load("""func.func @main(%x: tensor<3x70xf8E4M3FN>, %y: tensor<70x5xf8E5M2>) -> tensor<3x5xf32> {
-        %r = stablehlo.dot %x, %y : (tensor<3x70xf8E4M3FN>, tensor<70x5xf8E5M2>) -> tensor<3x5xf32>
-        return %r : tensor<3x5xf32>
-    }""")
-    assert same(dot(X, Y, policy=policy)[0], expected(H100))
+    options = {"policy": policy, "einsum_config": "ik,kj->ji"}
+    assert same(run("einsum", X, Y, result=tensor("f32", 5, 3), **options), np.ascontiguousarray(expected(H100).T))
+    assert same(run("dot", X, Y, result=tensor("f32", 3, 5), policy=policy), expected(H100))
     convolution = load("""func.func @main(%x: tensor<3x70xf8E4M3FN>, %y: tensor<70x5xf8E4M3FN>) -> tensor<3x5xf32> {
         %r = stablehlo.convolution(%x, %y) dim_numbers = [b, f]x[i, o]->[b, f], window = {}
             {batch_group_count = 1 : i64, feature_group_count = 1 : i64} :
@@ -117,28 +108,6 @@ def test_the_other_products_are_governed_too() -> None:
     y = Y.astype(F8)
     wanted = dots(H100, X[:, None], y.T[None], "f8E4M3FN", "f8E4M3FN")
     assert same(convolution(X, y, policy=policy)[0], wanted)
-
-
-def test_a_dot_within_a_loop() -> None:
-    program = load("""func.func @main(%x: tensor<3x70xf8E4M3FN>, %y: tensor<70x5xf8E5M2>) -> tensor<3x5xf32> {
-        %zero = stablehlo.constant dense<0> : tensor<i32>
-        %one = stablehlo.constant dense<1> : tensor<i32>
-        %two = stablehlo.constant dense<2> : tensor<i32>
-        %none = stablehlo.constant dense<0.0> : tensor<3x5xf32>
-        %r:2 = stablehlo.while(%i = %zero, %s = %none) : tensor<i32>, tensor<3x5xf32> cond {
-          %c = stablehlo.compare LT, %i, %two : (tensor<i32>, tensor<i32>) -> tensor<i1>
-          stablehlo.return %c : tensor<i1>
-        } do {
-          %n = stablehlo.add %i, %one : tensor<i32>
-          %d = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] :
-              (tensor<3x70xf8E4M3FN>, tensor<70x5xf8E5M2>) -> tensor<3x5xf32>
-          %t = stablehlo.add %s, %d : tensor<3x5xf32>
-          stablehlo.return %n, %t : tensor<i32>, tensor<3x5xf32>
-        }
-        return %r#1 : tensor<3x5xf32>
-    }""")
-    one = expected(H100)
-    assert same(program(X, Y, policy=Policy(accumulate="h100"))[0], one + one)
 
 
 def test_the_algorithm_of_tf32_reads_f32_as_the_unit_does() -> None:
@@ -198,9 +167,6 @@ def test_a_target_is_a_unit_and_its_conversions() -> None:
     assert four.view(np.uint8).tolist() == [0x7, 0xF, 0x7, 0x7]
 
 
-# -- interp.matmul ---------------------------------------------------------------------------------------------------
-
-
 def test_matmul_takes_the_shapes_of_numpy() -> None:
     a, b = RNG.standard_normal((4, 1, 3, 70)).astype(F8), RNG.standard_normal((2, 70, 5)).astype(F8)
     c = RNG.standard_normal((3, 5)).astype(np.float32)
@@ -250,9 +216,6 @@ def test_matmul_of_other_policies_and_results() -> None:
 def test_matmul_refuses(call: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         call()  # type: ignore[operator]
-
-
-# -- text ------------------------------------------------------------------------------------------------------------
 
 
 def test_policies_as_text(tmp_path: Path) -> None:
@@ -345,8 +308,6 @@ with interp.policy(accumulate="b200"):
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
         assert done.returncode == 0, done.stderr
 
-
-# -- two chips -------------------------------------------------------------------------------------------------------
 
 TWO = """func.func @main(%x: tensor<3x70xf8E4M3FN>, %y: tensor<70x5xf8E5M2>) -> tensor<3x5xf32> {
     %n = stablehlo.negate %x : tensor<3x70xf8E4M3FN>

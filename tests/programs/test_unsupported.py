@@ -1,7 +1,5 @@
 """What is not supported has an exception of its own, so that nobody reads the sentence to know."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Names are the field's: no file, function, class or method has a name that says nothing of what it is."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
