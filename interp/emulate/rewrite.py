@@ -34,8 +34,7 @@ from ..passes.dce import eliminate_dead_code
 from ..passes.fold_constants import fold_constants
 from ..passes.fuse import fuse
 from ..passes.inline import called_once, inline
-from ..passes.rewriting import all_operations
-from ..program import BARRIER, CONSTANT, Function, Operation, Region, Value
+from ..program import BARRIER, CONSTANT, Function, Operation, Region, Value, all_operations
 from ..settings import Settings
 from .source import Source
 from .tensor import UI8, Tensor, constant, insert, type_of
