@@ -1,21 +1,22 @@
-"""CHLO's elementwise ops: functions with an elementary formula, tests for infinity, neighbours, and constants.
+"""CHLO's elementwise ops: functions, tests for infinity, neighbours, and constants.
 
 An op that is not declared here for its operands' type is left to the expansion that CHLO itself defines; so are all
-functions of complex numbers, whose formulas there are chosen with care, and the ops on 16 bits and more whose exact
-definition in `chlo_special.py` would be slow.
+functions of complex numbers, whose formulas there are chosen with care, and the special functions of 16 bits and more,
+whose exact definition would be slow.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..cast import array_of, cast, codes_of, wrap
-from ..minifloat import arithmetic, functions, hyperbolic
-from ..minifloat.codec import round_number
+from ..minifloat import arithmetic, functions, hyperbolic, special
+from ..minifloat.codec import decode, round_number
 from ..minifloat.formats import Format
 from ..minifloat.number import NAN, Number
 from ..movement.shape import constant
@@ -24,7 +25,7 @@ from ..ordering import value_keys
 from ..policy import Policy
 from ..require import identity, require, require_element, require_shape
 from ..tables import Tabulated
-from ..types import ELEMENT_TYPES, ElementType, Kind
+from ..types import ELEMENT_TYPES, ElementType, Kind, type_of_dtype
 from .elementwise import declare_test, elementwise
 
 #: Programs compare their results in these types with recorded ones of the expansion, which are up to 6 ULP off.
@@ -44,6 +45,31 @@ for _name, _host, _direct, _doc in (
 for _name, _host, _direct in (("cosh", np.cosh, hyperbolic.cosh), ("sinh", np.sinh, hyperbolic.sinh)):
     _doc = f"Hyperbolic {'cosine' if _name == 'cosh' else 'sine'}."
     elementwise(f"chlo.{_name}", "float", accuracy=_TO_16, direct=_direct, expanded="f32 f64", doc=_doc)(_host)
+
+
+def _declare_special(name: str, meaning: str, direct: Callable[..., Number], operands: int = 1) -> None:
+    # numpy has none of these: the exact function, rounded to the host's type, takes the place of the host's.
+    def host(*arrays: np.ndarray) -> np.ndarray:
+        fmt = type_of_dtype(arrays[0].dtype).format
+        numbers = (decode(codes_of(x, fmt), fmt) for x in np.broadcast_arrays(*arrays))
+        return array_of(round_number(direct(*numbers), fmt, Policy()), fmt)
+
+    host.__doc__ = meaning
+    elementwise(f"chlo.{name}", "minifloat", accuracy=ROUNDED_TO_32, operands=operands, direct=direct)(host)
+
+
+_declare_special("erf", "The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0.", special.erf)
+_declare_special("erfc", "One minus the error function, accurate where that is near one.", special.erfc)
+_declare_special("erf_inv", "The inverse of the error function; NaN beyond -1 and 1.", special.erf_inv)
+_declare_special(
+    "lgamma", "The logarithm of the gamma function's absolute value; +infinity at its poles.", special.lgamma
+)
+_declare_special("digamma", "The derivative of the logarithm of the gamma function; NaN at its poles.", special.digamma)
+_declare_special("bessel_i1e", "The modified Bessel function of order 1, divided by exp(|x|).", special.bessel_i1e)
+_declare_special(
+    "polygamma", "The n-th derivative of digamma; NaN unless n is an integer of 0 or more.", special.polygamma, 2
+)
+_declare_special("zeta", "Hurwitz's zeta function, the sum of (q + k)**-x over k >= 0; NaN for x < 1.", special.zeta, 2)
 
 
 elementwise(
