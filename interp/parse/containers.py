@@ -6,6 +6,7 @@ uses. HLO is converted by jaxlib, as XLA does it.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 import struct
@@ -106,13 +107,10 @@ def _converted(convert: Any, file: str) -> bytes:
 
 def _native(name: str) -> Any:
     """A function of jaxlib, which versions have in other places."""
-    for place in ("jaxlib._hlo", "jaxlib._jax", "jaxlib._jax.mlir", "jaxlib.xla_extension"):
-        module, _, inner = place.partition("._jax.")
-        try:
-            found: Any = importlib.import_module(f"{module}._jax" if inner else module)
-        except ImportError:
-            continue
-        found = getattr(found, inner) if inner else found
-        if hasattr(found, name):
-            return getattr(found, name)
+    for module in ("_hlo", "_jax"):
+        with contextlib.suppress(ImportError):
+            found: Any = importlib.import_module(f"jaxlib.{module}")
+            for place in (found, getattr(found, "mlir", None)):
+                if hasattr(place, name):
+                    return getattr(place, name)
     raise AttributeError(name)
