@@ -27,11 +27,23 @@ class Budget:
         return sum(lines(root / place) for place in self.places) - sum(lines(root / place) for place in self.without)
 
 
+#: The commands that judge.
+JUDGING_COMMANDS = (
+    "conform", "conform_badge", "conform_claim", "conform_diff", "conform_export", "conform_judge", "conform_merge",
+    "conform_profiles", "conform_site", "conform_verify", "diff", "judge", "probe",
+)  # fmt: skip
+
 BUDGETS = (
     Budget("ops", 15_900, ("ops",)),
-    Budget("interp without emulation", 49_950, ("interp",), ("interp/emulate",)),
+    Budget("interp without emulation", 48_850, ("interp",), ("interp/emulate",)),
     Budget("emulation", 5_000, ("interp/emulate",)),
     Budget("numerics", 3_900, ("interp/numerics",)),
+    Budget(
+        "judging",
+        25_900,
+        ("interp/judging", "interp/conform", "interp/diff", "interp/probing", "interp/backends", "interp/judgement",
+         "interp/enclose", *(f"interp/commands/{name}.py" for name in JUDGING_COMMANDS)),
+    ),
     Budget("tests", 42_950, ("tests",)),
     Budget("passes, machine, binding", 1_550, ("interp/passes", "interp/machine.py", "interp/bind.py")),
     Budget(

@@ -68,13 +68,8 @@ def _dequantize_nodes(operation: Operation) -> list[Any]:
 def _finite() -> list[Any]:
     """Return the nodes that compute whether `x` is neither NaN nor infinite."""
     onnx: Any = importlib.import_module("onnx")
-    steps = (
-        ("IsNaN", "x", "nan"),
-        ("IsInf", "x", "infinite"),
-        ("Or", "nan", "infinite", "either"),
-        ("Not", "either", "y"),
-    )
-    return [onnx.helper.make_node(op, takes, [gives]) for op, *takes, gives in steps]
+    steps = "IsNaN x nan", "IsInf x infinite", "Or nan infinite either", "Not either y"
+    return [onnx.helper.make_node(op, takes, [gives]) for op, *takes, gives in map(str.split, steps)]
 
 
 def _convert_nodes(source: str, target: str, options: str) -> list[Any]:

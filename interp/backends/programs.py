@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..oracle.formats import ALL_MINIFLOATS, FORMATS, bits, code_dtype
+from ..oracle.formats import FORMATS, bits, code_dtype
 
 
 def carrier(element: str) -> str:
@@ -124,9 +124,8 @@ class Builder:
         gives = ", ".join(t for _, t in self._outputs)
         values = ", ".join(v for v, _ in self._outputs)
         body = "\n  ".join([*self.lines, f"return {values} : {gives}"])
-        return f"func.func @main({', '.join(self._takes)}) -> ({gives}) {{\n  {body}\n}}\n" + "".join(
-            f"{function}\n" for function in self.functions
-        )
+        others = "".join(f"{function}\n" for function in self.functions)
+        return f"func.func @main({', '.join(self._takes)}) -> ({gives}) {{\n  {body}\n}}\n{others}"
 
     def _once(self, key: tuple[object, ...], make) -> str:
         found = self._known.get(key)
@@ -159,8 +158,3 @@ def compare_attributes(direction: str, kind: str) -> str:
         f"{{comparison_direction = #stablehlo<comparison_direction {direction}>, "
         f"compare_type = #stablehlo<comparison_type {kind}>}}"
     )
-
-
-def is_small(element: str) -> bool:
-    """Whether the type is a float of at most 8 bits."""
-    return element in ALL_MINIFLOATS

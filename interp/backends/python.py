@@ -36,9 +36,8 @@ def start(name: str) -> tuple[str, Callable[..., Any]]:
     if hasattr(target, "operate"):
         return OPERATIONS, operator_of(target)
     if not callable(getattr(target, "evaluate", target)):
-        raise TypeError(
-            f"{attribute}: expected a function or an object with evaluate or operate, got {type(target).__name__}"
-        )
+        got = type(target).__name__
+        raise TypeError(f"{attribute}: expected a function or an object with evaluate or operate, got {got}")
     return PROGRAMS, evaluator(target)
 
 

@@ -62,8 +62,10 @@ def start(device: str) -> Operate:
     def operate(operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
         shape = result_shape(operation, [a.shape for a in arrays])
         if _is_scaled(operation) and device != "cpu":
-            arrays = [_pad(a) for a in arrays]
-        codes = [torch.from_numpy(a if _is_readable(a) else np.array(a, order="C")) for a in arrays]
+            arrays = [np.pad(a, [(0, -n % _MULTIPLE) for n in a.shape]) for a in arrays]  # to sizes that GPUs multiply
+        # Torch has no negative strides.
+        kept = (a if all(s >= 0 for s in a.strides) and a.flags.writeable else np.array(a, order="C") for a in arrays)
+        codes = [torch.from_numpy(a) for a in kept]
         tensors = [x.view(dtype(t)).to(device) for x, t in zip(codes, operation.operands, strict=True)]
         result = function_for(operation)(*tensors)
         if operation.op == "dot_general":
@@ -79,13 +81,3 @@ def start(device: str) -> Operate:
 def _is_scaled(operation: Operation) -> bool:
     """Return whether an operation is a product that PyTorch only has with scales for float8."""
     return operation.op == "dot_general" and operation.result != operation.operands[0]
-
-
-def _pad(matrix: np.ndarray) -> np.ndarray:
-    """Return the codes of a matrix padded with zeros to sizes that GPUs multiply."""
-    return np.pad(matrix, [(0, -n % _MULTIPLE) for n in matrix.shape])
-
-
-def _is_readable(array: np.ndarray) -> bool:
-    """Return whether a tensor can be a view of the array: torch has no negative strides."""
-    return all(s >= 0 for s in array.strides) and array.flags.writeable

@@ -120,16 +120,13 @@ def start(device: str) -> Operate:
         a, b = blocks(left, x, s, target), blocks(right, y.T, t.T, target)
         return codes(torch.mm(a, b.t()))
 
-    known: dict[str, Callable[..., np.ndarray]] = {
-        "quantize": quantize,
-        "dequantize": dequantize,
-        "scaled_dot": scaled_dot,
-    }
+    known: tuple[Callable[..., np.ndarray], ...] = (quantize, dequantize, scaled_dot)
 
     def operate(operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        if operation.op not in known:
+        function = next((f for f in known if f.__name__ == operation.op), None)
+        if function is None:
             raise BackendError("refused", "torchao has operations on blocks only")
-        return known[operation.op](operation, *arrays)
+        return function(operation, *arrays)
 
     return operate
 

@@ -7,6 +7,7 @@ import dataclasses
 
 from .. import __version__
 from ..conform import run
+from ..conform.recorded import RecordedTester
 from ..conform.rerun import choice_of, profile_of
 from ..conform.vectors import judge, manifest, results
 from ..conform.verdicts import known
@@ -54,16 +55,9 @@ def main(options: argparse.Namespace) -> int:
         raise InputError(f"{options.folder}: expected options that select a case of the vectors, got none selected")
     found = results.read(options.results, vectors.cases, judge.wanted_entries(vectors, tasks), vectors.vectors)
     settings = dataclasses.replace(settings, backend=options.name or found.backend or _NAME)
-    choice = dataclasses.replace(
-        choice,
-        ops=further.ops or choice.ops,
-        formats=further.formats or choice.formats,
-        case=further.case or choice.case,
-        form=further.form or choice.form,
-    )
-    replay = judge.Replay(vectors, found)
-    session = run.Session(run.describe_run(settings, choice, replay), settings, tasks, conform.path_of(options))
-    report = conform.conclude(session, judge.recorded_workers(vectors, found), options, expected)
-    if isinstance(report, int):
-        return report
-    return conform.status_of(report, held, "operations", options)
+    given = {name: getattr(further, name) or getattr(choice, name) for name in ("ops", "formats", "case", "form")}
+    choice = dataclasses.replace(choice, **given)
+    tester = RecordedTester(settings, "operations", judge.replay(vectors, found))
+    session = run.Session(run.describe_run(settings, choice, tester), settings, tasks, conform.path_of(options))
+    report = conform.conclude(session, run.in_this_process(None, tester), options, expected)
+    return report if isinstance(report, int) else conform.status_of(report, held, "operations", options)

@@ -158,11 +158,6 @@ class ScaledPart(RowPart):
         facts = dict(self.case.attributes)
         return BLOCKS[facts["left"]], BLOCKS[facts["right"]]
 
-    @functools.cached_property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the result."""
-        return self.arrays[0].shape[0], self.arrays[1].shape[1]
-
     def emit(self, builder: Builder) -> None:
         """Adds the case to a program, as its next result."""
         block_programs.emit(builder, self.case, self.form, self.arrays)
@@ -172,12 +167,11 @@ class ScaledPart(RowPart):
         """The op that combines products."""
         return "add"
 
-    def operate(self, call: Call) -> np.ndarray:
-        """The results of a backend that computes single operations."""
-        formats = tuple(b.name for b in self.sides)
-        attributes = {"formats": formats, "blocks": tuple(b.size for b in self.sides)}
-        types = block_programs.operand_types(self.case)
-        return np.asarray(call(Operation("scaled_dot", types, self.case.result, attributes), list(self.arrays)))
+    @property
+    def operation(self) -> Operation:
+        """The operation on arrays."""
+        attributes = {"formats": tuple(b.name for b in self.sides), "blocks": tuple(b.size for b in self.sides)}
+        return Operation("scaled_dot", block_programs.operand_types(self.case), self.case.result, attributes)
 
     # -- right results -------------------------------------------------------------------------------------------------
 

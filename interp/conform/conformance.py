@@ -164,7 +164,9 @@ def _declarations(profile: Profile, results: Sequence[CaseResult]) -> Iterator[t
             yield declaration.identifier, _phrase(chosen, {c.column for c in has}) or declaration.default
     names = list(dict.fromkeys(filter(None, map(_accumulator, has))))
     if names:
-        yield "accumulator", _join_names([n.removeprefix("unit/") for n in names])
+        more = len(names) - _MOST_NAMED
+        few = ", ".join(n.removeprefix("unit/") for n in names[:_MOST_NAMED])
+        yield "accumulator", few + (f" and {more} more" if more > 0 else "")
     inaccurate = [c.worst_ulp or 0 for c in has if c.verdict == ACCURACY]
     if inaccurate:
         yield "accuracy", f"up to {max(inaccurate)} ULP"
@@ -175,12 +177,5 @@ def _phrase(chosen: dict[str, set[str]], formats: set[str]) -> str:
     by_formats: dict[tuple[str, ...], list[str]] = {}
     for phrase, of in sorted(chosen.items()):
         by_formats.setdefault(tuple(sorted(of)), []).append(phrase)
-    named = (
-        (" or ".join(phrases), "" if set(of) >= formats else f" ({' '.join(of)})") for of, phrases in by_formats.items()
-    )
-    return ", ".join(phrases + of for phrases, of in named)
-
-
-def _join_names(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    names = {of: "" if set(of) >= formats else f" ({' '.join(of)})" for of in by_formats}
+    return ", ".join(" or ".join(phrases) + names[of] for of, phrases in by_formats.items())

@@ -100,10 +100,8 @@ class Part:
             pieces.append(emit_op(builder, self.case, values, (n,)))
         if len(pieces) == 1:
             return pieces[0]
-        of = ", ".join([tensor((n,), self.case.result)] * len(pieces))
-        return builder.op(
-            f"stablehlo.concatenate {', '.join(pieces)}, dim = 0 : ({of}) -> {tensor((self.size,), self.case.result)}"
-        )
+        of, gives = ", ".join([tensor((n,), self.case.result)] * len(pieces)), tensor((self.size,), self.case.result)
+        return builder.op(f"stablehlo.concatenate {', '.join(pieces)}, dim = 0 : ({of}) -> {gives}")
 
     def _segments(self) -> Iterator[tuple[int, slice]]:
         """The index of the scalar operand, and its position, for each segment."""

@@ -16,11 +16,12 @@ import os
 import secrets
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import OutputError
+from .. import foreign
+from ..errors import InputError, OutputError, printable
 
 #: Numbers of more bits are none of ours.
 _MOST_BITS = 64
@@ -70,6 +71,19 @@ def check(path: str | Path) -> None:
 def _temporary(target: Path) -> Path:
     """A new name beside a file: another one may belong to the user."""
     return target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
+
+
+def load(path: str | Path, where: str, parse: Callable[[bytes], Any], most: int = foreign.MOST_BYTES) -> Any:
+    """Reads a file that may come from anyone, and parses it. Raises InputError, whose message begins with `where`."""
+    try:
+        return parse(foreign.read_bytes(path, most))
+    except OSError as error:
+        why = error.strerror or str(error)
+    except RecursionError:
+        why = "expected another file, got one that is nested too deeply"
+    except (InputError, ValueError) as error:
+        why = str(error)
+    raise InputError(printable(why if why.startswith(where) else f"{where}: {why}"))
 
 
 def read(kind: Any, data: Any, where: str = "") -> Any:

@@ -37,7 +37,10 @@ def merge_reports(reports: Sequence[Report], names: Sequence[str], profile: Prof
             raise InputError(f"{name}: {error}") from None
         if not report.run.complete:
             raise InputError(f"{name}: expected a complete run, got one that was interrupted")
-        _check_alike(first, names[0], report, name)
+        pairs = [(f, getattr(first.run, f), getattr(report.run, f)) for f in _ALIKE]
+        for field, one, two in (*pairs, ("options", _without_shard(first), _without_shard(report))):
+            if one != two:
+                raise InputError(f"{name}: expected the same {field} as {names[0]}, {one}, got {two}")
         if count not in (0, of):
             raise InputError(f"{name}: expected one of {count} shards, as {names[0]}, got a shard of {of}")
         if index in places:
@@ -50,14 +53,6 @@ def merge_reports(reports: Sequence[Report], names: Sequence[str], profile: Prof
     if missing:
         raise InputError(f"expected all shards, got none for {', '.join(missing)}")
     return _whole(reports, profile)
-
-
-def _check_alike(first: Report, name: str, other: Report, its: str) -> None:
-    pairs = [(f, getattr(first.run, f), getattr(other.run, f)) for f in _ALIKE]
-    pairs.append(("options", _without_shard(first), _without_shard(other)))
-    for field, one, two in pairs:
-        if one != two:
-            raise InputError(f"{its}: expected the same {field} as {name}, {one}, got {two}")
 
 
 def _without_shard(report: Report) -> dict[str, list[str]]:
@@ -85,14 +80,7 @@ def _whole(reports: Sequence[Report], profile: Profile | None) -> Report:
 
 def _keys(report: Report, profile: Profile | None) -> list[tuple[str, str]]:
     """The cases of a run, in the order of its report."""
-    settings = Settings(
-        report.run.backend, report.run.level, report.run.seed, report.run.ulp, operands=_operands(report)
-    )
-    tasks = run.tasks(
-        choice_of(report.run.ops, report.run.formats, report.run.options, profile), settings, report.run.takes
-    )
+    was, options = report.run, report.run.options
+    settings = Settings(was.backend, was.level, was.seed, was.ulp, operands=tuple(options.get("operands", ())))
+    tasks = run.tasks(choice_of(was.ops, was.formats, options, profile), settings, was.takes)
     return list(dict.fromkeys((s.case.signature, s.form) for t in tasks for s in t.specs))
-
-
-def _operands(report: Report) -> tuple[str, ...]:
-    return tuple(report.run.options.get("operands", ()))

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from ...ops.close import hint
-from .. import foreign
 from ..errors import InputError, printable
 from ..judging.open_points import CHOICES, IDENTIFIERS
 from . import files
@@ -128,14 +127,6 @@ class Profile:
         listed = tuple((entry.signature, entry.forms) for entry in self.listed)
         return Choice(listed=listed, profile=f"{self.identifier} sha256:{self.sha256}")
 
-    def need(self, signature: str) -> str | None:
-        """The need of a case, one of NEEDS; None if it is not in the profile."""
-        return self._needs.get(signature)
-
-    @functools.cached_property
-    def _needs(self) -> dict[str, str]:
-        return {entry.signature: entry.need for entry in self.listed}
-
     def declaration(self, identifier: str) -> Declaration | None:
         """The permitted declarations of an open point; None if there are none."""
         return next((d for d in self.declarations if d.identifier == identifier), None)
@@ -150,26 +141,14 @@ class Profile:
 
         The order of keys, comments and spaces in the file do not matter; titles and sources do.
         """
-        data = {
+        data = {name: getattr(self, name) for name in ("name", "version", "title", "sources", "level", "seed", "ulp")}
+        data |= {
             "schema": SCHEMA,
-            "name": self.name,
-            "version": self.version,
-            "title": self.title,
-            "sources": list(self.sources),
-            "level": self.level,
-            "seed": self.seed,
-            "ulp": self.ulp,
             "declare": {d.identifier: {"default": d.default, **dict(d.choices)} for d in self.declarations},
             "accumulators": sorted(self.accumulators),
-            "cases": [
-                [entry.signature, entry.need, list(entry.forms)] for entry in sorted(self.listed, key=_signature)
-            ],
+            "cases": sorted([entry.signature, entry.need, entry.forms] for entry in self.listed),
         }
         return json.dumps(data, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
-
-
-def _signature(entry: ListedCase) -> str:
-    return entry.signature
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -202,13 +181,7 @@ def load(name_or_path: str | Path) -> Profile:
     path = folder() / f"{given}.toml" if given in names() else Path(given)
     if path.suffix != ".toml" and not path.is_file():
         raise InputError(f"expected a profile or a TOML file, got {printable(given)}{hint(given, names())}")
-    try:
-        raw = foreign.read_bytes(path, _MOST_BYTES)
-    except OSError as error:
-        raise InputError(f"{printable(given)}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise InputError(printable(str(error))) from None
-    return parse(raw, printable(given))
+    return files.load(path, printable(given), lambda raw: parse(raw, printable(given)), _MOST_BYTES)
 
 
 def parse(raw: bytes, where: str) -> Profile:
@@ -232,25 +205,16 @@ def parse(raw: bytes, where: str) -> Profile:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Cases:
-    need: str
-    ops: list[str]
-    formats: list[str]
-    to: list[str] = dataclasses.field(default_factory=list)
-    forms: list[str] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass(frozen=True)
 class _File:
     """The fields of the file."""
 
     name: str
     version: str
     title: str
-    sources: list[str]
-    cases: list[_Cases]
+    sources: tuple[str, ...]
+    cases: list[Selection]
     declare: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
-    accumulators: list[str] = dataclasses.field(default_factory=list)
+    accumulators: tuple[str, ...] = ()
     level: int = 1
     seed: int = 0
     ulp: int = 4
@@ -269,23 +233,9 @@ def _profile(data: _File, text: str) -> Profile:
         unknown = next((f for f in given.forms if f not in FORMS), None)
         _expect(unknown is None, f"cases[{i}].forms", "forms (minihlo conform --list)", unknown)
     _expect(any(c.need == REQUIRED for c in data.cases), "cases", "some that are required", "none")
-    selections = tuple(
-        Selection(c.need, tuple(c.ops), tuple(c.formats), tuple(c.to), tuple(c.forms)) for c in data.cases
-    )
     declarations = tuple(_declaration(point, words) for point, words in data.declare.items())
-    profile = Profile(
-        data.name,
-        data.version,
-        data.title,
-        tuple(data.sources),
-        selections,
-        declarations,
-        tuple(data.accumulators),
-        data.level,
-        data.seed,
-        data.ulp,
-        text,
-    )
+    head = data.name, data.version, data.title, data.sources, tuple(data.cases), declarations
+    profile = Profile(*head, data.accumulators, data.level, data.seed, data.ulp, text)
     _expect(any(e.need == REQUIRED for e in profile.listed), "cases", "some that are required", "none")
     return profile
 

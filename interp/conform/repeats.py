@@ -93,11 +93,6 @@ def intermittent(wrong: Sequence[int], size: int) -> Diagnosis:
     return cause(INTERMITTENT, runs=f"{count} of {runs} runs", share=share, rest="")
 
 
-def failing(judged: Judgement) -> np.ndarray:
-    """Tests which elements are wrong."""
-    return judged.verdicts == WRONG
-
-
 def same(result: str, a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two runs give the same codes, or both NaN."""
     return bool(equal_codes(result, a, b).all())
@@ -117,10 +112,11 @@ def runs_of(
         runs.append(tester.results(parts))
         if others or any(not _alike(parts[i], first[i], runs[1][i]) for i in wanted):
             runs += [tester.results(parts) for _ in range(RUNS - 2)]
-    results: dict[int, Results] = {i: [r[i] for r in runs] for i in wanted}
-    return {
-        i: _unlike(parts[i], [rs[0], *([others[i]] if i in others else rs[1:2]), *rs[2:]]) for i, rs in results.items()
-    }
+    found: dict[int, Results] = {}
+    for i in wanted:
+        first, *rest = (r[i] for r in runs)
+        found[i] = _unlike(parts[i], [first, *([others[i]] if i in others else rest[:1]), *rest[1:]])
+    return found
 
 
 def _unlike(part: AnyPart, runs: Results) -> Results:
@@ -145,12 +141,12 @@ def evidence(tester: Runner, parts: Sequence[Part], runs: Sequence[Results]) -> 
     all_evidence = []
     for part, order, results in zip(parts, orders, runs, strict=True):
         judged = [_judge(tester, part, r) for r in results]
-        wrong = tuple(map(failing, judged))
+        wrong = tuple(j.verdicts == WRONG for j in judged)
         elsewhere = None
         if order is not None and len(results) == 1:
             result = next(moved)
             if not isinstance(result, BackendError):
-                elsewhere = failing(_judge(tester, part.restrict(order), result))
+                elsewhere = _judge(tester, part.restrict(order), result).verdicts == WRONG
         all_evidence.append(Evidence(wrong, judged[0].verdicts == SAME, order, elsewhere))
     return all_evidence
 

@@ -94,10 +94,8 @@ def _reproduce(
             return cause("only-in-arrays"), _again(tester.settings, many, [outcome.operands_text(part, at, _VECTOR)])
     if tester.kind == "operations" or _repeats(part, tester.results([part])[0], got[at], limit):
         return NONE if of_positions(part.form) else cause("only-in-whole-array"), _again(tester.settings, part)
-    beside = _company(tester, part, parts, got[at])
-    return cause("only-with-other-ops"), _again(
-        tester.settings, part, beside=[f"{p.case.signature}:{p.form}" for p in beside]
-    )
+    beside = [f"{p.case.signature}:{p.form}" for p in _company(tester, part, parts, got[at])]
+    return cause("only-with-other-ops"), _again(tester.settings, part, beside=beside)
 
 
 def _company(tester: Prober, part: Part, parts: Sequence[AnyPart], wrong: np.ndarray) -> list[AnyPart]:

@@ -7,7 +7,7 @@ import functools
 
 import numpy as np
 
-from ..backends.operation import Operation
+from ..backends.operation import Operation, result_shape
 from ..backends.programs import Builder
 from ..judging.sums.hypotheses import Rows, SumQuery
 from ..oracle.exact import evaluate, total_order
@@ -39,15 +39,13 @@ class RowPart:
         """The shape of the result."""
         if self.form == "rank-3":
             return row_programs.shape_in_three(self.case, self.arrays)
-        shapes = [a.shape for a in self.arrays]
-        match self.case.op:
-            case "reduce":
-                return shapes[0][:1]
-            case "dot_general":
-                return *shapes[0][:-1], shapes[1][-1]
-            case "convolution":
-                return shapes[0][0], shapes[0][1] - shapes[1][0] + 1, shapes[1][2]
-        return shapes[0]
+        return result_shape(self.operation, [a.shape for a in self.arrays])
+
+    @property
+    def operation(self) -> Operation:
+        """The operation on arrays."""
+        attributes = {"body": self.body} if self.case.op in ("reduce", "cumulative") else {}
+        return Operation(self.case.op, self.case.operands, self.case.result, attributes)
 
     @property
     def size(self) -> int:
@@ -69,14 +67,12 @@ class RowPart:
 
     def operate(self, call: Call) -> np.ndarray:
         """The results of a backend that computes single operations."""
-        attributes = {"body": self.body} if self.case.op in ("reduce", "cumulative") else {}
-        operation = Operation(self.case.op, self.case.operands, self.case.result, attributes)
         given = list(self.arrays)
         if self.form == "transposed":
             given = [np.asarray(x.T, order="C").T for x in given]
         elif self.form == "reversed":
             given = [np.array(x[::-1, ::-1])[::-1, ::-1] for x in given]
-        return np.asarray(call(operation, given))
+        return np.asarray(call(self.operation, given))
 
     # -- right results -------------------------------------------------------------------------------------------------
 

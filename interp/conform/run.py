@@ -90,16 +90,11 @@ def tasks(choice: Choice, settings: Settings, kind: str) -> list[Task]:
     groups: dict[tuple[object, ...], list[Spec]] = {}
     for spec in specs:
         groups.setdefault(spec.group, []).append(spec)
-    return [
-        Task(tuple(group[i : i + MOST_CASES]), beside)
-        for group in groups.values()
-        for i in range(0, len(group), MOST_CASES)
-    ]
+    each = (group[i : i + MOST_CASES] for group in groups.values() for i in range(0, len(group), MOST_CASES))
+    return [Task(tuple(group), beside) for group in each]
 
 
-def _forms(
-    case: Case, choice: Choice, settings: Settings, kind: str, listed: tuple[str, ...] | None = None
-) -> list[str]:
+def _forms(case: Case, choice: Choice, settings: Settings, kind: str, listed: tuple[str, ...] | None) -> list[str]:
     if listed is not None:
         return [f for f in forms(case, 3, kind) if f in listed]
     if case.op == "test":
@@ -167,10 +162,8 @@ class Session:
             return 0
         other = _mismatch(before.run, self.report.run)
         if other:
-            raise InputError(
-                f"{self.path}: expected another file, got one with {len(before.cases)} finished cases of "
-                f"an unfinished run of another command ({other})"
-            )
+            got = f"{len(before.cases)} finished cases of an unfinished run of another command ({other})"
+            raise InputError(f"{self.path}: expected another file, got one with {got}")
         self.report.cases = [c for c in before.cases if c.key in self._wanted]
         self.report.run.started, self._before = before.run.started, before.run.seconds
         kept = {c.key for c in self.report.cases}
@@ -237,32 +230,25 @@ def _words(value: Any) -> str:
     return ",".join(map(str, value)) or "none" if isinstance(value, list) else str(value)
 
 
-def in_this_process(backend: Any) -> Workers:
-    """Runs tasks one after another, in this process."""
+def in_this_process(backend: Any, tester: Tester | None = None) -> Workers:
+    """Runs tasks one after another, in this process; on a backend, or by a tester."""
 
     def workers(settings: Settings, work: Sequence[Task]) -> Iterator[Done]:
-        tester = Tester(backend, settings)
+        made = tester or Tester(backend, settings)
         for place, task in enumerate(work):
-            yield place, tester.run(task.specs, task.beside)
+            yield place, made.run(task.specs, task.beside)
 
     return workers
 
 
 def describe_run(settings: Settings, choice: Choice, backend: Any) -> Run:
     """The description of a run in a report, before it begins."""
-    return Run(
-        settings.backend,
-        settings.level,
-        settings.seed,
-        settings.ulp,
-        list(choice.ops),
-        list(choice.formats),
-        options_of(settings, choice),
-        dict(_versions(("minihlo", *getattr(backend, "packages", ())))),
-        f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-        datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        takes=takes(backend),
-    )
+    chosen = list(choice.ops), list(choice.formats), options_of(settings, choice)
+    versions = dict(_versions(("minihlo", *getattr(backend, "packages", ()))))
+    host = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    limits = settings.level, settings.seed, settings.ulp
+    return Run(settings.backend, *limits, *chosen, versions, host, now, takes(backend))
 
 
 def options_of(settings: Settings, choice: Choice) -> dict[str, list[str]]:

@@ -14,7 +14,7 @@ from ..judging.table import cause
 from ..oracle.formats import FORMATS, bits, code_dtype
 from .block_parts import BlockPart, ScaledPart
 from .cases.case import Case
-from .elementwise import Part
+from .elementwise import Call, Part
 from .repeats import AnyPart
 from .verdicts import outcome
 from .verdicts.outcome import Settings
@@ -127,6 +127,15 @@ def collect(found: Sequence[np.ndarray], part: AnyPart) -> np.ndarray:
         raise OtherAxis()
     codes = [_check_output(x, t, shape, signature) for x, (t, shape) in zip(found, outputs(part), strict=True)]
     return part.concatenate(codes) if isinstance(part, BlockPart) else codes[0]
+
+
+def operate(part: AnyPart, call: Call) -> np.ndarray | BackendError:
+    """The results of a part by calls of operations, or the error of one of them."""
+    try:
+        results = part.operate(call)
+        return collect(list(results) if isinstance(part, BlockPart) else [np.asarray(results)], part)
+    except BackendError as error:
+        return or_raise(error)
 
 
 def _check_output(found: np.ndarray, element: str, shape: tuple[int, ...], signature: str) -> np.ndarray:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..backends import BackendError
-from ..backends.operation import Operation
 from ..backends.programs import Builder
+from ..judging.record import WRONG
 from ..oracle.formats import all_codes
 from . import repeats, tests
 from .block_parts import BlockPart, ScaledPart
@@ -25,7 +25,7 @@ from .repeats import AnyPart, Results
 from .reproduction import Failing, add_explanations, batches
 from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult, StoredCodes
 from .rows import RowPart
-from .support import OtherAxis, Types, collect, or_raise, outputs, takes, to_integers
+from .support import OtherAxis, Types, collect, operate, or_raise, outputs, takes, to_integers
 from .verdicts import blocks, outcome, scaled_sums, sums
 from .verdicts.outcome import Settings
 from .verdicts.sums import SumResult
@@ -61,8 +61,6 @@ class Spec:
 class Tester:
     """Runs cases on a backend, which it restarts if it dies."""
 
-    reruns = True  #: whether cases run again, to compare results and to reproduce failures
-
     def __init__(self, backend: Any, settings: Settings) -> None:
         self.backend, self.settings = backend, settings
         self.kind = takes(backend)
@@ -77,8 +75,7 @@ class Tester:
         found: list[CaseResult | None] = [None] * len(parts)
         failing: list[Failing] = []
         results = self.results(parts)
-        once = not self.settings.can_repeat or not self.reruns
-        others = {} if once else self._try_some_again(parts[: len(specs)], results)
+        others = self._try_some_again(parts[: len(specs)], results) if self.settings.can_repeat else {}
         formed = _judge_sums(parts[: len(specs)], results[: len(specs)], self.settings.accumulators)
         for i, (part, got) in enumerate(zip(parts, results, strict=True)):
             if isinstance(got, BackendError):
@@ -102,10 +99,9 @@ class Tester:
             found[i] = result = outcome.of_elements(part, judged, codes, self.settings, seconds)
             if result.verdict in (FAIL, ACCURACY):
                 failing.append((i, part, judged, codes))
-        if self.reruns:
-            evidence = self._evidence(parts, results, found, others)
-            for i, result in add_explanations(self, parts, failing, found, evidence):
-                found[i] = result
+        evidence = self._evidence(parts, results, found, others)
+        for i, result in add_explanations(self, parts, failing, found, evidence):
+            found[i] = result
         if self.settings.keeps:
             for i, spec in enumerate(specs):
                 found[i] = _with_codes(found[i], spec, parts[i], results[i])
@@ -114,8 +110,9 @@ class Tester:
     def _try_some_again(self, parts: Sequence[AnyPart], results: Results) -> dict[int, np.ndarray]:
         """Runs a sample of parts a second time. A worse outcome replaces the first; returns the better outcomes."""
         others: dict[int, np.ndarray] = {}
-        products = (i for i, p in enumerate(parts) if isinstance(p, RowPart) and p.case.has_products)
-        longest = max(products, key=lambda i: _terms_of(parts[i]), default=0)
+        # Long sums show whether their order is always the same.
+        terms = {i: p.query.counts[0] for i, p in enumerate(parts) if isinstance(p, RowPart) and p.case.has_products}
+        longest = max(terms, key=lambda i: terms[i], default=0)
         tried = sorted({*range(0, len(parts), _SAMPLED), longest} if parts else ())
         some = [i for i in tried if parts[i].size <= _SAMPLED_ELEMENTS]
         some = [i for i in some if not isinstance(results[i], BackendError)]
@@ -137,7 +134,7 @@ class Tester:
             return int((got != part.exact.codes).sum())
         if isinstance(part, RowPart):
             return outcome.of_rows(part, got, self.settings, zeros_are_open).counts.get(FAIL, 0)
-        return int(repeats.failing(part.judge(got, self.settings.ulp, zeros_are_open)[0]).sum())
+        return int((part.judge(got, self.settings.ulp, zeros_are_open)[0].verdicts == WRONG).sum())
 
     def _evidence(
         self, parts: Sequence[AnyPart], results: Results, found: list[CaseResult | None], others: dict[int, np.ndarray]
@@ -211,22 +208,12 @@ class Tester:
             if lacks is None:
                 self._types.count(part, isinstance(result, BackendError) and result.how != "refused")
         # While no part of a type has a result, the type is at fault, not the op.
-        return [
-            self._types.blame_type(p, r) if isinstance(r, BackendError) else r
-            for p, r in zip(batch, found, strict=True)
-        ]
+        pairs = zip(batch, found, strict=True)
+        return [self._types.blame_type(p, r) if isinstance(r, BackendError) else r for p, r in pairs]
 
     def _operate(self, part: AnyPart) -> np.ndarray | BackendError:
         self.backend.seconds = self.settings.timeout
-
-        def call(operation: Operation, arrays: list[np.ndarray]) -> np.ndarray:
-            return self.backend.operate(operation, arrays)
-
-        try:
-            results = part.operate(call)
-            return collect(list(results) if isinstance(part, BlockPart) else [np.asarray(results)], part)
-        except BackendError as error:
-            return or_raise(error)
+        return operate(part, self.backend.operate)
 
     def batch(self, parts: Sequence[AnyPart], seconds: float) -> Results:
         """Runs all parts in one program; if it fails, each half in a program of its own."""
@@ -305,11 +292,6 @@ class Tester:
                 break
             part = smaller
         return part
-
-
-def _terms_of(part: AnyPart) -> int:
-    """The number of terms of a sum: long ones show whether their order is always the same."""
-    return part.query.counts[0] if isinstance(part, RowPart) else 0
 
 
 def _judge_sums(parts: Sequence[AnyPart], results: Results, records: Sequence[str]) -> dict[int, SumResult]:

@@ -25,18 +25,15 @@ from ..oracle.expected import Expected
 from ..oracle.formats import FORMATS, Format, bits
 from ..testing.chunks import Chunk, chunks
 from .cases.case import ROW_OPS, Case
-from .format_text import value_text
 from .result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst
 from .verdicts import outcome
-from .verdicts.judge import FAR, judge
+from .verdicts.judge import judge
 from .verdicts.outcome import Settings
 
 FORM = "test"
 #: Ops that have cases of their own, and ops with only tokens as results.
-_LEFT_OUT = (
-    *(*OPS, *ROW_OPS, "convert", "compare", "select", "clamp", "is_finite", "chlo_broadcast_compare"),
-    "after_all",
-)
+_OTHERS = ("convert", "compare", "select", "clamp", "is_finite", "chlo_broadcast_compare", "after_all")
+_LEFT_OUT = (*OPS, *ROW_OPS, *_OTHERS)
 #: Factor on the limit of one function for ops that consist of steps, each rounded.
 _STEPS = 16
 _FORMAT = re.compile("|".join(sorted(FORMATS, key=len, reverse=True)))
@@ -72,9 +69,7 @@ def _tests(where: Path) -> tuple[_Test, ...]:
 
 def _not_alone() -> set[str]:
     """The ops that need other processes or the host, and the checks without results, as files name them."""
-    names = (
-        n for n, record in ops().items() if record.values == "checks" or record.traits.effects is not Effects.NOTHING
-    )
+    names = (n for n, r in ops().items() if r.values == "checks" or r.traits.effects is not Effects.NOTHING)
     return {re.sub(r"[.-]", "_", name.removeprefix("stablehlo.")) for name in names}
 
 
@@ -128,18 +123,15 @@ def _judge(case: Case, test: _Test, wrong: Sequence[Any], settings: Settings) ->
         distances += steps
         messages.append(mismatch.message if verdict == FAIL else "")
     verdict = worst(verdicts)
-    open_point = f"left open by {test.op}" if verdict == DIVERGENT else ""
     return outcome.blank(
-        case,
-        FORM,
-        verdict,
+        case, FORM, verdict,
         total=max(1, len(verdicts) - 1),
         counts={verdict: 1},
         worst_ulp=max(distances, default=None),
-        choices=[open_point] if open_point else [],
+        choices=[f"left open by {test.op}"] if verdict == DIVERGENT else [],
         failures=[f for f in failures if f.verdict == verdict][: settings.errors],
         diagnosis=next((m for m in messages if m), ""),
-    )
+    )  # fmt: skip
 
 
 def _limit(op: str, limit: int) -> int:
@@ -157,28 +149,20 @@ def _mismatch(case: Case, mismatch: Any, limit: int) -> tuple[str, list[Failure]
     if got is None or right is None:
         return FAIL, [], []
     element = mismatch.check.operands[0].type.element.name
-    got, right = (np.asarray(x) for x in (got, right))
-    right = np.broadcast_to(right, got.shape)
+    got = np.asarray(got)
+    arrays = got, np.broadcast_to(np.asarray(right), got.shape)
     if element.startswith("ui") and bits(element) in (bits(case.result), max(8, bits(case.result))):
-        codes, element = [got.ravel(), right.ravel()], case.result
+        element = case.result
     elif element in FORMATS:
-        codes = [np.ascontiguousarray(x).view(FORMATS[element].code_dtype).ravel() for x in (got, right)]
+        arrays = [np.ascontiguousarray(x).view(FORMATS[element].code_dtype) for x in arrays]
     else:
         return FAIL, [], []
-    codes = [c.astype(FORMATS[element].code_dtype) for c in codes]
-    judged = judge(element, codes[0], Expected(codes[1], np.zeros(len(codes[1]), np.uint8)), limit)
+    a, b = (x.ravel().astype(FORMATS[element].code_dtype) for x in arrays)
+    judged = judge(element, a, Expected(b, np.zeros(len(b), np.uint8)), limit)
     at = np.flatnonzero(judged.verdicts)
-    steps = [int(d) for d in judged.distances[at] if d != FAR]
     verdict = worst([OF_GRADES[v] for v in judged.verdicts[at]] or [PASS])
-    failures = [_failure(element, int(i), codes[0], codes[1], judged) for i in at]
-    return verdict, failures, steps
-
-
-def _failure(element: str, i: int, got: np.ndarray, right: np.ndarray, judged: Any) -> Failure:
-    a, b, distance = int(got[i]), int(right[i]), int(judged.distances[i])
-    values = value_text(a, element), value_text(b, element)
-    ulp = None if distance == FAR else distance
-    return Failure("", i, len(got), [[b]], [["-"]], a, values[0], b, values[1], int(judged.errors[i]), ulp)
+    failures = [outcome.failure("", i, a, b, judged, [[int(b[i])]], [["-"]], element) for i in map(int, at)]
+    return verdict, failures, [f.ulp for f in failures if f.ulp is not None]
 
 
 def _is_open(op: str, case: Case, mismatch: Any) -> bool:

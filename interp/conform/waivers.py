@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import tomllib
-from typing import Any
 
-from .. import foreign
 from ..errors import InputError, printable
 from . import files
 
@@ -41,33 +39,26 @@ def read(path: str | None) -> tuple[Waiver, ...]:
     if path is None:
         return ()
     where = f"--waivers {printable(path)}"
-    try:
-        raw = foreign.read_bytes(path, _MOST_BYTES)
-        return check(files.read(_File, tomllib.loads(raw.decode("utf-8")), "the file").waiver, where)
-    except OSError as error:
-        raise InputError(f"{where}: {error.strerror or error}") from None
-    except RecursionError:
-        raise InputError(f"{where}: expected waivers, got a file that is nested too deeply") from None
-    except InputError:
-        raise
-    except ValueError as error:  # also bytes that cannot be decoded and text that is not TOML
-        raise InputError(
-            f"{where}: {printable(str(error))} (expected tables [[waiver]] with case and reason)"
-        ) from None
+
+    def parse(raw: bytes) -> list[Waiver]:
+        try:
+            return files.read(_File, tomllib.loads(raw.decode("utf-8")), "the file").waiver
+        except ValueError as error:  # also bytes that cannot be decoded and text that is not TOML
+            raise ValueError(f"{error} (expected tables [[waiver]] with case and reason)") from None
+
+    return check(files.load(path, where, parse, _MOST_BYTES), where)
 
 
 def check(waivers: list[Waiver], where: str) -> tuple[Waiver, ...]:
     """Checks waivers. Raises InputError if one has no reason or no case, or is duplicate."""
     seen: set[tuple[str, str]] = set()
     for i, waiver in enumerate(waivers):
-        for field, value in (("case", waiver.case), ("form", waiver.form)):
-            _expect(bool(value.strip()), f"{where}: waiver[{i}].{field}", "a pattern", "an empty one")
-        _expect(bool(waiver.reason.strip()), f"{where}: waiver[{i}] ({waiver})", "a reason", "an empty one")
-        _expect((waiver.case, waiver.form) not in seen, f"{where}: waiver[{i}]", "each once", f"{waiver} twice")
+        place = f"{where}: waiver[{i}]"
+        for field, what in (("case", "pattern"), ("form", "pattern"), ("reason", "reason")):
+            if not getattr(waiver, field).strip():
+                at = f"{place} ({waiver})" if field == "reason" else f"{place}.{field}"
+                raise InputError(f"{at}: expected a {what}, got an empty one")
+        if (waiver.case, waiver.form) in seen:
+            raise InputError(f"{place}: expected each once, got {waiver} twice")
         seen.add((waiver.case, waiver.form))
     return tuple(waivers)
-
-
-def _expect(is_so: bool, place: str, expected: str, got: Any) -> None:
-    if not is_so:
-        raise InputError(f"{place}: expected {expected}, got {got}")

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...ops.op import lookup
 from ...ops.policy import Policy
-from ...ops.types import TensorType, Type, type_of_dtype
+from ...ops.types import TensorType, type_of_dtype
 from .. import machine
 from ..backends import OPERATIONS, Backend, BackendError, transport
 from ..errors import Error
@@ -58,7 +58,8 @@ class Examiner:
         """The report of an op, created on first use."""
         if operation not in self.reports:
             made = OpReport(operation.name, place_of(operation, self.calls), types_of(operation))
-            made.is_float = any(_is_float(v.type) for v in operation.results[:1])
+            types = [v.type for v in operation.results[:1] if isinstance(v.type, TensorType)]
+            made.is_float = any(t.element.is_float or t.element.is_complex for t in types)
             self.reports[operation] = made
         return self.reports[operation]
 
@@ -209,9 +210,8 @@ class Examiner:
         self, operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: GradedResult
     ) -> list[Example]:
         distances = distance(theirs, ours).reshape(theirs.shape)
-        order = np.lexsort((-np.nan_to_num(distances, nan=np.inf).ravel(), -graded.grades.ravel().astype(int)))[
-            :_EXAMPLES
-        ]
+        keys = -np.nan_to_num(distances, nan=np.inf).ravel(), -graded.grades.ravel().astype(int)
+        order = np.lexsort(keys)[:_EXAMPLES]
         element = type_of_dtype(theirs.dtype)
         examples = []
         for flat in order:
@@ -224,9 +224,8 @@ class Examiner:
             texts = format_element(theirs[at], element), format_element(ours[at], element).partition(" : ")[0]
             is_exact = kind_of(operation) is Kind.EXACT or (not operation.regions and is_elementwise(operation))
             shorter = texts[0].partition(" : ")[0], texts[1]
-            examples.append(
-                Example(OF_GRADES[grade], at, tuple(t for t in texts_of if t), *shorter, ulp, is_exact, self._beside)
-            )
+            texts = tuple(filter(None, texts_of))
+            examples.append(Example(OF_GRADES[grade], at, texts, *shorter, ulp, is_exact, self._beside))
         return examples
 
     # -- reproduction --------------------------------------------------------------------------------------------------
@@ -314,10 +313,6 @@ def is_elementwise(operation: Operation) -> bool:
     """Whether each element of a result depends on the same element of the operands."""
     record = lookup(operation.name)
     return record is not None and record.is_elementwise
-
-
-def _is_float(t: Type) -> bool:
-    return isinstance(t, TensorType) and (t.element.is_float or t.element.is_complex)
 
 
 def _operand(x: np.ndarray, at: tuple[int, ...], shape: tuple[int, ...], elementwise: bool) -> str:

@@ -96,11 +96,8 @@ def kind_of(operation: Operation) -> Kind:
 def _kind_of_regions(operation: Operation) -> Kind:
     """The kind of an op with a body; a fold combines elements in an order that the implementation chooses."""
     inside = list(_inside(operation))
-    if any(kind_of(o) is not Kind.EXACT for o in inside) or (
-        traits_of(operation.name).folds and any(map(rounds, inside))
-    ):
-        return Kind.STEPS
-    return Kind.EXACT
+    is_fold = traits_of(operation.name).folds and any(map(rounds, inside))
+    return Kind.STEPS if is_fold or any(kind_of(o) is not Kind.EXACT for o in inside) else Kind.EXACT
 
 
 #: Ops whose results are some of their operands' elements, or tests of them.
@@ -144,9 +141,8 @@ def _near_the_whole(operation: Operation, operands: Arrays, theirs: Arrays, inde
         return
     whole = cast(exact[index], ELEMENT_TYPES["f64"], element, Policy())
     grades.set(equal_values(theirs[index], whole), SAME)
-    grades.set(
-        distance(theirs[index], whole).reshape(whole.shape) <= _NEAR_ULP, NEAR, cause("near-whole", limit=_NEAR_ULP)
-    )
+    near = distance(theirs[index], whole).reshape(whole.shape) <= _NEAR_ULP
+    grades.set(near, NEAR, cause("near-whole", limit=_NEAR_ULP))
 
 
 #: The distance of a result of many steps from the exact value of the whole that is a matter of accuracy.
@@ -163,28 +159,25 @@ def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, g
         x, y = (v.astype(np.complex128) for v in (theirs, ours))
         largest = np.max(np.abs(y[np.isfinite(y)]), initial=0.0)
     # Many steps in a narrow type may lose all digits, but hardly the magnitude.
-    share = (
-        0.5 if element.part.is_minifloat else 2.0 ** -(element.part.format.precision // (4 if operation.regions else 2))
-    )
+    digits = element.part.format.precision // (4 if operation.regions else 2)
+    share = 0.5 if element.part.is_minifloat else 2.0**-digits
     grades.set(np.abs(x - y) <= largest * share, NEAR, why)
     return grades.set(~np.isfinite(x) & ~np.isfinite(y), NEAR, why)
 
 
-def _in_another_order(
-    operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays, grades: GradedResult
-) -> None:
+def _in_another_order(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays, g: GradedResult) -> None:
     """Grades ops that may arrange or combine elements in any order."""
     name, attributes = operation.name, operation.attributes
     if name == "stablehlo.sort":
         axis = int(attributes.get("dimension", -1))
-        same = np.broadcast_to(_has_same_rows(theirs, ours, axis), grades.grades.shape)
+        same = np.broadcast_to(_has_same_rows(theirs, ours, axis), g.grades.shape)
         if not attributes.get("is_stable", False):
-            grades.set(same, OPEN, note("order-of-equals"))
-        grades.set(same & _without_order(operation, operands, axis), OPEN, cause("no-order"))
+            g.set(same, OPEN, note("order-of-equals"))
+        g.set(same & _without_order(operation, operands, axis), OPEN, cause("no-order"))
     if name == "stablehlo.scatter" and not attributes.get("unique_indices", False):
         body = operation.regions[0]
         if body.returns[:1] == body.arguments[-1:]:
-            grades.set(grades.grades == WRONG, OPEN, note("last-update"))
+            g.set(g.grades == WRONG, OPEN, note("last-update"))
 
 
 def _has_same_rows(theirs: Arrays, ours: Arrays, axis: int) -> np.ndarray:

@@ -55,9 +55,4 @@ def _is_product(operation: Operation) -> bool:
     return operation.name == "stablehlo.dot_general" and ranks == [2, 2] and dimensions == [(), (), (1,), (0,)]
 
 
-_DIMENSIONS = (
-    "lhs_batching_dimensions",
-    "rhs_batching_dimensions",
-    "lhs_contracting_dimensions",
-    "rhs_contracting_dimensions",
-)
+_DIMENSIONS = [f"{side}_{kind}_dimensions" for kind in ("batching", "contracting") for side in ("lhs", "rhs")]

@@ -221,10 +221,8 @@ class Report:
             names = ", ".join(dict.fromkeys(o.op for o in flushing))
             ops = f"{len(flushing)} op{'s' * (len(flushing) != 1)}"
             head += f"\n{FLUSHED.sentence} by {ops} ({names}); --flush forbid calls that a failure"
-        order = [*reversed(VERDICTS)]
-        shown = sorted(
-            (o for o in self.ops if o.verdict != PASS and o not in flushing), key=lambda o: order.index(o.verdict)
-        )
+        shown = [o for o in self.ops if o.verdict != PASS and o not in flushing]
+        shown.sort(key=lambda o: -VERDICTS.index(o.verdict))
         return "\n\n".join([head, *(self._section(alike) for alike in _group(shown))])
 
     def _section(self, alike: list[OpReport]) -> str:

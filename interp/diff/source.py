@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -22,7 +22,7 @@ from ..parse.reader import Locator, Reader
 from ..parse.syntax import NEWER
 from ..program import Function, Location, Operation, Program, Region, Value
 from ..system.isolate import quiet_native_stderr
-from .mlir import drop_shardings, inline_calls, list_operations, name_of, replace_operands
+from .mlir import drop_shardings, inline_calls, replace_operands
 
 _MAIN, _ALONE = "main", "one op"
 
@@ -120,9 +120,8 @@ class Source:
         body = Region(arguments, [operation], operation.results)
         takes, gives = (tuple(v.type for v in values) for values in (arguments, operation.results))
         function = Function(_ALONE, True, takes, gives, body, operation.location)
-        return plan(
-            dataclasses.replace(self.program, functions=self.program.functions | {_ALONE: function}), _ALONE, policy
-        )
+        functions = self.program.functions | {_ALONE: function}
+        return plan(dataclasses.replace(self.program, functions=functions), _ALONE, policy)
 
     def passed(self, operation: Operation) -> tuple[Value, ...]:
         """The `inputs` of an op that are arguments of its program: not the constants that its regions use."""
@@ -159,12 +158,19 @@ class Source:
         passed = [v for v, o in zip(used, owners, strict=True) if getattr(o, "name", "") != "stablehlo.constant"]
         return self._text(operations, wanted, set(passed), packed), passed
 
-    def _text(self, operations: Sequence[Operation], wanted: Sequence[Value], passed: set[Value], packed: bool) -> str:
+    def _text(
+        self, operations: Sequence[Operation], wanted: Sequence[Value], passed: Collection[Value], packed: bool,
+        is_whole: bool = False,
+    ) -> str:  # fmt: skip
+        """Some ops as a program; as the whole program it has all arguments, and the attributes of its module."""
         made = {v for o in operations for v in o.results}
-        names_functions = False
-        needed = dict.fromkeys(v for o in operations for v in inputs(o) if v not in made)
+        names_functions = is_whole
+        used = (v for o in operations for v in inputs(o) if v not in made)
+        needed = dict.fromkeys([*(passed if is_whole else ()), *used])
         with self.module.context, ir.Location.unknown():
             module = ir.Module.create()
+            for name in self.module.operation.attributes if is_whole else ():
+                module.operation.attributes[name] = self.module.operation.attributes[name]
             with ir.InsertionPoint(module.body):
                 function = ir.Operation.create("func.func", regions=1, attributes=_signature([], []))
             block = function.regions[0].blocks.append()
@@ -176,10 +182,11 @@ class Source:
                 for operation in operations:
                     old = self._reader.operations[operation]
                     clone: Any = old.clone()
-                    drop_shardings(clone)
+                    if not is_whole:
+                        drop_shardings(clone)
                     replace_operands(clone, given)
                     given.update(zip(old.results, clone.results, strict=True))
-                    names_functions |= "@" in str(clone)
+                    names_functions = names_functions or "@" in str(clone)
                 results: list[ir.Value] = []
                 for v in wanted:
                     value = given[self._reader.values[v]]
@@ -198,47 +205,8 @@ class Source:
         """The whole program for a backend, with arguments, results and some values of its top level in transport
         form."""
         assert self.function.body is not None
-        places = {v: (i, j) for i, o in enumerate(self.function.body.operations) for j, v in enumerate(o.results)}
-        arguments = {v: i for i, v in enumerate(self.function.body.arguments)}
-        with self.module.context, ir.Location.unknown():
-            module: Any = self.module.operation.clone()
-            functions = {name_of(op): op for op in list_operations(module) if op.name == "func.func"}
-            for name, op in functions.items():
-                visibility = "public" if name == self.function.name else "private"
-                op.attributes["sym_visibility"] = ir.StringAttr.get(visibility)
-            function = functions[self.function.name]
-            block = function.regions[0].blocks[0]
-            operations = [op for op in list_operations(function) if op != function and op.block == block]
-            count = len(block.arguments)
-            with ir.InsertionPoint.at_block_begin(block):
-                given = [_argument(block, t, True) for t in self.function.argument_types]
-                for old, new in zip(list(block.arguments)[:count], given, strict=True):
-                    old.replace_all_uses_with(new)
-            for _ in range(count):
-                block.erase_argument(0)
-            with ir.InsertionPoint(operations[-1]):
-                results: list[ir.Value] = []
-                for v in wanted:
-                    if v in arguments:
-                        value = given[arguments[v]]
-                    else:
-                        i, j = places[v]
-                        value = operations[i].results[j]
-                    results += transport.send(value, _tensor(v.type))
-                ir.Operation.create("func.return", operands=results)
-            operations[-1].erase()
-            for op in operations[:-1]:
-                if op.name.startswith("check."):  # which other backends lack
-                    op.erase()
-            for attribute in ("arg_attrs", "res_attrs"):
-                if attribute in function.attributes:
-                    del function.attributes[attribute]
-            signature = _signature([a.type for a in block.arguments], [r.type for r in results])
-            for name, attribute in signature.items():
-                function.attributes[name] = attribute
-            _drop_unused_functions(module)
-            text = _to_text(module)
-        return text.replace(f'"{NEWER}', '"')
+        operations = [o for o in self.function.body.operations if not o.name.startswith("check.")]  # others lack these
+        return self._text(operations, wanted, self.function.body.arguments, True, is_whole=True)
 
     def _add_functions(self, module: ir.Module) -> None:
         """Adds the functions that the op calls."""

@@ -187,9 +187,8 @@ def examine_outputs(examiner: Examiner, arguments: Sequence[Any], stepwise: Sequ
         report.elements += got.size
         if got.shape != right.shape or got.dtype != right.dtype:
             report.verdict = FAIL
-            report.notes.append(
-                f"output {i}: expected {right.dtype}{list(right.shape)}, got {got.dtype}{list(got.shape)}"
-            )
+            shapes = [f"{x.dtype}{list(x.shape)}" for x in (right, got)]
+            report.notes.append(f"output {i}: expected {shapes[0]}, got {shapes[1]}")
             continue
         differs = ~equal_values(got, right) & ~equal_values(got, np.asarray(own))
         if not differs.any():

@@ -27,11 +27,11 @@ from ...ops.products.dot import free_dimensions
 from ...ops.tables import all_codes
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind
 from ..program import Operation
-from .accumulators import Scales, accumulate, flags_of, normal, numbers_of
+from .accumulators import Scales, accumulate
 from .draws import draw, draws_of
 from .products import to_matrix
 from .rewrite import Emulation, carrier, emulates
-from .rounding import Exact, code_type, exact_of_integer, round_number
+from .rounding import Exact, code_type, exact_of_integer, flags_of, normal, numbers_of, round_number
 from .tensor import F32, I32, I64, UI32, UI64, Tensor, constant, where
 
 _LONG = 62  # bits that a normalised significand has
@@ -284,7 +284,7 @@ def scaled_dot(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     x, s = (to_matrix(v, batching[0], free[0], contracting[0]) for v in (x, s))
     y, t = (to_matrix(v, batching[1], contracting[1], free[1]) for v in (y, t))
     scales = Scales(s, t, types[2], block, is_signed=policy.accumulate in ACCUMULATIONS)
-    sums = accumulate(record, x, y, types[0], types[1], scales=scales, to_odd=result.name != "f64")
+    sums = accumulate(record, x, y, types[0], types[1], scales=scales, rounds_to_odd=result.name != "f64")
     storage, shape = ELEMENT_TYPES[record.storage.name], call.shape()
     draws = draw(e, sums.shape) if policy.rounding == "stochastic" else None
     if storage == result:
@@ -307,5 +307,5 @@ def _spread(scales: Tensor, shape: Sequence[int]) -> Tensor:
 def _inner(types: Sequence[ElementType], block: int) -> int:
     """Return how many products of elements are added as integers, before they are scaled."""
     spans = [t.format.precision + (1 << t.format.exponent_bits) - 2 for t in types[:2]]
-    fits = max(spans) <= 30 and sum(spans) + 2 * types[2].format.precision + 4 <= 62
+    fits = max(spans) <= 30 and sum(spans) + 2 * types[2].format.precision + 4 <= 53
     return math.gcd(block, 16) if fits and not any(t.format.has_infinity for t in types) else 1

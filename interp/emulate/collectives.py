@@ -15,7 +15,7 @@ from .expansions import region_of
 from .folds import Combiner, to_elements
 from .rewrite import Emulation, attributes_of, carrier, emulates, refuses
 from .sorting import types_of
-from .tensor import Tensor, fill, insert, type_of
+from .tensor import Tensor, write
 
 refuses("XLA has no such operation", "collective_reduce")
 refuses("the host or another program would meet codes in place of numbers", "infeed", "outfeed", "send", "recv")
@@ -46,10 +46,8 @@ def reduce_scatter(e: Emulation, operation: Operation, operands: Sequence[Any]) 
     """The same fold in every process, of which each keeps its part: as the largest of equal integers."""
     (total,), source = _totals(e, operation, operation.regions[0], operands), e.source.mlir(operation)
     assert source is not None
-    kind, scalar = ir.RankedTensorType(source.results[0].type), type_of(total.element, ())
-    op = insert(source.name, [type_of(total.element, kind.shape)], [total.value], attributes_of(source), 1)
-    fill(op.regions[0], [scalar] * 2, lambda x, y: [insert("maximum", [scalar], [x, y]).results[0]])
-    return [Tensor.of(op.results[0])]
+    shape = ir.RankedTensorType(source.results[0].type).shape
+    return [write(source.name, total.element, shape, total, body="maximum", **attributes_of(source))]
 
 
 def _totals(e: Emulation, operation: Operation, region: Region, operands: Sequence[Tensor]) -> list[Tensor]:
@@ -61,13 +59,11 @@ def _totals(e: Emulation, operation: Operation, region: Region, operands: Sequen
         raise OpError("expected a body of minifloats that draws nothing")
     assert source is not None
     names = ("replica_groups", "channel_handle", "use_global_device_ids")
-    attributes = {k: v for k, v in attributes_of(source).items() if k in names} | {"all_gather_dim": "0 : i64"}
+    attributes: dict[str, Any] = {k: v for k, v in attributes_of(source).items() if k in names} | {"all_gather_dim": 0}
     (size,), found = sizes, []
     for x, t in zip(operands, types_of(operation), strict=True):
-        gathered = insert(
-            "all_gather", [type_of(carrier(t), (size, *x.shape))], [x.expand(0).value], attributes
-        ).results[0]  # fmt: skip
-        (rows,) = to_elements(e, [Tensor.of(gathered)], [TensorType(x.shape, t)], combiner.elements)
+        gathered = write("all_gather", carrier(t), (size, *x.shape), x.expand(0), **attributes)
+        (rows,) = to_elements(e, [gathered], [TensorType(x.shape, t)], combiner.elements)
         first, rest = rows.slice(0, 0, 1).reshape(x.shape), rows.slice(0, 1, size)
         found += combiner.fold([first], [rest]) if size > 1 else [first]
     return found

@@ -16,13 +16,12 @@ from ...ops.policy import ACCUMULATIONS, Policy
 from ...ops.products.convolution import Numbers, Window
 from ...ops.products.einsum import dimensions_of
 from ...ops.products.exact import exact_type_of_formats
-from ...ops.tables import all_codes
-from ...ops.types import ELEMENT_TYPES, ElementType
+from ...ops.types import ELEMENT_TYPES
 from ..program import CONSTANT, Operation
-from .products import Sums, contract_matrices
+from .products import Sums, contract_matrices, decoded
 from .rewrite import Emulation, attributes_of, carrier, emulates
 from .rounding import code_type
-from .tensor import I1, I32, I64, UI32, Tensor, concatenate, constant, fill, insert, integers, iota, type_of, where
+from .tensor import HIGHEST, I32, I64, Tensor, concatenate, constant, iota, where, write
 
 _F32 = ELEMENT_TYPES["f32"]
 
@@ -32,7 +31,7 @@ def convolution(e: Emulation, operation: Operation, operands: Sequence[Any]) -> 
     """Windows of the left operand times the right one, by a convolution of the device or as the rows of a matrix."""
     spatial = len(operands[0].shape) - 2
     padding = np.ravel(operation.attributes.get("padding", (0, 0) * spatial)).tolist()
-    found = _direct(e, operation, operands, np.array(padding, np.int64).reshape(-1, 2))
+    found = _direct(e, operation, operands, padding)
     return [_convolve(e, operation, operands, padding) if found is None else found]
 
 
@@ -65,9 +64,7 @@ def _by_windows(
     sums: Sums, x: Tensor, y: Tensor, window: Window, padding: Sequence[int], features: int, batches: int
 ) -> Tensor:
     """Return a convolution as a product of matrices: (batch, features, spatial…) by (outputs, inputs, spatial…)."""
-    zero = cast(np.zeros((), np.float32), _F32, sums.lhs, Policy()).view(np.uint8) if sums.lhs.is_minifloat else 0
-    interior = [0, 0, *(d - 1 for d in window.lhs_dilation)]
-    padded = x.pad(constant(zero, x.element), [0, 0, *padding[::2]], [0, 0, *padding[1::2]], interior)
+    padded, zero = _padded(sums, x, window, padding, (0, 1, *range(2, len(x.shape))))
     kernel, space = y.shape[2:], padded.shape[2:]
     reach = [(k - 1) * d + 1 if k else 0 for k, d in zip(kernel, window.rhs_dilation, strict=True)]
     counts = [(n - r) // s + 1 if n >= r and n else 0 for n, r, s in zip(space, reach, window.strides, strict=True)]
@@ -94,84 +91,50 @@ def _by_windows(
     return found.transpose((1, 0, 3, 2)).reshape((batch // batches, outputs, *counts))
 
 
-def _direct(e: Emulation, operation: Operation, operands: Sequence[Tensor], pads: np.ndarray) -> Tensor | None:
+def _padded(sums: Sums, x: Tensor, window: Window, padding: Sequence[int], order: Sequence[int]) -> tuple[Tensor, int]:
+    """Return the left operand with zeros around and between its elements, and their code; `order` has the dimensions of
+    batch, feature and space.
+    """
+    zero = cast(np.zeros((), np.float32), _F32, sums.lhs, Policy()).view(np.uint8) if sums.lhs.is_minifloat else 0
+    low, high, interior = ([0] * len(x.shape) for _ in range(3))
+    for i, d in enumerate(order[2:]):
+        low[d], high[d], interior[d] = padding[2 * i], padding[2 * i + 1], window.lhs_dilation[i] - 1
+    return x.pad(constant(zero, x.element), low, high, interior), int(zero)
+
+
+def _direct(e: Emulation, operation: Operation, operands: Sequence[Tensor], padding: Sequence[int]) -> Tensor | None:
     """Return a convolution by the device's own, in a type that holds every partial sum; None where there is none.
 
-    The device must not decide what zeros of the padding do to what is not finite: NaN is left out, and put where a
-    window or a kernel has it. Formats with infinities go by windows, and so do groups of formats with NaN.
+    Codes are padded before: the device must not decide what zeros of the padding do to what is not finite.
     """
     (x, y), sums, source, rank = operands, Sums.of(e, operation), e.source.mlir(operation), len(operands[0].shape)
-    formats = [t.format for t in (sums.lhs, sums.rhs) if t.is_minifloat]
-    if len(formats) < 2 or any(f.has_infinity or not f.has_zero for f in formats) or rank < 3 or source is None:
+    if not sums.are_minifloats or not (sums.lhs.format.has_zero and sums.rhs.format.has_zero) or source is None:
         return None
     policy, numbers = e.policy, Numbers.of(operation.attributes["dimension_numbers"], rank)
     shape = tuple(ir.RankedTensorType(source.results[0].type).shape)
     terms = math.prod(y.shape) // max(y.shape[numbers.rhs[0]], 1)
     compute, attributes = exact_type_of_formats(sums.lhs, sums.rhs, terms), attributes_of(source)
-    groups = any(int(operation.attributes.get(f"{kind}_group_count", 1)) > 1 for kind in ("feature", "batch"))
-    is_finite = all(f.nan_code is None for f in formats)
     if not policy.sums_exactly or policy.rounding == "down" or not sums.result.is_float or compute is None:
         return None
-    if 0 in (*x.shape, *y.shape, *shape) or (groups and not is_finite):
+    if rank < 3 or 0 in (*x.shape, *y.shape, *shape):
         return None
-    attributes["precision_config"] = ir.Attribute.parse(
-        "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"
-    )
-    values = [_finite(e, v, t, compute).value for v, t in ((x, sums.lhs), (y, sums.rhs))]
-    found = Tensor(insert("convolution", [type_of(compute, shape)], values, attributes).results[0], compute, shape)
-    found = where(found.equals(0), constant(0, compute, shape), found)
-    if not is_finite:
-        is_nan = _where_nan(sums, x, y, Window.of(e.call(operation), rank - 2), pads, numbers, shape)
-        found = where(is_nan, constant(math.nan, compute, shape), found)
+    x, _ = _padded(sums, x, Window.of(e.call(operation), rank - 2), padding, numbers.lhs)
+    attributes["precision_config"] = HIGHEST
+    for name in ("padding", "lhs_dilation"):
+        attributes.pop(name, None)
+    values = [decoded(e, v, t, compute) for v, t in ((x, sums.lhs), (y, sums.rhs))]
+    found = sums.plain_sums(write("convolution", compute, shape, *values, **attributes))
     if policy.rounding != "stochastic":
         return sums.round_sums(found)
     # Draws are in the order of batch, spatial and output feature, the features of groups outermost.
     batch, feature, *space = numbers.result
-    count = int(operation.attributes.get("feature_group_count", 1)) * int(
-        operation.attributes.get("batch_group_count", 1)
-    )
+    count = math.prod(int(operation.attributes.get(f"{kind}_group_count", 1)) for kind in ("feature", "batch"))
     split = found.transpose((batch, feature, *space))
     split = split.reshape((split.shape[0], count, split.shape[1] // count, *split.shape[2:]))
     order = (1, 0, *range(3, rank + 1), 2)
     rounded = sums.round_sums(split.transpose(order)).transpose([order.index(d) for d in range(rank + 1)])
     rounded = rounded.reshape([shape[d] for d in numbers.result])
     return rounded.transpose([numbers.result.index(d) for d in range(rank)])
-
-
-def _finite(e: Emulation, x: Tensor, t: ElementType, wide: ElementType) -> Tensor:
-    values = cast(all_codes(t), t, wide, Policy())
-    return e.table(np.where(np.isfinite(values), values, 0).astype(wide.dtype), wide).take(x.to(UI32))
-
-
-def _where_nan(
-    sums: Sums, x: Tensor, y: Tensor, window: Window, pads: np.ndarray, numbers: Numbers, shape: Sequence[int]
-) -> Tensor:
-    """Return where a window or its kernel has NaN."""
-    batch, feature, *space = numbers.result
-    found = _is_nan(sums.e, y, sums.rhs).any(numbers.rhs[1:]).broadcast(shape, [feature])
-    mask = _is_nan(sums.e, x, sums.lhs).transpose(numbers.lhs).any([1])
-    inner = type_of(I1, [shape[d] for d in (batch, *space)])
-    all_pads: Any = np.concatenate([np.zeros((1, 2), np.int64), pads])
-    op = insert(
-        "reduce_window", [inner], [mask.value, constant(False, I1).value],
-        {
-            "window_dimensions": integers([1, *(y.shape[d] for d in numbers.rhs[2:])]),
-            "window_strides": integers([1, *window.strides]),
-            "base_dilations": integers([1, *window.lhs_dilation]),
-            "window_dilations": integers([1, *window.rhs_dilation]),
-            "padding": ir.DenseElementsAttr.get(all_pads),
-        },
-        1,
-    )  # fmt: skip
-    scalar = type_of(I1, ())
-    fill(op.regions[0], [scalar, scalar], lambda a, b: [insert("or", [scalar], [a, b]).results[0]])
-    windows, order = Tensor.of(op.results[0]), sorted([batch, *space])
-    windows = windows.transpose([[batch, *space].index(d) for d in order])
-    return found | windows.broadcast(shape, order)
-
-
-def _is_nan(e: Emulation, x: Tensor, t: ElementType) -> Tensor:
-    return e.table(np.isnan(all_codes(t).astype(np.float32)), I1).take(x.to(UI32))
 
 
 @emulates("einsum", "unary_einsum")

@@ -14,12 +14,13 @@ from ...ops.cast import cast as cast_array
 from ...ops.op import OpError, lookup, ops
 from ...ops.ordering import value_keys
 from ...ops.policy import Policy
+from ...ops.reductions import normalization
 from ...ops.tables import all_codes
 from ...ops.types import ELEMENT_TYPES, ElementType, TensorType
 from ..program import Operation, Region, Value
 from .draws import draw, numbered_loop
-from .folds import Combiner, operate
-from .lookup import look_up
+from .folds import Combiner
+from .lookup import look_up, operate
 from .rewrite import Emulation, attributes_of, carrier, emulates, refuses, rules
 from .rounding import exact_of_integer, round_number
 from .sorting import types_of
@@ -170,28 +171,30 @@ class _Steps:
         self.add, self.subtract, self.multiply, self.divide, self.sqrt = (
             functools.partial(self._apply, name) for name in names
         )
-        features = x.shape[self._feature]
         self.epsilon = self._constant(float(operation.attributes["epsilon"]))
-        self._count = self._constant(float(x.size // features if features else 0))
 
     def _constant(self, value: float) -> Tensor:
         array = cast_array(np.array(value), ELEMENT_TYPES["f64"], self._element, Policy())
         return constant(array.view(np.uint8)[()], UI8)
 
     def _apply(self, name: str, *operands: Tensor) -> Tensor:
-        rank = max(len(x.shape) for x in operands)
+        shape = max((x.shape for x in operands), key=len)
         wide = [
-            x.broadcast(self._shape, [self._feature]) if 0 < len(x.shape) < rank else x for x in operands
-        ]  # fmt: skip
+            x.broadcast(shape, [self._feature] if x.shape else []) if len(x.shape) < len(shape) else x for x in operands
+        ]
         return operate(self._e, name, wide, [self._element] * len(wide), self._element)
 
-    def count(self, like: Tensor) -> Tensor:
-        """Return how many elements each feature has, in a shape."""
-        return self._count.broadcast(like.shape)
+    def spread(self, x: Tensor) -> Tensor:
+        """Return numbers of features as they are: operations broadcast them."""
+        return x
+
+    def count(self, x: Tensor) -> Tensor:
+        """Return how many elements each feature has."""
+        return self._constant(float(x.size // max(self._shape[self._feature], 1)))
 
     def sum(self, x: Tensor) -> Tensor:
         """Return the sum for each feature."""
-        features = x.shape[self._feature]
+        features = self._shape[self._feature]
         start = self._constant(0.0).broadcast((features,))
         if not x.size:
             return start
@@ -202,37 +205,14 @@ class _Steps:
 
     def mean(self, x: Tensor) -> Tensor:
         """Return the mean for each feature."""
-        total = self.sum(x)
-        return self.divide(total, self.count(total))
-
-    def normalize(self, x: Tensor, scale: Tensor, offset: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        """Return the operand normalized."""
-        deviation = self.sqrt(self.add(variance, self.epsilon))
-        normalized = self.divide(self.subtract(x, mean), deviation)
-        return self.add(self.multiply(scale, normalized), offset)
+        return self.divide(self.sum(x), self.count(x))
 
 
 @emulates("batch_norm_inference", "batch_norm_training", "batch_norm_grad")
 def batch_norm(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """The specification's compositions, each step a lookup."""
-    x, *rest = operands
-    s = _Steps(e, operation, x)
+    steps = _Steps(e, operation, operands[0])
     if operation.name == "stablehlo.batch_norm_inference":
-        scale, offset, mean, variance = rest
-        return [s.normalize(x, scale, offset, mean, variance)]
-    if operation.name == "stablehlo.batch_norm_training":
-        mean = s.mean(x)
-        centered = s.subtract(x, mean)
-        variance = s.mean(s.multiply(centered, centered))
-        return [s.normalize(x, rest[0], rest[1], mean, variance), mean, variance]
-    scale, mean, variance, gradient = rest
-    centered = s.subtract(x, mean)
-    shifted = s.add(variance, s.epsilon)
-    deviation = s.sqrt(shifted)
-    grad_offset = s.sum(gradient)
-    through_scale = s.sum(s.multiply(gradient, centered))
-    left = s.subtract(s.multiply(gradient, s.count(gradient)), grad_offset)
-    left = s.subtract(left, s.divide(s.multiply(through_scale, centered), shifted))
-    by_deviation = s.divide(scale, deviation)
-    grad_operand = s.multiply(s.divide(by_deviation, s.count(by_deviation)), left)
-    return [grad_operand, s.sum(s.multiply(gradient, s.divide(centered, deviation))), grad_offset]
+        return [normalization.normalize(steps, *operands)]
+    is_training = operation.name == "stablehlo.batch_norm_training"
+    return (normalization.normalize_by_own if is_training else normalization.gradients)(steps, *operands)

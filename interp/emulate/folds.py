@@ -23,11 +23,11 @@ from ...ops.tables import Tabulated
 from ...ops.types import ElementType, TensorType
 from ..bodies import independent_parts
 from ..passes.inline import inline
-from ..program import Location, Operation, Region, Value
+from ..program import Operation, Region
 from .draws import draw, numbered_loop
-from .lookup import look_up
+from .lookup import look_up, operate
 from .rewrite import Emulation, attributes_of, carrier, emulates
-from .tensor import I32, UI8, Tensor, branch, concatenate, constant, fill, insert, type_of, where
+from .tensor import I32, UI8, Tensor, branch, concatenate, constant, fill, fill_by_name, insert, type_of, where
 
 #: An iteration of a loop combines so many elements, if that is so many lookups for each of its columns at most: a
 #: compiler takes long for more, and for other steps than lookups.
@@ -306,23 +306,6 @@ def to_elements(
     return found
 
 
-def operate(
-    e: Emulation,
-    name: str,
-    operands: Sequence[Tensor],
-    types: Sequence[ElementType],
-    result: ElementType,
-    **attributes: Any,
-) -> Tensor:
-    """Write an elementwise operation of StableHLO on minifloats, whose codes `operands` are."""
-    shape = max((x.shape for x in operands), key=len)
-    values = tuple([Value(TensorType(x.shape, t)) for x, t in zip(operands, types, strict=True)])
-    gives = (Value(TensorType(shape, result)),)
-    operation = Operation(f"stablehlo.{name}", values, gives, attributes, (), Location("", 0, 0))
-    (found,) = e.write(operation, operands)
-    return found
-
-
 def fill_with(e: Emulation, target: Any, region: Region) -> None:
     """Write a region on scalars into an empty one, on codes."""
     types = [type_of(carrier(v.type.element), ()) for v in region.arguments if isinstance(v.type, TensorType)]
@@ -345,8 +328,7 @@ def copy_with(e: Emulation, operation: Operation, values: Sequence[Tensor], body
     types = [type_of(t, shape) for t, shape in zip(elements, shapes, strict=True)]
     op = insert(source.name, types, [v.value for v in values], attributes_of(source), 1)
     if isinstance(body, str):
-        scalar = type_of(elements[0], ())
-        fill(op.regions[0], [scalar] * 2, lambda x, y: [insert(body, [scalar], [x, y]).results[0]])
+        fill_by_name(op.regions[0], body, elements[0])
     else:
         fill_with(e, op.regions[0], body)
     return [Tensor.of(r) for r in op.results]

@@ -16,7 +16,7 @@ from ...ops.traits import Run
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from ..bodies import vectorize
 from ..passes.fuse import TABLE
-from ..program import Operation, Value
+from ..program import Location, Operation, Value
 from .draws import draw
 from .rewrite import UI4, Emulation, align, emulates
 from .rounding import decode_f32, exact_of_integer, round_float, round_number
@@ -96,6 +96,11 @@ def arithmetic(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
         return elementwise(e, operation, operands)
     x, y = (decode_f32(v, element.format) for v in align(operands))
     found = x.elementwise(operation.name, x, y)
+    if element.format.nan is not Nan.NEGATIVE_ZERO and operation.name != "stablehlo.multiply":
+        # Compilers take the sum of -0 and a constant +0 for -0.
+        other = y if operation.name == "stablehlo.add" else -y
+        negative = (x.bits(UI32) & other.bits(UI32) & (1 << 31)).bits(_F32)
+        found = where(found.equals(0), negative, found)
     if element.format.nan in (Nan.IEEE, Nan.ALL_ONES):  # the sign is that of the first operand that is NaN
         found = where(found.differs(found), constant(np.nan, _F32), found)
         found = where(x.differs(x), x, where(y.differs(y), y, found))
@@ -248,22 +253,25 @@ def clamp(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequen
     """Not below min, and then not above max: two lookups."""
     low, x, high = operands
     element = _element(operation.results[0].type)
-    return [extreme(e, "minimum", extreme(e, "maximum", x, low, element), high, element)]
+    least = operate(e, "maximum", [x, low], [element, element], element)
+    return [operate(e, "minimum", [least, high], [element, element], element)]
 
 
-def extreme(e: Emulation, name: str, x: Tensor, y: Tensor, element: ElementType) -> Tensor:
-    """Return the larger or smaller of two codes, as the interpreter has it, NaN and zeros too."""
-    return binary(e, name, x, y, element)
-
-
-def binary(e: Emulation, name: str, x: Tensor, y: Tensor, element: ElementType) -> Tensor:
-    """Return the result of a binary operation on two minifloats of one type, by a lookup; nothing is drawn."""
-    record, t = lookup(name), TensorType((None,), element)
-    assert record is not None
-    policy = dataclasses.replace(e.policy, rounding="nearest_even") if e.policy.rounding == "stochastic" else e.policy
-    call = Call(record.name, (t, t), (t,), {}, (), policy, tables=False)
-    entries = Tabulated(record.function(call), [element, element], element.dtype).table()
-    return look_up(e, entries, element, [x, y], [element, element])
+def operate(
+    e: Emulation,
+    name: str,
+    operands: Sequence[Tensor],
+    types: Sequence[ElementType],
+    result: ElementType,
+    **attributes: Any,
+) -> Tensor:
+    """Write an elementwise operation of StableHLO on minifloats, whose codes `operands` are."""
+    shape = max((x.shape for x in operands), key=len)
+    values = tuple([Value(TensorType(x.shape, t)) for x, t in zip(operands, types, strict=True)])
+    gives = (Value(TensorType(shape, result)),)
+    operation = Operation(f"stablehlo.{name}", values, gives, attributes, (), Location("", 0, 0))
+    (found,) = e.write(operation, operands)
+    return found
 
 
 @emulates("bitcast_convert")

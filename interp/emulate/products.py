@@ -25,6 +25,7 @@ from ...ops.accumulators.selection import accumulator_of, precision_accumulator
 from ...ops.cast import cast, codes_of, holds
 from ...ops.minifloat.codec import decode
 from ...ops.minifloat.formats import FORMATS
+from ...ops.minifloat.number import WORK_BITS
 from ...ops.op import OpError
 from ...ops.policy import Policy
 from ...ops.products.contraction import Contraction
@@ -34,26 +35,17 @@ from ...ops.products.exact import exact_type_of_formats, range_between, room, sl
 from ...ops.tables import all_codes
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from ..program import Operation
-from .accumulators import accumulate, add_to_words
+from . import rounding
+from .accumulators import accumulate
 from .draws import draw
-from .lookup import binary, index_of
+from .lookup import index_of, operate
 from .rewrite import Emulation, carrier, emulates
-from .rounding import (
-    WORD,
-    Exact,
-    code_type,
-    exact_of_float,
-    exact_of_integer,
-    exact_of_words,
-    round_float,
-    round_number,
-)
+from .rounding import Exact, code_type, exact_of_float, round_float, round_number
 from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, branch, concatenate, constant, dot, loop, where
 
 _PLAIN = Policy()
 _BYTE = 7  # bits of a digit in i8
 _F64_BITS = FORMATS["f64"].precision
-_LONG = 61  # bits of sums that are carried in one integer
 I8, E8M0 = ELEMENT_TYPES["i8"], ELEMENT_TYPES["f8E8M0FNU"]  # of so many digits that dots of bytes are no way
 
 
@@ -146,7 +138,7 @@ class Sums:
 
     def device_sums(self, x: Tensor, y: Tensor, compute: ElementType) -> Tensor:
         """Return sums in f32 or f64."""
-        return dot(_decoded(self.e, x, self.lhs, compute), _decoded(self.e, y, self.rhs, compute), compute)
+        return dot(decoded(self.e, x, self.lhs, compute), decoded(self.e, y, self.rhs, compute), compute)
 
     def round_any(self, sums: Tensor) -> Tensor:
         """Return sums in f32 or f64 in the type of the result, which may be one of integers."""
@@ -155,13 +147,12 @@ class Sums:
     def _of_integers(self, x: Tensor, y: Tensor) -> Tensor:
         """Return sums modulo 2**64, rounded once."""
         wide = I64 if Kind.SIGNED in (self.lhs.kind, self.rhs.kind) else UI64
-        return self.round(exact_of_integer(dot(x.to(wide), y.to(wide), wide)))
+        return self.round(rounding.exact_of_integer(dot(x.to(wide), y.to(wide), wide)))
 
     def accumulate(self, record: Accumulator, x: Tensor, y: Tensor) -> Tensor:
         """Return sums as an accumulator forms them, rounded once more to the result."""
-        to_odd = is_exact(record) and self.result != F64
         x, y = (v if t.is_minifloat else v.bits(code_type(t.format)) for v, t in ((x, self.lhs), (y, self.rhs)))
-        bits = accumulate(record, x, y, self.lhs, self.rhs, to_odd=to_odd)
+        bits = accumulate(record, x, y, self.lhs, self.rhs, rounds_to_odd=self.result != F64)
         return self.round_stored(bits, record)
 
     def round_stored(self, bits: Tensor, record: Accumulator) -> Tensor:
@@ -205,7 +196,7 @@ class Sums:
         def step(k: Tensor, total: Tensor) -> list[Tensor]:
             a, b = sides[0].row(k).expand(2, columns), sides[1].row(k).expand(1, rows)
             if t.is_minifloat:
-                return [binary(e, "add", total, binary(e, "multiply", a, b, t), t)]
+                return [operate(e, "add", [total, operate(e, "multiply", [a, b], [t, t], t)], [t, t], t)]
             return [rounded(total + rounded(a * b))]
 
         total = loop(length, step, [constant(0, sides[0].element, (batch, rows, columns))])[0]
@@ -221,21 +212,22 @@ class Sums:
         compute = exact_type_of_formats(self.lhs, self.rhs, length)
         is_short = all(len(_digits(t, _BYTE)) <= 1 and not _is_special(t) for t in (self.lhs, self.rhs))
         in_bytes = is_short if way == "auto" else way == "int8" and E8M0 not in (self.lhs, self.rhs)
-        if in_bytes and is_short and compute is not None and self.policy.rounding != "down":
+        if in_bytes and is_short and compute is not None:
             (at, entries), (other, others) = (_digits(t, _BYTE)[0] for t in (self.lhs, self.rhs))
             sums = dot(self._entries(x, entries, I8), self._entries(y, others, I8), I32).to(compute)
-            return self.round_sums(sums * 2.0 ** (at + other + _span(self.lhs).low + _span(self.rhs).low))
+            scale = 2.0 ** (at + other + _span(self.lhs).low + _span(self.rhs).low)
+            return self._round_exact(sums * scale, x, y)
         if in_bytes and 2 * (_BYTE - 1) + length.bit_length() <= 31:
             return self._in_digits(x, y, I8)
         if compute is not None:
-            return self._in_floats(x, y, compute)
+            return self._round_exact(self.device_sums(x, y, compute), x, y)
         if self.policy.rounding == "stochastic":  # draws belong to one of the two
             return self._in_digits(x, y, F64)
         element = carrier(self.result)
         (found,) = branch(
             self._is_narrow(x, y),
             [constant(0, element, (*x.shape[:2], y.shape[2]))],
-            lambda: [self._in_floats(x, y, F64)],
+            lambda: [self._round_exact(self.device_sums(x, y, F64), x, y)],
             lambda: [self._in_digits(x, y, F64)],
         )
         return found
@@ -255,14 +247,17 @@ class Sums:
                 width = width + most if name == "maximum" else width - most
         return width <= _F64_BITS
 
-    def _in_floats(self, x: Tensor, y: Tensor, compute: ElementType) -> Tensor:
-        """Return sums that f32 or f64 holds, and every partial sum of them, rounded once."""
-        sums = self.device_sums(x, y, compute)
-        zero = constant(0, compute, sums.shape)  # devices may give -0
+    def _round_exact(self, sums: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return sums in f32 or f64, exact as every partial sum of them is, rounded once."""
+        sums = self.plain_sums(sums)
         if self.policy.rounding == "down":
-            zero = where(self._is_negative_zero(x, y), constant(-0.0, compute, sums.shape), zero)
-        sums = where(sums.equals(0), zero, sums)
-        return self.round_sums(_positive_nan(sums) if _is_special(self.lhs) or _is_special(self.rhs) else sums)
+            sums = where(sums.equals(0) & self._is_negative_zero(x, y), constant(-0.0, sums.element), sums)
+        return self.round_sums(sums)
+
+    def plain_sums(self, sums: Tensor) -> Tensor:
+        """Return sums of the device with zeros and NaN that are positive."""
+        sums = where(sums.equals(0), 0.0, sums)
+        return _positive_nan(sums) if _is_special(self.lhs) or _is_special(self.rhs) else sums
 
     def _in_digits(self, x: Tensor, y: Tensor, kind: ElementType) -> Tensor:
         """Return sums of products of digits, rounded once."""
@@ -270,6 +265,8 @@ class Sums:
         if self.policy.rounding == "down":
             is_negative = number.sign | (number.significand.equals(0) & self._is_negative_zero(x, y))
             number = dataclasses.replace(number, sign=is_negative)
+        if self.policy.rounding == "stochastic":  # fractions have the bits that the interpreter gives them
+            number = rounding.to_odd(number, WORK_BITS if self.result == F64 else _F64_BITS)
         # What f64 holds is drawn for by none.
         is_known = self.result == F64 and exact_type_of_formats(self.lhs, self.rhs, x.shape[-1]) is not None
         return (dataclasses.replace(self, policy=_PLAIN) if is_known else self).round(number)
@@ -298,12 +295,14 @@ class Sums:
             [(self._entries(v, entries, kind), at) for at, entries in digits]
             for v, digits in zip((x, y), cuts, strict=True)
         )
-        sums: dict[int, Tensor] = {}
+        words = [constant(0, I64, (*x.shape[:2], y.shape[2]))] * (-(-bits // rounding.WORD) + 3)
         for a, i in xs:
             for b, j in ys:
                 part = dot(a, b, I32 if kind == I8 else F64).to(I64)
-                sums[i + j] = sums[i + j] + part if i + j in sums else part
-        number = _carried(sorted(sums.items()), low, bits)
+                at, bit = divmod(i + j, rounding.WORD)
+                words[at] = words[at] + ((part << bit) & ((1 << rounding.WORD) - 1))
+                words[at + 1] = words[at + 1] + (part >> (rounding.WORD - bit))
+        number = rounding.exact_of_words(words, low)
         if not any(_is_special(t) for t in (self.lhs, self.rhs)):
             return number
         # A sum of products of signs is finite where that of the numbers is.
@@ -318,33 +317,6 @@ class Sums:
 
     def _entries(self, x: Tensor, entries: np.ndarray, kind: ElementType) -> Tensor:
         return self.e.table(entries.astype(kind.dtype), kind).take(x.to(UI32))
-
-
-def _carried(sums: Sequence[tuple[int, Tensor]], low: int, bits: int) -> Exact:
-    """Return the total of integers times 2**(low + position), less than 2**(low + bits): to odd where it is long."""
-    (first, total), *others = sums
-    if not others:
-        return Exact(total < 0, abs(total).bits(UI64), constant(low + first, I32, total.shape))
-    last, at, rest = sums[-1][0], first, constant(0, I64, total.shape)
-    if last - first > _LONG:
-        words = [constant(0, I64, total.shape)] * (-(-bits // WORD) + 2)
-        for position, part in sums:
-            exponent = constant(low + position, I32, part.shape)
-            words = add_to_words(words, low, Exact(part < 0, abs(part).bits(UI64), exponent))
-        return exact_of_words(words, low)
-    for position, part in others:
-        rest = rest | ((total & ((1 << (position - at)) - 1)) << (at - first))
-        total, at = part + (total >> (position - at)), position
-    # The magnitude is high * 2**width + low, of which the leading bits are shown.
-    width, negative = last - first, total < 0
-    borrows = negative & rest.differs(0)
-    high = where(negative, -total, total) - borrows.to(I64)
-    left = where(borrows, constant(1 << width, I64, rest.shape) - rest, rest).bits(UI64)
-    shown = (high.count_leading_zeros() - (64 - _LONG)).at_least(0).at_most(width).bits(UI64)
-    cut = width - shown
-    significand = (high.bits(UI64) << shown) | (left >> cut)
-    is_odd = ((left >> cut) << cut).differs(left).to(UI64)
-    return Exact(negative, significand | is_odd, cut.to(I32) + (low + first))
 
 
 def _span(t: ElementType) -> Any:
@@ -373,7 +345,7 @@ def _digits(t: ElementType, width: int) -> list[tuple[int, np.ndarray]]:
     return digits
 
 
-def _decoded(e: Emulation, x: Tensor, t: ElementType, wide: ElementType) -> Tensor:
+def decoded(e: Emulation, x: Tensor, t: ElementType, wide: ElementType) -> Tensor:
     """Return operands in f32 or f64."""
     if not t.is_minifloat:
         return x.to(wide)
@@ -443,7 +415,7 @@ class ByAlgorithm(Sums):
             total = where(is_finite, total, 0.0) + part
         if t == self.result:
             return total
-        total = _decoded(self.e, total, t, F32) if t.is_minifloat else total
+        total = decoded(self.e, total, t, F32) if t.is_minifloat else total
         return self.round_any(total if t.bits >= 32 or t.is_minifloat else total.to(F32))
 
     def _components(self, x: Tensor, source: ElementType, precision: ElementType | None, count: int) -> list[Tensor]:

@@ -479,7 +479,7 @@ class Emulation:
 UI4 = dataclasses.replace(UI8, name="ui4", bits=4)
 
 
-def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
+def attributes_of(op: ir.Operation) -> dict[str, Any]:
     """Return the attributes of an operation of MLIR by name."""
     found = op.attributes
     return {found[i].name: found[i].attr for i in range(len(found))}

@@ -10,7 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
+
 from ...ops.draws import FRACTION_BITS
+from ...ops.minifloat.codec import decode
 from ...ops.minifloat.formats import FORMATS, Format, Nan
 from ...ops.policy import Policy
 from ...ops.types import ElementType, Kind
@@ -83,6 +86,46 @@ def exact_of_bits(bits: Tensor, fmt: Format) -> Exact:
     return Exact(
         (bits >> (fmt.bits - 1)).differs(0), significand, exponent, magnitude > infinity, magnitude.equals(infinity)
     )
+
+
+def flags_of(x: Exact) -> tuple[Tensor, Tensor]:
+    """Return where numbers are NaN, and where infinite."""
+    never = x.sign & ~x.sign
+    return never if x.is_nan is None else x.is_nan, never if x.is_infinite is None else x.is_infinite
+
+
+def numbers_of(codes: Tensor, fmt: Format) -> Exact:
+    """Return the numbers of codes, or bits, of a format; infinities and NaN have the significand 0."""
+    if fmt.bits > 8:
+        found = exact_of_bits(codes.bits(code_type(fmt)), fmt)
+        is_nan, is_infinite = flags_of(found)
+        return dataclasses.replace(found, significand=where(is_nan | is_infinite, 0, found.significand))
+    x, index = decode(np.arange(1 << fmt.bits), fmt), codes.to(UI32)
+    is_number = ~(x.is_nan | x.is_infinite)
+
+    def look_up(entries: np.ndarray) -> Tensor:
+        return constant(entries.astype(np.int32), I32).take(index)
+
+    return Exact(
+        look_up(x.sign).differs(0), look_up(x.significand * is_number).bits(UI32), look_up(x.exponent),
+        look_up(x.is_nan).differs(0), look_up(x.is_infinite).differs(0),
+    )  # fmt: skip
+
+
+def normal(x: Exact) -> tuple[Tensor, Tensor]:
+    """Return significands of 62 bits, or 0, and the exponents of their units."""
+    wide = x.significand.to(UI64)
+    shift = wide.count_leading_zeros().at_most(63)
+    return (wide << shift) >> 2, x.exponent - shift.to(I32) + 2
+
+
+def to_odd(x: Exact, bits: int) -> Exact:
+    """Return numbers of so many bits, the last of which is set where others were cut off."""
+    significand, exponent = normal(x)
+    cut = 62 - bits
+    short = significand >> cut
+    odd = short | (short << cut).differs(significand).to(UI64)
+    return dataclasses.replace(x, significand=odd, exponent=exponent + cut)
 
 
 def exact_of_integer(x: Tensor) -> Exact:
@@ -282,3 +325,14 @@ def _carry(words: Sequence[Tensor]) -> list[Tensor]:
         result.append(word & ((1 << WORD) - 1))
         carry = word >> WORD
     return [*result, words[-1] if carry is None else words[-1] + carry]
+
+
+def add_to_words(words: Sequence[Tensor], low: int, x: Exact) -> list[Tensor]:
+    """Return sums in words, in units of 2**low, with numbers added, of at most 62 bits and larger units."""
+    offset, m, sign, found = x.exponent - low, x.significand.to(UI64), -(x.sign.to(I64)), []
+    for i, word in enumerate(words):
+        right = WORD * i - offset
+        piece = m >> right.at_least(0).at_most(63).to(UI64)
+        piece = (piece << (-right).at_least(0).at_most(63).to(UI64)) & ((1 << WORD) - 1)
+        found.append(word + ((piece.bits(I64) ^ sign) - sign))
+    return found

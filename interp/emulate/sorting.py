@@ -29,7 +29,7 @@ def types_of(operation: Operation) -> list[ElementType]:
 
 def sort_integers(x: Tensor, dimension: int) -> Tensor:
     """Return integers in ascending order along a dimension."""
-    sort = {"dimension": f"{dimension} : i64", "is_stable": "false"}
+    sort = {"dimension": dimension, "is_stable": "false"}
     op = insert("sort", [x.value.type], [x.value], sort, regions=1)
     scalar = constant(0, x.element).value.type
     fill(op.regions[0], [scalar] * 2, lambda a, b: [(Tensor(a, x.element, ()) < Tensor(b, x.element, ())).value])
@@ -107,7 +107,7 @@ def _by_comparator(
         e.table(_numbers(t), F32).take(x.to(UI32)) for x, t in zip(operands, elements, strict=True) if t.is_minifloat
     ]
     given = [*operands, *extra]
-    sort = {"dimension": f"{dimension} : i64", "is_stable": "true"}
+    sort = {"dimension": dimension, "is_stable": "true"}
     op = insert("sort", [x.value.type for x in given], [x.value for x in given], sort, regions=1)
 
     def compare(*values: ir.Value) -> list[ir.Value]:

@@ -7,7 +7,7 @@ Operands of unlike rank are not broadcast, but for numbers and scalars. All size
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,10 @@ from jaxlib.mlir import ir
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType, element_type
 
 Number = int | float | bool
-#: Attributes of an operation: of MLIR, or as text.
+#: Attributes of an operation: of MLIR, or as `insert` takes them.
 Attributes = dict[str, Any]
+#: Products are not to be computed in fewer bits.
+HIGHEST = "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"
 
 I1, UI8, UI16, UI32, UI64, I32, I64, F32, F64 = (
     ELEMENT_TYPES[name] for name in ("i1", "ui8", "ui16", "ui32", "ui64", "i32", "i64", "f32", "f64")
@@ -30,23 +32,55 @@ def type_of(element: ElementType, shape: Sequence[int]) -> ir.Type:
 
 
 def insert(
-    name: str,
-    results: Sequence[ir.Type],
-    operands: Sequence[ir.Value],
-    attributes: Attributes | None = None,
+    name: str, results: Sequence[ir.Type], operands: Sequence[ir.Value], attributes: Attributes | None = None,
     regions: int = 0,
-) -> ir.Operation:
-    """Insert an operation of StableHLO at the insertion point; attributes may be texts."""
-    given = attributes or {}
-    parsed = {k: ir.Attribute.parse(v) if isinstance(v, str) else v for k, v in given.items()}
+) -> ir.Operation:  # fmt: skip
+    """Insert an operation of StableHLO at the insertion point; attributes may be texts, and integers for i64."""
+    parsed = {k: _attribute(v) for k, v in (attributes or {}).items()}
     full = name if "." in name else f"stablehlo.{name}"
     return ir.Operation.create(full, list(results), list(operands), parsed, regions=regions)
 
 
-def integers(values: Iterable[int]) -> str:
-    """Return the attribute of a list of integers."""
-    inner = ", ".join(map(str, values))
-    return f"array<i64: {inner}>" if inner else "array<i64>"
+def _attribute(value: Any) -> ir.Attribute:
+    if isinstance(value, str):
+        return ir.Attribute.parse(value)
+    if isinstance(value, int):
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+    return ir.DenseI64ArrayAttr.get(list(value)) if isinstance(value, list | tuple) else value
+
+
+def write(
+    name: str, element: ElementType, shape: Sequence[int], *operands: Tensor, body: str = "", **attributes: Any
+) -> Tensor:  # fmt: skip
+    """Insert an operation with one result; `body` names the operation on two numbers that is its region."""
+    op = insert(name, [type_of(element, shape)], [x.value for x in operands], attributes, 1 if body else 0)
+    if body:
+        fill_by_name(op.regions[0], body, element)
+    return Tensor(op.results[0], element, tuple(shape))
+
+
+def _operator(name: str, swaps: bool = False) -> Callable[[Tensor, Tensor | Number], Tensor]:
+    def write(self: Tensor, other: Tensor | Number) -> Tensor:
+        x, y = _alike(self, other)
+        return self.elementwise(name, *((y, x) if swaps else (x, y)))
+
+    return write
+
+
+def _function(name: str) -> Callable[[Tensor], Tensor]:
+    return lambda self: self.elementwise(name, self)
+
+
+def _comparison(direction: str) -> Callable[[Tensor, Tensor | Number], Tensor]:
+    def write(self: Tensor, other: Tensor | Number) -> Tensor:
+        x, y = _alike(self, other)
+        kind = {Kind.SIGNED: "SIGNED", Kind.FLOAT: "FLOAT"}.get(x.element.kind, "UNSIGNED")
+        return x.elementwise(
+            "compare", x, y, element=I1, comparison_direction=f"#stablehlo<comparison_direction {direction}>",
+            compare_type=f"#stablehlo<comparison_type {kind}>",
+        )  # fmt: skip
+
+    return write
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -75,109 +109,28 @@ class Tensor:
 
     # -- elementwise -------------------------------------------------------------------------------------------------
 
-    def _with(self, name: str, other: Tensor | Number, swap: bool = False) -> Tensor:
-        x, y = _alike(self, other)
-        return x.elementwise(name, *((y, x) if swap else (x, y)))
-
-    def elementwise(
-        self, name: str, *operands: Tensor, element: ElementType | None = None, **attributes: Any
-    ) -> Tensor:
+    def elementwise(self, name: str, *operands: Tensor, element: ElementType | None = None, **given: Any) -> Tensor:
         """Return an elementwise operation of StableHLO on operands of one shape."""
-        shape, element = operands[-1].shape, element or operands[-1].element
-        op = insert(name, [type_of(element, shape)], [x.value for x in operands], attributes)
-        return Tensor(op.results[0], element, shape)
+        return write(name, element or operands[-1].element, operands[-1].shape, *operands, **given)
 
-    def __add__(self, other: Tensor | Number) -> Tensor:
-        return self._with("add", other)
-
-    def __radd__(self, other: Number) -> Tensor:
-        return self._with("add", other, swap=True)
-
-    def __sub__(self, other: Tensor | Number) -> Tensor:
-        return self._with("subtract", other)
-
-    def __rsub__(self, other: Number) -> Tensor:
-        return self._with("subtract", other, swap=True)
-
-    def __mul__(self, other: Tensor | Number) -> Tensor:
-        return self._with("multiply", other)
-
-    def __rmul__(self, other: Number) -> Tensor:
-        return self._with("multiply", other, swap=True)
-
-    def __floordiv__(self, other: Tensor | Number) -> Tensor:
-        return self._with("divide", other)
-
-    def __mod__(self, other: Tensor | Number) -> Tensor:
-        return self._with("remainder", other)
-
-    def __and__(self, other: Tensor | Number) -> Tensor:
-        return self._with("and", other)
-
-    def __or__(self, other: Tensor | Number) -> Tensor:
-        return self._with("or", other)
-
-    def __xor__(self, other: Tensor | Number) -> Tensor:
-        return self._with("xor", other)
-
-    def __lshift__(self, other: Tensor | Number) -> Tensor:
-        return self._with("shift_left", other)
-
-    def __rlshift__(self, other: Number) -> Tensor:
-        return self._with("shift_left", other, swap=True)
+    __add__, __radd__ = _operator("add"), _operator("add", swaps=True)
+    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", swaps=True)
+    __mul__, __rmul__ = _operator("multiply"), _operator("multiply", swaps=True)
+    __floordiv__, __mod__ = _operator("divide"), _operator("remainder")
+    __and__, __or__, __xor__ = _operator("and"), _operator("or"), _operator("xor")
+    __lshift__, __rlshift__ = _operator("shift_left"), _operator("shift_left", swaps=True)
+    __lt__, __le__, __gt__, __ge__ = _comparison("LT"), _comparison("LE"), _comparison("GT"), _comparison("GE")
+    #: Whether elements are equal, and whether they differ, as i1.
+    equals, differs = _comparison("EQ"), _comparison("NE")
+    #: The larger and the smaller of each two elements.
+    at_least, at_most = _operator("maximum"), _operator("minimum")
+    __neg__, __abs__, __invert__ = _function("negate"), _function("abs"), _function("not")
+    count_leading_zeros = _function("count_leading_zeros")
 
     def __rshift__(self, other: Tensor | Number) -> Tensor:
         """Shift right: with copies of the sign for signed integers, with zeros for unsigned ones."""
-        is_signed = self.element.kind is Kind.SIGNED
-        return self._with("shift_right_arithmetic" if is_signed else "shift_right_logical", other)
-
-    def __neg__(self) -> Tensor:
-        return self.elementwise("negate", self)
-
-    def __abs__(self) -> Tensor:
-        return self.elementwise("abs", self)
-
-    def __invert__(self) -> Tensor:
-        return self.elementwise("not", self)
-
-    def _compare(self, direction: str, other: Tensor | Number) -> Tensor:
-        x, y = _alike(self, other)
-        kind = {Kind.SIGNED: "SIGNED", Kind.FLOAT: "FLOAT"}.get(x.element.kind, "UNSIGNED")
-        direction = f"#stablehlo<comparison_direction {direction}>"
-        kind = f"#stablehlo<comparison_type {kind}>"
-        return x.elementwise("compare", x, y, element=I1, comparison_direction=direction, compare_type=kind)
-
-    def __lt__(self, other: Tensor | Number) -> Tensor:
-        return self._compare("LT", other)
-
-    def __le__(self, other: Tensor | Number) -> Tensor:
-        return self._compare("LE", other)
-
-    def __gt__(self, other: Tensor | Number) -> Tensor:
-        return self._compare("GT", other)
-
-    def __ge__(self, other: Tensor | Number) -> Tensor:
-        return self._compare("GE", other)
-
-    def equals(self, other: Tensor | Number) -> Tensor:
-        """Return whether elements are equal, as i1."""
-        return self._compare("EQ", other)
-
-    def differs(self, other: Tensor | Number) -> Tensor:
-        """Return whether elements differ, as i1."""
-        return self._compare("NE", other)
-
-    def at_least(self, other: Tensor | Number) -> Tensor:
-        """Return the larger of each two elements."""
-        return self._with("maximum", other)
-
-    def at_most(self, other: Tensor | Number) -> Tensor:
-        """Return the smaller of each two elements."""
-        return self._with("minimum", other)
-
-    def count_leading_zeros(self) -> Tensor:
-        """Return the leading zero bits of integers, in their type."""
-        return self.elementwise("count_leading_zeros", self)
+        kind = "arithmetic" if self.element.kind is Kind.SIGNED else "logical"
+        return _operator(f"shift_right_{kind}")(self, other)
 
     def to(self, element: ElementType) -> Tensor:
         """Convert to a type that the device computes in."""
@@ -189,16 +142,12 @@ class Tensor:
 
     def cast_bits(self, element: ElementType, shape: Sequence[int]) -> Tensor:
         """Return the bits as a type of another width, in the shape that follows."""
-        op = insert("bitcast_convert", [type_of(element, shape)], [self.value])
-        return Tensor(op.results[0], element, tuple(shape))
+        return write("bitcast_convert", element, shape, self)
 
     # -- shapes ------------------------------------------------------------------------------------------------------
 
-    def _shaped(self, name: str, shape: Sequence[int], operands: Sequence[Tensor] = (), **attributes: Any) -> Tensor:
-        values = [self.value, *(x.value for x in operands)]
-        return Tensor(
-            insert(name, [type_of(self.element, shape)], values, attributes).results[0], self.element, tuple(shape)
-        )
+    def _shaped(self, name: str, shape: Sequence[int], *operands: Tensor, **attributes: Any) -> Tensor:
+        return write(name, self.element, shape, self, *operands, **attributes)
 
     def reshape(self, shape: Sequence[int]) -> Tensor:
         """Return the elements in another shape of as many."""
@@ -208,7 +157,7 @@ class Tensor:
         """Broadcast to a shape, in which `dimensions` are those of the tensor."""
         if tuple(shape) == self.shape and list(dimensions) == list(range(len(shape))):
             return self
-        return self._shaped("broadcast_in_dim", shape, broadcast_dimensions=integers(dimensions))
+        return self._shaped("broadcast_in_dim", shape, broadcast_dimensions=list(dimensions))
 
     def expand(self, axis: int, size: int = 1) -> Tensor:
         """Return the tensor repeated along a new dimension."""
@@ -220,7 +169,7 @@ class Tensor:
         if list(permutation) == list(range(len(self.shape))):
             return self
         shape = [self.shape[d] for d in permutation]
-        return self._shaped("transpose", shape, permutation=integers(permutation))
+        return self._shaped("transpose", shape, permutation=list(permutation))
 
     def slice(self, axis: int, start: int, limit: int, stride: int = 1) -> Tensor:
         """Return the indices from `start` to `limit` along a dimension."""
@@ -230,9 +179,7 @@ class Tensor:
         shape[axis] = max(-(-(limit - start) // stride), 0)
         if tuple(shape) == self.shape:
             return self
-        return self._shaped(
-            "slice", shape, start_indices=integers(starts), limit_indices=integers(limits), strides=integers(strides)
-        )
+        return self._shaped("slice", shape, start_indices=starts, limit_indices=limits, strides=strides)
 
     def __getitem__(self, index: tuple[slice, ...]) -> Tensor:
         """Return a part, as of an array."""
@@ -248,29 +195,29 @@ class Tensor:
         interior = [0] * len(self.shape) if interior is None else list(interior)
         shape = [n + a + b + max(n - 1, 0) * i for n, a, b, i in zip(self.shape, low, high, interior, strict=True)]
         value = value if isinstance(value, Tensor) else constant(value, self.element)
-        return self._shaped(
-            "pad", shape, [value], edge_padding_low=integers(low), edge_padding_high=integers(high),
-            interior_padding=integers(interior),
-        )  # fmt: skip
+        edges = {"edge_padding_low": list(low), "edge_padding_high": list(high), "interior_padding": interior}
+        return self._shaped("pad", shape, value, **edges)
 
     def reverse(self, *axes: int) -> Tensor:
         """Return the tensor with dimensions reversed."""
-        return self._shaped("reverse", self.shape, dimensions=integers(axes))
+        return self._shaped("reverse", self.shape, dimensions=list(axes))
 
     def row(self, index: Tensor) -> Tensor:
         """Return the element at a scalar index along the first dimension."""
         return self.window([index], [1]).reshape(self.shape[1:])
 
-    def window(self, starts: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
+    def window(self, starts: Sequence[Tensor | int], sizes: Sequence[int]) -> Tensor:
         """Return a part at scalar starts along the first dimensions, of so many indices along each; `dynamic_slice`."""
-        starts = [*starts, *([constant(0, starts[0].element)] * (len(self.shape) - len(starts)))]
+        given = [*starts, *([0] * (len(self.shape) - len(starts)))]
         shape = [*sizes, *self.shape[len(sizes) :]]
-        return self._shaped("dynamic_slice", shape, starts, slice_sizes=integers(shape))
+        scalars = [s if isinstance(s, Tensor) else constant(s, I32) for s in given]
+        kinds = {s.element for s in scalars if s.element != I32} or {I32}
+        return self._shaped("dynamic_slice", shape, *(s.to(*kinds) for s in scalars), slice_sizes=shape)
 
     def with_window(self, part: Tensor, starts: Sequence[Tensor]) -> Tensor:
         """Return the tensor with a part replaced at scalar starts along the first dimensions."""
         starts = [*starts, *([constant(0, starts[0].element)] * (len(self.shape) - len(starts)))]
-        return self._shaped("dynamic_update_slice", self.shape, [part, *starts])
+        return self._shaped("dynamic_update_slice", self.shape, part, *starts)
 
     def with_row(self, row: Tensor, index: Tensor) -> Tensor:
         """Return the tensor with the element at a scalar index along the first dimension replaced."""
@@ -278,31 +225,17 @@ class Tensor:
 
     def take(self, index: Tensor) -> Tensor:
         """Return the entries of a table of rank 1 at an array of indices, which are integers within it."""
-        shape = index.shape
-        rank = len(shape)
+        shape, rank = index.shape, len(index.shape)
         numbers = f"#stablehlo.gather<collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = {rank}>"
-        index = index.reshape((*shape, 1))
-        op = insert(
-            "gather", [type_of(self.element, shape)], [self.value, index.value],
-            {"dimension_numbers": numbers, "slice_sizes": integers([1]), "indices_are_sorted": "false"},
-        )  # fmt: skip
-        return Tensor(op.results[0], self.element, shape)
+        index, constants = index.reshape((*shape, 1)), {"slice_sizes": [1], "indices_are_sorted": "false"}
+        return write("gather", self.element, shape, self, index, dimension_numbers=numbers, **constants)
 
     def reduce(self, name: str, initial: Number, axes: Sequence[int]) -> Tensor:
         """Combine elements along dimensions by an operation that gives the same bits in any order."""
         if not axes:
             return self
-        shape = tuple([n for d, n in enumerate(self.shape) if d not in axes])
-        start, scalar = constant(initial, self.element), type_of(self.element, ())
-        op = insert(
-            "reduce",
-            [type_of(self.element, shape)],
-            [self.value, start.value],
-            {"dimensions": integers(sorted(axes))},
-            1,
-        )
-        fill(op.regions[0], [scalar, scalar], lambda x, y: [insert(name, [scalar], [x, y]).results[0]])
-        return Tensor(op.results[0], self.element, shape)
+        shape = [n for d, n in enumerate(self.shape) if d not in axes]
+        return self._shaped("reduce", shape, constant(initial, self.element), body=name, dimensions=sorted(axes))
 
     def any(self, axes: Sequence[int]) -> Tensor:
         """Return whether any element along dimensions is true."""
@@ -338,9 +271,7 @@ def constant(value: Number | np.ndarray | np.generic, element: ElementType, shap
         text = f"0x{code:0{element.bits // 4}X}"
     else:
         text = str(int(number))
-    t = type_of(element, shape)
-    op = insert("constant", [t], [], {"value": f"dense<{text}> : {t}"})
-    return Tensor(op.results[0], element, tuple(shape))
+    return write("constant", element, shape, value=f"dense<{text}> : {type_of(element, shape)}")
 
 
 def _of_array(array: np.ndarray, element: ElementType) -> Tensor:
@@ -352,14 +283,12 @@ def _of_array(array: np.ndarray, element: ElementType) -> Tensor:
         array = array.astype(np.int8 if element.kind is Kind.SIGNED else np.uint8)
     buffer: Any = array
     attribute = ir.DenseElementsAttr.get(buffer, type=ir.Type.parse(element.name), shape=list(shape))
-    op = insert("constant", [type_of(element, shape)], [], {"value": attribute})
-    return Tensor(op.results[0], element, shape)
+    return write("constant", element, shape, value=attribute)
 
 
 def iota(element: ElementType, shape: Sequence[int], dimension: int = 0) -> Tensor:
     """Return the index of each element along a dimension."""
-    op = insert("iota", [type_of(element, shape)], [], {"iota_dimension": f"{dimension} : i64"})
-    return Tensor(op.results[0], element, tuple(shape))
+    return write("iota", element, shape, iota_dimension=dimension)
 
 
 def where(condition: Tensor, x: Tensor | Number, y: Tensor | Number) -> Tensor:
@@ -372,8 +301,7 @@ def where(condition: Tensor, x: Tensor | Number, y: Tensor | Number) -> Tensor:
         raise TypeError("expected a tensor among the two choices, got two numbers")
     if condition.shape != x.shape and not x.shape:
         x, y = x.broadcast(condition.shape), y.broadcast(condition.shape)
-    op = insert("select", [type_of(x.element, x.shape)], [condition.value, x.value, y.value])
-    return Tensor(op.results[0], x.element, x.shape)
+    return write("select", x.element, x.shape, condition, x, y)
 
 
 def concatenate(parts: Sequence[Tensor], axis: int) -> Tensor:
@@ -382,10 +310,7 @@ def concatenate(parts: Sequence[Tensor], axis: int) -> Tensor:
         return parts[0]
     shape = list(parts[0].shape)
     shape[axis] = sum(p.shape[axis] for p in parts)
-    op = insert(
-        "concatenate", [type_of(parts[0].element, shape)], [p.value for p in parts], {"dimension": f"{axis} : i64"}
-    )
-    return Tensor(op.results[0], parts[0].element, tuple(shape))
+    return write("concatenate", parts[0].element, shape, *parts, dimension=axis)
 
 
 def dot(x: Tensor, y: Tensor, result: ElementType) -> Tensor:
@@ -399,10 +324,7 @@ def dot(x: Tensor, y: Tensor, result: ElementType) -> Tensor:
 def _dot(x: Tensor, y: Tensor, result: ElementType, shape: Sequence[int], at: int) -> Tensor:
     batch = "lhs_batching_dimensions = [0], rhs_batching_dimensions = [0], " if at else ""
     numbers = f"#stablehlo.dot<{batch}lhs_contracting_dimensions = [{at + 1}], rhs_contracting_dimensions = [{at}]>"
-    highest = "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"
-    attributes = {"dot_dimension_numbers": numbers, "precision_config": highest}
-    op = insert("dot_general", [type_of(result, shape)], [x.value, y.value], attributes)
-    return Tensor(op.results[0], result, tuple(shape))
+    return write("dot_general", result, shape, x, y, dot_dimension_numbers=numbers, precision_config=HIGHEST)
 
 
 # -- regions -----------------------------------------------------------------------------------------------------------
@@ -416,6 +338,12 @@ def fill(
     block = region.blocks.append(*types, arg_locs=[unknown] * len(types))
     with ir.InsertionPoint(block):
         insert(end, [], body(*block.arguments))
+
+
+def fill_by_name(region: ir.Region, name: str, element: ElementType) -> None:
+    """Fill a region with an operation on two numbers."""
+    scalar = type_of(element, ())
+    fill(region, [scalar, scalar], lambda x, y: [insert(name, [scalar], [x, y]).results[0]])
 
 
 def loop(count: int | Tensor, body: Callable[..., Sequence[Tensor]], state: Sequence[Tensor]) -> list[Tensor]:

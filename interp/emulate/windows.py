@@ -16,7 +16,7 @@ from ..program import Operation
 from .folds import Combiner, copy_with, to_elements
 from .rewrite import Emulation, emulates
 from .scatters import update_rows
-from .tensor import I32, Tensor, concatenate, constant, fill, insert, integers, iota, loop, type_of, where
+from .tensor import I32, Tensor, concatenate, constant, iota, loop, where, write
 
 #: Windows of up to so many elements are combined by as many operations, written one after the other.
 #: tuning: maxima of 3×3 windows of 8×64×64×16 f8E4M3FN take 0.9 ms so, 22 ms by reduce_window.
@@ -91,16 +91,12 @@ def _select(e: Emulation, combiner: Combiner, x: Tensor, init: Tensor, axes: Axe
         for other in others:
             found = found.elementwise(name, found, other)
     else:
-        attributes = {
-            "window_dimensions": integers(a.window for a in axes),
-            "window_strides": integers(a.stride for a in axes),
-            "window_dilations": integers(a.window_dilation for a in axes),
-        }
         least = constant(0 if order.is_largest else 255, keys.element)
-        op = insert("reduce_window", [type_of(keys.element, start.shape)], [keys.value, least.value], attributes, 1)
-        scalar = type_of(keys.element, ())
-        fill(op.regions[0], [scalar] * 2, lambda x, y: [insert(name, [scalar], [x, y]).results[0]])
-        found = Tensor.of(op.results[0])
+        sizes, strides, dilations = ([getattr(a, n) for a in axes] for n in ("window", "stride", "window_dilation"))
+        found = write(
+            "reduce_window", keys.element, start.shape, keys, least, body=name, window_dimensions=sizes,
+            window_strides=strides, window_dilations=dilations,
+        )  # fmt: skip
     return combiner.choose(start, found, lambda: _fold_in_order(combiner, [pad(x, init, axes)], [start], axes))
 
 

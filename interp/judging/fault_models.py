@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -47,30 +48,11 @@ def compute_case(
     return encode(target, Exact.of(wide.decode(codes)), rounding)[0]
 
 
-def with_reading(read: Read) -> Compute:
-    """The op with operands read by `read`."""
-    return lambda case, operands: compute_case(case, operands, read)
-
-
-def with_rounding(how: str) -> Compute:
-    """The op with another rounding."""
-    return lambda case, operands: compute_case(case, operands, rounding=how)
-
-
-def with_rounding_through(wide: str) -> Compute:
-    """The op rounded to a wider format first."""
-    return lambda case, operands: compute_case(case, operands, through=wide)
-
-
-def with_rounding_twice(wide: str) -> Compute:
-    """`with_rounding_through`, unless a conversion's operands are of that format or the function is exact in f64."""
-
-    def compute(case: OpCase, operands: Operands) -> Codes | None:
-        if (wide in case.operands and case.op == "convert") or (wide == "f64" and case.op in FUNCTIONS):
-            return None
-        return compute_case(case, operands, through=wide)
-
-    return compute
+def with_rounding_twice(wide: str, case: OpCase, operands: Operands) -> Codes | None:
+    """The op rounded to a wider format first, unless a conversion's operands are of it or f64 has the function."""
+    if (wide in case.operands and case.op == "convert") or (wide == "f64" and case.op in FUNCTIONS):
+        return None
+    return compute_case(case, operands, through=wide)
 
 
 def _convert(case: OpCase, operands: Operands, rounding: str, through: str) -> Codes | None:
@@ -95,17 +77,12 @@ def flush_results(fmt: Format, codes: Codes) -> Codes:
     return np.where(fmt.is_subnormal(codes), zero, codes)
 
 
-def flush(read: Read, results: bool, through: str = "") -> Compute:
-    """The op with operands read by `read`, and subnormal results flushed if `results`; to the format `through`
-    first."""
-
-    def compute(case: OpCase, operands: Operands) -> Codes | None:
-        codes = compute_case(case, operands, read, through=through)
-        if codes is None or not results:
-            return codes
-        return flush_results(FORMATS[case.result], codes) if case.result in FORMATS else None
-
-    return compute
+def flush(read: Read, results: bool, case: OpCase, operands: Operands, through: str = "") -> Codes | None:
+    """The op with operands read by `read`, and subnormal results flushed if `results`; to `through` first."""
+    codes = compute_case(case, operands, read, through=through)
+    if codes is None or not results:
+        return codes
+    return flush_results(FORMATS[case.result], codes) if case.result in FORMATS else None
 
 
 def flush_in_f32(case: OpCase, operands: Operands) -> Codes | None:
@@ -149,61 +126,49 @@ def lose_smallest_normal(case: OpCase, operands: Operands) -> Codes | None:
     return np.where(up, flush_results(fmt, np.where(up, codes & fmt.sign_bit | 1, codes).astype(codes.dtype)), codes)
 
 
-def nan_as(number: float) -> Read:
+def nan_as(number: float, fmt: Format, codes: Codes) -> np.ndarray:
     """Reads NaN as a number."""
-
-    def read(fmt: Format, codes: Codes) -> np.ndarray:
-        return np.where(fmt.is_nan(codes), number, fmt.decode(codes))
-
-    return read
+    return np.where(fmt.is_nan(codes), number, fmt.decode(codes))
 
 
 def fnuz_nan_as_zero(case: OpCase, operands: Operands) -> Codes | None:
     """Reads 0x80 of the FNUZ formats, which is NaN, as -0."""
     if not any(FORMATS[t].nan == "sign" for t in case.operands if t in FORMATS):
         return None
-    return compute_case(case, operands, nan_as(-0.0))
+    return compute_case(case, operands, functools.partial(nan_as, -0.0))
 
 
-def shift_bias(by: int, operands_too: bool, results_too: bool) -> Compute:
+def shift_bias(by: int, operands_too: bool, results_too: bool, case: OpCase, operands: Operands) -> Codes | None:
     """An exponent bias that is wrong by `by`, in reading, in writing, or in both."""
+    factor = 2.0**-by
 
-    def compute(case: OpCase, operands: Operands) -> Codes | None:
-        factor = 2.0**-by
+    def read(fmt: Format, codes: Codes) -> np.ndarray:
+        return fmt.decode(codes) * (factor if fmt.is_minifloat and operands_too else 1.0)
 
-        def read(fmt: Format, codes: Codes) -> np.ndarray:
-            return fmt.decode(codes) * (factor if fmt.is_minifloat and operands_too else 1.0)
-
-        if case.result not in FORMATS or not FORMATS[case.result].is_minifloat or not results_too:
-            return compute_case(case, operands, read)
-        fmt = FORMATS[case.result]
-        shifted = dataclasses.replace(fmt, bias=fmt.bias + by)
-        if case.op not in (*OPS, "convert"):
-            return None
-        if case.operands[0] not in FORMATS:
-            return encode(shifted, as_exact(operands[0], case.operands[0]))[0]
-        numbers = [read(FORMATS[t], x) for t, x in zip(case.operands, operands, strict=True)]
-        return evaluate(case.op, shifted, *numbers)[0]
-
-    return compute
+    if case.result not in FORMATS or not FORMATS[case.result].is_minifloat or not results_too:
+        return compute_case(case, operands, read)
+    fmt = FORMATS[case.result]
+    shifted = dataclasses.replace(fmt, bias=fmt.bias + by)
+    if case.op not in (*OPS, "convert"):
+        return None
+    if case.operands[0] not in FORMATS:
+        return encode(shifted, as_exact(operands[0], case.operands[0]))[0]
+    numbers = [read(FORMATS[t], x) for t, x in zip(case.operands, operands, strict=True)]
+    return evaluate(case.op, shifted, *numbers)[0]
 
 
-def reciprocal(through: str, of_product: bool) -> Compute:
+def reciprocal(through: str, of_product: bool, case: OpCase, operands: Operands) -> Codes | None:
     """x times the reciprocal of y, both steps rounded."""
-
-    def compute(case: OpCase, operands: Operands) -> Codes | None:
-        if case.op != "divide":
-            return None
-        fmt = FORMATS[case.result]
-        x, y = (fmt.decode(c) for c in operands)
-        wide = FORMATS[through or case.result]
-        inverse = wide.decode(evaluate("divide", wide, np.ones_like(y), y)[0])
-        if not of_product:
-            return evaluate("multiply", fmt, x, inverse)[0]
-        product = wide.decode(evaluate("multiply", wide, x, inverse)[0])
-        return encode(fmt, Exact.of(product))[0]
-
-    return compute
+    if case.op != "divide":
+        return None
+    fmt = FORMATS[case.result]
+    x, y = (fmt.decode(c) for c in operands)
+    wide = FORMATS[through or case.result]
+    inverse = wide.decode(evaluate("divide", wide, np.ones_like(y), y)[0])
+    if not of_product:
+        return evaluate("multiply", fmt, x, inverse)[0]
+    product = wide.decode(evaluate("multiply", wide, x, inverse)[0])
+    return encode(fmt, Exact.of(product))[0]
 
 
 def as_float(case: OpCase, operands: Operands) -> Codes | None:
@@ -213,9 +178,9 @@ def as_float(case: OpCase, operands: Operands) -> Codes | None:
     return compare(case.attributes[0][1], "FLOAT", case.operands[0], *operands)
 
 
-def operand(which: int) -> Compute:
+def operand(which: int, case: OpCase, operands: Operands) -> Codes | None:
     """The operand of that index instead of the result."""
-    return lambda case, x: x[which] if len(x) > which and case.operands[which] == case.result else None
+    return operands[which] if len(operands) > which and case.operands[which] == case.result else None
 
 
 def swap_operands(case: OpCase, operands: Operands) -> Codes | None:
@@ -224,23 +189,19 @@ def swap_operands(case: OpCase, operands: Operands) -> Codes | None:
     return compute_case(case, operands[::-1]) if fits else None
 
 
-def of_magnitude(compute: Compute) -> Compute:
+def of_magnitude(compute: Compute, case: OpCase, operands: Operands) -> Codes | None:
     """A fault of conversions that drop the sign first because the target has none."""
-
-    def without_the_sign(case: OpCase, operands: Operands) -> Codes | None:
-        if case.op != "convert" or case.result not in FORMATS or FORMATS[case.result].is_signed:
-            return None
-        codes, source = operands[0], case.operands[0]
-        if source in FORMATS:
-            fmt = FORMATS[source]
-            codes = np.where(fmt.is_nan(codes), codes, codes & np.array(fmt.ones, codes.dtype))
-        elif source in INTEGERS:
-            width = INTEGERS[source][0]
-            codes = np.where(integers(codes, source) < 0, (~codes + 1) & np.array((1 << width) - 1, codes.dtype), codes)
-            return compute(dataclasses.replace(case, operands=(f"ui{width}",)), (codes,))
-        return compute(case, (codes,))
-
-    return without_the_sign
+    if case.op != "convert" or case.result not in FORMATS or FORMATS[case.result].is_signed:
+        return None
+    codes, source = operands[0], case.operands[0]
+    if source in FORMATS:
+        fmt = FORMATS[source]
+        codes = np.where(fmt.is_nan(codes), codes, codes & np.array(fmt.ones, codes.dtype))
+    elif source in INTEGERS:
+        width = INTEGERS[source][0]
+        codes = np.where(integers(codes, source) < 0, (~codes + 1) & np.array((1 << width) - 1, codes.dtype), codes)
+        return compute(dataclasses.replace(case, operands=(f"ui{width}",)), (codes,))
+    return compute(case, (codes,))
 
 
 def without_sign(case: OpCase, operands: Operands) -> Codes | None:
@@ -268,17 +229,13 @@ def in_f64(case: OpCase, operands: Operands, read: Read = decode) -> np.ndarray 
     return estimate(case.op, *(read(FORMATS[t], x) for t, x in zip(case.operands, operands, strict=True)))
 
 
-def logistic(through: str) -> Compute:
+def logistic(through: str, case: OpCase, operands: Operands) -> Codes | None:
     """1 / (1 + exp(-x)) with each step rounded."""
-
-    def compute(case: OpCase, operands: Operands) -> Codes | None:
-        if case.op != "logistic":
-            return None
-        fmt = FORMATS[through or case.result]
-        codes = logistic_by_steps(fmt, FORMATS[case.operands[0]].decode(operands[0]))
-        return encode(FORMATS[case.result], Exact.of(fmt.decode(codes)))[0]
-
-    return compute
+    if case.op != "logistic":
+        return None
+    fmt = FORMATS[through or case.result]
+    codes = logistic_by_steps(fmt, FORMATS[case.operands[0]].decode(operands[0]))
+    return encode(FORMATS[case.result], Exact.of(fmt.decode(codes)))[0]
 
 
 def integral_by_addition(case: OpCase, operands: Operands) -> Codes | None:
@@ -294,19 +251,15 @@ def integral_by_addition(case: OpCase, operands: Operands) -> Codes | None:
     return encode(fmt, Exact.of(np.where(unchanged, x, np.copysign(size, x))))[0]
 
 
-def saturate(*signs: int) -> Compute:
+def saturate(signs: tuple[int, ...], case: OpCase, operands: Operands) -> Codes | None:
     """Saturation of results beyond the largest number, for the given signs."""
-
-    def compute(case: OpCase, operands: Operands) -> Codes | None:
-        codes, numbers = compute_case(case, operands), in_f64(case, operands)
-        if codes is None or numbers is None or case.result not in FORMATS:
-            return None
-        fmt = FORMATS[case.result]
-        largest = np.where(np.signbit(numbers), np.uint64(fmt.max_code | fmt.sign_bit), np.uint64(fmt.max_code))
-        beyond = (np.abs(numbers) > fmt.max) & np.isin(np.sign(numbers), signs)
-        return np.where(beyond, largest.astype(codes.dtype), codes)
-
-    return compute
+    codes, numbers = compute_case(case, operands), in_f64(case, operands)
+    if codes is None or numbers is None or case.result not in FORMATS:
+        return None
+    fmt = FORMATS[case.result]
+    largest = np.where(np.signbit(numbers), np.uint64(fmt.max_code | fmt.sign_bit), np.uint64(fmt.max_code))
+    beyond = (np.abs(numbers) > fmt.max) & np.isin(np.sign(numbers), signs)
+    return np.where(beyond, largest.astype(codes.dtype), codes)
 
 
 def unsigned_zeros(case: OpCase, operands: Operands) -> Codes | None:

@@ -7,6 +7,8 @@ reports refer to a fault by its identifier.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -38,21 +40,16 @@ def _others(name: str) -> list[Format]:
     return [f for f in FORMATS.values() if f.bits == fmt.bits and f.name != name and f.is_signed]
 
 
-def _read_as(name: str, other: Format) -> Compute:
-    def compute(case: OpCase, operands: Operands) -> Codes | None:
-        def meant(element: str) -> Format | None:
-            return other if element == name else FORMATS.get(element)
+def _read_as(name: str, other: Format, case: OpCase, operands: Operands) -> Codes | None:
+    def meant(element: str) -> Format | None:
+        return other if element == name else FORMATS.get(element)
 
-        formats = [meant(t) for t in case.operands]
-        if case.op == "convert" and formats[0] is None:
-            target = meant(case.result)
-            return None if target is None else encode(target, as_exact(operands[0], case.operands[0]))[0]
-        numbers = [f.decode(x) for f, x in zip(formats, operands, strict=True) if f is not None]
-        if len(numbers) < len(operands):
-            return None
-        return _compute_as(case, numbers, meant(case.result))
-
-    return compute
+    formats = [meant(t) for t in case.operands]
+    if case.op == "convert" and formats[0] is None:
+        target = meant(case.result)
+        return None if target is None else encode(target, as_exact(operands[0], case.operands[0]))[0]
+    numbers = [f.decode(x) for f, x in zip(formats, operands, strict=True) if f is not None]
+    return _compute_as(case, numbers, meant(case.result)) if len(numbers) == len(operands) else None
 
 
 def _compute_as(case: OpCase, numbers: list[np.ndarray], target: Format | None) -> Codes | None:
@@ -74,7 +71,7 @@ def _compute_as(case: OpCase, numbers: list[np.ndarray], target: Format | None) 
 
 def _fault(name: str, other: Format) -> Fault:
     named = other.name if other.name in FORMATS else "signed"
-    return Fault(f"{name}-as-{named}", f"{name} is taken for {other.name}", _read_as(name, other), MANY)
+    return Fault(f"{name}-as-{named}", f"{name} is taken for {other.name}", partial(_read_as, name, other), MANY)
 
 
 #: By the name of the format and of the one it is read as.
@@ -90,37 +87,29 @@ def _limits(element: str) -> tuple[int, int]:
     return (-1 << (width - 1), (1 << (width - 1)) - 1) if is_signed else (0, (1 << width) - 1)
 
 
-def round_with(to_integer: Callable[[np.ndarray], np.ndarray]) -> Compute:
+def round_with(to_integer: Callable[[np.ndarray], np.ndarray], case: OpCase, operands: Operands) -> Codes | None:
     """Conversions that round instead of truncating; results beyond the type lose their upper bits."""
-
-    def compute(case: OpCase, operands: Operands) -> Codes | None:
-        if not _applies(case):
-            return None
-        numbers = FORMATS[case.operands[0]].decode(operands[0])
-        low, high = _limits(case.result)
-        fits = (numbers > low - 1) & (numbers < high + 1.0)
-        mask = np.uint64((1 << INTEGERS[case.result][0]) - 1)
-        codes = np.where(fits, to_integer(numbers), 0.0).astype(np.int64).view(np.uint64) & mask
-        converted_ = convert(operands[0], case.operands[0], case.result).codes
-        return np.where(fits, codes.astype(converted_.dtype), converted_)
-
-    return compute
+    if not _applies(case):
+        return None
+    numbers = FORMATS[case.operands[0]].decode(operands[0])
+    low, high = _limits(case.result)
+    fits = (numbers > low - 1) & (numbers < high + 1.0)
+    mask = np.uint64((1 << INTEGERS[case.result][0]) - 1)
+    codes = np.where(fits, to_integer(numbers), 0.0).astype(np.int64).view(np.uint64) & mask
+    converted_ = convert(operands[0], case.operands[0], case.result).codes
+    return np.where(fits, codes.astype(converted_.dtype), converted_)
 
 
-def wrap_through(bits: int) -> Compute:
+def wrap_through(bits: int, case: OpCase, operands: Operands) -> Codes | None:
     """Conversions that pass through an integer type of the given number of bits."""
-
-    def compute(case: OpCase, operands: Operands) -> Codes | None:
-        if not _applies(case):
-            return None
-        whole = np.trunc(FORMATS[case.operands[0]].decode(operands[0]))
-        limit = 2.0 ** (bits - 1)
-        fits = np.abs(np.nan_to_num(whole, nan=np.inf)) < limit
-        number = np.where(fits, whole, -limit).astype(np.int64)
-        mask = (1 << INTEGERS[case.result][0]) - 1
-        return (number & mask if mask < 1 << 63 else number).astype(np.uint64).astype(code_dtype(case.result))
-
-    return compute
+    if not _applies(case):
+        return None
+    whole = np.trunc(FORMATS[case.operands[0]].decode(operands[0]))
+    limit = 2.0 ** (bits - 1)
+    fits = np.abs(np.nan_to_num(whole, nan=np.inf)) < limit
+    number = np.where(fits, whole, -limit).astype(np.int64)
+    mask = (1 << INTEGERS[case.result][0]) - 1
+    return (number & mask if mask < 1 << 63 else number).astype(np.uint64).astype(code_dtype(case.result))
 
 
 def limits_in_format(case: OpCase, operands: Operands) -> Codes | None:
@@ -139,19 +128,13 @@ def limits_in_format(case: OpCase, operands: Operands) -> Codes | None:
 
 #: Other roundings than to nearest even, by the identifier of the fault, with its sentence.
 ROUNDINGS = {
-    f"rounded-{words.removeprefix('with ').replace(' ', '-')}": (
-        rounding,
-        f"results are rounded {words}, and not to nearest even",
+    f"rounded-{w.removeprefix('with ').replace(' ', '-')}":
+        (rounding, f"results are rounded {w}, and not to nearest even")
+    for rounding, w in (
+        (TOWARD_ZERO, "toward zero"), (AWAY, "with ties away from zero"), (TIES_TOWARD_ZERO, "with ties toward zero"),
+        (TIES_TO_ODD, "with ties to odd"), (UP, "up"), (DOWN, "down"),
     )
-    for rounding, words in (
-        (TOWARD_ZERO, "toward zero"),
-        (AWAY, "with ties away from zero"),
-        (TIES_TOWARD_ZERO, "with ties toward zero"),
-        (TIES_TO_ODD, "with ties to odd"),
-        (UP, "up"),
-        (DOWN, "down"),
-    )
-}
+}  # fmt: skip
 _TO_INTEGERS = (
     ("to-even", np.rint, "to the nearest integer, ties to even"),
     ("ties-away", lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x), "to the nearest integer, ties away from zero"),
@@ -167,72 +150,78 @@ def _biases() -> Iterator[Fault]:
             where = f" where it is {when}" if when else ""
             sentence = f"the format's exponent bias is taken for one {size} than it is{where}: a factor of two"
             name = f"bias-{size}" + (f"-when-{when}" if when else "")
-            yield Fault(name, sentence, models.shift_bias(by, reads, writes), MANY)
+            yield Fault(name, sentence, partial(models.shift_bias, by, reads, writes), MANY)
 
 
 def _reciprocals() -> Iterator[Fault]:
     for wide in ("", "f16", "bf16", "f32"):
         sentence = f"multiplied by the reciprocal, rounded to {wide or '{result}'}, and not divided"
         named = f"reciprocal-{wide or 'result'}"
-        yield Fault(named, sentence, models.reciprocal(wide, False))
-        yield Fault(f"{named}-product", sentence, models.reciprocal(wide, True))
+        yield Fault(named, sentence, partial(models.reciprocal, wide, False))
+        yield Fault(f"{named}-product", sentence, partial(models.reciprocal, wide, True))
 
 
-def _without_sign(identifier: str, compute: models.Compute, words: str) -> Fault:
-    sentence = f"the sign is dropped, as the format has none, and the rest {words}"
-    return Fault(f"sign-dropped-and-{identifier}", sentence, models.of_magnitude(compute))
+def _case_with(**how: Any) -> Compute:
+    """The op with another reading or rounding (`fault_models.compute_case`)."""
+    return partial(models.compute_case, **how)
 
 
 #: Faults of any elementwise op. Mistaken formats come between these and the last.
 _FIRST: tuple[Fault, ...] = (
     Fault("subnormal-operands-flushed", "operands that are subnormal are flushed to zero",
-          models.flush(models.flush_read, False)),
+          partial(models.flush, models.flush_read, False)),
     Fault("subnormal-results-flushed", "results that are subnormal are flushed to zero",
-          models.flush(models.decode, True)),
+          partial(models.flush, models.decode, True)),
     Fault("subnormals-flushed", "subnormal operands and results are flushed to zero",
-          models.flush(models.flush_read, True)),
+          partial(models.flush, models.flush_read, True)),
     Fault("subnormals-flushed-to-plus-zero", "subnormal operands and results are flushed to +0",
-          models.flush(lambda fmt, x: np.where(fmt.is_subnormal(x), 0.0, fmt.decode(x)), True)),
+          partial(models.flush, lambda fmt, x: np.where(fmt.is_subnormal(x), 0.0, fmt.decode(x)), True)),
     Fault("f32-subnormals-flushed", "numbers that are subnormal in f32 are flushed to zero", models.flush_in_f32),
     Fault("between-smallest-up", "numbers between the two smallest are rounded up", models.smallest_up),
     Fault("smallest-normal-lost", "subnormal results that round up to the smallest normal number become zero",
           models.lose_smallest_normal),
     *_biases(),
     Fault("fnuz-nan-as-minus-zero", "0x80, which is NaN, is read as -0", models.fnuz_nan_as_zero),
-    Fault("nan-as-infinity", "NaN is read as infinity", models.with_reading(models.nan_as(np.inf))),
+    Fault("nan-as-infinity", "NaN is read as infinity", _case_with(read=partial(models.nan_as, np.inf))),
     Fault("negative-nan-as-number", "NaN with its sign set is read as a number, the one beyond the largest",
-          models.with_reading(models.beyond_the_largest)),
-    Fault("nan-as-zero", "NaN is read as zero", models.with_reading(models.nan_as(0.0))),
-    *(Fault(f"rounded-twice-{wide}", f"the result is rounded twice, to {wide} first", models.with_rounding_twice(wide))
-      for wide in ("f32", "f16", "bf16", "f64")),
+          _case_with(read=models.beyond_the_largest)),
+    Fault("nan-as-zero", "NaN is read as zero", _case_with(read=partial(models.nan_as, 0.0))),
+    *(Fault(f"rounded-twice-{wide}", f"the result is rounded twice, to {wide} first",
+            partial(models.with_rounding_twice, wide)) for wide in ("f32", "f16", "bf16", "f64")),
     *_reciprocals(),
-    *(Fault(name, words, models.with_rounding(rounding)) for name, (rounding, words) in ROUNDINGS.items()),
-    Fault("saturated", "results beyond the largest number become the largest number", models.saturate(-1, 1)),
-    Fault("saturated-below", "results below the lowest number become the lowest number", models.saturate(-1)),
-    Fault("saturated-above", "results above the largest number become the largest number", models.saturate(1)),
+    *(Fault(name, words, _case_with(rounding=rounding)) for name, (rounding, words) in ROUNDINGS.items()),
+    Fault("saturated", "results beyond the largest number become the largest number",
+          partial(models.saturate, (-1, 1))),
+    Fault("saturated-below", "results below the lowest number become the lowest number",
+          partial(models.saturate, (-1,))),
+    Fault("saturated-above", "results above the largest number become the largest number",
+          partial(models.saturate, (1,))),
     Fault("zeros-lose-sign", "the sign of results that are zero is lost", models.unsigned_zeros),
     Fault("total-order-ignored",
           "TOTALORDER is ignored: compared as FLOAT, by which NaN is unordered and -0 equals +0", models.as_float),
     Fault("sign-in-exponent", "the sign of the result is put into the exponent's first bit", models.sign_in_exponent),
     Fault("sign-dropped", "the sign is dropped, and the format has none", models.without_sign),
-    _without_sign("rounded-toward-zero", models.with_rounding(TOWARD_ZERO), "is rounded toward zero"),
-    _without_sign("rounded-twice-f32", models.with_rounding_through("f32"), "is rounded twice, to f32 first"),
-    _without_sign("between-smallest-up", models.smallest_up, "is rounded up between the two smallest numbers"),
+    *(Fault(f"sign-dropped-and-{name}", f"the sign is dropped, as the format has none, and the rest {words}",
+            partial(models.of_magnitude, compute)) for name, compute, words in (
+        ("rounded-toward-zero", _case_with(rounding=TOWARD_ZERO), "is rounded toward zero"),
+        ("rounded-twice-f32", _case_with(through="f32"), "is rounded twice, to f32 first"),
+        ("between-smallest-up", models.smallest_up, "is rounded up between the two smallest numbers"),
+    )),
     Fault("integer-limits-in-format",
           "the limits of the integer type are rounded to the format before the number is compared with them",
           limits_in_format),
-    *(Fault(f"integers-{name}", f"rounded {words}, and not {{to_integers}}", round_with(to_integer))
+    *(Fault(f"integers-{name}", f"rounded {words}, and not {{to_integers}}", partial(round_with, to_integer))
       for name, to_integer, words in _TO_INTEGERS),
-    Fault("by-32-bit-integer", "converted through a 32-bit integer", wrap_through(32)),
-    Fault("logistic-in-steps", "1 / (1 + exp(-x)) with each step rounded to the format", models.logistic("")),
-    Fault("logistic-in-steps-f16", "1 / (1 + exp(-x)) with each step rounded to f16", models.logistic("f16")),
+    Fault("by-32-bit-integer", "converted through a 32-bit integer", partial(wrap_through, 32)),
+    Fault("logistic-in-steps", "1 / (1 + exp(-x)) with each step rounded to the format", partial(models.logistic, "")),
+    Fault("logistic-in-steps-f16", "1 / (1 + exp(-x)) with each step rounded to f16", partial(models.logistic, "f16")),
     Fault("integral-by-addition",
           "rounded by adding 2^(mantissa bits) and subtracting it, which the format cannot hold",
           models.integral_by_addition),
 )  # fmt: skip
 _LAST: tuple[Fault, ...] = (
-    Fault("first-operand", "the first operand is the result", models.operand(0)),
-    Fault("second-operand", "the second operand is the result", models.operand(1)),
+    Fault("first-operand", "the first operand is the result", partial(models.operand, 0)),
+    Fault("second-operand", "the second operand is the result", partial(models.operand, 1)),
     Fault("operands-swapped", "the operands are swapped", models.swap_operands),
 )
 

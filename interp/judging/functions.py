@@ -37,12 +37,11 @@ _DOUBT = 2.0**-44
 #: Above this number of results, the side is not decided one by one.
 _DECIDED = 1 << 14
 
+Array = np.ndarray
 Arrays = Sequence[np.ndarray]
 
 
-def grade_near(
-    operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: GradedResult
-) -> None:
+def grade_near(operation: Operation, operands: Arrays, theirs: Array, ours: Array, graded: GradedResult) -> None:
     """Grades as NEAR those results of a function that are close enough to the exact ones."""
     element = type_of_dtype(theirs.dtype)
     if element.is_complex:

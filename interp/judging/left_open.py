@@ -24,6 +24,7 @@ _EXTREMES = ("maximum", "minimum", "clamp", "reduce", "reduce_window", "select_a
 #: Positive numbers up to this are zero in f32: an open point of its own among those below the smallest of f8E8M0FNU.
 _VANISHED = 2.0**-150
 
+Array = np.ndarray
 Arrays = Sequence[np.ndarray]
 
 
@@ -32,9 +33,7 @@ def note(identifier: str, element: str = "") -> Diagnosis:
     return Diagnosis(question(identifier, element), (identifier,))
 
 
-def grade_open(
-    operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.ndarray, graded: GradedResult
-) -> None:
+def grade_open(operation: Operation, operands: Arrays, theirs: Array, ours: Array, graded: GradedResult) -> None:
     """Grades the elements of the first result that are left open as OPEN."""
     name = operation.name.removeprefix("stablehlo.")
     element = type_of_dtype(theirs.dtype)
@@ -118,15 +117,12 @@ _MOST = 64
 
 def has_initial_value(operation: Operation) -> bool:
     """Whether an op adds or multiplies from an initial value, which may be taken another number of times."""
-    return (
-        operation.name in _FOLDS
-        and len(operation.results) == 1
-        and sole_op_name(operation.regions[0]) in (_ADD, _MULTIPLY)
-    )
+    is_fold = operation.name in _FOLDS and len(operation.results) == 1
+    return is_fold and sole_op_name(operation.regions[0]) in (_ADD, _MULTIPLY)
 
 
 def grade_initial_values(
-    operation: Operation, operands: Sequence[np.ndarray], theirs: np.ndarray, ours: np.ndarray, graded: GradedResult
+    operation: Operation, operands: Arrays, theirs: Array, ours: Array, graded: GradedResult
 ) -> None:
     """Grades the elements that are folds with another number of initial values as OPEN; ours take one."""
     t = operation.operands[0].type

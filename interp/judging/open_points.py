@@ -152,12 +152,10 @@ def apply_rule(point: int, result: str, got: Codes, expected: Codes, magnitudes:
     `magnitudes` has the results of negative numbers without their sign.
     """
     chosen = classify(point, result, got, expected)
+    if point == rounding.NEGATIVE and magnitudes is not None:
+        return _apply_sign_rule(FORMATS[result], got, expected, magnitudes, chosen)
     if point == rounding.NEGATIVE:
-        return (
-            (expected, chosen)
-            if magnitudes is None
-            else _apply_sign_rule(FORMATS[result], got, expected, magnitudes, chosen)
-        )
+        return expected, chosen
     known = chosen[chosen >= 0]
     if not known.size:
         return expected, chosen

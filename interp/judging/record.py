@@ -82,10 +82,6 @@ class Fault:
         return Diagnosis(self.sentence.format(result=result, to_integers=usual), (self.identifier,))
 
 
-def _no_result(_: Any, got: np.ndarray, __: np.ndarray) -> np.ndarray:
-    return np.zeros(got.shape, bool)
-
-
 @dataclasses.dataclass(frozen=True)
 class Choice:
     """A result that an implementation may give at an open point."""
@@ -93,7 +89,7 @@ class Choice:
     identifier: str
     sentence: str
     #: Of the format, the results and the expected results: tests single results for this choice.
-    fits: Callable[[Any, np.ndarray, np.ndarray], np.ndarray] = _no_result
+    fits: Callable[[Any, np.ndarray, np.ndarray], np.ndarray] = lambda _, got, __: np.zeros(got.shape, bool)
     #: What a backend with the choice gives for a part of a case on blocks, as a fault's; and its open point.
     compute: Compute = lambda _: None
     point: str = ""

@@ -129,25 +129,12 @@ SENTENCES = DESCRIPTIONS | CIRCUMSTANCES | FAULTS | OPEN_POINTS | LIMITS
 
 #: Faults that are one decision of a backend with several symptoms: the cause, its sentence, the identifiers.
 GROUPS: tuple[tuple[str, str, frozenset[str]], ...] = (
-    (
-        "sort-not-total",
-        "sort does not order NaN and the two zeros, as TOTALORDER does",
-        frozenset({"sort-zeros-equal", "sort-nan-inside"}),
-    ),
-    (
-        "subnormals-flushed",
-        "subnormal numbers are flushed to zero",
-        frozenset(
-            {
-                "subnormal-operands-flushed",
-                "subnormal-results-flushed",
-                "subnormals-flushed",
-                "subnormals-flushed-to-plus-zero",
-                "f32-subnormals-flushed",
-            }
-        ),
-    ),
-)
+    ("sort-not-total", "sort does not order NaN and the two zeros, as TOTALORDER does",
+     frozenset({"sort-zeros-equal", "sort-nan-inside"})),
+    ("subnormals-flushed", "subnormal numbers are flushed to zero",
+     frozenset({"subnormal-operands-flushed", "subnormal-results-flushed", "subnormals-flushed",
+                "subnormals-flushed-to-plus-zero", "f32-subnormals-flushed"})),
+)  # fmt: skip
 
 
 def cause(identifier: str, *numbers: object, **words: object) -> Diagnosis:

@@ -45,10 +45,8 @@ def in_f64(
     if operation.name == "stablehlo.convert":
         return [values[0].astype(np.float64)]
     if of is not None:
-        values = [
-            of(x) if _wide(v.type, True) != v.type or _is_f64(v.type) else x
-            for x, v in zip(values, operation.operands, strict=True)
-        ]
+        pairs = zip(values, operation.operands, strict=True)
+        values = [of(x) if _is_number(v.type, True) else x for x, v in pairs]
     made = wide_plan(operation, of is not None)
     try:
         return None if made is None else machine.run(made, values)
@@ -97,10 +95,9 @@ def sole_op_name(region: Region) -> str | None:
     return operation.name if fits and not operation.regions else None
 
 
+def _is_number(t: Type, real: bool) -> bool:
+    return isinstance(t, TensorType) and (t.element.is_float or (real and t.element.is_complex))
+
+
 def _wide(t: Type, real: bool) -> Type:
-    is_number = isinstance(t, TensorType) and (t.element.is_float or (real and t.element.is_complex))
-    return TensorType(t.shape, _F64) if is_number else t  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def _is_f64(t: Type) -> bool:
-    return isinstance(t, TensorType) and t.element == _F64
+    return TensorType(t.shape, _F64) if isinstance(t, TensorType) and _is_number(t, real) else t

@@ -52,6 +52,23 @@ def renderer(**names: object) -> Callable[..., str]:
     return render
 
 
+class Marked(str):
+    """Text that a template shows as it is."""
+
+
+def text_renderer(escape: Callable[[str], str], **names: object) -> Callable[..., str]:
+    """A function `render(template, **data)` for text: what a template shows is escaped by `escape`."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda x: x if isinstance(x, Marked) else escape(str(x)),
+    )
+    environment.globals |= {"count": count, **names}
+    return lambda template, **data: environment.get_template(template).render(data)
+
+
 @functools.cache
 def _source(name: str) -> tuple[str, str, None]:
     """The text of a template without line breaks; comments in their place keep the numbers of lines."""

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from ...ops.accumulators.operands import Operand
 from ...ops.cast import cast, codes_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES
 from .dots import Signature
 from .operands import Operands, Range, codes
-from .packing import Layout, Packed, Sparse
 
 _PLAIN = Policy()
 #: A product: its position, its exponent, and its significand with sign.
@@ -28,15 +28,8 @@ class Dots:
 
     x: np.ndarray
     y: np.ndarray
-    #: The dots packed for records with certain layouts, see `ops.accumulators.packing`.
-    packed: dict[tuple[Layout, ...], Packed] = dataclasses.field(default_factory=dict, repr=False, compare=False)
-    _sparse: list[Sparse] = dataclasses.field(default_factory=list, repr=False, compare=False)
-
-    def sparse(self, lhs: str, rhs: str) -> Sparse:
-        """Return the products that are not zero, of operands of two types."""
-        if not self._sparse:
-            self._sparse.append(Sparse(self.x, self.y, lhs, rhs))
-        return self._sparse[0]
+    #: The operands as numbers, [k, 1, n], by whether subnormal ones are flushed, see `predict`.
+    numbers: dict[bool, tuple[Operand, Operand]] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -106,9 +99,8 @@ class Designer:
             return self._known[key]
         made: list[int] = []
         try:
-            numbers = zip(
-                self.operands.pair(exponent, left), self._factors[abs(significand)], (significand, 1.0), strict=True
-            )
+            pair, factors = self.operands.pair(exponent, left), self._factors[abs(significand)]
+            numbers = zip(pair, factors, (significand, 1.0), strict=True)
             for (x, factor, sign), element in zip(numbers, (self.signature.lhs, self.signature.rhs), strict=True):
                 made.append(int(codes(np.array([np.copysign(x * factor, sign)]), element)[0]))
         except ValueError:

@@ -119,18 +119,13 @@ def format_result(code: np.ndarray | int, s: Signature) -> str:
     return number_text(code, s.result)
 
 
-_DROPPED = {
-    "zero": "toward zero",
-    "floor": "toward minus infinity",
-    "sticky": "toward zero, with a sticky bit",
-    "nearest_even": "to nearest even",
-}
 _ROUNDED = {
-    "toward_zero": "toward zero",
-    "nearest_even": "to nearest even",
-    "down": "toward minus infinity",
+    "toward_zero": "toward zero", "nearest_even": "to nearest even", "down": "toward minus infinity",
     "up": "toward infinity",
-}
+}  # fmt: skip
+_DROPPED = _ROUNDED | {
+    "zero": "toward zero", "floor": "toward minus infinity", "sticky": "toward zero, with a sticky bit"
+}  # fmt: skip
 _JOINED = {
     "aligned": "as a term of each step, aligned with the products",
     "after": "after a step, by an addition rounded to nearest even",

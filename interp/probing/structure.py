@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from ...ops.accumulators.record import Accumulator
-from .answers import Answers, Session
+from .answers import Session
 from .designs import Dots, Scale
 from .facts import Change
 from .layouts import Layout, Masks, layouts
@@ -69,7 +69,7 @@ def structure(session: Session) -> Structure:
     seen = Masks(np.array(triples), kept, k, session.rng)
     best = seen.best(list(layouts(k)))
     lengths = tuple(dict.fromkeys((1, *(v.step for v in best), 0)))[:_LENGTHS]
-    starts = _starts(seen, best, forms, lambda records, at: _remainders(session, masks, records, at) == one)
+    starts = _starts(seen, best, forms, lambda some, at: predict_by(some, masks.dots[at], session.signature) == one)
     return Structure(scale, lengths, starts, tuple(_hidden(triples, kept, k)))
 
 
@@ -122,11 +122,6 @@ def _largest(session: Session, low: int, high: int) -> int:
         is_small = (left <= 2.0 ** np.arange(high - 2, high - 2 + len(each))[:, None]).all(1)
     # If the sum ends at its largest number, the first power of two beyond it leaves little as well.
     return high + (len(each) if is_small.all() else max(int(np.argmin(is_small)) - 1, 0))
-
-
-def _remainders(session: Session, masks: Answers, records: Sequence[Accumulator], at: np.ndarray) -> np.ndarray:
-    """Return the results of some masks by records, [records, masks]."""
-    return predict_by(records, masks.dots[at], session.signature)
 
 
 def _starts(

@@ -6,6 +6,7 @@ they are divided by the unit they are cut to. Products go one after the other, e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -200,7 +201,7 @@ class _Products:
     def _parts(self, step: Step) -> Iterator[Step]:
         """The products of a step, so many at a time as are quick to compute together."""
         inner = self.record.inner
-        count = max(_TOGETHER // max(int(np.prod(self.shape)), 1) // inner, 1) * inner
+        count = max(_TOGETHER // max(math.prod(self.shape), 1) // inner, 1) * inner
         return (step[i : i + count] for i in range(0, len(step), count))
 
     def _values(self, part: Step) -> np.ndarray:

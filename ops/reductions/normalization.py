@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..cast import cast
@@ -82,10 +84,11 @@ def batch_norm_inference(call: Call) -> Run:
     steps = _Steps(call)
     steps.check(1)
     require_shape(call, call.tensor().shape)
-    return lambda x, scale, offset, mean, variance: _normalize(steps, x, scale, offset, mean, variance)
+    return lambda *values: normalize(steps, *values)
 
 
-def _normalize(steps: _Steps, x: np.ndarray, *features: np.ndarray) -> np.ndarray:
+def normalize(steps: Any, x: Any, *features: Any) -> Any:
+    """The operand normalized. `steps` has the operations on arrays, as `_Steps`."""
     scale, offset, mean, variance = map(steps.spread, features)
     deviation = steps.sqrt(steps.add(variance, steps.epsilon))
     normalized = steps.divide(steps.subtract(x, mean), deviation)
@@ -102,14 +105,15 @@ def batch_norm_training(call: Call) -> Run:
     steps = _Steps(call)
     steps.check(1, 1, 2)
     require_shape(call, call.tensor().shape)
+    return lambda *values: normalize_by_own(steps, *values)
 
-    def kernel(x: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, ...]:
-        mean = steps.mean(x)
-        centered = steps.subtract(x, steps.spread(mean))
-        variance = steps.mean(steps.multiply(centered, centered))
-        return _normalize(steps, x, scale, offset, mean, variance), mean, variance
 
-    return kernel
+def normalize_by_own(steps: Any, x: Any, scale: Any, offset: Any) -> tuple[Any, Any, Any]:
+    """The operand normalized by its own mean and variance, and those."""
+    mean = steps.mean(x)
+    centered = steps.subtract(x, steps.spread(mean))
+    variance = steps.mean(steps.multiply(centered, centered))
+    return normalize(steps, x, scale, offset, mean, variance), mean, variance
 
 
 @op("batch_norm_grad", "float", values="numbers", accuracy=_STEPS, operands=5)
@@ -125,21 +129,21 @@ def batch_norm_grad(call: Call) -> Run:
         steps.check_features(call.tensor(i))
     require_shape(call, call.tensor().shape)
     require_shape(call, call.tensor(4).shape)
+    return lambda *values: gradients(steps, *values)
+
+
+def gradients(steps: Any, x: Any, scale: Any, mean: Any, variance: Any, gradient: Any) -> tuple[Any, Any, Any]:
+    """The gradients of the operand, the scale and the offset."""
     add, subtract, multiply, divide = steps.add, steps.subtract, steps.multiply, steps.divide
-
-    def kernel(x: np.ndarray, *values: np.ndarray) -> tuple[np.ndarray, ...]:
-        scale, mean, variance = map(steps.spread, values[:3])
-        gradient = values[3]
-        centered = subtract(x, mean)
-        shifted = add(variance, steps.epsilon)
-        deviation = steps.sqrt(shifted)
-        count = steps.count(x).reshape((1,) * x.ndim)
-        grad_offset = steps.sum(gradient)
-        through_scale = steps.sum(multiply(gradient, centered))
-        rest = subtract(multiply(gradient, count), steps.spread(grad_offset))
-        rest = subtract(rest, divide(multiply(steps.spread(through_scale), centered), shifted))
-        grad_operand = multiply(divide(divide(scale, deviation), count), rest)
-        grad_scale = steps.sum(multiply(gradient, divide(centered, deviation)))
-        return grad_operand, grad_scale, grad_offset
-
-    return kernel
+    scale, mean, variance = map(steps.spread, (scale, mean, variance))
+    centered = subtract(x, mean)
+    shifted = add(variance, steps.epsilon)
+    deviation = steps.sqrt(shifted)
+    count = steps.count(x)
+    grad_offset = steps.sum(gradient)
+    through_scale = steps.sum(multiply(gradient, centered))
+    rest = subtract(multiply(gradient, count), steps.spread(grad_offset))
+    rest = subtract(rest, divide(multiply(steps.spread(through_scale), centered), shifted))
+    grad_operand = multiply(divide(divide(scale, deviation), count), rest)
+    grad_scale = steps.sum(multiply(gradient, divide(centered, deviation)))
+    return grad_operand, grad_scale, grad_offset

@@ -153,7 +153,7 @@ def _with_specials(block: Block, source: Format, codes: np.ndarray, random: np.r
 
 
 def _blocks(block: Block, form: str, random: np.random.Generator) -> Arrays:
-    codes, scales = _element_codes(block), _scale_codes(block, random)
+    codes, scales = all_codes(block.element), _scale_codes(block, random)
     of_tensor = (encode(_F32, Exact.of(np.array(0.0146484375 * (1 + 2.0**-11 + 2.0**-20))))[0],)
     of_tensor = of_tensor if block.has_tensor_scale else ()
     size, rows = block.size, block.shape[0] if len(block.shape) == 2 else 1
@@ -171,10 +171,6 @@ def _blocks(block: Block, form: str, random: np.random.Generator) -> Arrays:
         scales = scales[(around > 2.0**-60) & (around < 2.0**60)]
     elements = random.choice(codes, shape)
     return elements, random.choice(scales, block.scale_shape(shape)), *of_tensor
-
-
-def _element_codes(block: Block) -> np.ndarray:
-    return all_codes(block.element)
 
 
 def _scale_codes(block: Block, random: np.random.Generator) -> np.ndarray:

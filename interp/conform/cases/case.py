@@ -98,11 +98,8 @@ class Case(OpCase):
             others = [self.operands[0]] if wide or len(set(self.operands)) > 1 else []
             return " ".join([self.name, *others, *([f"to {self.result}"] if self.result not in self.operands else [])])
         if self.op != "convert":
-            return (
-                self.name
-                if self.op == "chain" or self.result in (*self.operands, "i1")
-                else f"{self.name} to {self.result}"
-            )
+            is_usual = self.op == "chain" or self.result in (*self.operands, "i1")
+            return self.name if is_usual else f"{self.name} to {self.result}"
         is_target = self.result in ALL_MINIFLOATS or self.column == WIDE
         return f"convert from {self.operands[0]}" if is_target else f"convert to {self.result}"
 

@@ -119,17 +119,14 @@ def _rows(element: str, level: int) -> Iterator[Case]:
     yield Case("sort", (element,), element)
 
 
-def select_cases(
-    every: Iterable[Case], ops: Sequence[str] = (), formats: Sequence[str] = (), case: str = ""
-) -> list[Case]:
+Patterns = Sequence[str]
+
+
+def select_cases(every: Iterable[Case], ops: Patterns = (), formats: Patterns = (), case: str = "") -> list[Case]:
     """The cases that match patterns of op names, formats and signatures."""
 
-    def fits(c: Case) -> bool:
-        names = (c.op, c.name)
-        return (
-            (not ops or any(fnmatch.fnmatchcase(n, p) for n in names for p in ops))
-            and (not formats or any(fnmatch.fnmatchcase(t, p) for t in c.types for p in formats))
-            and (not case or fnmatch.fnmatchcase(c.signature, case))
-        )
+    def fits(names: Sequence[str], patterns: Patterns) -> bool:
+        return not patterns or any(fnmatch.fnmatchcase(n, p) for n in names for p in patterns)
 
-    return [c for c in every if fits(c)]
+    wanted = [case] if case else []
+    return [c for c in every if fits((c.op, c.name), ops) and fits(c.types, formats) and fits([c.signature], wanted)]

@@ -8,12 +8,13 @@ to complex numbers are included, which a program composes of two parts and split
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Iterator
 
 import numpy as np
 
 from ...backends.programs import Builder, tensor
-from ...judging.record import Compute, Fault
+from ...judging.record import Fault
 from ...oracle.case import OpCase, Operands
 from ...oracle.exact import estimate, evaluate
 from ...oracle.expected import Expected, expected
@@ -34,86 +35,50 @@ class Step:
     value: float = 0.0  #: of a constant
 
 
+#: The op, its type, where `result` and `operand` are those of the case, what it takes, and the value of
+#: a constant, where `low` and `high` are the ends of the result's format.
+_Row = tuple[str, str, tuple[int, ...]] | tuple[str, str, tuple[int, ...], float | str]
+
+
+def _clamp(n: int) -> tuple[_Row, ...]:
+    """The steps that clamp the last of n values to the range of the result's format, and convert it."""
+    ends: tuple[_Row, ...] = ("constant", "f32", (), "low"), ("constant", "f32", (), "high")
+    return *ends, ("clamp", "f32", (n, n - 1, n + 1)), ("convert", "result", (n + 2,))
+
+
+_CHAINS: dict[str, tuple[_Row, ...]] = {
+    **{f"via_{t}": (("convert", t, (0,)), ("convert", "result", (1,))) for t in ("f16", "bf16", "f32")},
+    "scale_clamp_convert": (("multiply", "f32", (0, 1)), *_clamp(3)),
+    "dequantize_add_quantize": (
+        ("convert", "f32", (0,)), ("convert", "f32", (1,)),
+        ("constant", "f32", (), _SCALES[0]), ("constant", "f32", (), _SCALES[1]),
+        ("multiply", "f32", (2, 4)), ("multiply", "f32", (3, 5)), ("add", "f32", (6, 7)),
+        ("constant", "f32", (), _INVERSE), ("multiply", "f32", (8, 9)), *_clamp(11),
+    ),
+    "multiply_add_in_bf16": (
+        ("convert", "bf16", (0,)), ("convert", "bf16", (1,)), ("constant", "bf16", (), 1.171875),
+        ("multiply", "bf16", (2, 4)), ("add", "bf16", (5, 3)), ("convert", "result", (6,)),
+    ),
+    "from_complex": (("complex", "complex<operand>", (0, 1)), ("convert", "result", (2,))),
+    **{f"to_complex_{part}": (("convert", "complex<result>", (0,)), (part, "result", (1,)))
+       for part in ("real", "imag")},
+    **{f"complex_{part}": (("complex", "complex<operand>", (0, 1)), ("convert", "complex<result>", (2,)),
+                           (part, "result", (3,))) for part in ("real", "imag")},
+}  # fmt: skip
+
+
 def steps(case: OpCase) -> tuple[Step, ...]:
     """The steps of a chain; the last one gives the result."""
-    return _CHAINS[dict(case.attributes)["steps"]](case)
+    fmt, found = FORMATS.get(case.result), []
+    for op, gives, takes, *value in _CHAINS[dict(case.attributes)["steps"]]:
+        number = value[0] if value else 0.0
+        if isinstance(number, str) and fmt is not None:
+            low = -fmt.max if fmt.is_signed else float(fmt.decode(np.array([0]))[0])
+            number = low if number == "low" else fmt.max
+        gives = gives.replace("result", case.result).replace("operand", case.operands[0])
+        found.append(Step(op, gives, takes, float(number)))
+    return tuple(found)
 
-
-def _through(between: str) -> Callable[[OpCase], tuple[Step, ...]]:
-    return lambda case: (Step("convert", between, (0,)), Step("convert", case.result, (1,)))
-
-
-def _clamp_steps(case: OpCase, n: int) -> tuple[Step, ...]:
-    """The steps that clamp the last of n values to the range of the result's format, and convert it."""
-    fmt = FORMATS[case.result]
-    low = -fmt.max if fmt.is_signed else float(fmt.decode(np.array([0]))[0])
-    return (
-        Step("constant", "f32", (), low),
-        Step("constant", "f32", (), fmt.max),
-        Step("clamp", "f32", (n, n - 1, n + 1)),
-        Step("convert", case.result, (n + 2,)),
-    )
-
-
-def _scale_steps(case: OpCase) -> tuple[Step, ...]:
-    return (Step("multiply", "f32", (0, 1)), *_clamp_steps(case, 3))
-
-
-def _dequantize_steps(case: OpCase) -> tuple[Step, ...]:
-    return (
-        Step("convert", "f32", (0,)),
-        Step("convert", "f32", (1,)),
-        Step("constant", "f32", (), _SCALES[0]),
-        Step("constant", "f32", (), _SCALES[1]),
-        Step("multiply", "f32", (2, 4)),
-        Step("multiply", "f32", (3, 5)),
-        Step("add", "f32", (6, 7)),
-        Step("constant", "f32", (), _INVERSE),
-        Step("multiply", "f32", (8, 9)),
-        *_clamp_steps(case, 11),
-    )
-
-
-def _in_bf16(case: OpCase) -> tuple[Step, ...]:
-    return (
-        Step("convert", "bf16", (0,)),
-        Step("convert", "bf16", (1,)),
-        Step("constant", "bf16", (), 1.171875),
-        Step("multiply", "bf16", (2, 4)),
-        Step("add", "bf16", (5, 3)),
-        Step("convert", case.result, (6,)),
-    )
-
-
-def _complex_of(element: str) -> str:
-    return f"complex<{element}>"
-
-
-def _to_complex(part: str) -> Callable[[OpCase], tuple[Step, ...]]:
-    return lambda case: (Step("convert", _complex_of(case.result), (0,)), Step(part, case.result, (1,)))
-
-
-def _from_complex(case: OpCase) -> tuple[Step, ...]:
-    return Step("complex", _complex_of(case.operands[0]), (0, 1)), Step("convert", case.result, (2,))
-
-
-def _between_complex(part: str) -> Callable[[OpCase], tuple[Step, ...]]:
-    return lambda case: (
-        Step("complex", _complex_of(case.operands[0]), (0, 1)),
-        Step("convert", _complex_of(case.result), (2,)),
-        Step(part, case.result, (3,)),
-    )
-
-
-_CHAINS: dict[str, Callable[[OpCase], tuple[Step, ...]]] = {
-    **{f"via_{t}": _through(t) for t in ("f16", "bf16", "f32")},
-    "scale_clamp_convert": _scale_steps,
-    "dequantize_add_quantize": _dequantize_steps,
-    "multiply_add_in_bf16": _in_bf16,
-    **{f"to_complex_{part}": _to_complex(part) for part in ("real", "imag")},
-    "from_complex": _from_complex,
-    **{f"complex_{part}": _between_complex(part) for part in ("real", "imag")},
-}
 
 # -- as part of a program ----------------------------------------------------------------------------------------------
 
@@ -222,29 +187,25 @@ def faults_of(case: OpCase) -> Iterator[Fault]:
         for wide in ("", *(("f32",) if i in narrow else ())):
             instead = f", but to {wide}" if wide else ""
             sentence = f"the result of {step.op} is not rounded to {step.gives} before the next op{instead}"
-            yield Fault("not-rounded-before-next", sentence, _skipping({i: wide}))
+            yield Fault("not-rounded-before-next", sentence, functools.partial(_skip, {i: wide}))
     if len(narrow) > 1:
         types = ", ".join(dict.fromkeys(links[i].gives for i in narrow))
         sentence = f"no result is rounded to {types}, but to f32"
-        yield Fault("none-rounded", sentence, _skipping(dict.fromkeys(narrow, "f32")))
+        yield Fault("none-rounded", sentence, functools.partial(_skip, dict.fromkeys(narrow, "f32")))
 
 
-def _skipping(wider: dict[int, str]) -> Compute:
+def _skip(wider: dict[int, str], case: OpCase, operands: Operands) -> np.ndarray:
     """The results if some steps are rounded to other types, or only to f64."""
-
-    def compute(case: OpCase, operands: Operands) -> np.ndarray | None:
-        numbers = [FORMATS[t].decode(x) for x, t in zip(operands, case.operands, strict=True)]
-        codes = operands[0]
-        for i, step in enumerate(steps(case)):
-            taken = [numbers[n] for n in step.takes]
-            if step.op == "constant":
-                numbers.append(np.full(len(codes), FORMATS[step.gives].decode(_constant(step))))
-            elif wider.get(i) == "":
-                numbers.append(estimate(step.op, *taken))
-            else:
-                fmt = FORMATS[wider.get(i, step.gives)]
-                codes = evaluate(step.op, fmt, *taken)[0]
-                numbers.append(fmt.decode(codes))
-        return codes
-
-    return compute
+    numbers = [FORMATS[t].decode(x) for x, t in zip(operands, case.operands, strict=True)]
+    codes = operands[0]
+    for i, step in enumerate(steps(case)):
+        taken = [numbers[n] for n in step.takes]
+        if step.op == "constant":
+            numbers.append(np.full(len(codes), FORMATS[step.gives].decode(_constant(step))))
+        elif wider.get(i) == "":
+            numbers.append(estimate(step.op, *taken))
+        else:
+            fmt = FORMATS[wider.get(i, step.gives)]
+            codes = evaluate(step.op, fmt, *taken)[0]
+            numbers.append(fmt.decode(codes))
+    return codes

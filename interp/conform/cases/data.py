@@ -64,9 +64,8 @@ def operands(case: Case, form: str, level: int, seed: int, part: int = 0) -> Ope
 def apply_layout(form: str, part: int, given: Operands) -> Operands:
     """Operands in a layout. For a layout of a single operand the part selects the operand."""
     layout = LAYOUTS[form]
-    return tuple(
-        arrange(form, x) if i == part and layout.is_of_one else np.resize(x, layout.size) for i, x in enumerate(given)
-    )
+    sides = enumerate(given)
+    return tuple(arrange(form, x) if i == part and layout.is_of_one else np.resize(x, layout.size) for i, x in sides)
 
 
 def _alone(case: Case, part: int, level: int, seed: int) -> Operands:

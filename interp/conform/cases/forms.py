@@ -49,12 +49,11 @@ def forms(case: Case, level: int, takes: str = "programs") -> Sequence[str]:
     if case.is_blocks:
         return block_forms(case.op, dict(case.attributes).get("scale", ""), takes)
     names = _forms(case, level)
-    if case.op == "type" and takes == "operations":
-        return []
-    if takes == "operations":  # there, a scalar at run time has rank 0
-        without = ("constant", "scalar", "chain", "upcast", *(("rank-3",) if case.is_rows else ()))
-        names = [f for f in names if f not in without]
-    return names
+    if takes != "operations":
+        return names
+    # There, a scalar at run time has rank 0.
+    without = ("constant", "scalar", "chain", "upcast", *(("rank-3",) if case.is_rows else ()))
+    return [f for f in names if f not in without and case.op != "type"]
 
 
 #: Cases with forms beside `array` and `constant` at level 1: common ops in hardware, and a function.
@@ -160,17 +159,12 @@ LAYOUTS: dict[str, Layout] = {
     "rank-3": Layout((3, 5, _COLUMNS)),
     "transposed": Layout(_MATRIX, lambda x: x.T, lambda x: x.T, "transpose {}, dims = [1, 0]"),
     "reversed": Layout(_MATRIX, lambda x: x[::-1, ::-1], lambda x: x[::-1, ::-1], "reverse {}, dims = [0, 1]"),
-    "sliced": Layout(
-        _MATRIX,
-        _take_strided,
-        lambda x: x[1 : 2 * _ROWS : 2, 2 : 2 * _COLUMNS + 1 : 2],
-        f"slice {{}} [1:{2 * _ROWS}:2, 2:{2 * _COLUMNS + 1}:2]",
-    ),
+    "sliced": Layout(_MATRIX, _take_strided, lambda x: x[1 : 2 * _ROWS : 2, 2 : 2 * _COLUMNS + 1 : 2],
+                     f"slice {{}} [1:{2 * _ROWS}:2, 2:{2 * _COLUMNS + 1}:2]"),
     "rows": Layout(_MATRIX, lambda x: x[0], lambda x: np.broadcast_to(x, _MATRIX), "broadcast_in_dim {}, dims = [1]"),
-    "columns": Layout(
-        _MATRIX, lambda x: x[:, 0], lambda x: np.broadcast_to(x[:, None], _MATRIX), "broadcast_in_dim {}, dims = [0]"
-    ),
-}
+    "columns": Layout(_MATRIX, lambda x: x[:, 0], lambda x: np.broadcast_to(x[:, None], _MATRIX),
+                      "broadcast_in_dim {}, dims = [0]"),
+}  # fmt: skip
 
 
 def stored_array(form: str, codes: np.ndarray) -> np.ndarray:
@@ -196,6 +190,5 @@ def emit(builder: Builder, form: str, codes: np.ndarray, element: str) -> str:
     value = builder.input(kept, element)
     if not layout.op:
         return value
-    return builder.op(
-        f"stablehlo.{layout.op.format(value)} : ({tensor(kept.shape, element)}) -> {tensor(layout.shape, element)}"
-    )
+    takes, gives = tensor(kept.shape, element), tensor(layout.shape, element)
+    return builder.op(f"stablehlo.{layout.op.format(value)} : ({takes}) -> {gives}")

@@ -27,25 +27,17 @@ Arrays = tuple[np.ndarray, ...]  #: of codes
 
 #: Rows and columns of dot_general for some lengths of k: few are multiples of 8, and some exceed a tile of 128.
 _SHAPES = {
-    1: (33, 31),
-    3: (7, 130),
-    7: (15, 9),
-    8: (131, 17),
-    9: (9, 15),
-    15: (17, 10),
-    16: (16, 16),
-    17: (18, 133),
-} | {31: (5, 33), 33: (31, 5), 64: (21, 13), 127: (9, 11), 128: (16, 16), 129: (11, 9), 1000: (13, 11), 4096: (9, 7)}
+    1: (33, 31), 3: (7, 130), 7: (15, 9), 8: (131, 17), 9: (9, 15), 15: (17, 10), 16: (16, 16), 17: (18, 133),
+    31: (5, 33), 33: (31, 5), 64: (21, 13), 127: (9, 11), 128: (16, 16), 129: (11, 9), 1000: (13, 11), 4096: (9, 7),
+}  # fmt: skip
 #: Rows and columns in the other forms; in rank-3 for each batch.
 _OF_FORMS = {"constant": (13, 11), "transposed": (10, 11), "reversed": (11, 10), "rank-3": (9, 7)}
 BATCHES = 3
 #: A convolution's window and features for each k, with as many batches as kinds of rows, and its outputs.
-_WINDOWS = {3: (3, 1), 8: (2, 4), 64: (4, 16), 1000: (5, 200), 4096: (8, 512), 9: (3, 3), 15: (5, 3), 16: (2, 8)} | {
-    **{n: (n, 1) for n in (1, 7, 17, 31, 127)},
-    33: (3, 11),
-    128: (4, 32),
-    129: (3, 43),
-}
+_WINDOWS = {
+    **{n: (n, 1) for n in (1, 7, 17, 31, 127)}, 3: (3, 1), 8: (2, 4), 9: (3, 3), 15: (5, 3), 16: (2, 8), 33: (3, 11),
+    64: (4, 16), 128: (4, 32), 129: (3, 43), 1000: (5, 200), 4096: (8, 512),
+}  # fmt: skip
 _OUTPUTS = 7
 #: Positions along the one dimension of a convolution.
 _PLACES = 2
@@ -100,18 +92,13 @@ def _of_convolution(case: Case, k: int, random: np.random.Generator) -> Arrays:
         first = np.resize(left, (width, features))
     else:
         kinds, columns, first, right = _LEFT, _RIGHT, None, []
-    x = [[_row(pools[0], kind, features, partners, random) for _ in range(width)] for kind in kinds]
-    if first is not None:
-        x = [first, *x]
-    y = [
-        np.concatenate([_row(pools[1], kind, features, partners, random, is_right=True) for _ in range(window)])
-        for kind in columns
-    ]
-    y = [*right, *y]
+    rows = [[_row(pools[0], kind, features, partners, random) for _ in range(width)] for kind in kinds]
+    y = [[_row(pools[1], kind, features, partners, random, is_right=True) for _ in range(window)] for kind in columns]
     above, ties = _above_a_tie(case, k)
-    x = [*(np.resize([*row, *row[: width * features - k]], (width, features)) for row in above), *x]
-    x = [*(np.resize(row, (width, features)) for row in _cancelling(pools[0], partners, width)), *x]
-    y = [*ties, *y]
+    x = [np.resize(row, (width, features)) for row in _cancelling(pools[0], partners, width)]
+    x += [np.resize([*row, *row[: width * features - k]], (width, features)) for row in above]
+    x += [*([] if first is None else [first]), *rows]
+    y = [*ties, *right, *map(np.concatenate, y)]
     kernel = _codes(pools[1].fmt, np.array(y))
     return _codes(pools[0].fmt, np.array(x)), np.ascontiguousarray(kernel.T.reshape(window, features, -1))
 

@@ -22,15 +22,12 @@ def body(case: Case) -> str:
 
 def shape_in_three(case: Case, arrays: Arrays) -> tuple[int, ...]:
     """The shape of the result in the form rank-3; its elements have the order of the other forms."""
-    x = arrays[0]
-    match case.op:
-        case "reduce":
-            return _PARTS, len(x) // _PARTS
-        case "dot_general":
-            return *x.shape[:-1], arrays[1].shape[-1]
-        case "convolution":
-            return x.shape[0], 1, x.shape[1] - arrays[1].shape[0] + 1, arrays[1].shape[2]
-    return _PARTS, len(x) // _PARTS, x.shape[1]
+    x, y = arrays[0], arrays[-1]
+    if case.op == "dot_general":
+        return *x.shape[:-1], y.shape[-1]
+    if case.op == "convolution":
+        return x.shape[0], 1, x.shape[1] - y.shape[0] + 1, y.shape[2]
+    return _PARTS, len(x) // _PARTS, *(() if case.op == "reduce" else x.shape[1:])
 
 
 def emit(builder: Builder, case: Case, form: str, arrays: Arrays, shape: tuple[int, ...]) -> None:
@@ -48,9 +45,8 @@ def emit(builder: Builder, case: Case, form: str, arrays: Arrays, shape: tuple[i
         case "dot_general":
             dims = {"transposed": "contracting_dims = [0] x [1]", "rank-3": "batching_dims = [0] x [0], "
                     "contracting_dims = [2] x [1]"}.get(form, "contracting_dims = [1] x [0]")  # fmt: skip
-            value = builder.op(
-                f"stablehlo.dot_general {values[0]}, {values[1]}, {dims} : ({types[0]}, {types[1]}) -> {gives}"
-            )
+            given = f"{values[0]}, {values[1]}, {dims} : ({types[0]}, {types[1]})"
+            value = builder.op(f"stablehlo.dot_general {given} -> {gives}")
         case "convolution":
             value = _emit_convolution(builder, form, values, types, gives)
         case _:
@@ -102,17 +98,14 @@ def _emit_convolution(builder: Builder, form: str, values: list[str], types: lis
         "rank-3": "dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [1, 1]}",
     }.get(form, "dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1]}")
     counts = "{batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
-    return builder.op(
-        f"stablehlo.convolution({values[0]}, {values[1]}) {dims} {counts} : ({types[0]}, {types[1]}) -> {gives}"
-    )
+    takes = f"({types[0]}, {types[1]})"
+    return builder.op(f"stablehlo.convolution({values[0]}, {values[1]}) {dims} {counts} : {takes} -> {gives}")
 
 
 def _emit_reduce_window(builder: Builder, case: Case, form: str, value: str, shape: tuple[int, ...]) -> str:
     axis, scalar, kind = _axis(form), tensor((), case.operands[0]), tensor(shape, case.operands[0])
-    region = (
-        f"({{ ^bb0(%x: {scalar}, %y: {scalar}): %z = stablehlo.{body(case)} %x, %y : {scalar} "
-        f"stablehlo.return %z : {scalar} }})"
-    )
+    combined = f"%z = stablehlo.{body(case)} %x, %y : {scalar} stablehlo.return %z : {scalar}"
+    region = f"({{ ^bb0(%x: {scalar}, %y: {scalar}): {combined} }})"
     sizes = ", ".join(str(n if i == axis else 1) for i, n in enumerate(shape))
     padding = [[n - 1 if i == axis else 0, 0] for i, n in enumerate(shape)]
     windows = f"{{window_dimensions = array<i64: {sizes}>, padding = dense<{padding}> : tensor<{len(shape)}x2xi64>}}"

@@ -39,9 +39,8 @@ def sentences(accumulator: AccumulatorFacts) -> list[str]:
     if a.step > 1:
         said.append(f"A step sums {a.step} products, {a.order}; {PLACES[a.c]}.")
     else:
-        said.append(
-            f"{'All products are summed at once' if a.step == 0 else 'Products are summed one by one'}, {a.order}."
-        )
+        how = "All products are summed at once" if a.step == 0 else "Products are summed one by one"
+        said.append(f"{how}, {a.order}.")
     if a.keep != "exact":
         name, _, bits = a.keep.partition(":")
         said.append(f"Between steps the sum is kept in {name}{f' of {bits} fraction bits' if bits else ''}.")
@@ -55,7 +54,7 @@ def sentences(accumulator: AccumulatorFacts) -> list[str]:
 def picture(accumulator: AccumulatorFacts, case: CaseResult) -> dict[str, Any]:
     """The bits of products that are kept, by the distance of a product from the largest; and the steps along k."""
     a = accumulator
-    width = _product_bits(case)
+    width = sum(FORMATS[name].mantissa_bits + 1 for name in (*case.operands, *case.operands)[:2])  # of a product
     last = _ALL - _BEYOND if a.bits is None else a.bits
     columns = max(last + _BEYOND, _ALL)
     distances = {0, last // 4, last // 2, 3 * last // 4, max(last - width + 1, 0), last - 1, last, last + 2}
@@ -75,8 +74,3 @@ def picture(accumulator: AccumulatorFacts, case: CaseResult) -> dict[str, Any]:
         "products": _STEPS,
         "sentences": sentences(a),
     }
-
-
-def _product_bits(case: CaseResult) -> int:
-    """The significant bits of a product of the operands."""
-    return sum(FORMATS[name].mantissa_bits + 1 for name in (*case.operands, *case.operands)[:2])

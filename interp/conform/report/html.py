@@ -9,25 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ... import pages
+from ...judging.record import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, worst
 from ...oracle.formats import FORMATS
 from .. import causes, files
 from ..format_text import code_text
-from ..result import (
-    ACCURACY,
-    CRASH,
-    CUT,
-    DIVERGENT,
-    ERRORS,
-    FAIL,
-    PASS,
-    UNSUPPORTED,
-    AccumulatorFacts,
-    CaseResult,
-    Failure,
-    Report,
-    Run,
-    worst,
-)
+from ..result import CUT, ERRORS, AccumulatorFacts, CaseResult, Failure, Report, Run
 from . import accumulators, pictures
 
 #: The verdicts, most important first, with their meanings.

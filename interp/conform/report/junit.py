@@ -35,9 +35,8 @@ def write(report: Report, path: str | Path) -> None:
 
 
 def _test(case: CaseResult) -> ElementTree.Element:
-    test = ElementTree.Element(
-        "testcase", classname=case.op, name=f"{case.signature} {case.form}", time=f"{case.seconds:.3f}"
-    )
+    name, seconds = f"{case.signature} {case.form}", f"{case.seconds:.3f}"
+    test = ElementTree.Element("testcase", classname=case.op, name=name, time=seconds)
     if case.verdict == UNSUPPORTED:
         ElementTree.SubElement(test, "skipped", message=_plain(case.message))
     elif case.verdict in (FAIL, CRASH):

@@ -83,9 +83,8 @@ def _ticks(fmt: Format, across: bool) -> Iterator[dict[str, str]]:
         words, kinds = (value, code_text(code, fmt.name)), ("middle", "middle code")
         if not across:
             words, kinds = words[::-1], ("end code", "end")
-        for text, kind, at_place in zip(
-            words, kinds, (place, f"{place} translate(0 {-9 if across else 8.5})"), strict=True
-        ):
+        places = place, f"{place} translate(0 {-9 if across else 8.5})"
+        for text, kind, at_place in zip(words, kinds, places, strict=True):
             yield {"text": text, "class": kind, "at": at_place}
 
 
@@ -96,12 +95,10 @@ def png(pixels: np.ndarray, palette: list[tuple[int, int, int, int]]) -> str:
     colours, opacities = bytes(c for p in palette for c in p[:3]), bytes(p[3] for p in palette)
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"PLTE", colours), (b"tRNS", opacities), (b"IDAT", zlib.compress(rows.tobytes(), 9))]
-    data = b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*c) for c in [*chunks, (b"IEND", b"")])
+    data = b"\x89PNG\r\n\x1a\n"
+    for kind, part in (*chunks, (b"IEND", b"")):
+        data += struct.pack(">I", len(part)) + kind + part + struct.pack(">I", zlib.crc32(kind + part))
     return "data:image/png;base64," + base64.b64encode(data).decode()
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
 # -- curves ------------------------------------------------------------------------------------------------------------
@@ -111,14 +108,9 @@ _LEFT_OF_CURVE, _ABOVE = 52, 20
 _GRID = (-100, -16, -4, -1, 0, 1, 4, 16, 100)
 #: Errors without distance have lines of their own.
 _LANES = {
-    "zero": "sign of 0",
-    "open": "left open",
-    "not-nan": "not NaN",
-    "is-nan": "NaN",
-    "infinite": "infinite",
-    "absent": "no result",
-    "wrong": "wrong",
-}
+    "zero": "sign of 0", "open": "left open", "not-nan": "not NaN", "is-nan": "NaN", "infinite": "infinite",
+    "absent": "no result", "wrong": "wrong",
+}  # fmt: skip
 
 
 def curve(case: CaseResult) -> dict[str, Any]:
@@ -174,12 +166,8 @@ def _dots(shaded: np.ndarray, across: np.ndarray, heights: np.ndarray) -> Iterat
         at = shaded == i
         if at.any():
             path = "".join(f"M{x:.5g} {y:.5g}h0" for x, y in zip(across[at], heights[at], strict=True))
-            is_right = i < RIGHT
-            yield {
-                "path": path,
-                "width": 1.6 if is_right else 3.6,
-                "colour": "currentColor" if is_right else shade.css,
-            }
+            width, colour = (1.6, "currentColor") if i < RIGHT else (3.6, shade.css)
+            yield {"path": path, "width": width, "colour": colour}
 
 
 def _short(value: float, most: int = 8) -> str:

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from ...oracle.exact import OPS, estimate
-from ...oracle.formats import FORMATS, Format
+from ...oracle.formats import FORMATS
 from ..result import ABSENT, CUT, IS_INFINITE, IS_NAN, NOT_NAN, OPEN, UNTRIED, WRONG_ZERO, CaseResult
 
 
@@ -56,13 +56,8 @@ SHADES: dict[str, Shade] = {
 }
 NAMES = list(SHADES)
 SPECIAL = {
-    WRONG_ZERO: "zero",
-    OPEN: "open",
-    NOT_NAN: "not-nan",
-    IS_NAN: "is-nan",
-    IS_INFINITE: "infinite",
-    ABSENT: "absent",
-}
+    WRONG_ZERO: "zero", OPEN: "open", NOT_NAN: "not-nan", IS_NAN: "is-nan", IS_INFINITE: "infinite", ABSENT: "absent"
+}  # fmt: skip
 _STEPS = (1, 4, 16, CUT)  #: the largest distance of each strength of a colour
 RIGHT = 4  #: number of shades of right results, which come first
 
@@ -96,14 +91,10 @@ def regions(case: CaseResult, *operands: np.ndarray) -> np.ndarray:
     result = np.broadcast_to(estimate(case.op, *operands), shape)
     smallest_normal = 2.0**fmt.min_exponent if fmt.has_zero else 2.0 ** (fmt.min_exponent + 1)
     numbers[(result != 0) & (np.abs(result) < smallest_normal)] = NAMES.index("subnormal")
-    numbers[np.abs(result) > _overflow(fmt)] = NAMES.index("overflow")
+    half = math.ldexp(0.5, math.frexp(fmt.max)[1] - 1 - fmt.mantissa_bits)  # to the number after the largest
+    numbers[np.abs(result) > fmt.max + half] = NAMES.index("overflow")
     numbers[np.isnan(result) | ((result <= 0) & (not fmt.has_zero))] = NAMES.index("nan")
     return numbers
-
-
-def _overflow(fmt: Format) -> float:
-    """The smallest value that overflows: halfway to the number after the largest."""
-    return fmt.max + math.ldexp(0.5, math.frexp(fmt.max)[1] - 1 - fmt.mantissa_bits)
 
 
 def legend(shaded: np.ndarray) -> list[tuple[str, str, int]]:

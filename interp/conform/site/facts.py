@@ -75,13 +75,12 @@ _QUESTIONS = {p.identifier: p.question for p in OPEN_POINTS}
 
 def choices(site: Site) -> dict[str, str]:
     """The page of open points: each backend's choice, in all formats, and in each."""
-    points: dict[str, dict[str, dict[str, Counter[str]]]] = defaultdict(
-        lambda: defaultdict(lambda: defaultdict(Counter))
-    )
+    points: dict[str, dict[str, dict[str, Counter[str]]]] = {}
     for entry in site.latest:
         for case in entry.report.cases:
             for point, made in case.open_points.items():
-                points[point][case.column][entry.label].update(made)
+                formats = points.setdefault(point, {})
+                formats.setdefault(case.column, defaultdict(Counter))[entry.label].update(made)
     sections = []
     for point, formats in sorted(points.items()):
         total: dict[str, Counter[str]] = defaultdict(Counter)
@@ -89,17 +88,9 @@ def choices(site: Site) -> dict[str, str]:
             for label, made in of_backends.items():
                 total[label] += made
         columns, name = [c for c in site.columns if c in formats], site.names.of(f"point {point}")
-        markup = render(
-            "site_facts.html#point",
-            site=site,
-            name=name,
-            point=point,
-            question=_question(point, columns),
-            total=_in_words(point, total),
-            columns=columns,
-            choices={c: _in_words(point, formats[c]) for c in columns},
-        )
-        sections.append(Section(markup, name))
+        data = {"site": site, "name": name, "point": point, "question": _question(point, columns), "columns": columns}
+        data |= {"total": _in_words(point, total), "choices": {c: _in_words(point, formats[c]) for c in columns}}
+        sections.append(Section(render("site_facts.html#point", **data), name))
     words = "Formats and specifications leave these results open; none of them is wrong."
     above = Markup("<p>{}</p>").format(words if sections else "None is met.")
     return frame.in_parts("choices.html", "Choices at open points", sections, above)[0]
@@ -107,9 +98,8 @@ def choices(site: Site) -> dict[str, str]:
 
 def _in_words(point: str, choices: Mapping[str, Counter[str]]) -> dict[str, list[tuple[str, int]]]:
     """The choices of each backend in words, the most frequent first, with their counts."""
-    return {
-        label: [(_SENTENCES.get((point, c), c), n) for c, n in made.most_common()] for label, made in choices.items()
-    }
+    words = {c: _SENTENCES.get((point, c), c) for made in choices.values() for c in made}
+    return {label: [(words[c], n) for c, n in made.most_common()] for label, made in choices.items()}
 
 
 def _question(point: str, columns: list[str]) -> str:
@@ -154,14 +144,8 @@ def _since(site: Site, entry: Entry, before: Entry) -> Iterator[Section]:
         of = [d for d in found[kind] if kind not in ("new", "gone") or d.case.verdict in BAD]
         says += " and fail" if kind == "new" else " and failed" if kind == "gone" else ""
         for i in range(0, len(of), _ROWS):
-            rows = [
-                {
-                    "case": d.case,
-                    "before": d.before,
-                    "after": d.after,
-                    "href": (entry if d.after else before).address(d.case),
-                }
-                for d in of[i : i + _ROWS]
-            ]
+            rows = [{"case": d.case, "before": d.before, "after": d.after} for d in of[i : i + _ROWS]]
+            for row in rows:
+                row["href"] = (entry if row["after"] else before).address(row["case"])
             data = {"says": says, "number": len(of), "first": i, "rows": rows, "open": kind == "worse" and i == 0}
             yield Section(render("site_facts.html#changes", **data))

@@ -106,10 +106,8 @@ def of_format(site: Site, column: str) -> dict[str, str]:
     shown = [r for r in site.rows if any(e.verdict(r, column) for e in site.latest)]
     sections = []
     for some in _chunks(shown, len(site.latest)):
-        rows = [
-            ((r, up + site.operation(r)), [_cell(e, r, column, up, f"{e.label}, {r}") for e in site.latest])
-            for r in some
-        ]
+        cells = {r: [_cell(e, r, column, up, f"{e.label}, {r}") for e in site.latest] for r in some}
+        rows = [((r, up + site.operation(r)), of) for r, of in cells.items()]
         label = f"operations by backends in {column}"
         sections.append(Section(render("site_grids.html#grid", label=label, columns=_backends(site, up), rows=rows)))
     above = render("site_grids.html#format_facts", format=FORMATS.get(column))
@@ -123,13 +121,8 @@ def of_run(site: Site, entry: Entry) -> Iterator[Section]:
     columns = [c for c in site.columns if any((r, c) in entry.cells for r in shown)]
     columns += sorted({c for _, c in entry.cells} - set(columns))
     for number, some in enumerate(_chunks(shown, len(columns)), 1):
-        rows = [
-            (
-                (r, up + site.operation(r) if r in site.rows else ""),
-                [_cell(entry, r, c, up, f"{r}, {c}") for c in columns],
-            )
-            for r in some
-        ]
+        cells = {r: [_cell(entry, r, c, up, f"{r}, {c}") for c in columns] for r in some}
+        rows = [((r, up + site.operation(r) if r in site.rows else ""), of) for r, of in cells.items()]
         yield Section(render("site_grids.html#of_run", number=number, columns=[(c, "") for c in columns], rows=rows))
 
 
@@ -146,7 +139,7 @@ def of_operation(site: Site, row: str) -> dict[str, str]:
         for column in columns:
             for case in entry.cells.get((row, column), ()):
                 signatures[case.signature][entry.label].append(case)
-    apart = {s: of for s, of in signatures.items() if any(_departs(c) for cases in of.values() for c in cases)}
+    apart = {s: of for s, of in signatures.items() if any(c.verdict in DESCRIBED for cs in of.values() for c in cs)}
     if apart:
         sections.append(Section(render("site_grids.html#by_backend")))
     for signature, of in apart.items():
@@ -155,10 +148,6 @@ def of_operation(site: Site, row: str) -> dict[str, str]:
         data = {"signature": signature, "anchor": anchor, "backends": backends}
         sections.append(Section(render("site_grids.html#compare", **data), anchor))
     return frame.in_parts(path, row, sections, render("site_grids.html#key"))[0]
-
-
-def _departs(case: CaseResult) -> bool:
-    return case.verdict in DESCRIBED
 
 
 def _compared(site: Site, label: str, cases: Sequence[CaseResult], up: str) -> dict[str, Any]:
@@ -176,5 +165,5 @@ def _compared(site: Site, label: str, cases: Sequence[CaseResult], up: str) -> d
         "total": len(cases),
         "said": frame.said(first) if verdict not in (PASS, UNSUPPORTED) else "",
         "case": first,
-        "example": bad[:1] if _departs(first) else [],
+        "example": bad[:1] if first.verdict in DESCRIBED else [],
     }

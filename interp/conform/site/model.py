@@ -100,10 +100,12 @@ def site(loaded: Sequence[LoadedReport]) -> Site:
             entry.causes = causes({label: report.cases})
             entries.append(entry)
             before = entry
-    shown = [c for e in entries for c in e.report.cases if c.verdict != UNSUPPORTED] or [
-        c for e in entries for c in e.report.cases
-    ]
-    rows = _in_order([list(dict.fromkeys(c.row for c in e.report.cases)) for e in entries], {c.row for c in shown})
+    every = [c for e in entries for c in e.report.cases]
+    shown = [c for c in every if c.verdict != UNSUPPORTED] or every
+    # In the order of the longest list of rows, then of the others.
+    lists = sorted((list(dict.fromkeys(c.row for c in e.report.cases)) for e in entries), key=len, reverse=True)
+    wanted = {c.row for c in shown}
+    rows = [row for row in dict.fromkeys(row for of in lists for row in of) if row in wanted]
     there = {c.column for c in shown}
     columns = [*(f for f in FORMATS if f in there), *sorted(there - set(FORMATS))]
     failing = {e.label: [c for c in e.report.cases if c.verdict in (FAIL, CRASH)] for e in entries if e.is_latest}
@@ -115,11 +117,6 @@ def _cells(cases: Iterable[CaseResult]) -> Cells:
     for case in cases:
         cells[case.row, case.column].append(case)
     return dict(cells)
-
-
-def _in_order(lists: Sequence[Sequence[str]], wanted: set[str]) -> list[str]:
-    """The wanted names in several lists, in the order of the longest, then the remaining ones."""
-    return [x for x in dict.fromkeys(x for xs in sorted(lists, key=len, reverse=True) for x in xs) if x in wanted]
 
 
 def _labels(runs: Sequence[LoadedReport]) -> list[str]:

@@ -43,7 +43,8 @@ def reports(folder: Path) -> tuple[list[LoadedReport], list[Path]]:
     Raises InputError if the folder or a report cannot be read, or there is none.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder}: expected a folder with results of minihlo conform, got {_kind(folder)}")
+        got = "a file" if folder.exists() else "no such file"
+        raise InputError(f"{folder}: expected a folder with results of minihlo conform, got {got}")
     found, others = [], []
     for path in sorted(p for p in folder.iterdir() if p.name.endswith((".json", ".json.gz")) and p.is_file()):
         try:
@@ -60,10 +61,6 @@ def reports(folder: Path) -> tuple[list[LoadedReport], list[Path]]:
     if not found:
         raise InputError(f"{folder}: expected results of minihlo conform (*.json, *.json.gz), got none")
     return found, others
-
-
-def _kind(path: Path) -> str:
-    return "a file" if path.exists() else "no such file"
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------

@@ -122,37 +122,19 @@ def _json(data: Any) -> bytes:
 
 
 def _claim(report: Report, assessment: Assessment, takes: str) -> Claim:
-    return Claim(
-        SCHEMA,
-        assessment.profile.identifier,
-        assessment.profile.sha256,
-        report.run.backend,
-        takes,
-        assessment.verdict,
-        list(assessment.used),
-        dict(assessment.declared),
-        nan_codes((case, kept.raw) for case, _, kept in _stored_results(report)),
-        report.counts,
-        report.run.versions,
-        environment.here(),
-        report.run.started,
-        report.run.seconds,
-    )
+    run, profile = report.run, assessment.profile
+    codes = nan_codes((case, kept.raw) for case, _, kept in _stored_results(report))
+    claimed = assessment.verdict, list(assessment.used), dict(assessment.declared), codes, report.counts
+    made = run.versions, environment.here(), run.started, run.seconds
+    return Claim(SCHEMA, profile.identifier, profile.sha256, run.backend, takes, *claimed, *made)
 
 
 def without_codes(report: Report) -> Report:
     """The report without codes, pictures and times."""
-    cases = [
-        dataclasses.replace(
-            c,
-            map=None,
-            curve=None,
-            seconds=0.0,
-            is_expected=False,
-            kept={p: dataclasses.replace(k, codes="") for p, k in sorted(c.kept.items(), key=_part)},
-        )
-        for c in report.cases
-    ]
+    cases = []
+    for c in report.cases:
+        kept = {p: dataclasses.replace(k, codes="") for p, k in sorted(c.kept.items(), key=_part)}
+        cases.append(dataclasses.replace(c, map=None, curve=None, seconds=0.0, is_expected=False, kept=kept))
     return Report(dataclasses.replace(report.run, started="", seconds=0.0), cases)
 
 
@@ -246,6 +228,3 @@ def split_codes(submission: Submission) -> Iterator[tuple[CaseResult, str, Store
     for case, part, kept in _stored_results(submission.report):
         yield case, part, kept, submission.codes[at : at + kept.size]
         at += kept.size
-
-
-__all__ = ["Claim", "Manifest", "Submission", "nan_codes", "read", "split_codes", "without_codes", "write"]

@@ -7,20 +7,29 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
+from ...backends import BackendError
 from ...errors import InputError, printable
-from .. import conformance, profiles, waivers
+from ...oracle.formats import code_dtype
+from .. import conformance, profiles, run, waivers
 from ..conformance import Assessment
 from ..profiles import Profile
-from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, StoredCodes
-from ..run import Choice
+from ..recorded import RecordedTester
+from ..repeats import AnyPart
+from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, StoredCodes, hash_of
+from ..run import Choice, Task
+from ..support import outputs
+from ..tester import Spec, operands_of
 from ..verdicts import outcome
 from ..verdicts.outcome import Settings
 from .bundle import MANIFEST, Submission, nan_codes, read, split_codes
-from .replay import Key, judge
 
 #: The fields of a case that are compared; sentences and pictures may change with versions.
 _FACTS = ("verdict", "total", "counts", "worst_ulp", "open_points")
 _NONDETERMINISTIC = "nondeterministic"
+#: The results of parts of cases, by signature, form and part.
+_Codes = Mapping[tuple[str, str, str], tuple[StoredCodes, bytes]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +68,8 @@ def verify(path: str) -> Verification:
 def _changed_members(submission: Submission) -> Iterator[str]:
     """Members that differ from the list in the manifest."""
     listed, actual = submission.manifest, submission.actual
-    cases = [f"{c.signature} {c.form}" for c, _, kept, raw in split_codes(submission) if _hash(raw) != kept.sha256]
+    every = split_codes(submission)
+    cases = [f"{c.signature} {c.form}" for c, _, k, raw in every if hashlib.sha256(raw).hexdigest() != k.sha256]
     for name, facts in actual.members.items():
         said = listed.members.get(name, {})
         if said != facts:
@@ -73,14 +83,9 @@ def _changed_members(submission: Submission) -> Iterator[str]:
         yield f"{MANIFEST} has been changed: expected the SHA-256 {printable(listed.sha256)}, got {actual.sha256}"
     if listed.members == actual.members and cases:
         yield f"codes.bin has been changed: the results of {cases[0]} are not those that results.json lists"
-    if listed.members == actual.members and sum(k.size for *_, k, _ in split_codes(submission)) != len(
-        submission.codes
-    ):
+    size = sum(k.size for *_, k, _ in split_codes(submission))
+    if listed.members == actual.members and size != len(submission.codes):
         yield "codes.bin has more results than results.json lists"
-
-
-def _hash(raw: bytes) -> str:
-    return hashlib.sha256(raw).hexdigest()
 
 
 def _profile(submission: Submission) -> Profile:
@@ -122,15 +127,13 @@ def _judge_again(submission: Submission, profile: Profile) -> tuple[Report, list
     if reasons:
         return report, reasons
     records = tuple(report.run.options.get("accumulate", ()))
-    settings = Settings(claim.backend, profile.level, profile.seed, profile.ulp, accumulators=records)
+    settings = Settings(claim.backend, profile.level, profile.seed, profile.ulp, accumulators=records, is_recorded=True)
     # Nobody claims failures falsely: a case without results that is claimed to fail is accepted as such.
     without = {c.key for c in report.cases if c.verdict in (UNSUPPORTED, CRASH) or (c.verdict == FAIL and not c.kept)}
-    codes: dict[Key, tuple[StoredCodes, bytes]] = {
-        (*case.key, part): (kept, raw) for case, part, kept, raw in split_codes(submission) if case.key not in without
-    }
+    every = split_codes(submission)
+    codes = {(*c.key, part): (kept, raw) for c, part, kept, raw in every if c.key not in without}
     choice = dataclasses.replace(profile.choice(), listed=_with_results(profile.choice(), without))
-    again, problems = judge(choice, settings, claim.takes, codes) if codes else (Report(report.run), {})
-    reasons += [f"{s} {f}: {why}" for (s, f, _), why in problems.items()]
+    again = _judge(choice, settings, claim.takes, codes, reasons) if codes else Report(report.run)
     by_key = {c.key: c for c in again.cases}
     cases: list[CaseResult] = []
     for case in report.cases:
@@ -143,6 +146,36 @@ def _judge_again(submission: Submission, profile: Profile) -> tuple[Report, list
             cases.append(_as_claimed(case, found))
             reasons += _differences(case, cases[-1])
     return Report(report.run, cases), reasons
+
+
+def _judge(choice: Choice, settings: Settings, takes: str, codes: _Codes, reasons: list[str]) -> Report:
+    """The report on codes, without cases that have none. Adds the reasons why some cannot be judged."""
+
+    def codes_of(spec: Spec, part: AnyPart) -> np.ndarray | BackendError:
+        def refuse(why: str) -> BackendError:
+            reasons.append(f"{spec.case.signature} {spec.form}: {why}")
+            return BackendError("refused", why)
+
+        key = spec.case.signature, spec.form, str(spec.part)
+        if key not in codes:
+            return refuse("there are no results")
+        kept, raw = codes[key]
+        kind = code_dtype(part.result_type)
+        size = kind.itemsize * sum(int(np.prod(shape, dtype=np.int64)) for _, shape in outputs(part))
+        if len(raw) != size:
+            return refuse(f"expected {size:,} bytes of results, got {len(raw):,}")
+        if kept.operands != hash_of(operands_of(part)):
+            return refuse("its operands are not those that this version of minihlo and numpy makes")
+        return np.frombuffer(raw, kind.newbyteorder("<")).astype(kind)
+
+    there = {key[:2] for key in codes}
+    tasks = []
+    for task in run.tasks(choice, settings, takes):
+        specs = tuple(s for s in task.specs if (s.case.signature, s.form) in there)
+        tasks += [Task(specs)] if specs else []
+    tester = RecordedTester(settings, takes, codes_of)
+    session = run.Session(run.describe_run(settings, choice, tester), settings, tasks, None)
+    return session.run(run.in_this_process(None, tester))
 
 
 def _with_results(choice: Choice, without: set[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -114,9 +114,8 @@ def _of(result: str, expected: Expected, limit: int, part: Part | None = None) -
     places = np.repeat(free, repeats)
     within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     rows = intervals[np.repeat(starts[kinds], repeats) + within]
-    return Acceptable(
-        expected.codes, np.stack([places.astype(np.uint64), rows[:, 1], rows[:, 2]], axis=1), tuple(rules)
-    )
+    alternatives = np.stack([places.astype(np.uint64), rows[:, 1], rows[:, 2]], axis=1)
+    return Acceptable(expected.codes, alternatives, tuple(rules))
 
 
 def _intervals(result: str, expected: Expected, limit: int, side: np.ndarray) -> Alternatives:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ...backends.operation import attribute_text
@@ -18,16 +18,10 @@ from .acceptable import acceptable
 from .c_source import Headers
 from .calls import calls, name
 from .manifest import NAME, Alternatives, Entry, ExportOptions, Tensor, Writer
-from .stores import Arrays, Families, Folder, Store, digest, empty_folder
+from .stores import Arrays, Families, Store, digest, empty_folder
 
 #: The forms of files.
-FORMS = ("npy", "hex", "json", "c")
-
-
-class _NoBackend:
-    """Stands in for a backend that computes operations: nothing is run."""
-
-    takes, name, seconds = "operations", "vectors", 0.0
+FORMS = {"npy": Arrays, "hex": Arrays, "json": Families, "c": Headers}
 
 
 def specs(tasks: Sequence[Task]) -> list[Spec]:
@@ -37,27 +31,21 @@ def specs(tasks: Sequence[Task]) -> list[Spec]:
     return sorted(every, key=lambda s: families.index(s.case.op))
 
 
-def export(
-    path: Path, tasks: Sequence[Task], made: ExportOptions, advance: Callable[[], None] = lambda: None
-) -> tuple[int, int, str]:
+def export(path: Path, tasks: Sequence[Task], made: ExportOptions) -> tuple[int, int, str]:
     """Writes vectors to a folder.
 
     Args:
         path: the folder, which is empty or does not exist.
         tasks: the tasks of a run with a backend of operations.
         made: the description of the export.
-        advance: called after each part.
 
     Returns:
         the number of calls, the number of bytes, and the identifier of the vectors.
 
     Raises InputError if the folder is not empty, and OutputError if it cannot be written.
     """
-    folder = Folder(empty_folder(path))
-    store: Store = {"c": Headers, "json": Families}[made.form](folder) if made.form in ("c", "json") else Arrays(
-        folder, made.form
-    )  # fmt: skip
-    tester = Tester(_NoBackend(), Settings("vectors", made.level, made.seed, made.ulp))
+    store = FORMS[made.form](empty_folder(path), made.form)
+    tester = Tester(None, Settings("vectors", made.level, made.seed, made.ulp))
     unfinished = path / f"{NAME}.part"
     try:
         with open(unfinished, "w", encoding="utf-8") as stream:
@@ -70,9 +58,8 @@ def export(
                 for entry in _entries(tester, spec, store, made):
                     writer.add(entry, question)
                     store.call(entry)
-                advance()
             store.end(writer.vectors)
-            writer.end(folder.files)
+            writer.end(store.files)
         os.replace(unfinished, path / NAME)
     except OutputError:
         raise
@@ -81,7 +68,7 @@ def export(
     finally:
         with contextlib.suppress(OSError):
             unfinished.unlink()
-    return writer.count, sum(f.size for f in folder.files.values()), writer.vectors
+    return writer.count, sum(f.size for f in store.files.values()), writer.vectors
 
 
 def _entries(tester: Tester, spec: Spec, store: Store, made: ExportOptions) -> Iterator[Entry]:
@@ -91,23 +78,12 @@ def _entries(tester: Tester, spec: Spec, store: Store, made: ExportOptions) -> I
     for i, call in enumerate(every):
         own = right.of(call.start, call.size)
         shape, op = list(call.shape), call.operation
-        operands = [
-            Tensor(t, list(x.shape), digest(x), store.array(x)) for x, t in zip(call.operands, op.operands, strict=True)
-        ]
+        given = zip(call.operands, op.operands, strict=True)
+        operands = [Tensor(t, list(x.shape), digest(x), store.array(x)) for x, t in given]
         codes = own.expected.astype(code_dtype(op.result), copy=False).reshape(call.shape)
         result = Tensor(op.result, shape, digest(codes), store.array(codes))
         rows = own.alternatives
-        other = Alternatives(len(rows), digest(rows), store.alternatives(rows)) if len(rows) else None
-        yield Entry(
-            name(spec, made.level, i, len(every)),
-            spec.case.signature,
-            spec.form,
-            spec.part,
-            i,
-            op.op,
-            {k: attribute_text(v) for k, v in op.attributes.items()},
-            operands,
-            result,
-            other,
-            list(own.rules),
-        )
+        other = Alternatives(len(rows), digest(rows), store.array(rows, True)) if len(rows) else None
+        case, attributes = spec.case, {k: attribute_text(v) for k, v in op.attributes.items()}
+        where = name(spec, made.level, i, len(every)), case.signature, spec.form, spec.part, i
+        yield Entry(*where, op.op, attributes, operands, result, other, list(own.rules))

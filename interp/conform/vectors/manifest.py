@@ -34,6 +34,11 @@ class Tensor:
     codes: str  #: SHA-256 of the codes, little-endian, in order
     at: str  #: the file, and after # the name in it
 
+    @property
+    def place(self) -> str:
+        """The name in the file."""
+        return self.at.partition("#")[2]
+
 
 @dataclasses.dataclass(frozen=True)
 class Alternatives:
@@ -42,6 +47,7 @@ class Alternatives:
     rows: int
     codes: str
     at: str
+    place = Tensor.place
 
 
 @dataclasses.dataclass(frozen=True)

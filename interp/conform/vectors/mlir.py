@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -147,10 +147,8 @@ def _fewer(builder: _Program, a: tuple[str, str], b: tuple[str, str]) -> tuple[s
     """The pair with fewer wrong results."""
     scalar = "tensor<i32>"
     less = builder.op(f"stablehlo.compare LT, {b[0]}, {a[0]}, SIGNED : ({scalar}, {scalar}) -> tensor<i1>")
-    chosen = (
-        builder.op(f"stablehlo.select {less}, {y}, {x} : tensor<i1>, {scalar}") for x, y in zip(a, b, strict=True)
-    )
-    count, first = chosen
+    pairs = zip(a, b, strict=True)
+    count, first = (builder.op(f"stablehlo.select {less}, {y}, {x} : tensor<i1>, {scalar}") for x, y in pairs)
     return count, first
 
 
@@ -166,13 +164,7 @@ class ExportCounts:
     left_out: int  #: cases in a form that no list of codes can judge: sums, blocks, tests
 
 
-def write(
-    folder: Path,
-    tasks: Sequence[Task],
-    settings: Settings,
-    version: str = "",
-    advance: Callable[[], None] = lambda: None,
-) -> ExportCounts:
+def write(folder: Path, tasks: Sequence[Task], settings: Settings, version: str = "") -> ExportCounts:
     """Writes cases as programs that check themselves, and a manifest.
 
     Args:
@@ -180,14 +172,13 @@ def write(
         tasks: the tasks of a run with a backend of programs.
         settings: for the level, the seed and the limit of ULP.
         version: of StableHLO, for portable artifacts; text if empty.
-        advance: called after each program.
 
     Raises InputError for a version that jaxlib does not write, or that lacks types, and OutputError.
     """
     every = [s for t in tasks for s in t.specs]
     if version:
         _check_version(version, {t for s in every for t in (*s.case.operands, s.case.result)})
-    tester = Tester(_Programs(), settings)
+    tester = Tester(None, settings)
     empty_folder(folder)
     listed, left_out, size = [], set(), 0
     for spec in every:
@@ -203,25 +194,17 @@ def write(
         size += len(raw)
         entry = {"file": name, "sha256": hashlib.sha256(raw).hexdigest(), "elements": part.size}
         listed.append(entry | {"signature": spec.case.signature, "form": spec.form, "part": spec.part})
-        advance()
+    limits = {"level": settings.level, "seed": settings.seed, "ulp": settings.ulp}
     data = {
         "schema": SCHEMA,
         "stablehlo": version,
-        "level": settings.level,
-        "seed": settings.seed,
-        "ulp": settings.ulp,
+        **limits,
         "results": ["how many results are wrong (i32)", "the place of the first, -1 where none is (i32)"],
         "programs": listed,
         "left_out": [list(key) for key in sorted(left_out)],
     }
     files.write(folder / MANIFEST, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
     return ExportCounts(len(listed), size, len(left_out))
-
-
-class _Programs:
-    """Stands in for a backend that takes programs: nothing is run."""
-
-    takes = "programs"
 
 
 def artifact(text: str, version: str) -> bytes:

@@ -36,6 +36,21 @@ def of_quantize(change: Changed) -> Codes:
     return of
 
 
+def of_dequantize(change: Callable[[BlockPart, np.ndarray, np.ndarray], np.ndarray | None]) -> Codes:
+    """Makes a choice or a fault of dequantize from a function of a part, its elements' codes and the blocks' factors,
+    which gives the numbers that are rounded to results."""
+
+    def of(part: BlockPart) -> np.ndarray | None:
+        if part.case.op != "dequantize":
+            return None
+        codes, scales, *rest = part.arrays
+        with np.errstate(all="ignore"):
+            found = change(part, codes, oracle.factors(scales, part.block, *rest))
+            return None if found is None else part.concatenate([encode(FORMATS[part.case.result], Exact.of(found))[0]])
+
+    return of
+
+
 def with_scales(part: BlockPart, x: np.ndarray, scales: np.ndarray, of_tensor: np.ndarray | None = None) -> Quantized:
     """Quantizes numbers with the given scales."""
     scales = scales.astype(part.block.scale_fmt.code_dtype)
@@ -48,14 +63,12 @@ def _amax(x: np.ndarray, block: Block, nan: float, infinity: float) -> np.ndarra
     return block.each(size).max(axis=-1, initial=0.0)
 
 
-def _from_amax(nan: float, infinity: float) -> Changed:
-    def of(part: BlockPart, x: np.ndarray) -> Quantized:
-        block = part.block
-        of_tensor = oracle.tensor_scale(oracle.largest_of(x, block)) if block.has_tensor_scale else None
-        scales = oracle.scales_of(_amax(x, block, nan, infinity), block, part.rule, of_tensor)
-        return with_scales(part, x, scales, of_tensor)
-
-    return of
+def _from_amax(part: BlockPart, x: np.ndarray, nan: float, infinity: float) -> Quantized:
+    block = part.block
+    of_tensor = oracle.tensor_scale(oracle.largest_of(x, block)) if block.has_tensor_scale else None
+    return with_scales(
+        part, x, oracle.scales_of(_amax(x, block, nan, infinity), block, part.rule, of_tensor), of_tensor
+    )
 
 
 def _largest_scale(part: BlockPart, x: np.ndarray) -> Quantized:
@@ -64,141 +77,106 @@ def _largest_scale(part: BlockPart, x: np.ndarray) -> Quantized:
     return with_scales(part, x, np.where(infinite, part.block.scale_fmt.max_code, right.scales), right.tensor_scale)
 
 
-def _zero_scale(value: float) -> Changed:
+def _zero_scale(part: BlockPart, x: np.ndarray, value: float) -> Quantized | None:
     """Another scale for blocks of zeros."""
-
-    def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
-        fmt = part.block.scale_fmt
-        if value == 0 and not fmt.has_zero:
-            return None
-        right = oracle.quantize(x, part.block, part.rule)
-        zeros = _amax(x, part.block, np.nan, np.inf) == 0
-        scales = np.where(zeros, encode(fmt, Exact.of(np.array([value])))[0][0], right.scales)
-        return Quantized(right.codes, scales.astype(right.scales.dtype), right.tensor_scale)
-
-    return of
-
-
-def _flush(part: BlockPart, x: np.ndarray) -> Quantized:
-    return oracle.quantize(np.where(np.abs(x) < 2.0**-126, np.copysign(0.0, x), x), part.block, part.rule)
-
-
-def _without_saturation(part: BlockPart, x: np.ndarray) -> Quantized:
-    return oracle.quantize(x, part.block, part.rule, saturates=False)
-
-
-def _in_f32(quotient: Callable[[np.ndarray, float], np.ndarray], by_logarithm: bool) -> Changed:
-    """The exponent of amax / largest, rounded up, of a quotient in f32; by a logarithm in f32, or of the quotient."""
-
-    def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
-        if part.rule != "rceil" or not part.block.has_power_scale:
-            return None
-        share = quotient(oracle.largest_of(x, part.block).astype(np.float32), part.block.largest)
-        positive = np.where(share > 0, share, 1).astype(np.float64)
-        if by_logarithm:
-            power = np.ceil(np.log2(positive).astype(np.float32)).astype(np.int64)
-        else:
-            fraction, exponent = np.frexp(positive)
-            power = exponent - (fraction == 0.5)
-        codes = np.clip(power, -127, 127) + 127
-        codes = np.where(share == 0, 0, np.where(np.isnan(share), 255, codes))
-        infinite = np.isinf(_amax(x, part.block, np.nan, np.inf))
-        return with_scales(part, x, np.where(infinite, 254, codes))
-
-    return of
-
-
-def _quotient(amax: np.ndarray, largest: float) -> np.ndarray:
-    return amax / np.float32(largest)
-
-
-def _by_reciprocal(amax: np.ndarray, largest: float) -> np.ndarray:
-    return amax * np.float32(1 / largest)
-
-
-def _in_steps(least: float, reciprocal: bool) -> Changed:
-    """NVFP4 with each step rounded to f32: amax / 6, then divided by the tensor's scale."""
-
-    def of(part: BlockPart, x: np.ndarray) -> Quantized | None:
-        block, f32 = part.block, np.float32
-        if not block.has_tensor_scale or part.rule != "nearest":
-            return None
-        amax = oracle.largest_of(x, block)
-        of_tensor = oracle.tensor_scale(amax)
-        whole = f32(_F32.decode(of_tensor))
-        share = ((amax.astype(f32) / f32(6)) / whole).astype(np.float64)
-        codes = encode(block.scale_fmt, Exact.of(np.clip(share, least, block.scale_fmt.max)))[0]
-        scales = np.where(np.isnan(amax), block.scale_fmt.nan_code or 0, codes).astype(block.scale_fmt.code_dtype)
-        if not reciprocal:
-            return with_scales(part, x, scales, of_tensor)
-        factors = (f32(1) / whole) / block.scale_fmt.decode(scales).astype(f32)
-        shared = block.spread(factors, (x.shape[0], x.shape[1]))
-        numbers = (x.astype(f32) * shared).astype(np.float64)
-        one = np.where(np.isnan(shared), np.nan, 1.0)
-        return Quantized(oracle.encode_elements(numbers, one, block), scales, of_tensor)
-
-    return of
-
-
-def _one_scale(part: BlockPart) -> np.ndarray | None:
-    """Dequantized numbers with the product of both scales rounded to f32 first."""
-    if part.case.op != "dequantize" or not part.block.has_tensor_scale:
+    fmt = part.block.scale_fmt
+    if value == 0 and not fmt.has_zero:
         return None
-    codes, scales, *rest = part.arrays
-    factors = oracle.factors(scales, part.block, *rest).astype(np.float32).astype(np.float64)
-    with np.errstate(all="ignore"):
-        numbers = oracle.values(codes, part.block) * part.block.spread(factors, (codes.shape[0], codes.shape[1]))
-    wide = FORMATS["f32"].decode(encode(FORMATS["f32"], Exact.of(numbers))[0])
-    return part.concatenate([encode(FORMATS[part.case.result], Exact.of(wide))[0]])
+    right = oracle.quantize(x, part.block, part.rule)
+    zeros = _amax(x, part.block, np.nan, np.inf) == 0
+    scales = np.where(zeros, encode(fmt, Exact.of(np.array([value])))[0][0], right.scales)
+    return Quantized(right.codes, scales.astype(right.scales.dtype), right.tensor_scale)
+
+
+def _in_f32(part: BlockPart, x: np.ndarray, by_reciprocal: bool, by_logarithm: bool) -> Quantized | None:
+    """The exponent of amax / largest, rounded up, of a quotient in f32; by a logarithm in f32, or of the quotient."""
+    if part.rule != "rceil" or not part.block.has_power_scale:
+        return None
+    amax, largest = oracle.largest_of(x, part.block).astype(np.float32), part.block.largest
+    share = amax * np.float32(1 / largest) if by_reciprocal else amax / np.float32(largest)
+    positive = np.where(share > 0, share, 1).astype(np.float64)
+    if by_logarithm:
+        power = np.ceil(np.log2(positive).astype(np.float32)).astype(np.int64)
+    else:
+        fraction, exponent = np.frexp(positive)
+        power = exponent - (fraction == 0.5)
+    codes = np.where(share == 0, 0, np.where(np.isnan(share), 255, np.clip(power, -127, 127) + 127))
+    return with_scales(part, x, np.where(np.isinf(_amax(x, part.block, np.nan, np.inf)), 254, codes))
+
+
+def _in_steps(part: BlockPart, x: np.ndarray, least: float, reciprocal: bool) -> Quantized | None:
+    """NVFP4 with each step rounded to f32: amax / 6, then divided by the tensor's scale."""
+    block, f32 = part.block, np.float32
+    if not block.has_tensor_scale or part.rule != "nearest":
+        return None
+    amax = oracle.largest_of(x, block)
+    of_tensor = oracle.tensor_scale(amax)
+    whole = f32(_F32.decode(of_tensor))
+    share = ((amax.astype(f32) / f32(6)) / whole).astype(np.float64)
+    codes = encode(block.scale_fmt, Exact.of(np.clip(share, least, block.scale_fmt.max)))[0]
+    scales = np.where(np.isnan(amax), block.scale_fmt.nan_code or 0, codes).astype(block.scale_fmt.code_dtype)
+    if not reciprocal:
+        return with_scales(part, x, scales, of_tensor)
+    shared = block.spread((f32(1) / whole) / block.scale_fmt.decode(scales).astype(f32), x.shape[:2])
+    numbers = (x.astype(f32) * shared).astype(np.float64)
+    return Quantized(oracle.encode_elements(numbers, np.where(np.isnan(shared), np.nan, 1.0), block), scales, of_tensor)
+
+
+def _one_scale(part: BlockPart, codes: np.ndarray, factors: np.ndarray) -> np.ndarray | None:
+    """Dequantized numbers with the product of both scales rounded to f32 first."""
+    if not part.block.has_tensor_scale:
+        return None
+    rounded = factors.astype(np.float32).astype(np.float64)
+    numbers = oracle.values(codes, part.block) * part.block.spread(rounded, codes.shape[:2])
+    return _F32.decode(encode(_F32, Exact.of(numbers))[0])
+
+
+def _flushed(part: BlockPart, codes: np.ndarray, factors: np.ndarray, least: float) -> np.ndarray:
+    """Dequantized numbers, zero where they are subnormal in f32 or their scale is below a number."""
+    each = part.block.spread(factors, codes.shape[:2])
+    numbers = oracle.values(codes, part.block) * np.where(np.abs(each) < least, 0.0, each)
+    return _without_subnormals(numbers)
+
+
+def _without_subnormals(x: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(x) < 2.0**-126, np.copysign(0.0, x), x)
 
 
 _LEAST, _NORMAL = 2.0**-9, 2.0**-6  # of f8E4M3FN
-_CHOICES: tuple[tuple[str, str, str, Changed], ...] = (
-    ("block-with-nan", "nan-elements", "only the elements that are NaN become NaN", _from_amax(0.0, np.nan)),
-    ("block-with-infinity", "largest-scale", "the largest scale, and infinities saturate", _largest_scale),
-    ("block-with-infinity", "next-power", "infinities count as 2^128, and saturate", _from_amax(np.nan, 2.0**128)),
-    ("block-with-infinity", "finite-scale", "the scale of the others, and infinities saturate", _from_amax(np.nan, 0)),
-    ("block-of-zeros", "one", "the scale is 1", _zero_scale(1.0)),
-    ("block-of-zeros", "zero", "the scale is 0", _zero_scale(0.0)),
-    ("block-of-zeros", "normal", "the scale is 2^-6", _zero_scale(_NORMAL)),
-    ("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _flush),
-    ("beyond-the-largest-element", "not-saturated", "elements beyond the largest do not saturate", _without_saturation),
-    ("scale-rceil", "quotient", "amax / largest is rounded to f32", _in_f32(_quotient, False)),
-    ("scale-rceil", "logarithm", "the logarithm of amax / largest is rounded to f32", _in_f32(_quotient, True)),
-    ("scale-rceil", "reciprocal", "amax is multiplied by a rounded reciprocal", _in_f32(_by_reciprocal, False)),
-    ("two-scales", "steps", "each quotient is rounded to f32", _in_steps(_LEAST, False)),
-    ("two-scales", "reciprocal", "multiplied by a rounded reciprocal of both scales", _in_steps(_LEAST, True)),
-    ("two-scales", "normal-steps", "each quotient in f32, scales from 2^-6 on", _in_steps(_NORMAL, False)),
-    ("two-scales", "normal-reciprocal", "multiplied by a rounded reciprocal of both scales, which begin at 2^-6",
-     _in_steps(_NORMAL, True)),
-)  # fmt: skip
-
-
-def _products(flushed: float) -> Codes:
-    """Dequantized numbers with results that are subnormal in f32 flushed, and with scales below a number flushed."""
-
-    def of(part: BlockPart) -> np.ndarray | None:
-        if part.case.op != "dequantize":
-            return None
-        codes, scales, *rest = part.arrays
-        with np.errstate(all="ignore"):
-            each = part.block.spread(oracle.factors(scales, part.block, *rest), (codes.shape[0], codes.shape[1]))
-            each = np.where(np.abs(each) < flushed, 0.0, each)
-            numbers = oracle.values(codes, part.block) * each
-        numbers = np.where(np.abs(numbers) < 2.0**-126, np.copysign(0.0, numbers), numbers)
-        return part.concatenate([encode(FORMATS[part.case.result], Exact.of(numbers))[0]])
-
-    return of
-
-
-_OF_DEQUANTIZE: tuple[tuple[str, str, str, Codes], ...] = (
-    ("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _products(2.0**-126)),
+_FLUSHED = "subnormal numbers of f32 are taken for zero"
+_CHOICES: tuple[tuple[str, str, str, Codes], ...] = (
+    *((point, name, words, of_quantize(change)) for point, name, words, change in (
+        ("block-with-nan", "nan-elements", "only the elements that are NaN become NaN",
+         lambda p, x: _from_amax(p, x, 0.0, np.nan)),
+        ("block-with-infinity", "largest-scale", "the largest scale, and infinities saturate", _largest_scale),
+        ("block-with-infinity", "next-power", "infinities count as 2^128, and saturate",
+         lambda p, x: _from_amax(p, x, np.nan, 2.0**128)),
+        ("block-with-infinity", "finite-scale", "the scale of the others, and infinities saturate",
+         lambda p, x: _from_amax(p, x, np.nan, 0)),
+        ("block-of-zeros", "one", "the scale is 1", lambda p, x: _zero_scale(p, x, 1.0)),
+        ("block-of-zeros", "zero", "the scale is 0", lambda p, x: _zero_scale(p, x, 0.0)),
+        ("block-of-zeros", "normal", "the scale is 2^-6", lambda p, x: _zero_scale(p, x, _NORMAL)),
+        ("subnormal-block", "flushed", _FLUSHED,
+         lambda p, x: oracle.quantize(_without_subnormals(x), p.block, p.rule)),
+        ("beyond-the-largest-element", "not-saturated", "elements beyond the largest do not saturate",
+         lambda p, x: oracle.quantize(x, p.block, p.rule, saturates=False)),
+        ("scale-rceil", "quotient", "amax / largest is rounded to f32", lambda p, x: _in_f32(p, x, False, False)),
+        ("scale-rceil", "logarithm", "the logarithm of amax / largest is rounded to f32",
+         lambda p, x: _in_f32(p, x, False, True)),
+        ("scale-rceil", "reciprocal", "amax is multiplied by a rounded reciprocal",
+         lambda p, x: _in_f32(p, x, True, False)),
+        ("two-scales", "steps", "each quotient is rounded to f32", lambda p, x: _in_steps(p, x, _LEAST, False)),
+        ("two-scales", "reciprocal", "multiplied by a rounded reciprocal of both scales",
+         lambda p, x: _in_steps(p, x, _LEAST, True)),
+        ("two-scales", "normal-steps", "each quotient in f32, scales from 2^-6 on",
+         lambda p, x: _in_steps(p, x, _NORMAL, False)),
+        ("two-scales", "normal-reciprocal", "multiplied by a rounded reciprocal of both scales, which begin at 2^-6",
+         lambda p, x: _in_steps(p, x, _NORMAL, True)),
+    )),
     # Some implementations join the fraction of an integer element to the scale.
-    ("subnormal-block", "flushed", "subnormal numbers of f32 are taken for zero", _products(2.0**-120)),
-    ("subnormal-block", "flushed-results", "subnormal results are zero", _products(0.0)),
-    ("two-scales", "rounded", "the product of both scales is rounded to f32", _one_scale),
-)
-CHOICES: tuple[Choice, ...] = tuple(
-    Choice(name, words, compute=of, point=point)
-    for point, name, words, of in (*((p, n, w, of_quantize(of)) for p, n, w, of in _CHOICES), *_OF_DEQUANTIZE)
-)
+    *(("subnormal-block", name, words, of_dequantize(lambda p, c, f, least=least: _flushed(p, c, f, least)))
+      for name, words, least in (("flushed", _FLUSHED, 2.0**-126), ("flushed", _FLUSHED, 2.0**-120),
+                                 ("flushed-results", "subnormal results are zero", 0.0))),
+    ("two-scales", "rounded", "the product of both scales is rounded to f32", of_dequantize(_one_scale)),
+)  # fmt: skip
+CHOICES: tuple[Choice, ...] = tuple(Choice(name, words, compute=of, point=p) for p, name, words, of in _CHOICES)

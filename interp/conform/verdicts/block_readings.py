@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -21,8 +22,7 @@ def in_type(x: np.ndarray, name: str) -> np.ndarray:
 
 def partial(block: Block, shape: tuple[int, ...]) -> np.ndarray:
     """Tests which blocks of an array are not full."""
-    down, along = block.scale_shape((shape[0], shape[1]))
-    is_last = np.zeros((down, along), bool)
+    is_last = np.zeros(block.scale_shape((shape[0], shape[1])), bool)
     is_last[:, -1] = shape[1] % block.size != 0
     return is_last
 
@@ -61,16 +61,13 @@ def _reordered(change: Callable[[np.ndarray], np.ndarray]) -> Side:
     return side
 
 
-def _across(change: Callable[[np.ndarray, tuple[int, ...]], np.ndarray]) -> Side:
+def _across(block: Block, codes: np.ndarray, factors: np.ndarray, is_transposed: bool) -> np.ndarray | None:
     """Blocks along the first dimension."""
-
-    def side(block: Block, codes: np.ndarray, factors: np.ndarray) -> np.ndarray | None:
-        other = block.scale_shape((codes.shape[1], codes.shape[0]))
-        if len(block.shape) == 2 or other[0] * other[1] != factors.size:
-            return None
-        return oracle.values(codes, block) * spread(block, codes.T, change(factors, other)).T
-
-    return side
+    other = block.scale_shape((codes.shape[1], codes.shape[0]))
+    if len(block.shape) == 2 or other[0] * other[1] != factors.size:
+        return None
+    moved = factors.reshape(other[::-1]).T if is_transposed else factors.reshape(other)
+    return oracle.values(codes, block) * spread(block, codes.T, moved).T
 
 
 def _last_unscaled(block: Block, codes: np.ndarray, factors: np.ndarray) -> np.ndarray | None:
@@ -78,10 +75,6 @@ def _last_unscaled(block: Block, codes: np.ndarray, factors: np.ndarray) -> np.n
     if not last.any():
         return None
     return oracle.values(codes, block) * np.where(spread(block, codes, last), 1.0, spread(block, codes, factors))
-
-
-def _products_through(name: str) -> Side:
-    return lambda block, codes, factors: in_type(oracle.values(codes, block) * spread(block, codes, factors), name)
 
 
 def _factor_as(read: float, value: float) -> Side:
@@ -100,14 +93,6 @@ def _swapped(block: Block, codes: np.ndarray, factors: np.ndarray) -> np.ndarray
     return oracle.values(exchange_neighbours(codes), block) * spread(block, codes, factors) if is_packed else None
 
 
-def _rolled(by: int) -> Side:
-    return lambda block, codes, factors: np.roll(oracle.values(codes, block), by, 1) * spread(block, codes, factors)
-
-
-def _rolled_numbers(by: int) -> Side:
-    return lambda block, codes, factors: np.roll(oracle.values(codes, block) * spread(block, codes, factors), by, 1)
-
-
 #: The identifier, the sentence, in which `{}` names the operand of a dot, the fault, and the ops that may have it.
 READINGS: tuple[tuple[str, str, Side, tuple[str, ...]], ...] = (
     ("scale-twice", "the scales{} are applied twice", _scaled(lambda f: f * f), _BOTH),
@@ -115,14 +100,14 @@ READINGS: tuple[tuple[str, str, Side, tuple[str, ...]], ...] = (
     ("scale-too-large", "each scale{} is twice what it should be", _scaled(lambda f: f * 2), _DOT),
     ("scale-inverted", "elements{} are divided by their scales", _scaled(lambda f: 1 / f), _BOTH),
     ("unscaled", "the scales{} are not applied", _scaled(np.ones_like), _BOTH),
-    ("wrong-axis", "blocks lie along the other axis", _across(lambda f, shape: f.reshape(shape)), _DEQUANTIZE),
-    ("wrong-axis", "blocks lie along the other axis", _across(lambda f, shape: f.reshape(shape[::-1]).T), _DEQUANTIZE),
+    *(("wrong-axis", "blocks lie along the other axis", lambda b, c, f, t=t: _across(b, c, f, t), _DEQUANTIZE)
+      for t in (False, True)),
     ("wrong-axis", "the scales{} are taken in the order of the other axis",
      _reordered(lambda f: f.reshape(f.shape[::-1]).T), _BOTH),
     ("partial-block-unscaled", "the last block{}, which is not full, is not scaled", _last_unscaled, _BOTH),
-    ("through-bf16", "products are rounded to bf16 first", _products_through("bf16"), _DEQUANTIZE),
-    ("through-f16", "products are rounded to f16 first", _products_through("f16"), _DEQUANTIZE),
-    ("through-f32", "products are rounded to f32 first", _products_through("f32"), _DEQUANTIZE),
+    *((f"through-{t}", f"products are rounded to {t} first",
+       lambda b, c, f, t=t: in_type(oracle.values(c, b) * spread(b, c, f), t), _DEQUANTIZE)
+      for t in ("bf16", "f16", "f32")),
     ("scale-through-bf16", "scales are rounded to bf16 first", _scaled(lambda f: in_type(f, "bf16")), _DEQUANTIZE),
     ("nan-scale-not-nan", "a scale{} that is NaN counts as a number", _nan_scale, _BOTH),
     ("nan-scale-not-nan", "a scale{} that is NaN counts as 1", _factor_as(np.nan, 1.0), _BOTH),
@@ -130,14 +115,12 @@ READINGS: tuple[tuple[str, str, Side, tuple[str, ...]], ...] = (
     ("smallest-scale", "the scale{} of code 0 counts as 2^-126; it is 2^-127", _factor_as(2.0**-127, 2.0**-126), _BOTH),
     ("smallest-scale", "the scale{} of code 0 counts as 0; it is 2^-127", _factor_as(2.0**-127, 0.0), _BOTH),
     ("nibbles-exchanged", "the low and the high four bits of each byte{} are exchanged", _swapped, _BOTH),
-    ("scale-off-by-one", "each scale{} is in the place of its neighbour",
-     _reordered(lambda f: np.roll(f, 1, 1)), _BOTH),
-    ("scale-off-by-one", "each scale{} is in the place of its neighbour",
-     _reordered(lambda f: np.roll(f, -1, 1)), _BOTH),
-    ("element-off-by-one", "each element is in the place of its neighbour", _rolled_numbers(1), _DEQUANTIZE),
-    ("element-off-by-one", "each element is in the place of its neighbour", _rolled_numbers(-1), _DEQUANTIZE),
-    ("element-off-by-one", "each element{} is in the place of its neighbour", _rolled(1), _DOT),
-    ("element-off-by-one", "each element{} is in the place of its neighbour", _rolled(-1), _DOT),
+    *(("scale-off-by-one", "each scale{} is in the place of its neighbour",
+       _reordered(lambda f, n=n: np.roll(f, n, 1)), _BOTH) for n in (1, -1)),
+    *(("element-off-by-one", "each element is in the place of its neighbour",
+       lambda b, c, f, n=n: np.roll(oracle.values(c, b) * spread(b, c, f), n, 1), _DEQUANTIZE) for n in (1, -1)),
+    *(("element-off-by-one", "each element{} is in the place of its neighbour",
+       lambda b, c, f, n=n: np.roll(oracle.values(c, b), n, 1) * spread(b, c, f), _DOT) for n in (1, -1)),
 )  # fmt: skip
 
 
@@ -166,10 +149,7 @@ class Reading:
 
 def roundings() -> Iterator[Reading]:
     """Roundings of scaled numbers to a type, the likeliest first."""
-    for name in ("bf16", "f32", "f16"):
-        for flushed in (False, True):
-            for scales in (True, False):
-                yield _round(name, flushed, scales)
+    yield from itertools.starmap(_round, itertools.product(("bf16", "f32", "f16"), (False, True), (True, False)))
 
 
 def _round(name: str, flushed: bool, scales: bool) -> Reading:
@@ -186,9 +166,8 @@ def _round(name: str, flushed: bool, scales: bool) -> Reading:
         found = in_type(oracle.values(codes, block) * (in_type(each, name) if scales else each), name)
         return np.where(np.abs(found) < least, np.copysign(0.0, found), found)
 
-    if flushed:
-        return Reading(f"scaled-in/{name}/flushed", f"{sentence}, subnormal ones taken for zero", side)
-    return Reading(f"scaled-in/{name}", sentence, side)
+    words = ("/flushed", ", subnormal ones taken for zero") if flushed else ("", "")
+    return Reading(f"scaled-in/{name}{words[0]}", f"{sentence}{words[1]}", side)
 
 
 def faults_of_dots() -> Iterator[Reading]:

@@ -137,9 +137,7 @@ _KINDS: tuple[tuple[str, Callable[[Format, np.ndarray], np.ndarray]], ...] = (
 def _common(part: Part, judged: Judgement, got: np.ndarray, at: np.ndarray) -> Iterator[Diagnosis]:
     """Properties that all failing elements share, the most specific first."""
     case = part.case
-    names = (
-        ["the operand"] if len(part.operands) == 1 else ["the first operand", "the second operand", "the third operand"]
-    )
+    names = ["the operand"] if len(part.operands) == 1 else [f"the {n} operand" for n in ("first", "second", "third")]
     of_floats = [(n, t, x) for n, t, x in zip(names, case.operands, part.operands, strict=False) if t in FORMATS]
     for name, t, x in of_floats:
         codes = np.unique(x[at])

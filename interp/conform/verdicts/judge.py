@@ -132,16 +132,11 @@ def _by_rules(result: str, got: np.ndarray, expected: Expected) -> tuple[np.ndar
 
 
 def _open_points(
-    result: str,
-    got: np.ndarray,
-    expected: Expected,
-    judged: Judgement,
-    ruled: dict[int, np.ndarray],
-    zeros_are_open: bool,
-) -> None:
+    result: str, got: np.ndarray, expected: Expected, judged: Judgement, ruled: dict[int, np.ndarray], open_zeros: bool
+) -> None:  # fmt: skip
     """Changes known choices at open points to DIVERGENT, and counts the choices."""
     for point in map(int, np.unique(expected.left_open)):
-        if not point or (point == rounding.ZEROS and not zeros_are_open):
+        if not point or (point == rounding.ZEROS and not open_zeros):
             continue
         at = np.flatnonzero(expected.left_open == point)
         right, verdicts = judged.right[at], judged.verdicts[at]

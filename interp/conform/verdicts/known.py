@@ -6,8 +6,8 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable, Iterator
 
-from ... import foreign
 from ...errors import InputError
+from .. import files
 from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult
 
 
@@ -34,12 +34,7 @@ def read(path: str | None) -> list[Known]:
     """The lines of a file; # begins a comment. Raises InputError if it cannot be read or a line has more words."""
     if path is None:
         return []
-    try:
-        lines = foreign.read_bytes(path).decode("utf-8").splitlines()
-    except OSError as error:
-        raise InputError(f"--xfail {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(f"--xfail {path}: {error}") from None
+    lines = files.load(path, f"--xfail {path}", lambda raw: raw.decode("utf-8").splitlines())
     words = [line.partition("#")[0].split() for line in lines]
     wrong = next((w for w in words if len(w) > 2), None)
     if wrong:

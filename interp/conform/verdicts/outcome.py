@@ -15,7 +15,7 @@ from ...backends.programs import Builder
 from ...errors import printable
 from ...judging import open_points as choices
 from ...judging.open_points import IDENTIFIERS
-from ...judging.record import NEAR, NONE, OF_GRADES, Diagnosis
+from ...judging.record import NEAR, OF_GRADES, Diagnosis
 from ..block_parts import BlockPart
 from ..cases.case import PRODUCT_OPS, Case
 from ..elementwise import Part
@@ -105,9 +105,7 @@ def _count(part: Part | RowPart, judged: Judgement, total: int, seconds: float) 
     wrong = judged.verdicts >= NEAR
     distances = judged.distances[wrong & (judged.distances != FAR)]
     return blank(
-        part.case,
-        part.form,
-        worst([v for v, n in counts.items() if n] or [PASS]),
+        part.case, part.form, worst([v for v, n in counts.items() if n] or [PASS]),
         total=total,
         counts={v: n for v, n in counts.items() if n},
         worst_ulp=int(distances.max()) if distances.size else None,
@@ -115,7 +113,7 @@ def _count(part: Part | RowPart, judged: Judgement, total: int, seconds: float) 
         choices=[choices.sentence(p, part.case.result, c) for p, c in judged.choices.items()],
         open_points={IDENTIFIERS[p]: c for p, c in judged.choices.items()},
         seconds=round(seconds, 3),
-    )
+    )  # fmt: skip
 
 
 def of_rows(
@@ -129,9 +127,8 @@ def of_rows(
         why = diagnosis.explain_rows(part, judged, got)
     else:
         (formed,) = sums.judge_sums([part], [got]) if formed is None else (formed,)
-        expected, judged, why = part.exact, formed.judged, NONE
+        expected, judged, why = part.exact, formed.judged, formed.why
         sentence, facts, causes = formed.sentence, formed.accumulator, (formed.identifier,) if formed.identifier else ()
-        why = formed.why
         if not formed.identifier and not why:
             why = diagnosis.of_sums(part, got)
     found = _count(part, judged, len(got), 0.0)
@@ -174,26 +171,21 @@ def _failures(part: Part | RowPart, judged: Judgement, got: np.ndarray, usual: n
         # Of sums that are explained one is enough: each has all of its terms.
         limit = min(most, 1) if verdict == DIVERGENT and isinstance(part, RowPart) else most
         for i in at[: max(limit - len(found), 0)]:
-            operands = _operands_of(part, int(i))
-            types = part.case.operands
-            distance = int(judged.distances[i])
-            right, given = int((usual if verdict == DIVERGENT else judged.right)[i]), int(got[i])
-            found.append(
-                Failure(
-                    verdict,
-                    int(i),
-                    len(got),
-                    operands,
-                    [[value_text(c, t) for c in codes] for codes, t in zip(operands, types, strict=True)],
-                    given,
-                    value_text(given, part.case.result),
-                    right,
-                    value_text(right, part.case.result),
-                    int(judged.errors[i]),
-                    None if distance == FAR else distance,
-                )
-            )
+            codes, right = _operands_of(part, int(i)), usual if verdict == DIVERGENT else judged.right
+            values = [[value_text(c, t) for c in cs] for cs, t in zip(codes, part.case.operands, strict=True)]
+            found.append(failure(verdict, int(i), got, right, judged, codes, values, part.case.result))
     return found
+
+
+def failure(
+    verdict: str, i: int, got: np.ndarray, right: np.ndarray, judged: Judgement, operands: list[list[int]],
+    values: list[list[str]], element: str,
+) -> Failure:  # fmt: skip
+    """The unexpected result at an index of the codes `got`, with its operands."""
+    given, wanted, distance = int(got[i]), int(right[i]), int(judged.distances[i])
+    words = value_text(given, element), value_text(wanted, element)
+    ulp, error = None if distance == FAR else distance, int(judged.errors[i])
+    return Failure(verdict, i, len(got), operands, values, given, words[0], wanted, words[1], error, ulp)
 
 
 def _operands_of(part: Part | RowPart, i: int) -> list[list[int]]:
@@ -218,18 +210,16 @@ def as_program(part: AnyPart) -> tuple[str, list[str]]:
 
 def merge_parts(a: CaseResult, b: CaseResult, errors: int) -> CaseResult:
     """Two parts of one case as one."""
-    counts = Counter(a.counts) + Counter(b.counts)
     steps = Counter(a.histogram) + Counter(b.histogram)
-    distances = [d for d in (a.worst_ulp, b.worst_ulp) if d is not None]
     points = dict.fromkeys([*a.open_points, *b.open_points])
     first = a if a.verdict == worst([a.verdict, b.verdict]) else b
     order = (FAIL, CRASH, ACCURACY, DIVERGENT)
     return dataclasses.replace(
         first,
         total=a.total + b.total,
-        counts=dict(counts),
+        counts=dict(Counter(a.counts) + Counter(b.counts)),
         histogram={d: steps[d] for d in sorted(steps, key=int)},
-        worst_ulp=max(distances, default=None),
+        worst_ulp=max((d for d in (a.worst_ulp, b.worst_ulp) if d is not None), default=None),
         choices=list(dict.fromkeys([*a.choices, *b.choices])),
         open_points={p: dict(Counter(a.open_points.get(p)) + Counter(b.open_points.get(p))) for p in points},
         failures=sorted([*a.failures, *b.failures], key=lambda f: order.index(f.verdict))[:errors],

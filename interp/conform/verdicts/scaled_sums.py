@@ -32,27 +32,22 @@ from .sums import SumResult
 _OF_F32, _OF_UNITS = 2.0**-12, 2.0**-8
 
 
-def judge_scaled_sums(
-    parts: Sequence[ScaledPart], results: Sequence[np.ndarray], records: Sequence[str] = ()
-) -> list[SumResult]:
+Arrays = Sequence[np.ndarray]
+Parts = Sequence[ScaledPart]
+
+
+def judge_scaled_sums(parts: Parts, results: Arrays, records: Sequence[str] = ()) -> list[SumResult]:
     """The verdicts on a dot of two block formats, on several shapes."""
     known = [*_usual(parts[0].query), *_units(parts[0], records)]
-    near = [i for i, (p, got) in enumerate(zip(parts, results, strict=True)) if _is_near(p, got, _OF_UNITS)]
     found: list[SumResult] = [sums.judge_unexplained(p, got) for p, got in zip(parts, results, strict=True)]
-    _replace(
-        found,
-        near,
-        sums.judge_sums([parts[i] for i in near], [results[i] for i in near], candidates=known) if near else [],
-    )
+    near = [i for i, (p, got) in enumerate(zip(parts, results, strict=True)) if _is_near(p, got, _OF_UNITS)]
+    if near:
+        judged = sums.judge_sums([parts[i] for i in near], [results[i] for i in near], candidates=known)
+        for i, each in zip(near, judged, strict=True):
+            found[i] = each
     if _all_known(found):
         return found
-    read = _by_rounding(parts, results, found)
-    return read or _with_faults(parts, results, found)
-
-
-def _replace(found: list[SumResult], at: Sequence[int], several: Sequence[SumResult]) -> None:
-    for i, each in zip(at, several, strict=True):
-        found[i] = each
+    return _by_rounding(parts, results, found) or _with_faults(parts, results, found)
 
 
 def _all_known(found: Sequence[SumResult]) -> bool:
@@ -61,13 +56,8 @@ def _all_known(found: Sequence[SumResult]) -> bool:
 
 def _usual(query: SumQuery) -> list[Hypothesis]:
     """Exact sums, and sums in f32."""
-    flushing = hypotheses.flushing_hypotheses(query)
-    return [
-        hypotheses.exact("add"),
-        *hypotheses.in_types(query, ("f32",)),
-        *flushing,
-        *hypotheses.truncating_hypotheses(query),
-    ]
+    others = *hypotheses.flushing_hypotheses(query), *hypotheses.truncating_hypotheses(query)
+    return [hypotheses.exact("add"), *hypotheses.in_types(query, ("f32",)), *others]
 
 
 def _units(part: ScaledPart, records: Sequence[str]) -> list[Hypothesis]:
@@ -99,9 +89,7 @@ def _of_record(record: Accumulator, left: Block, right: Block, identifier: str, 
     return Hypothesis(identifier, sentence, total, True, record, identifier, record.storage.name)
 
 
-def _by_rounding(
-    parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[SumResult]
-) -> list[SumResult]:
+def _by_rounding(parts: Parts, results: Arrays, plain: Sequence[SumResult]) -> list[SumResult]:
     """The verdicts by the type that scaled numbers are rounded to: the widest type that explains all."""
     best, most = [], -1
     for reading in roundings():
@@ -114,14 +102,10 @@ def _by_rounding(
     return best
 
 
-def _by(
-    reading: Reading, parts: Sequence[ScaledPart], results: Sequence[np.ndarray], plain: Sequence[SumResult]
-) -> list[SumResult] | None:
+def _by(reading: Reading, parts: Parts, results: Arrays, plain: Sequence[SumResult]) -> list[SumResult] | None:
     """The verdicts if a reading explains all shapes; None if it does not."""
     changed = [reading.part(p) or p for p in parts]
-    if all(c is p for c, p in zip(changed, parts, strict=True)):
-        return None
-    if not all(_is_near(c, got) for c, got in zip(changed, results, strict=True)):
+    if all(c is p for c, p in zip(changed, parts, strict=True)) or not all(map(_is_near, changed, results)):
         return None
     read = sums.judge_sums(changed, results, candidates=_usual(parts[0].query))
     if not _all_known(read):
@@ -132,9 +116,7 @@ def _by(
     ]
 
 
-def _judge_rounded(
-    reading: Reading, part: ScaledPart, changed: ScaledPart, got: np.ndarray, read: SumResult
-) -> SumResult:
+def _judge_rounded(reading: Reading, part: ScaledPart, changed: ScaledPart, got: np.ndarray, r: SumResult) -> SumResult:
     """The verdict on results of rounded operands: a choice, but wrong where numbers or a result are lost."""
     found = judge(part.case.result, got, part.exact, 0)
     fmt = FORMATS[part.case.result]
@@ -144,10 +126,9 @@ def _judge_rounded(
     lost |= differs & _is_coarse(part, changed)
     found.verdicts[differs & ~lost] = OPEN
     found.errors[differs & ~lost] = 0
-    sentence = f"{reading.sentence}, then {read.sentence}"
-    why = cause("scaled-beyond-range", rounded=reading.sentence)
-    identifier = f"{reading.identifier}/{read.identifier}"
-    return SumResult(found, sentence, identifier, read.accumulator, why if lost.any() else Diagnosis())
+    words, identifier = f"{reading.sentence}, then {r.sentence}", f"{reading.identifier}/{r.identifier}"
+    why = cause("scaled-beyond-range", rounded=reading.sentence) if lost.any() else Diagnosis()
+    return SumResult(found, words, identifier, r.accumulator, why)
 
 
 def _is_coarse(part: ScaledPart, changed: ScaledPart) -> np.ndarray:
@@ -163,35 +144,25 @@ def _is_coarse(part: ScaledPart, changed: ScaledPart) -> np.ndarray:
 # -- faults ------------------------------------------------------------------------------------------------------------
 
 
-def _with_faults(
-    parts: Sequence[ScaledPart], results: Sequence[np.ndarray], found: Sequence[SumResult]
-) -> list[SumResult]:
+def _with_faults(parts: Parts, results: Arrays, found: Sequence[SumResult]) -> list[SumResult]:
     """Adds an explanation to shapes that nothing else explains: one fault, or a common property."""
-    at = [i for i, f in enumerate(found) if not f.identifier]
-    left, got = [parts[i] for i in at], [results[i] for i in at]
-    why = _fault(left, got)
-    if not why:
-        why = next(
-            (d for p, g, f in zip(left, got, [found[i] for i in at], strict=True) if (d := _common(p, g, f))), why
-        )
+    left = [(p, g, f) for p, g, f in zip(parts, results, found, strict=True) if not f.identifier]
+    why = _fault([p for p, *_ in left], [g for _, g, _ in left])
+    why = why or next((d for p, g, f in left if (d := _common(p, g, f))), why)
     return [f if f.identifier else dataclasses.replace(f, why=why) for f in found]
 
 
 def _fault(parts: Sequence[ScaledPart], results: Sequence[np.ndarray]) -> Diagnosis:
     usual = _usual(parts[0].query)
     for reading in faults_of_dots():
-        changed = [reading.part(p) for p in parts]
-        if any(c is None for c in changed):
-            continue
-        several = [c for c in changed if c is not None]
-        if not all(_is_near(c, got) for c, got in zip(several, results, strict=True)):
-            continue
-        if _all_known(sums.judge_sums(several, results, candidates=usual)):
+        changed = [c for p in parts if (c := reading.part(p)) is not None]
+        is_near = len(changed) == len(parts) and all(map(_is_near, changed, results))
+        if is_near and _all_known(sums.judge_sums(changed, results, candidates=usual)):
             return Diagnosis(reading.sentence, (reading.identifier,))
     for axis in (0, 1):
         for step in (1, -1):
             moved = [np.roll(g.reshape(p.shape), step, axis).ravel() for p, g in zip(parts, results, strict=True)]
-            if all(_is_near(p, g) for p, g in zip(parts, moved, strict=True)):
+            if all(map(_is_near, parts, moved)):
                 return cause("result-off-by-one")
     return Diagnosis()
 
@@ -220,9 +191,7 @@ def _common(part: ScaledPart, got: np.ndarray, found: SumResult) -> Diagnosis:
     if not (fails & ~with_nan).any():
         return cause("nan-scale-not-nan")
     m, n = part.shape
-    halves = (np.arange(m)[:, None] >= m // 2, np.arange(n)[None, :] >= n // 2)
-    flat = np.arange(m * n).reshape(m, n) >= m * n // 2
-    for half in (*(np.broadcast_to(h, part.shape) for h in halves), flat):
-        if not given[half].any() and not fails[~half].any():
-            return cause("half-missing")
-    return Diagnosis()
+    row, column = np.indices(part.shape)
+    halves = (row >= m // 2, column >= n // 2, row * n + column >= m * n // 2)
+    is_half = any(not given[half].any() and not fails[~half].any() for half in halves)
+    return cause("half-missing") if is_half else Diagnosis()

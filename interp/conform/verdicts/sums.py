@@ -52,27 +52,23 @@ def judge_sums(
         candidates: the hypotheses to try; None for all known ones.
     """
     tried = [_Sums(p, r) for p, r in zip(parts, results, strict=True)]
-    found: list[SumResult | None] = [t.result(EXACT, "exact") if t.is_exact else None for t in tried]
     left = [t for t in tried if not t.is_exact]
-    if left:
-        case = parts[0].case
-        asked = SumQuery(parts[0].query.operands, case.result, parts[0].body, tuple(p.query.counts[0] for p in parts))
-        every = list(known_hypotheses(asked, records)) if candidates is None else list(candidates)
-        if case.has_products:
-            explained = {id(t): f for t, f in zip(left, _products(tried, left, every), strict=True)}
-        else:
-            explained = {id(t): _fold(t, every) for t in left}
-        found = [explained.get(id(t), f) for t, f in zip(tried, found, strict=True)]
-    return [f for f in found if f is not None]
+    if not left:
+        return [t.result(EXACT, "exact") for t in tried]
+    case = parts[0].case
+    asked = SumQuery(parts[0].query.operands, case.result, parts[0].body, tuple(p.query.counts[0] for p in parts))
+    every = list(known_hypotheses(asked, records)) if candidates is None else list(candidates)
+    explained = _products(tried, left, every) if case.has_products else (_fold(t, every) for t in left)
+    found = dict(zip(map(id, left), explained, strict=True))
+    return [found.get(id(t)) or t.result(EXACT, "exact") for t in tried]
 
 
 def known_hypotheses(query: SumQuery, records: Sequence[str] = ()) -> Iterator[Hypothesis]:
     """The hypotheses to try, the likeliest first."""
     yield hypotheses.exact(query.body)
     for text in records if query.is_dot else ():
-        yield hypotheses.from_record(
-            Accumulator.from_text(text), "given", f"summed as the given record: {text}", query.operands
-        )
+        words = f"summed as the given record: {text}"
+        yield hypotheses.from_record(Accumulator.from_text(text), "given", words, query.operands)
     yield from hypotheses.in_types(query, ("f32",))
     yield from hypotheses.units(query)
     if query.is_dot:
@@ -93,18 +89,12 @@ class _Sums:
             fails &= ~self._either_zero(np.arange(len(got)), part.exact.codes)
             self.judged.verdicts[~fails & (self.judged.verdicts == WRONG)] = 0
             self.judged.errors[~fails & (self.judged.verdicts == 0)] = 0
-        self.fails = fails
-
-    @property
-    def is_exact(self) -> bool:
-        return not self.fails.any()
+        self.fails, self.is_exact = fails, not fails.any()
 
     @property
     def observation(self) -> Observation:
-        places = np.arange(len(self.got))
-        if not self.part.case.has_products:
-            places = np.flatnonzero(~self.part.may_overflow)
-        return self.among(places)
+        every = np.arange(len(self.got))
+        return self.among(every if self.part.case.has_products else np.flatnonzero(~self.part.may_overflow))
 
     def among(self, places: np.ndarray) -> Observation:
         """Some of the results."""
@@ -129,21 +119,16 @@ class _Sums:
         return both
 
     def result(
-        self,
-        sentence: str,
-        identifier: str,
-        wrong: np.ndarray | None = None,
-        accumulator: AccumulatorFacts | None = None,
+        self, sentence: str, identifier: str, wrong: np.ndarray | None = None, facts: AccumulatorFacts | None = None
     ) -> SumResult:
         """The verdicts if a hypothesis explains all results but the wrong ones."""
-        verdicts, errors = self.judged.verdicts, self.judged.errors
-        if wrong is None:
-            wrong = np.zeros(len(verdicts), bool)
+        verdicts = self.judged.verdicts
+        wrong = np.zeros(len(verdicts), bool) if wrong is None else wrong
         open_point = self.fails & ~wrong
         verdicts[open_point] = OPEN if self.part.case.has_products else 0
         verdicts[wrong] = WRONG
-        errors[open_point] = 0
-        return SumResult(self.judged, sentence, identifier, accumulator)
+        self.judged.errors[open_point] = 0
+        return SumResult(self.judged, sentence, identifier, facts)
 
 
 # -- products ----------------------------------------------------------------------------------------------------------
@@ -160,14 +145,12 @@ def _products(tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[Hyp
     first = explain(observed, usual, hardest_first=True)
     explanation = first if first.fit else explain(observed, others)
     if fit := explanation.fit:
-        for t in left:
-            yield t.result(fit.sentence, fit.identifier, accumulator=facts(fit))
+        yield from (t.result(fit.sentence, fit.identifier, facts=facts(fit)) for t in left)
         return
     bound = find_bound([t.observation for t in left])
     longest = max(left, key=lambda t: t.observation.count)
     if bound is not None and not explain_alone(longest.observation, usual):
-        for t in left:
-            yield t.result(bound.sentence, bound.identifier, accumulator=facts(bound))
+        yield from (t.result(bound.sentence, bound.identifier, facts=facts(bound)) for t in left)
         return
     alone, bounds = _each(left, usual, others)
     chosen: dict[str, Fit | BoundedSum] = {**_cover(alone), **bounds}
@@ -183,9 +166,13 @@ def _products(tried: Sequence[_Sums], left: Sequence[_Sums], every: Sequence[Hyp
         if is_one_family and not is_one:
             sentence, identifier = by_shape(chosen)
         elif not is_one:
-            sentence += f"; other shapes need another record: {'; '.join(shapes_of_others(chosen, own.sentence))}"
-            identifier += "/by-shape"
-        yield t.result(sentence, identifier, accumulator=facts(own))
+            forms: dict[str, list[str]] = {}
+            for form, fit in chosen.items():
+                if fit.sentence != own.sentence:
+                    forms.setdefault(fit.sentence, []).append(form)
+            others = "; ".join(f"{other} ({', '.join(of)})" for other, of in forms.items())
+            sentence, identifier = f"{sentence}; other shapes need another record: {others}", f"{identifier}/by-shape"
+        yield t.result(sentence, identifier, facts=facts(own))
 
 
 #: The families of exact sums, and of sums in f32.
@@ -282,8 +269,7 @@ def _fold(t: _Sums, every: Sequence[Hypothesis]) -> SumResult:
     wrong[observed.places[within(observed)]] = False
     wrong[wild.places] &= ~_any(wild, every)
     if not wrong.any():
-        found = BoundedSum("", False)
-        return t.result(found.sentence, found.identifier)
+        return t.result((found := BoundedSum("", False)).sentence, found.identifier)
     if best is not None:
         hits = np.zeros(len(t.got), bool)
         hits[observed.places] = best.hits(observed)
@@ -296,9 +282,7 @@ def _any(observed: Observation, every: Sequence[Hypothesis]) -> np.ndarray:
     found = np.zeros(len(observed.places), bool)
     with np.errstate(all="ignore"):
         for way in every:
-            if found.all():
-                break
-            found |= Fit(way).hits(observed)
+            found |= found.all() or Fit(way).hits(observed)
     return found
 
 
@@ -315,14 +299,12 @@ def by_shape(chosen: dict[str, Fit | BoundedSum]) -> tuple[str, str]:
     start = f"{_HELD[kind]} in {name}"
     then = f", then rounded to {through}" if through else ""
     if any(isinstance(f, BoundedSum) for f in chosen.values()):
-        return f"{start}, in an order of its own{then}", f"{held}/unknown-order" + (
-            f"/then-{through}" if through else ""
-        )
+        identifier = f"{held}/unknown-order" + (f"/then-{through}" if through else "")
+        return f"{start}, in an order of its own{then}", identifier
     orders: dict[str, list[str]] = {}
     for form, fit in chosen.items():
-        plain = (
-            fit.hypothesis.sentence.removeprefix(start).strip() if isinstance(fit, Fit) else "in an order of its own"
-        )
+        assert isinstance(fit, Fit)
+        plain = fit.hypothesis.sentence.removeprefix(start).strip()
         plain = plain.replace(f"exact products accumulated in {name} ", "products not rounded, ")
         orders.setdefault(plain, []).append(form)
     listed = "; ".join(f"{order}: {', '.join(forms)}" for order, forms in orders.items())
@@ -337,16 +319,6 @@ _HELD = {
     "cut-off": "accumulated, cut off toward zero at each step,",
     "flushed": "accumulated, subnormal numbers taken for zero,",
 }
-
-
-def shapes_of_others(chosen: dict[str, Fit | BoundedSum], own: str) -> Iterator[str]:
-    """The sentences of other hypotheses, each with the shapes that it explains."""
-    forms: dict[str, list[str]] = {}
-    for form, fit in chosen.items():
-        if fit.sentence != own:
-            forms.setdefault(fit.sentence, []).append(form)
-    for sentence, of in forms.items():
-        yield f"{sentence} ({', '.join(of)})"
 
 
 def facts(found: Fit | BoundedSum) -> AccumulatorFacts:

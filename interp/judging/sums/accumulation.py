@@ -164,9 +164,7 @@ class RoundedSum:
 
 def rounded_sums(t: Type, is_cut: bool, has_fused: bool = True) -> Iterator[RoundedSum]:
     """The ways to round in a type: `is_cut` if it is too narrow for products, which are then rounded or fused."""
-    yield (
-        RoundedSum(t, "rounded", "products and sums rounded") if is_cut else RoundedSum(t, "accumulated", "accumulated")
-    )
+    yield RoundedSum(t, *(("rounded", "products and sums rounded") if is_cut else ("accumulated", "accumulated")))
     if is_cut and has_fused:
         yield RoundedSum(fused_type(FORMATS[t.name]), "fused", "exact products accumulated")
 
@@ -199,7 +197,7 @@ def _halves(x: Values, combine: Combine) -> Values:
     return x[:, 0]
 
 
-def _in_windows(x: Values, n: int, combine: Combine) -> Values:
+def _in_windows(n: int, x: Values, combine: Combine) -> Values:
     """The sums of each n terms in order; the last group may be shorter."""
     whole = x.shape[1] // n * n
     sums = in_order(x[:, :whole].reshape(-1, n), combine).reshape(len(x), -1) if whole else x[:, :0]
@@ -208,39 +206,27 @@ def _in_windows(x: Values, n: int, combine: Combine) -> Values:
     return np.concatenate([sums, in_order(x[:, whole:], combine)[:, None]], axis=1)
 
 
-def _windows(n: int) -> Fold:
-    return lambda x, combine: in_order(_in_windows(x, n, combine), combine)
-
-
-def _centred_windows(n: int) -> Fold:
+def _centred_windows(n: int, x: Values, combine: Combine) -> Values:
     """Windows that begin before the first term by as much as the last extends beyond the end."""
-
-    def order(x: Values, combine: Combine) -> Values:
-        while x.shape[1] > n:
-            first = n - (-x.shape[1] % n) // 2
-            head = in_order(x[:, :first], combine)[:, None]
-            x = np.concatenate([head, _in_windows(x[:, first:], n, combine)], axis=1)
-        return in_order(x, combine)
-
-    return order
+    while x.shape[1] > n:
+        first = n - (-x.shape[1] % n) // 2
+        head = in_order(x[:, :first], combine)[:, None]
+        x = np.concatenate([head, _in_windows(n, x[:, first:], combine)], axis=1)
+    return in_order(x, combine)
 
 
-def _lanes(n: int, join: Fold) -> Fold:
+def _lanes(n: int, join: Fold, x: Values, combine: Combine) -> Values:
     """Sums in n lanes of a vector, joined by `join`; remaining terms are added one by one."""
-
-    def order(x: Values, combine: Combine) -> Values:
-        whole = x.shape[1] // n * n
-        if not whole:
-            return in_order(x, combine)
-        lanes = x[:, :n]
-        for i in range(n, whole, n):
-            lanes = combine(lanes, x[:, i : i + n])
-        total = join(lanes, combine)
-        for i in range(whole, x.shape[1]):
-            total = combine(total, x[:, i])
-        return total
-
-    return order
+    whole = x.shape[1] // n * n
+    if not whole:
+        return in_order(x, combine)
+    lanes = x[:, :n]
+    for i in range(n, whole, n):
+        lanes = combine(lanes, x[:, i : i + n])
+    total = join(lanes, combine)
+    for i in range(whole, x.shape[1]):
+        total = combine(total, x[:, i])
+    return total
 
 
 def orders(counts: Sequence[int], most: int | None = None) -> Iterator[Order]:
@@ -264,11 +250,13 @@ def orders(counts: Sequence[int], most: int | None = None) -> Iterator[Order]:
         yield Order("halves", "in halves", _halves, is_plain=True)
     for size in (2, 4, 8, 16, 32, 64, 128, 256, 512):
         if size < n and is_short(size + n // size):
-            yield Order(f"windows-{size}", f"in windows of {size}", _windows(size))
+            windows = functools.partial(_in_windows, size)
+            yield Order(f"windows-{size}", f"in windows of {size}", lambda x, c, of=windows: in_order(of(x, c), c))
             if any(c % size for c in counts):
-                yield Order(f"centred-windows-{size}", f"in centred windows of {size}", _centred_windows(size))
+                centred = functools.partial(_centred_windows, size)
+                yield Order(f"centred-windows-{size}", f"in centred windows of {size}", centred)
     for size in (2, 4, 8, 16, 32, 64):
         if size < n and is_short(n // size):
-            yield Order(f"lanes-{size}", f"in {size} lanes", _lanes(size, _halves))
-            sentence = f"in {size} lanes, joined in order"
-            yield Order(f"lanes-{size}-joined-in-order", sentence, _lanes(size, in_order), is_plain=True)
+            in_halves, ordered = (functools.partial(_lanes, size, join) for join in (_halves, in_order))
+            yield Order(f"lanes-{size}", f"in {size} lanes", in_halves)
+            yield Order(f"lanes-{size}-joined-in-order", f"in {size} lanes, joined in order", ordered, is_plain=True)

@@ -51,14 +51,10 @@ class ExactSums:
         """The exact sums; None if they are unavailable."""
         if operation.name.endswith("select_and_scatter"):
             return cls._of_selected(operation, operands)
-        exact, sizes, terms = (
-            in_f64(operation, operands),
-            in_f64(operation, operands, np.abs),
-            terms_of(operation, operands),
-        )
+        exact, sizes = in_f64(operation, operands), in_f64(operation, operands, np.abs)
         if exact is None or sizes is None:
             return None
-        sizes = [_large_sizes(operation, operands, exact[0], sizes[0])]
+        terms, sizes = terms_of(operation, operands), [_large_sizes(operation, operands, exact[0], sizes[0])]
         if operation.name.endswith(".scatter"):  # here every result has as many terms as updates
             counted = in_f64(with_body(operation, _ADD), operands, lambda x: np.ones(x.shape))
             counts = counted[0] if counted is not None else np.full(exact[0].shape, operands[-1].size + 1.0)

@@ -145,9 +145,8 @@ def _are_of(observed: Observation, name: str) -> bool:
 def _is_open_to(hypothesis: Hypothesis, through: Through) -> bool:
     """Whether sums may be rounded to a type first: another type, and if it is f32, one narrower than theirs."""
     name, _, cut = through.partition(" ")
-    return name != hypothesis.type and (
-        name != "f32" or (hypothesis.family == "exact" if cut else hypothesis.type in ("", "f64"))
-    )
+    is_narrower = hypothesis.family == "exact" if cut else hypothesis.type in ("", "f64")
+    return name != hypothesis.type and (name != "f32" or is_narrower)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -311,9 +310,8 @@ def _may_be_negative_zero(terms: np.ndarray, observed: Observation, through: Thr
     with np.errstate(invalid="ignore"):
         units = -unit_of(terms)
     codes = round_sums(Exact.of(np.where(np.isfinite(units), units, -1.0)), observed.query.result, through)[0]
-    return (FORMATS[observed.query.result].decode(codes) == 0) | (
-        is_flushed & (units > -(2.0 ** FORMATS["f32"].min_exponent))
-    )
+    is_below = units > -(2.0 ** FORMATS["f32"].min_exponent)
+    return (FORMATS[observed.query.result].decode(codes) == 0) | (is_flushed & is_below)
 
 
 def _is_finer(terms: np.ndarray, exponent: int) -> np.ndarray:

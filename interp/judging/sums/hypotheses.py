@@ -17,17 +17,8 @@ from ....ops.accumulators.units import UNITS, Unit
 from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact
 from ...oracle.sums import exact_products, exact_sums
-from .accumulation import (
-    RoundedSum,
-    Type,
-    flushing_type,
-    fused_type,
-    holds,
-    orders,
-    rounded_sums,
-    truncating_type,
-    types,
-)
+from . import accumulation
+from .accumulation import RoundedSum, Type, fused_type, holds, orders, rounded_sums, types
 
 Codes = tuple[np.ndarray, np.ndarray]
 #: Number of products after which a second sum in f32 takes over: 128 in DeepSeek-V3 and DeepGEMM.
@@ -110,7 +101,7 @@ def in_types(query: SumQuery, names: Sequence[str] = (), most: int | None = None
 def truncating_hypotheses(query: SumQuery) -> Iterator[Hypothesis]:
     """Sums in f32 truncated toward zero at each step."""
     if query.body == "add" and all(holds(FORMATS["f32"], FORMATS[t]) for t in query.operands):
-        how = RoundedSum(truncating_type(), "cut-off", "accumulated, cut off toward zero at each step,")
+        how = RoundedSum(accumulation.truncating_type(), "cut-off", "accumulated, cut off toward zero at each step,")
         yield from _in_orders(how, query, None, "cut-off/f32")
 
 
@@ -121,9 +112,8 @@ def may_flush(query: SumQuery) -> bool:
 
 def flush(rows: Rows, query: SumQuery) -> Rows:
     """The same terms, with subnormal operands flushed to zero."""
-    is_zero = np.logical_or.reduce(
-        [FORMATS[t].is_subnormal(x) for t, x in zip(query.operands, rows.factors, strict=True)]
-    )
+    sides = zip(query.operands, rows.factors, strict=True)
+    is_zero = np.logical_or.reduce([FORMATS[t].is_subnormal(x) for t, x in sides])
     zeros = np.where(np.isfinite(rows.terms), np.copysign(0.0, rows.terms), np.nan)
     return Rows(np.where(is_zero, zeros, rows.terms))
 
@@ -134,12 +124,10 @@ def flushing_hypotheses(query: SumQuery) -> Iterator[Hypothesis]:
         return
     wide = types([FORMATS[t] for t in query.operands], "add")
     for t in (*(t for t in wide if t.name == "f32"), fused_type(FORMATS["f32"])):
-        how = RoundedSum(flushing_type(t), "flushed", "accumulated, subnormal numbers taken for zero,")
+        how = RoundedSum(accumulation.flushing_type(t), "flushed", "accumulated, subnormal numbers taken for zero,")
         for hypothesis in _in_orders(how, query, None, "flushed/f32"):
             form = hypothesis.sum
-            yield dataclasses.replace(
-                hypothesis, sum=lambda rows, form=form: form(flush(rows, query)), zeros_alike=True
-            )
+            yield dataclasses.replace(hypothesis, sum=lambda x, form=form: form(flush(x, query)), zeros_alike=True)
 
 
 def _in_orders(how: RoundedSum, query: SumQuery, most: int | None, family: str) -> Iterator[Hypothesis]:

@@ -50,8 +50,9 @@ def sum_fault(
     forms = [None, *(steps(sums) if sums.operation.regions else [])]
     got = theirs.reshape(-1)
     explained: list[Diagnosis | ReadAs] = []
-    for what, terms in itertools.chain(_reading(sums), _omit_terms(sums.terms)):
-        if explained and not _is_alternative(what, explained[0]):
+    changed = ((what, terms_of(o, xs)) for what, o, xs in _change_operands(sums.operation, sums.operands))
+    for what, terms in itertools.chain(changed, _omit_terms(sums.terms)):
+        if terms is None or (explained and not _is_alternative(what, explained[0])):
             continue
         rows = terms.rows(sample)
         for form in forms:
@@ -104,11 +105,9 @@ def _adds_up(form: Sum | None, rows: np.ndarray, got: np.ndarray, is_product: bo
 
 #: The faults of rounding that a policy has, by the name of its rounding.
 _ROUNDINGS = {
-    "toward_zero": "rounded-toward-zero",
-    "up": "rounded-up",
-    "down": "rounded-down",
+    "toward_zero": "rounded-toward-zero", "up": "rounded-up", "down": "rounded-down",
     "nearest_away": "rounded-ties-away-from-zero",
-}
+}  # fmt: skip
 
 
 def _writing(sums: ExactSums, theirs: np.ndarray) -> Iterator[tuple[Diagnosis, np.ndarray]]:
@@ -167,14 +166,6 @@ def _as(x: np.ndarray, element: ElementType) -> np.ndarray:
 
 
 # -- reading of operands ---------------------------------------------------------------------------------------------
-
-
-def _reading(sums: ExactSums) -> Iterator[tuple[Diagnosis | ReadAs, Terms]]:
-    """The terms of changed operands."""
-    for what, operation, operands in _change_operands(sums.operation, sums.operands):
-        terms = terms_of(operation, operands)
-        if terms is not None:
-            yield what, terms
 
 
 #: A cause, the operation, and its changed operands.
