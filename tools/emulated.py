@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from minihlo import interp
-from minihlo.interp.backends import BackendError, emulated, transport
+from minihlo.interp import transport
+from minihlo.interp.backends import BackendError, emulated
 from minihlo.interp.backends.own import Minihlo
 from minihlo.interp.conform.run import Choice, tasks
 from minihlo.interp.conform.tester import Tester

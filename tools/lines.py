@@ -34,7 +34,7 @@ JUDGING_COMMANDS = (
 )  # fmt: skip
 
 BUDGETS = (
-    Budget("ops", 15_900, ("ops",)),
+    Budget("ops", 15_950, ("ops",)),
     Budget("interp without emulation", 48_850, ("interp",), ("interp/emulate",)),
     Budget("emulation", 5_000, ("interp/emulate",)),
     Budget("numerics", 3_900, ("interp/numerics",)),
@@ -48,7 +48,7 @@ BUDGETS = (
     Budget("passes, machine, binding", 1_550, ("interp/passes", "interp/machine.py", "interp/bind.py")),
     Budget(
         "core",
-        17_200,
+        17_250,
         ("ops", "interp/program.py", "interp/parse", "interp/passes", "interp/machine.py", "interp/bind.py",
          "interp/values", "interp/api.py", "interp/loaded.py", "interp/lowered.py"),
         ("ops/accumulators", "ops/blocks", "ops/processes"),

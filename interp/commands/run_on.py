@@ -9,7 +9,8 @@ import numpy as np
 
 from ...ops.op import Call, CheckError, lookup
 from ...ops.types import TensorType
-from ..backends import PROGRAMS, BackendError, backend, transport
+from .. import transport
+from ..backends import PROGRAMS, BackendError, backend
 from ..diff.compare import fit_arguments
 from ..diff.examiner import receive
 from ..diff.source import Source

@@ -12,8 +12,8 @@ import numpy as np
 from ...ops.op import lookup
 from ...ops.policy import Policy
 from ...ops.types import TensorType, type_of_dtype
-from .. import machine
-from ..backends import OPERATIONS, Backend, BackendError, transport
+from .. import machine, transport
+from ..backends import OPERATIONS, Backend, BackendError
 from ..errors import Error
 from ..judging.equality import GradedResult, distance, equal_values, is_subnormal
 from ..judging.record import CRASH, FAIL, OF_GRADES, OPEN, SAME, UNSUPPORTED, WRONG, worst

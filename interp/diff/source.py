@@ -14,7 +14,7 @@ from jaxlib.mlir.passmanager import PassManager
 
 from ...ops.policy import Policy
 from ...ops.types import QuantizedType, TensorType, Type
-from ..backends import transport
+from .. import transport
 from ..errors import ProgramError, UnsupportedError
 from ..machine import Plan, find_function, plan
 from ..parse import parser

@@ -11,7 +11,8 @@ import numpy as np
 from ...ops.op import call_attribute, traits_of
 from ...ops.traits import RegionSemantics
 from ...ops.types import TensorType, type_of_dtype
-from ..backends import BackendError, transport
+from .. import transport
+from ..backends import BackendError
 from ..errors import Error, ProgramError
 from ..judging.equality import equal_values
 from ..judging.record import ACCURACY, CRASH, FAIL, PASS, UNSUPPORTED, worst

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...ops.types import type_of_dtype
-from ..backends import Backend, BackendError, transport
+from .. import transport
+from ..backends import Backend, BackendError
 from ..diff.examiner import receive
 from ..diff.source import Source, captures, is_movable_type
 from ..enclose import Allowed, Enclosure, enclose

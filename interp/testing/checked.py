@@ -17,8 +17,8 @@ from jaxlib.mlir.passmanager import PassManager
 
 from ...ops.op import Call, CheckError, lookup
 from ...ops.types import Kind, TensorType
-from .. import machine
-from ..backends import Backend, BackendError, Minihlo, transport
+from .. import machine, transport
+from ..backends import Backend, BackendError, Minihlo
 from ..errors import CheckFailure, InputError
 from ..machine import plan
 from ..parse import parser

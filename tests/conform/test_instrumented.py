@@ -3,7 +3,7 @@
 import numpy as np
 
 from minihlo import interp
-from minihlo.interp.backends import transport
+from minihlo.interp import transport
 from minihlo.interp.diff.examiner import receive
 from minihlo.interp.diff.source import Source
 from minihlo.ops.types import type_of_dtype

@@ -19,7 +19,7 @@ LAYERS = [
     "ops.quantization", "ops.movement",
     "ops.elementwise", "ops.programs", "ops.reductions", "ops.products", "ops.blocks", "ops.processes", "interp.errors",
     "interp.foreign", "interp.policies", "interp.samples", "interp.settings", "interp.program", "interp.steps",
-    "interp.system", "interp.pages", "interp.parse",
+    "interp.system", "interp.pages", "interp.transport", "interp.parse",
     "interp.values", "interp.passes", "interp.dynamic", "interp.code", "interp.expansions", "interp.printer",
     "interp.bodies", "interp.bind", "interp.machine", "interp.listing", "interp.loaded", "interp.lowered", "interp.api",
     "interp.emulate",

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from minihlo.interp.backends import BackendError, ChildBackend, transport
+from minihlo.interp import transport
+from minihlo.interp.backends import BackendError, ChildBackend
 from minihlo.interp.diff.source import Source
 
 from .program import Module
