@@ -12,15 +12,7 @@ from typing import Any
 
 import mpmath
 
-from .oracle_numbers import (
-    INF,
-    NAN,
-    ONE,
-    ZERO,
-    Value,
-    is_negative,
-    signed,
-)
+from .oracle_numbers import INF, NAN, ONE, ZERO, Value, is_negative, signed
 
 mp: Any = mpmath.mp  # which has no types
 Real = Any  #: a number of mpmath

@@ -35,16 +35,15 @@ JUDGING_COMMANDS = (
 
 BUDGETS = (
     Budget("ops", 15_950, ("ops",)),
-    Budget("interp without emulation", 48_850, ("interp",), ("interp/emulate",)),
+    Budget("interp without emulation", 48_650, ("interp",), ("interp/emulate",)),
     Budget("emulation", 5_000, ("interp/emulate",)),
-    Budget("numerics", 3_900, ("interp/numerics",)),
     Budget(
         "judging",
         25_900,
         ("interp/judging", "interp/conform", "interp/diff", "interp/probing", "interp/backends", "interp/judgement",
          "interp/enclose", *(f"interp/commands/{name}.py" for name in JUDGING_COMMANDS)),
     ),
-    Budget("tests", 42_950, ("tests",)),
+    Budget("tests", 42_200, ("tests",)),
     Budget("passes, machine, binding", 1_550, ("interp/passes", "interp/machine.py", "interp/bind.py")),
     Budget(
         "core",
@@ -53,6 +52,7 @@ BUDGETS = (
          "interp/values", "interp/api.py", "interp/loaded.py", "interp/lowered.py"),
         ("ops/accumulators", "ops/blocks", "ops/processes"),
     ),
+    Budget("numerics", 3_750, ("interp/numerics",)),
 )  # fmt: skip
 
 

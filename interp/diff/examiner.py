@@ -17,7 +17,6 @@ from ..backends import OPERATIONS, Backend, BackendError
 from ..errors import Error
 from ..judging.equality import GradedResult, distance, equal_values, is_subnormal
 from ..judging.record import CRASH, FAIL, OF_GRADES, OPEN, SAME, UNSUPPORTED, WRONG, worst
-from ..machine import Plan
 from ..program import Location, Operation, Value
 from ..testing.failures import format_element
 from .diagnosis import explain_unrounded
@@ -50,7 +49,6 @@ class Examiner:
         self.makers: dict[Value, Operation] = {}
         self.values: dict[Value, Any] = {}
         self.calls: list[Operation] = []  #: the calls of the functions that are running
-        self._plans: dict[Operation, Plan] = {}
         self._texts: dict[Operation, str] = {}
         self._refused: dict[Operation, BackendError] = {}
 
@@ -67,9 +65,7 @@ class Examiner:
 
     def here(self, operation: Operation, values: Arrays) -> list[np.ndarray]:
         """Our results of an op, given its `inputs`."""
-        if operation not in self._plans:
-            self._plans[operation] = self.source.plan(operation, self._policy)
-        return machine.run(self._plans[operation], values)
+        return machine.run(self.source.plan(operation, self._policy), values)
 
     def all_here(self, arguments: Sequence[Any]) -> list[Any]:
         """Our results of the whole program."""
@@ -103,7 +99,7 @@ class Examiner:
         except BackendError as error:
             if error.how == "absent":
                 raise
-            self._absent(operation, UNSUPPORTED if error.how == "refused" else CRASH, str(error), values)
+            self._absent(operation, UNSUPPORTED if error.is_lack else CRASH, str(error), values)
             return self.here(operation, values)
         try:
             ours = self.here(operation, values)

@@ -66,6 +66,7 @@ class Source:
         self._places = places
         self.module, self.file = module, file
         self._reader = _Recorder(module, places)
+        self._plans: dict[tuple[Operation, Policy], Plan] = {}
         self.program = self._reader.program(file)
         self.function = find_function(self.program, function)
         if self.function.body is None:
@@ -115,13 +116,16 @@ class Source:
     # -- one op as a program -------------------------------------------------------------------------------------------
 
     def plan(self, operation: Operation, policy: Policy) -> Plan:
-        """The plan for an op alone, given its `inputs`. Raises ProgramError if it is not supported."""
+        """The plan for an op alone, given its `inputs`, made once. Raises ProgramError if it is not supported."""
+        if (operation, policy) in self._plans:
+            return self._plans[operation, policy]
         arguments = inputs(operation)
         body = Region(arguments, [operation], operation.results)
         takes, gives = (tuple(v.type for v in values) for values in (arguments, operation.results))
         function = Function(_ALONE, True, takes, gives, body, operation.location)
-        functions = self.program.functions | {_ALONE: function}
-        return plan(dataclasses.replace(self.program, functions=functions), _ALONE, policy)
+        program = dataclasses.replace(self.program, functions=self.program.functions | {_ALONE: function})
+        self._plans[operation, policy] = plan(program, _ALONE, policy)
+        return self._plans[operation, policy]
 
     def passed(self, operation: Operation) -> tuple[Value, ...]:
         """The `inputs` of an op that are arguments of its program: not the constants that its regions use."""

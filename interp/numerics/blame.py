@@ -17,7 +17,7 @@ from ..diff.source import Source, is_movable
 from ..errors import Error, InputError
 from ..judging.equality import equal_values
 from .blame_report import Blame, BlamedOp, percent
-from .evaluators import BackendEvaluator, Choice, choice, convert_to, pair
+from .evaluators import Choice, Evaluator, choice, convert_to, pair
 from .measures import Amount, Measure, Outcome
 from .programs import program_of
 from .reports import own_line
@@ -223,8 +223,7 @@ def _notes(search: Search[Site], effects: dict[Site, Effect], outcome: Outcome) 
     return notes
 
 
-def _refusals(evaluators: Sequence[Any]) -> Iterator[str]:
+def _refusals(evaluators: Sequence[Evaluator]) -> Iterator[str]:
     for evaluator in evaluators:
-        inner = getattr(evaluator, "inner", evaluator)
-        for operation, why in itertools.islice(inner.refused.items() if isinstance(inner, BackendEvaluator) else (), 5):
-            yield f"{operation.location}: {operation.name}: computed exactly, as {inner.name} gives no result: {why}"
+        for o, why in itertools.islice(evaluator.refused.items(), 5):
+            yield f"{o.location}: {o.name}: computed exactly, as {evaluator.name} gives no result: {why}"

@@ -15,7 +15,6 @@ from .search import Evaluation
 NEGLIGIBLE = 1e-3
 #: Maximum number of ops shown in a table.
 _ROWS = 20
-_FIELDS = ("good", "bad", "measure", "required", "complete", "explained", "notes")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,11 +62,8 @@ class BlamedOp:
 
     def data(self) -> dict[str, Any]:
         """The op as a dictionary that `json.dump` takes."""
-        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        for name in ("alone", "without", "contribution"):
-            data[name] = data[name] if data[name] is None else data[name].data()
-        data |= {"location": str(self.location), "calls": [str(c) for c in self.calls]}
-        return plain(data | {"source": self.source, "says": self.says, "contributes": self.contributes})
+        more = {"source": self.source, "says": self.says, "contributes": self.contributes}
+        return plain(vars(self) | more)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,12 +139,7 @@ class Blame(Report):
 
     def data(self) -> dict[str, Any]:
         """The result as a dictionary that `json.dump` takes; numbers that are not finite are texts."""
-        data: dict[str, Any] = {n: getattr(self, n) for n in _FIELDS}
-        data["total"] = self.total.data()
-        data["ranking"] = [o.data() for o in self.ranking]
-        data["explains"] = [self.ranking.index(o) for o in self.explains]
-        data["evaluations"] = [{"ops": e.ops, "total": e.total.data(), "left": e.left.data()} for e in self.evaluations]
-        return plain(data)
+        return plain(vars(self) | {"explains": [self.ranking.index(o) for o in self.explains]})
 
 
 def percent(share: float | None) -> str:

@@ -2,9 +2,8 @@
 
 JAX has no public way to see the calls of functions that were jitted elsewhere, and its compiled code runs them without
 Python. So, within `observe_calls`, two private functions of JAX are replaced, and a user context of our own makes JAX
-look
-up each function anew. If this JAX lacks these functions `can_observe` is False: then calls have to be passed through
-`profiling`'s own call. Functions of JAX itself, such as `jnp.where`, are not shown.
+look up each function anew. If this JAX lacks these functions `can_observe` is False: then calls have to pass through
+a `CallObserver`. Functions of JAX itself, such as `jnp.where`, are not shown.
 
 Without JAX's compiled code a call takes 20 to 30 µs longer for each array it takes or gives. So a context may request
 only some calls: the first ones after `show_next`, which empties the cache of the compiled code.
@@ -18,17 +17,21 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import jax
 import numpy as np
 from jax._src import core, pjit
 
-from ...ops.types import TokenType, Type
+from ...ops.policy import Policy
+from ..diff.source import Source
 from ..errors import InputError
+from ..parse.reader import Locator
 from ..transform.computation import Computation
 from ..transform.primitive import to_numpy
+from .programs import program_of
 
+T = TypeVar("T")
 #: Called with the traced ClosedJaxpr, the same object for each call, and the flat list of arguments.
 Callback = Callable[[Any, Sequence[Any]], None]
 
@@ -88,34 +91,76 @@ def hide_calls() -> Iterator[None]:
         _here.busy = before
 
 
-def shown(
-    function: Any, name: str, known: dict[int, tuple[Any, Any]], seen: Callable[[Any, Sequence[Any], Any], None]
-) -> Callable[..., Any]:
-    """A function that behaves like `function`, and calls `seen` with it as a jitted one, and its arguments, before.
+class CallObserver(Generic[T]):
+    """Takes the calls of jitted functions: those that JAX shows, and those of functions passed through it.
 
-    Raises InputError if `function` is not a function; `known` keeps the jitted functions, so that each has one.
+    From the program of a function and its name, `make` makes the thing that is called with the arrays of a call; once
+    for each function.
     """
-    if not callable(function):
-        raise InputError(f"{name}: expected a function, got {type(function).__name__}")
-    # Kept with the function, whose id is then its own.
-    fresh = function, function if hasattr(function, "trace") else jax.jit(function)
-    _, jitted = known.setdefault(id(function), fresh)
 
-    @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        with hide_calls():
-            if not any(isinstance(x, core.Tracer) for x in jax.tree.leaves((args, kwargs))):
-                seen(jitted, args, kwargs)
-            return function(*args, **kwargs)
+    def __init__(self, name: str, make: Callable[[Source], T]) -> None:
+        """`name` is that of the observer in errors."""
+        self._name, self._make = name, make
+        self._jitted: dict[int, tuple[Any, Any]] = {}
+        self._made: dict[
+            int, tuple[Any, T, Computation | None]
+        ] = {}  # kept with the function, whose id is then its own
 
-    return run
+    def take(self, key: int, thing: Any, prepare: Callable[[], tuple[T, list[Any]]]) -> None:
+        """Takes a call: the key of its function, what JAX has of the function, and the preparation of its program."""
+        raise NotImplementedError
 
+    def lowered_for(self) -> Policy | str:
+        """The policy, or platform of JAX, that programs are for."""
+        raise NotImplementedError
 
-def arrays_of(computation: Computation, types: Sequence[Type], args: Sequence[Any]) -> list[Any]:
-    """The arrays of a call for a program with arguments of some types: copies, as the program may donate its own."""
-    given = zip([*computation.constants, *args], computation.arguments, strict=True)
-    values = iter([np.array(to_numpy(x, aval)) for x, aval in given])
-    return [None if isinstance(t, TokenType) else next(values) for t in types]
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that behaves like `function`, and whose calls are taken.
+
+        It is needed only where JAX does not show its calls. Raises InputError if `function` is not a function.
+        """
+        if not callable(function):
+            raise InputError(f"{self._name}: expected a function, got {type(function).__name__}")
+        made: Any = function
+        fresh = function, function if hasattr(function, "trace") else jax.jit(made)
+        _, jitted = self._jitted.setdefault(id(function), fresh)
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with hide_calls():
+                if not any(isinstance(x, core.Tracer) for x in jax.tree.leaves((args, kwargs))):
+                    self.take(id(jitted), jitted, lambda: self._of_function(jitted, args, kwargs))
+                return function(*args, **kwargs)
+
+        return run
+
+    def observe(self, jaxpr: Any, args: Sequence[Any]) -> None:
+        """Takes a call that JAX shows."""
+        self.take(id(jaxpr), jaxpr, lambda: self._of_call(jaxpr, args))
+
+    def _of_call(self, jaxpr: Any, args: Sequence[Any]) -> tuple[T, list[Any]]:
+        """The thing made of a traced function, and copies of the arguments, as the program may donate its own."""
+        if id(jaxpr) not in self._made:
+            refuse_effects(jaxpr)
+            on = self.lowered_for()
+            computation = Computation(jaxpr, on if isinstance(on, Policy) else Policy())
+            lowered = computation.lower(on) if isinstance(on, str) else computation.lower()
+            name = f"jit({computation.name})"
+            made = self._make(Source(lowered.compiler_ir("stablehlo"), Locator(name), name))
+            self._made[id(jaxpr)] = (jaxpr, lowered), made, computation
+        _, made, computation = self._made[id(jaxpr)]
+        assert computation is not None
+        given = [*computation.constants, *args]
+        return made, [np.array(to_numpy(x, aval)) for x, aval in zip(given, computation.arguments, strict=True)]
+
+    def _of_function(self, jitted: Any, args: Sequence[Any], kwargs: Any) -> tuple[T, list[Any]]:
+        """The same of a jitted function and its arguments."""
+        jaxpr = jitted.trace(*args, **kwargs).jaxpr
+        refuse_effects(jaxpr)
+        source, arrays, _ = program_of(jitted, args, kwargs, on=self.lowered_for())
+        if id(jaxpr) not in self._made:
+            self._made[id(jaxpr)] = jaxpr, self._make(source), None
+        return self._made[id(jaxpr)][1], [a if a is None else np.array(a) for a in arrays]
 
 
 def refuse_effects(jaxpr: Any) -> None:

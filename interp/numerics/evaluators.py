@@ -26,7 +26,6 @@ from ..diff.examiner import Examiner
 from ..diff.judge import rounds
 from ..diff.source import Source, inputs
 from ..errors import Error, InputError
-from ..machine import Plan
 from ..passes.rewriting import copy_operation, copy_value
 from ..program import CONSTANT, Operation, Region, Value
 
@@ -54,10 +53,10 @@ class Choice:
     def on(self, source: Source) -> Evaluator:
         """The evaluator for the ops of a program."""
         if self.wide:
-            return WideEvaluator(source, ELEMENT_TYPES[self.wide])
+            return _in_wide(source, ELEMENT_TYPES[self.wide])
         if self.policy is not None:
-            return PolicyEvaluator(source, self.name, self.policy)
-        return BackendEvaluator(source, self.backend)
+            return _by_policy(source, self.name, self.policy)
+        return _by_backend(source, self.backend)
 
     def close(self) -> None:
         """Releases the resources of the backend."""
@@ -96,95 +95,86 @@ def choice(named: Any, role: str, backend_of: Callable[[Any], Any] = any_subject
 # -- evaluators --------------------------------------------------------------------------------------------------------
 
 
+@dataclasses.dataclass(frozen=True)
 class Evaluator:
-    """An evaluator of single ops, with its name in reports."""
+    """An evaluator of single ops."""
 
-    runs_whole = False  #: a loop, branch or call evaluated as a whole gives the same bits as op by op
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def results(self, operation: Operation, values: Arrays) -> list[Any]:
-        """The results of an op, given its `inputs`. Raises errors of `interp`."""
-        raise NotImplementedError
+    name: str  #: in reports
+    results: Callable[[Operation, Arrays], list[Any]]  #: of an op, given its `inputs`; raises errors of `interp`
+    runs_whole: bool = False  #: a loop, branch or call evaluated as a whole gives the same bits as op by op
+    refused: dict[Operation, str] = dataclasses.field(default_factory=dict)  #: why a backend gives no results
 
 
-class PolicyEvaluator(Evaluator):
+def exact_results(source: Source, operation: Operation, values: Arrays) -> list[Any]:
+    """The results of an op with exact sums."""
+    return machine.run(source.plan(operation, EXACT), values)
+
+
+def _by_policy(source: Source, name: str, policy: Policy) -> Evaluator:
     """minihlo under a policy."""
-
-    def __init__(self, source: Source, name: str, policy: Policy) -> None:
-        super().__init__(name)
-        self.policy, self._source = policy, source
-        # Stochastic rounding draws bits in the order of the ops; each op alone starts from the seed.
-        self.runs_whole = policy.rounding != "stochastic"
-        self._plans: dict[Operation, Plan] = {}
-
-    def results(self, operation: Operation, values: Arrays) -> list[Any]:
-        if operation not in self._plans:
-            self._plans[operation] = self._source.plan(operation, self.policy)
-        return machine.run(self._plans[operation], values)
+    # Stochastic rounding draws bits in the order of the ops; each op alone starts from the seed.
+    runs_whole = policy.rounding != "stochastic"
+    return Evaluator(name, lambda operation, values: machine.run(source.plan(operation, policy), values), runs_whole)
 
 
-class BackendEvaluator(Evaluator):
+def _by_backend(source: Source, backend: Any) -> Evaluator:
     """A backend; if it gives no result for an op, the op is computed exactly, and noted."""
+    examiner = Examiner(source, backend, EXACT)
+    refused: dict[Operation, str] = {}
 
-    def __init__(self, source: Source, backend: Any) -> None:
-        super().__init__(backend.name)
-        self._examiner = Examiner(source, backend, EXACT)
-        self.refused: dict[Operation, str] = {}  #: why the backend gives no results
-
-    def results(self, operation: Operation, values: Arrays) -> list[Any]:
+    def results(operation: Operation, values: Arrays) -> list[Any]:
         try:
-            results = self._examiner.there(operation, values)
+            results = examiner.there(operation, values)
             for result, value in zip(results, operation.results, strict=True):
                 if result.shape != value.shape:
-                    raise BackendError("died", f"{self.name} gave a result of shape {result.shape}, not {value.type}")
+                    raise BackendError(
+                        "died", f"{backend.name} gave a result of shape {result.shape}, not {value.type}"
+                    )
         except BackendError as error:
             if error.how == "absent":
                 raise
-            self.refused[operation] = str(error)
-            return self._examiner.here(operation, values)
+            refused[operation] = str(error)
+            return examiner.here(operation, values)
         return results
 
+    return Evaluator(backend.name, results, refused=refused)
 
-class WideEvaluator(Evaluator):
+
+def _in_wide(source: Source, element: ElementType) -> Evaluator:
     """Holds and computes every float type narrower than `element` in it, with sums rounded once."""
+    known: dict[Operation, Operation | None] = {}
 
-    def __init__(self, source: Source, element: ElementType) -> None:
-        super().__init__(element.name)
-        self._element = element
-        self._exact = PolicyEvaluator(source, "exact", EXACT)
-        self._widened: dict[Operation, Operation | None] = {}
-
-    def results(self, operation: Operation, values: Arrays) -> list[Any]:
-        if operation not in self._widened:
+    def results(operation: Operation, values: Arrays) -> list[Any]:
+        if operation not in known:
             keeps = traits_of(operation.name).keeps_bits  # its results depend on the codes
-            self._widened[operation] = None if keeps else widened(operation, self._element)
-        wide = self._widened[operation]
+            known[operation] = None if keeps else widened(operation, element)
+        wide = known[operation]
         if wide is not None:
             try:
-                return self._exact.results(wide, to_declared(wide, values))
+                return exact_results(source, wide, to_declared(wide, values))
             except Error:
-                self._widened[operation] = None  # an op without such a form
-        return self._exact.results(operation, to_declared(operation, values))
+                known[operation] = None  # an op without such a form
+        return exact_results(source, operation, to_declared(operation, values))
+
+    return Evaluator(element.name, results)
 
 
-class RoundingEvaluator(Evaluator):
-    """An evaluator beside a wide one: its ops take operands that their types do not hold, and round their results."""
+def _beside(inner: Evaluator, wide: Evaluator, policy: Policy) -> Evaluator:
+    """An evaluator beside a wide one: its ops take operands that their types do not hold, and round their results.
 
-    def __init__(self, inner: Evaluator, wide: WideEvaluator, policy: Policy) -> None:
-        """`policy` determines the rounding of results to their types."""
-        super().__init__(inner.name)
-        self.inner, self._wide, self._policy = inner, wide, policy
+    `policy` determines the rounding of results to their types.
+    """
 
-    def results(self, operation: Operation, values: Arrays) -> list[Any]:
+    def results(operation: Operation, values: Arrays) -> list[Any]:
         given = to_declared(operation, values)
         if all(_is_same(x, y) for x, y in zip(given, values, strict=True)):
-            return self.inner.results(operation, given)
-        results = self._wide.results(operation, values)
+            return inner.results(operation, given)
+        results = wide.results(operation, values)
         if not rounds(operation):
             return results
-        return [convert_to(x, v.type, self._policy) for x, v in zip(results, operation.results, strict=True)]
+        return [convert_to(x, v.type, policy) for x, v in zip(results, operation.results, strict=True)]
+
+    return Evaluator(inner.name, results, refused=inner.refused)
 
 
 def pair(source: Source, good: Choice, bad: Choice) -> tuple[Evaluator, Evaluator]:
@@ -192,10 +182,10 @@ def pair(source: Source, good: Choice, bad: Choice) -> tuple[Evaluator, Evaluato
     if good.wide and bad.wide and good.wide != bad.wide:
         raise InputError(f"expected one wide type at most, got {good.wide} and {bad.wide}")
     first, second = good.on(source), bad.on(source)
-    if isinstance(first, WideEvaluator) and not bad.wide:
-        return first, RoundingEvaluator(second, first, bad.policy or Policy())
-    if isinstance(second, WideEvaluator) and not good.wide:
-        return RoundingEvaluator(first, second, good.policy or Policy()), second
+    if good.wide and not bad.wide:
+        second = _beside(second, first, bad.policy or Policy())
+    if bad.wide and not good.wide:
+        first = _beside(first, second, good.policy or Policy())
     return first, second
 
 

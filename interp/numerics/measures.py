@@ -61,15 +61,18 @@ class Measure:
         self, kind: Any, good: Outputs, types: Sequence[Type], unflatten: Callable[[list[Any]], Any] = list
     ) -> None:
         """`kind` is one of MEASURES or a function of (good output, output). Raises InputError for anything else."""
-        self._good, self._types, self._unflatten = list(good), types, unflatten
-        if not callable(kind) and kind not in MEASURES:
-            raise InputError(f"measure: expected one of {', '.join(MEASURES)} or a function, got {kind!r}")
+        self._good, self._types = list(good), types
+        self._number: Callable[[Outputs], float] | None = None  #: a measure that compares one number of each result
         self.name = getattr(kind, "__name__", type(kind).__name__) if callable(kind) else str(kind)
-        self._function = kind if callable(kind) else None
-        if kind == "loss":
-            self._loss = next((i for i, x in enumerate(good) if _is_loss(x)), None)
-            if self._loss is None:
+        if callable(kind):
+            self._number = lambda outputs: self._float(kind(unflatten(list(good)), unflatten(list(outputs))))
+        elif kind == "loss":
+            losses = [i for i, x in enumerate(good) if isinstance(x, np.ndarray) and _is_scalar(x)]
+            if not losses:
                 raise InputError("measure: expected an output that is a floating-point scalar for loss, got none")
+            self._number = lambda outputs: float(_numbers(outputs[losses[0]]))
+        elif kind not in MEASURES:
+            raise InputError(f"measure: expected one of {', '.join(MEASURES)} or a function, got {kind!r}")
         self._scales = [_norm(np.where(np.isfinite(x), x, 0)) or 1.0 for x in map(_numbers, self._good)]
 
     def of(self, outcome: Outcome) -> Amount:
@@ -80,18 +83,13 @@ class Measure:
         """The distance between two results. Raises InputError if the user's function gives no number."""
         if isinstance(first, Error) or isinstance(second, Error):
             return NONE if isinstance(first, Error) and isinstance(second, Error) else FAILED
-        if self._function is not None:
-            return _abs_difference(*(self._call(x) for x in (first, second)))
-        if self.name == "loss":
-            assert self._loss is not None
-            return _abs_difference(*(float(np.asarray(x[self._loss]).astype(np.float64)) for x in (first, second)))
+        if self._number is not None:
+            return _abs_difference(*map(self._number, (first, second)))
         each = self._ulp if self.name == "ulp" else self._norm
         parts = [each(i, a, b) for i, (a, b) in enumerate(zip(first, second, strict=True)) if isinstance(a, np.ndarray)]
         return Amount(sum(p.lost for p in parts), max((p.size for p in parts), default=0.0))
 
-    def _call(self, outputs: Outputs) -> float:
-        assert self._function is not None
-        value: Any = self._function(self._unflatten(list(self._good)), self._unflatten(list(outputs)))
+    def _float(self, value: Any) -> float:
         try:
             return float(value)
         except (TypeError, ValueError):
@@ -110,8 +108,8 @@ class Measure:
         return Amount(int(lost.sum()), float(np.max(steps, initial=0.0, where=~lost)))
 
 
-def _is_loss(x: Any) -> bool:
-    return isinstance(x, np.ndarray) and x.shape == () and type_of_dtype(x.dtype).is_float
+def _is_scalar(x: np.ndarray) -> bool:
+    return x.shape == () and type_of_dtype(x.dtype).is_float
 
 
 def _numbers(x: Any) -> np.ndarray:

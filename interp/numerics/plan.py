@@ -20,14 +20,14 @@ from ..diff.compare import fit_arguments
 from ..diff.source import Source
 from ..errors import InputError
 from ..machine import plan
-from ..program import Location, Operation, Program, Value
+from ..program import Location, Operation, Value
 from ..system import host_floats
 from .measures import Measure as NormMeasure
 from .observe import ObservedProgram
 from .plan_rewrite import Rounding, bits_of, products, rewrite
 from .plan_search import Operand, Search
 from .programs import check_function, check_policy, program_of
-from .reports import Report, own_line, short_place, text_table
+from .reports import Report, own_line, plain, short_place, text_table
 from .statistics import range_of
 
 #: The default formats, and the default bound of the output's relative error.
@@ -109,28 +109,23 @@ class QuantizePlan(Report):
     def _run(self, source: Source, arrays: Sequence[Any]) -> list[Any]:
         values, known = fit_arguments(source, arrays, partitions=True)
         operations = products(known.program, known.function)
-        for_each: dict[Operation, list[Rounding | None]] = {o: [None, None] for o in operations}
-        ours = [(c.product, c.op) for c in self.choices]
-        theirs = [(i, o.name) for i, o in enumerate(operations) for _ in o.operands]
-        if ours != theirs:
+        if [c.op for c in self.choices] != [o.name for o in operations for _ in o.operands]:
             count = f"{len(self.choices) // 2} matmuls"
             raise InputError(f"{source.file}: expected the {count} of the plan, got {len(operations)}, or others")
-        for c in self.choices:
-            if c.format is not None:
-                for_each[operations[c.product]][c.operand] = Rounding(c.format, c.scale)
-        return _evaluate(rewrite(known.program, for_each), known, values, self.policy)
+        roundings = [Rounding(c.format, c.scale) if c.format else None for c in self.choices]
+        return _evaluate(known, values, self.policy, operations, roundings)
 
     def table(self) -> str:
         """The choices as a table of text."""
         head = ("line", "op", "operand", "type", "format", "scale", "error alone")
-        rows: list[tuple[str, ...]] = [head]
-        for c in self.choices:
-            place = short_place(Location(c.file, c.line))
-            scale = f"2^{c.scale}" if c.format in FORMATS and c.scale else "-"
-            rows.append(
-                (place, c.op.rpartition(".")[2], str(c.operand), c.type, c.format or "-", scale, f"{c.error:.3g}")
+        rows = [
+            (
+                short_place(Location(c.file, c.line)), c.op.rpartition(".")[2], str(c.operand), c.type, c.format or "-",
+                f"2^{c.scale}" if c.format in FORMATS and c.scale else "-", f"{c.error:.3g}",
             )
-        return text_table(rows)
+            for c in self.choices
+        ]  # fmt: skip
+        return text_table([head, *rows])
 
     def __str__(self) -> str:
         changed = sum(c.format is not None for c in self.choices)
@@ -143,12 +138,7 @@ class QuantizePlan(Report):
 
     def data(self) -> dict[str, Any]:
         """The plan as a dictionary that `json.dump` takes."""
-        fields = ("bound", "error", "bits", "bits_before", "evaluations")
-        return {
-            "schema": 1,
-            **{f: getattr(self, f) for f in fields},
-            "choices": list(map(dataclasses.asdict, self.choices)),
-        }
+        return {"schema": 1, **plain({k: v for k, v in vars(self).items() if k != "policy"})}
 
 
 @host_floats.in_default
@@ -202,12 +192,11 @@ def quantize_plan(
     operations = products(known.program, known.function)
     if not operations:
         raise InputError(f"{source.file}: expected a program with matmuls, got none")
-    reference = _evaluate(known.program, known, values, chosen)
+    reference = _evaluate(known, values, chosen)
     error = _error_of(reference, unflatten, measure)
 
     def evaluate(roundings: Sequence[Rounding | None]) -> float:
-        choices = {o: roundings[2 * i : 2 * i + 2] for i, o in enumerate(operations)}
-        return error(_evaluate(rewrite(known.program, choices), known, values, chosen))
+        return error(_evaluate(known, values, chosen, operations, roundings))
 
     search = Search(_operands(known, operations, values, chosen, names), evaluate, float(bound))
     options = search.run()
@@ -237,8 +226,16 @@ def _check_formats(formats: Iterable[str]) -> list[str]:
     return names
 
 
-def _evaluate(program: Program, source: Source, values: Sequence[Any], policy: Policy) -> list[Any]:
-    made = plan(program, source.function.name, policy)
+def _evaluate(
+    source: Source,
+    values: Sequence[Any],
+    policy: Policy,
+    operations: Sequence[Operation] = (),
+    roundings: Sequence[Rounding | None] = (),
+) -> list[Any]:
+    """The results of the program, with roundings of the operands of some products, two for each."""
+    choices = {o: roundings[2 * i : 2 * i + 2] for i, o in enumerate(operations)}
+    made = plan(rewrite(source.program, choices), source.function.name, policy)
     results = machine.run(made, values)
     return [r for r, t in zip(results, made.result_types, strict=True) if not isinstance(t, TokenType)]
 

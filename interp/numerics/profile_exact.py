@@ -14,6 +14,7 @@ whose body is more than one sum or product.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,12 +30,9 @@ from .. import machine
 from ..diff.judge import rounds
 from ..errors import Error
 from ..judging.wide import wide_plan, widen
-from ..machine import Plan
 from ..program import Operation
 from .statistics_blocks import quotients
 
-_F64 = ELEMENT_TYPES["f64"]
-_PLAIN = Policy()
 #: Results of more bits than this are not compared: f64 is not exact enough for them.
 MOST_BITS = 16
 _ITSELF = ("stablehlo.convert", "stablehlo.reduce_precision")
@@ -49,33 +47,32 @@ class Exact:
     """Computes exact results, with a cache of how ops are computed in f64."""
 
     def __init__(self) -> None:
-        self._plans: dict[Operation, Plan | None] = {}
+        self._plan = functools.cache(lambda operation: wide_plan(operation) if _has_wide(operation) else None)
 
     def results(self, operation: Operation, operands: Sequence[Any], results: Sequence[Any]) -> list[np.ndarray | None]:
         """The exact value of each result in f64, None if it is unknown or not compared."""
         none: list[np.ndarray | None] = [None] * len(results)
-        if not any(_is_compared(v.type) for v in operation.results) or not rounds(operation):
+        is_compared = [
+            isinstance(v.type, TensorType) and v.type.element.is_float and v.type.element.bits <= MOST_BITS
+            for v in operation.results
+        ]
+        if not any(is_compared) or not rounds(operation):
             return none
         if operation.name in _ITSELF:
-            return [_in_f64(operands[0], operation.operands[0].type)]
+            t = operation.operands[0].type
+            if not isinstance(t, TensorType) or t.element.is_complex:
+                return none
+            return [np.asarray(cast(operands[0], t.element, ELEMENT_TYPES["f64"], Policy()))]
         if target(operation) == QUANTIZE:
             return [quotients(operation.attributes, operands[0], results), *none[1:]]
-        if not _has_wide(operation):
-            return none
-        if operation not in self._plans:
-            self._plans[operation] = wide_plan(operation)
-        plan = self._plans[operation]
+        plan = self._plan(operation)
         if plan is None:
             return none
-        values = [widen(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
         try:
-            found = machine.run(plan, values)
+            found = machine.run(plan, [widen(x, v.type) for x, v in zip(operands, operation.operands, strict=True)])
         except Error:
             return none
-        return [
-            x if _is_compared(v.type) and getattr(x, "dtype", None) == np.float64 else None
-            for x, v in zip(found, operation.results, strict=True)
-        ]
+        return [x if c and x.dtype == np.float64 else None for x, c in zip(found, is_compared, strict=True)]
 
 
 def _has_wide(operation: Operation) -> bool:
@@ -84,13 +81,3 @@ def _has_wide(operation: Operation) -> bool:
     if record is None or record.has_effects or record.traits.effects is not Effects.NOTHING:
         return False
     return not target(operation) and (record.is_pure or bool(operation.regions))
-
-
-def _is_compared(t: object) -> bool:
-    return isinstance(t, TensorType) and t.element.is_float and t.element.bits <= MOST_BITS
-
-
-def _in_f64(x: Any, t: object) -> np.ndarray | None:
-    if not isinstance(t, TensorType) or t.element.is_complex:
-        return None
-    return np.asarray(cast(x, t.element, _F64, _PLAIN))

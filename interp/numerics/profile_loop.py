@@ -6,10 +6,8 @@ import contextlib
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
-
-import numpy as np
 
 try:
     from . import calls as jitted_calls
@@ -20,14 +18,12 @@ except ImportError:
 from ...ops.policy import Policy
 from ..diff.source import Source
 from ..errors import InputError
-from ..parse.reader import Locator
 from ..system import host_floats
-from ..transform.computation import Computation
 from .profile import Profile
-from .programs import check_integer, program_of
+from .programs import check_integer
 
 
-class profiling(Profile):  # noqa: N801 (used as a function)
+class profiling(Profile, jitted_calls.CallObserver[Source]):  # noqa: N801 (used as a function)
     """Profile a sample of the jitted calls in a `with` statement.
 
     Within `with interp.profiling(every=10) as p:` each call of a function of `jax.jit`, on any platform, is observed.
@@ -60,7 +56,8 @@ class profiling(Profile):  # noqa: N801 (used as a function)
         policy: Policy | None = None,
         blocks: str | Iterable[str] = (),
     ) -> None:
-        super().__init__(policy, blocks)
+        Profile.__init__(self, policy, blocks)
+        jitted_calls.CallObserver.__init__(self, "profiling", lambda source: source)
         if every is not None and calls is not None:
             raise InputError("profiling: expected every or calls, got both")
         if every is not None:
@@ -70,16 +67,14 @@ class profiling(Profile):  # noqa: N801 (used as a function)
         except (TypeError, ValueError):
             raise InputError(f"profiling: calls: expected numbers of calls, got {calls!r}") from None
         self._every = every or 10
-        self._counts: Counter[Any] = Counter()
-        self._known: dict[int, tuple[Any, Source, Computation | None]] = {}
-        self._jitted: dict[int, tuple[Any, Any]] = {}
+        self._counts: Counter[int] = Counter()
         self._context = contextlib.ExitStack()
         self._lock = threading.RLock()
         self.failures: list[str] = []
 
     def __enter__(self) -> profiling:
         if jitted_calls.can_observe:
-            self._context.enter_context(jitted_calls.observe_calls(self._observe))
+            self._context.enter_context(jitted_calls.observe_calls(self.observe))
         else:
             warnings.warn("this version of JAX does not show its calls: pass functions through p(f)", stacklevel=2)
         return self
@@ -87,50 +82,23 @@ class profiling(Profile):  # noqa: N801 (used as a function)
     def __exit__(self, *_: object) -> None:
         self._context.close()
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that behaves like `function`, with sampled calls. Raises InputError if `function` is not a
-        function.
-        """
+    def lowered_for(self) -> Policy:
+        """The policy of the evaluation."""
+        return self.policy
 
-        def seen(jitted: Any, args: Sequence[Any], kwargs: Any) -> None:
-            self._sample(("explicit", id(jitted)), lambda: self._program(jitted, args, kwargs))
-
-        return jitted_calls.shown(function, "profiling", self._jitted, seen)
-
-    # -- sampling ------------------------------------------------------------------------------------------------------
-
-    def _observe(self, jaxpr: Any, args: Sequence[Any]) -> None:
-        self._sample(id(jaxpr), lambda: self._trace(jaxpr, args))
-
-    def _sample(self, key: Any, program: Callable[[], tuple[Source, list[Any]]]) -> None:
+    def take(self, key: int, thing: Any, prepare: Callable[[], tuple[Source, list[Any]]]) -> None:
         """Counts a call, and evaluates it if it is one of the sample."""
+        del thing
         with self._lock:
             number = self._counts[key]
             self._counts[key] += 1
             if number not in self._calls if self._calls is not None else number % self._every:
                 return
             try:
-                source, arrays = program()
+                source, arrays = prepare()
                 with host_floats.default():
                     self.run(source, arrays, number)
             except Exception as error:  # whatever the error, the program goes on
                 sentence = f"call {number} was not profiled: {' '.join(str(error).split())}"
                 self.failures.append(sentence)
                 warnings.warn(sentence, stacklevel=4)
-
-    def _program(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Source, list[Any]]:
-        jaxpr = function.trace(*args, **kwargs).jaxpr
-        jitted_calls.refuse_effects(jaxpr)
-        source, arrays, _ = program_of(function, args, kwargs, on=self.policy)
-        known = self._known.setdefault(id(jaxpr), (jaxpr, source, None))
-        return known[1], [np.array(a) if a is not None else None for a in arrays]
-
-    def _trace(self, jaxpr: Any, args: Sequence[Any]) -> tuple[Source, list[Any]]:
-        if id(jaxpr) not in self._known:
-            jitted_calls.refuse_effects(jaxpr)
-            computation = Computation(jaxpr, self.policy)
-            name = f"jit({computation.name})"
-            self._known[id(jaxpr)] = jaxpr, Source(computation.module(), Locator(name), name), computation
-        _, source, computation = self._known[id(jaxpr)]
-        assert computation is not None
-        return source, jitted_calls.arrays_of(computation, source.function.argument_types, args)

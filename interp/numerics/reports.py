@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import linecache
 import math
@@ -47,12 +48,16 @@ def text_table(rows: Sequence[Sequence[str]], right: int | None = None) -> str:
 
 
 def plain(x: Any) -> Any:
-    """Data in which numbers that JSON lacks are texts."""
-    if isinstance(x, float) and not math.isfinite(x):
+    """Records as data for JSON; numbers that it lacks are texts."""
+    if isinstance(x, Location) or (isinstance(x, float) and not math.isfinite(x)):
         return str(x)
+    if callable(data := getattr(x, "data", None)):
+        return data()
+    if dataclasses.is_dataclass(x):
+        return plain(vars(x))
     if isinstance(x, dict):
         return {k: plain(v) for k, v in x.items()}
-    return [plain(v) for v in x] if isinstance(x, list | tuple) else x
+    return list(map(plain, x)) if isinstance(x, list | tuple) else x
 
 
 class Report:

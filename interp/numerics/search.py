@@ -93,21 +93,14 @@ class Search(Generic[T]):
             if len(self.evaluations) + 2 > limit:
                 self.is_complete = False
                 break
-            try:
-                effect = self._effect(group)
-            except SpentError:
-                self.is_complete = False
-                break
+            rest = frozenset(self.candidates) - frozenset(group)
+            alone, without = self.evaluation(frozenset(group)), self.evaluation(rest)
+            effect = Effect(alone.total, without.total, without.left, len(group))
             found.update(dict.fromkeys(group, effect))
             if len(group) > 1 and effect.most:
                 half = len(group) // 2
                 waiting += [group[:half], group[half:]]
         return found
-
-    def _effect(self, group: Sequence[T]) -> Effect:
-        rest = frozenset(self.candidates) - frozenset(group)
-        alone, without = self.evaluation(frozenset(group)), self.evaluation(rest)
-        return Effect(alone.total, without.total, without.left, len(group))
 
     # -- a smallest set ------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from ..diff.source import Source, inputs
 from ..diff.walk import Values, Walk
 from ..errors import LimitError
 from ..program import Location, Operation, all_operations
-from .evaluators import EXACT, Evaluator, PolicyEvaluator, to_declared
+from .evaluators import Evaluator, exact_results, to_declared
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,29 +41,6 @@ class Site:
 Observer = Callable[[Site, Sequence[Any], Sequence[Any]], None]
 
 
-class DigestedValue:
-    """A value with a digest of its contents. In a condition it behaves like its array."""
-
-    def __init__(self, value: Any) -> None:
-        self.value, self.digest = value, _digest(value)
-
-    def __bool__(self) -> bool:
-        return bool(self.value)
-
-    def __int__(self) -> int:
-        return int(self.value)
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype of the array."""
-        return self.value.dtype
-
-    @property
-    def bytes(self) -> int:
-        """The size of the array."""
-        return getattr(self.value, "nbytes", 0) + 200  # Python's overhead is about this much
-
-
 class Substitution:
     """Runs a program on its arguments, some ops by the evaluator `bad` and the others by `good`."""
 
@@ -72,8 +49,8 @@ class Substitution:
     ) -> None:
         """A run raises LimitError for a loop of more than `iterations`; `memory` bytes of results are kept."""
         self.source, self.evaluators, self.iterations, self._room = source, (good, bad), iterations, memory
-        self._arguments = list(map(DigestedValue, arguments))
-        self._kept: OrderedDict[tuple[Any, ...], list[DigestedValue]] = OrderedDict()
+        self._arguments = arguments
+        self._kept: OrderedDict[tuple[Any, ...], list[Any]] = OrderedDict()
         bodies = (f.body for f in source.program.functions.values() if f.body is not None)
         parents = (o for body in bodies for o in all_operations(body))
         self._parents = {inner: o for o in parents for region in o.regions for inner in region.operations}
@@ -84,21 +61,19 @@ class Substitution:
         With an observer every op is computed in both ways. Raises errors of `interp`.
         """
         entered = None if bad is None or observer or not self.evaluators[0].runs_whole else self._enclosing(bad)
-        walk = _Walk(_Run(self, bad, observer), self, entered)
-        return [r.value for r in walk.run(self.source.function, self._arguments)]
+        return _Walk(_Run(self, bad, observer), self, entered).run(self.source.function, self._arguments)
 
-    def results(self, operation: Operation, values: Sequence[DigestedValue], is_bad: bool) -> list[DigestedValue]:
+    def results(self, operation: Operation, values: Sequence[Any], is_bad: bool) -> list[Any]:
         """The results of an op by one of the evaluators, computed once for operands with the same contents."""
-        key = (operation, is_bad, *(v.digest for v in values))
+        key = (operation, is_bad, *map(_digest, values))
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        results = list(map(DigestedValue, self.evaluators[is_bad].results(operation, [v.value for v in values])))
-        self._kept[key] = results
-        self._room -= sum(r.bytes for r in results)
+        self._kept[key] = self.evaluators[is_bad].results(operation, values)
+        self._room -= sum(map(_bytes, self._kept[key]))
         while self._room < 0 and len(self._kept) > 1:
-            self._room += sum(r.bytes for r in self._kept.popitem(last=False)[1])
-        return results
+            self._room += sum(map(_bytes, self._kept.popitem(last=False)[1]))
+        return self._kept[key]
 
     def _enclosing(self, sites: frozenset[Site]) -> set[Operation]:
         """The ops of sites and those that contain them: calls, loops and branches."""
@@ -118,17 +93,15 @@ class _Run:
     def __init__(self, of: Substitution, bad: frozenset[Site] | None, observer: Observer | None) -> None:
         self.source, self._of, self._bad, self._observer = of.source, of, bad, observer
         self.calls: list[Operation] = []
-        self._exact = PolicyEvaluator(of.source, "exact", EXACT)
 
-    def run(self, operation: Operation, values: Sequence[DigestedValue]) -> list[DigestedValue]:
+    def run(self, operation: Operation, values: Sequence[Any]) -> list[Any]:
         site = Site(tuple(self.calls), operation)
         if self._observer is not None:
-            self._observer(site, *([r.value for r in self._of.results(operation, values, w)] for w in (False, True)))
+            self._observer(site, *(self._of.results(operation, values, is_bad) for is_bad in (False, True)))
         return self._of.results(operation, values, self._bad is None or site in self._bad)
 
-    def here(self, operation: Operation, values: Sequence[DigestedValue]) -> list[DigestedValue]:
-        given = to_declared(operation, [v.value for v in values])
-        return list(map(DigestedValue, self._exact.results(operation, given)))
+    def here(self, operation: Operation, values: Sequence[Any]) -> list[Any]:
+        return exact_results(self.source, operation, to_declared(operation, values))
 
     def rest(self, operation: Operation, values: Sequence[Any], iterations: int) -> list[Any]:
         del values
@@ -153,6 +126,10 @@ def _is_entered(operation: Operation) -> bool:
     return call_attribute(operation.name) is not None or (
         bool(operation.regions) and runs in (RegionSemantics.LOOP, RegionSemantics.ONE)
     )
+
+
+def _bytes(value: Any) -> int:
+    return getattr(value, "nbytes", 0) + 200  # Python's overhead is about this much
 
 
 def _digest(value: Any) -> bytes:

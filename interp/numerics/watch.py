@@ -16,19 +16,13 @@ try:
 except ImportError:
     raise ImportError("minihlo.interp.watch needs JAX, which is not installed (pip install jax)") from None
 
-import numpy as np
-
 from ...ops.policy import Policy
 from ..backends import BackendError
 from ..backends.subjects import any_subject
-from ..diff.compare import trace
 from ..diff.report import OpReport
-from ..diff.source import Source
 from ..errors import InputError
-from ..parse.reader import Locator
 from ..program import Operation
 from ..system import host_floats
-from ..transform.computation import Computation
 from . import calls as jitted_calls
 from .programs import check_integer, check_policy
 from .watch_check import CheckedProgram
@@ -39,38 +33,79 @@ _DISPATCH = 3e-5
 #: The used share of the budget. The rest is a reserve, as a part may take longer than estimated.
 _AIM = 0.9
 #: The interval in seconds at which the budget is examined; and the multiple of the time for observing a call that must
-#: be
-#: left in the budget for a call to be observed.
+#: be left in the budget for a call to be observed.
 _WAIT, _WORTH = 0.02, 4
-#: The estimated seconds to prepare a program, for each traced operation: 0.3 ms each were measured on a
-#: program of 1,800 operations.
+#: The estimated seconds to prepare a program, for each traced operation: 0.3 ms were measured, of 1,800 operations.
 _PREPARE = 0.0004
 
 
-class Watch:
-    """Checks a sample of jitted calls, between `start` and `stop`; see `watch`.
+class watch(jitted_calls.CallObserver[CheckedProgram]):  # noqa: N801 (used as a function)
+    """Check a sample of the jitted calls of a program, operation by operation, while it runs on any platform.
+
+    Within `with interp.watch("cuda") as w:`, or between `w.start()` and `w.stop()`, each call of a function of
+    `jax.jit` is observed. The operations of a sampled call are computed exactly here, and each operation runs alone on
+    the backend, on the same operands; results are judged as `interp.compare` judges them. One operation of each kind
+    (its name and types) comes first, operations that round before the others, and the least checked first.
+
+    The program gets the arrays that JAX computed. Checking stops when the budget is spent, in the middle of a call
+    too, and goes on in a later call. An error in checking is a line in the file, and the program goes on. Ctrl-C ends
+    the program as ever, and the file is complete.
+
+    Args:
+        backend: The backend of the operations: a platform of JAX in this process, a name that `minihlo conform` takes,
+            or an object with a method `evaluate(text, arrays) -> arrays`. The default is JAX's default platform.
+        every: One call in this many of each function is sampled, including the first. Then every call is observed,
+            which takes 20 to 30 µs for each array of it. By default only calls that the budget allows to check are
+            observed.
+        budget: The time for checking, as a share of the time that the program itself takes: 0.1 makes a run at most a
+            tenth longer, up to the cost of one part of a check.
+        file: A file that JSON lines are appended to: `start`, `failure` for a wrong operation with its line, `check`
+            for each sampled call, `error`, and `end`.
+        memory: The bytes of operands that are held for a check, and that are kept in files.
+        keep: The number of failures whose operands are kept, in the folder `file` + ".failures": the operation as a
+            program and its operands, as `minihlo diff` takes them.
+        policy: The policy of the exact results. The default is `Policy()`.
 
     Attributes:
         failures: The last report of each wrong operation, by operation.
         spent: The seconds of checking so far.
         checks: The number of checked operations.
+
+    Raises:
+        InputError: An argument is not one of those above; with `start`, there is no such backend.
+        OutputError: With `start`, the file cannot be written.
+        AttributeError: JAX is not installed: `interp` then has no attribute `watch`.
     """
 
     def __init__(
-        self, backend: Any, every: int | None, budget: float, file: Any, memory: int, keep: int, policy: Policy
+        self,
+        backend: Any = None,
+        *,
+        every: int | None = None,
+        budget: float = 0.1,
+        file: str | os.PathLike[str] = "watch.jsonl",
+        memory: int = 256 << 20,
+        keep: int = 8,
+        policy: Policy | None = None,
     ) -> None:
-        self._every, self._budget, self._memory, self._keep, self._path = every, budget, memory, keep, file
-        self._policy = policy
+        given = 1 if every is None else every
+        for name, value, least in (("every", given, 1), ("memory", memory, 0), ("keep", keep, 0)):
+            check_integer(value, f"watch: {name}", least)
+        if isinstance(budget, bool) or not isinstance(budget, int | float) or not budget > 0:
+            raise InputError(f"watch: budget: expected a number above 0, got {budget!r}")
+        chosen = check_policy(policy, "watch: policy")
+        super().__init__("watch", lambda source: CheckedProgram(source, self._backend, chosen, memory))
+        self._every, self._budget, self._memory, self._keep, self._path = every, float(budget), memory, keep, file
         self._named = backend
         self.failures: dict[Operation, OpReport] = {}
         self.spent, self.checks = 0.0, 0
         self._backend: Any = None
         self._file: WatchFile | None = None
-        self._known: dict[int, tuple[Any, CheckedProgram | None, Computation | None]] = {}
         self._counts: Counter[int] = Counter()
-        self._sizes: dict[int, tuple[Any, int]] = {}
-        self._jitted: dict[int, tuple[Any, Any]] = {}
-        self._key, self._thing = 0, None
+        self._sizes: dict[int, tuple[Any, int]] = {}  # of functions that are not prepared, the number of operations
+        self._prepared: dict[int, Any] = {}
+        self._refused: set[int] = set()
+        self._key = 0
         self._job: Iterator[float] | None = None
         self._needs = self._dispatch = 0.0
         self._of: dict[str, Any] = {}
@@ -89,7 +124,7 @@ class Watch:
 
     # -- lifetime ------------------------------------------------------------------------------------------------------
 
-    def start(self) -> Watch:
+    def start(self) -> watch:
         """Start. Raises InputError if there is no such backend, OutputError if the file cannot be written."""
         if self._file is not None:
             raise InputError("watch: expected a watch that is not running, got one that is")
@@ -103,7 +138,7 @@ class Watch:
         self._file.write("start", backend=self._backend.name, budget=self._budget, every=self._every)
         some = self._every is None and jitted_calls.can_show_some
         if some or jitted_calls.can_observe:
-            self._context.enter_context(jitted_calls.observe_calls(self._observe, some))
+            self._context.enter_context(jitted_calls.observe_calls(self.observe, some))
         else:
             warnings.warn("this version of JAX does not show its calls: pass functions through w(f)", stacklevel=2)
         if some:
@@ -136,31 +171,25 @@ class Watch:
         self._file = None
         self._backend.close()
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> watch:
         return self.start()
 
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function that behaves like `function`, and whose calls are watched while the watch runs.
-
-        It is needed only if JAX does not show its calls. Raises InputError if `function` is not a function.
-        """
-
-        def seen(jitted: Any, args: Sequence[Any], kwargs: Any) -> None:
-            self._take(id(jitted), jitted, lambda: self._explicit(jitted, args, kwargs))
-
-        return jitted_calls.shown(function, "watch", self._jitted, seen)
-
     # -- one call ------------------------------------------------------------------------------------------------------
 
-    def _observe(self, jaxpr: Any, args: Sequence[Any]) -> None:
+    def lowered_for(self) -> str:
+        """The backend's platform of JAX; that of the host for other backends."""
+        return getattr(self._backend, "platform", "cpu")
+
+    def observe(self, jaxpr: Any, args: Sequence[Any]) -> None:
+        """Takes a call that JAX shows, which makes the call longer."""
         self._dispatch = _DISPATCH * (len(args) + len(jaxpr.out_avals))
-        self._take(id(jaxpr), jaxpr, lambda: self._trace(jaxpr, args))
+        super().observe(jaxpr, args)
         self.spent += self._dispatch
 
-    def _take(self, key: int, thing: Any, prepared: Callable[[], tuple[CheckedProgram, list[Any], str]]) -> None:
+    def take(self, key: int, thing: Any, prepare: Callable[[], tuple[CheckedProgram, list[Any]]]) -> None:
         """Counts a call, and continues pending checks as far as the budget allows."""
         if self._file is None or not self._lock.acquire(blocking=False):  # another thread is checking
             return
@@ -168,10 +197,10 @@ class Watch:
         try:
             number = self._counts[key]
             self._counts[key] += 1
-            is_refused = key in self._known and self._known[key][1] is None
+            is_free = self._job is None or self._left <= 0
             with host_floats.default():
-                if number % (self._every or 1) == 0 and not is_refused and (self._job is None or self._left <= 0):
-                    self._begin(key, thing, number, prepared, before)
+                if number % (self._every or 1) == 0 and key not in self._refused and is_free:
+                    self._begin(key, thing, number, prepare, before)
                 self._go_on(before)
         except BackendError as error:
             self._fail(f"the watch ends: {error}")
@@ -189,30 +218,24 @@ class Watch:
         """Writes an error. The program that was being checked is not checked again."""
         assert self._file is not None
         self._file.write("error", message=" ".join(message.split()), **self._of)
-        self._known[self._key] = (self._known.get(self._key, (self._thing,))[0], None, None)
+        self._refused.add(self._key)
         self._job, self._needs = None, 0.0
 
-    def _begin(
-        self,
-        key: int,
-        thing: Any,
-        number: int,
-        prepared: Callable[[], tuple[CheckedProgram, list[Any], str]],
-        before: float,
-    ) -> None:
-        if key not in self._known:
+    def _begin(self, key: int, thing: Any, number: int, prepare: Callable[[], Any], before: float) -> None:
+        needs = 0.0
+        if key not in self._prepared:
             if key not in self._sizes:
                 self._sizes[key] = thing, jitted_calls.count(thing.jaxpr) if hasattr(thing, "jaxpr") else 0
-            self._needs = _PREPARE * self._sizes[key][1]
-        if not self._allows(self._needs if key not in self._known else 0.0, before):
+            needs = self._needs = _PREPARE * self._sizes[key][1]
+        if not self._allows(needs, before):
             return
         self._end_job()
-        self._key, self._thing = key, thing
+        self._key, self._prepared[key] = key, thing  # kept, so that its id stays its own
         self._of = {"call": number, "function": jitted_calls.name_of(thing)}
-        checked, arrays, self._of["function"] = prepared()
-        self._at, self._left = checked, checked.kinds
-        self._job = checked.run(arrays, self._record)
-        self._needs = next(self._job)
+        at, arrays = prepare()
+        self._at, self._of["function"], self._left = at, at.source.file, len(set(at.kinds.values()))
+        self._job = job = at.run(arrays, self._record)
+        self._needs = next(job)
 
     def _go_on(self, before: float) -> None:
         """Continues checking as long as the budget allows."""
@@ -239,90 +262,5 @@ class Watch:
 
     def _end_job(self) -> None:
         if self._job is not None and self._file is not None and self._at is not None:
-            self._file.write("check", **self._of, ops=self._at.count, verdicts=dict(self._at.verdicts))
+            self._file.write("check", **self._of, ops=len(self._at.kinds), verdicts=dict(self._at.verdicts))
         self._job = None
-
-    # -- programs ------------------------------------------------------------------------------------------------------
-
-    def _trace(self, jaxpr: Any, args: Sequence[Any]) -> tuple[CheckedProgram, list[Any], str]:
-        """The program of a traced function, for the backend's platform, and copies of its arguments."""
-        platform = getattr(self._backend, "platform", "cpu")
-        if id(jaxpr) not in self._known:
-            jitted_calls.refuse_effects(jaxpr)
-            computation = Computation(jaxpr, self._policy)
-            name = f"jit({computation.name})"
-            avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in computation.arguments]
-            lowered = jax.jit(computation.function, keep_unused=True).trace(*avals)
-            module: Any = lowered.lower(lowering_platforms=(platform,)).compiler_ir("stablehlo")
-            source = Source(module, Locator(name), name)
-            checked = CheckedProgram(source, self._backend, self._policy, self._memory)
-            self._known[id(jaxpr)] = jaxpr, checked, computation
-        _, checked, computation = self._known[id(jaxpr)]
-        assert checked is not None
-        assert computation is not None
-        arrays = jitted_calls.arrays_of(computation, checked.source.function.argument_types, args)
-        return checked, arrays, f"jit({computation.name})"
-
-    def _explicit(self, jitted: Any, args: Sequence[Any], kwargs: Any) -> tuple[CheckedProgram, list[Any], str]:
-        """The same for a call of a function that was passed through the watch."""
-        platform = getattr(self._backend, "platform", "cpu")
-        jaxpr = jitted.trace(*args, **kwargs).jaxpr
-        jitted_calls.refuse_effects(jaxpr)
-        source, arrays, _ = trace(jitted, args, kwargs, None, None, platform)
-        if id(jaxpr) not in self._known:
-            self._known[id(jaxpr)] = jaxpr, CheckedProgram(source, self._backend, self._policy, self._memory), None
-        checked = self._known[id(jaxpr)][1]
-        assert checked is not None
-        return checked, [a if a is None else np.array(a) for a in arrays], source.file
-
-
-def watch(
-    backend: Any = None,
-    *,
-    every: int | None = None,
-    budget: float = 0.1,
-    file: str | os.PathLike[str] = "watch.jsonl",
-    memory: int = 256 << 20,
-    keep: int = 8,
-    policy: Policy | None = None,
-) -> Watch:
-    """Check a sample of the jitted calls of a program, operation by operation, while it runs on any platform.
-
-    Within `with interp.watch("cuda") as w:`, or between `w.start()` and `w.stop()`, each call of a function of
-    `jax.jit` is observed. The operations of a sampled call are computed exactly here, and each operation runs alone on
-    the backend, on the same operands; results are judged as `interp.compare` judges them. One operation of each kind
-    (its name and types) comes first, operations that round before the others, and the least checked first.
-
-    The program gets the arrays that JAX computed. Checking stops when the budget is spent, in the middle of a call
-    too, and goes on in a later call. An error in checking is a line in the file, and the program goes on. Ctrl-C ends
-    the program as ever, and the file is complete.
-
-    Args:
-        backend: The backend of the operations: a platform of JAX in this process, a name that `minihlo conform` takes,
-            or an object with a method `evaluate(text, arrays) -> arrays`. The default is JAX's default platform.
-        every: One call in this many of each function is sampled, including the first. Then every call is observed,
-            which takes 20 to 30 µs for each array of it. By default only calls that the budget allows to check are
-            observed.
-        budget: The time for checking, as a share of the time that the program itself takes: 0.1 makes a run at most a
-            tenth longer, up to the cost of one part of a check.
-        file: A file that JSON lines are appended to: `start`, `failure` for a wrong operation with its line, `check`
-            for each sampled call, `error`, and `end`.
-        memory: The bytes of operands and results that are held for a check, and of operands that are kept in files.
-        keep: The number of failures whose operands are kept, in the folder `file` + ".failures": the operation as a
-            program and its operands, as `minihlo diff` takes them.
-        policy: The policy of the exact results. The default is `Policy()`.
-
-    Returns:
-        A Watch, which is a context manager.
-
-    Raises:
-        InputError: An argument is not one of those above; with `start`, there is no such backend.
-        OutputError: With `start`, the file cannot be written.
-        AttributeError: JAX is not installed: `interp` then has no attribute `watch`.
-    """
-    given = 1 if every is None else every
-    for name, value, least in (("every", given, 1), ("memory", memory, 0), ("keep", keep, 0)):
-        check_integer(value, f"watch: {name}", least)
-    if isinstance(budget, bool) or not isinstance(budget, int | float) or not budget > 0:
-        raise InputError(f"watch: budget: expected a number above 0, got {budget!r}")
-    return Watch(backend, every, float(budget), file, memory, keep, check_policy(policy, "watch: policy"))

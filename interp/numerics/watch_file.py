@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from ..diff.report import OpReport
 from ..errors import OutputError
+from .reports import plain
 
 #: Number of failures of one op that are written; the others are counted.
 _EACH = 3
@@ -34,7 +34,7 @@ class WatchFile:
     def write(self, event: str, **fields: Any) -> None:
         """Writes a line. If that fails, the line is lost: the watched program goes on."""
         line = {"event": event, "time": round(time.time(), 3), **fields}
-        data = (json.dumps(_plain(line), default=str) + "\n").encode()
+        data = (json.dumps(plain(line), default=str) + "\n").encode()
         with contextlib.suppress(OSError):
             os.write(self._file, data)
 
@@ -76,12 +76,3 @@ class WatchFile:
         if self._file >= 0:
             os.close(self._file)
         self._file = -1
-
-
-def _plain(x: Any) -> Any:
-    """Numbers that JSON lacks as texts."""
-    if isinstance(x, float) and not math.isfinite(x):
-        return str(x)
-    if isinstance(x, dict):
-        return {k: _plain(v) for k, v in x.items()}
-    return [_plain(v) for v in x] if isinstance(x, list) else x

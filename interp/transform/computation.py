@@ -107,21 +107,19 @@ class Computation:
     def program(self) -> LoadedProgram:
         """The program that it is lowered to."""
         if self._program is None:
-            plugin.initialize()  # which tells JAX how to lower what has no general form
-            traced = jax.jit(self.function, keep_unused=True).trace(*map(_like, self.arguments))
-            token = lowered_under.set(self.policy)
-            try:
-                # It keeps alive the Python functions that the program calls.
-                self._lowered = traced.lower(lowering_platforms=(PLATFORM,))
-            finally:
-                lowered_under.reset(token)
+            self._lowered = self.lower()  # keeps alive the Python functions that the program calls
             self._program = LoadedProgram(parser.from_module(self._lowered.compiler_ir(), f"<{self.name}>"))
         return self._program
 
-    def module(self) -> Any:
-        """The program that it is lowered to, as an `ir.Module`."""
-        self.program()
-        return self._lowered.compiler_ir()
+    def lower(self, platform: str = PLATFORM) -> Any:
+        """It lowered for a platform, as a `jax.stages.Lowered`."""
+        plugin.initialize()  # which tells JAX how to lower what has no general form
+        traced = jax.jit(self.function, keep_unused=True).trace(*map(_like, self.arguments))
+        token = lowered_under.set(self.policy if platform == PLATFORM else None)
+        try:
+            return traced.lower(lowering_platforms=(platform,))
+        finally:
+            lowered_under.reset(token)
 
     # -- what is derived of it ---------------------------------------------------------------------------------------
 

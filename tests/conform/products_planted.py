@@ -42,11 +42,7 @@ def rows(operation: Operation, arrays: Sequence[Codes]) -> tuple[Codes, Codes, t
     width = x.shape[1] - window + 1
     places = np.stack([x[:, i : i + window].reshape(len(x), -1) for i in range(width)], axis=1)
     flat, kernel = places.reshape(-1, places.shape[-1]), y.reshape(-1, y.shape[-1])
-    return (
-        np.repeat(flat, kernel.shape[1], axis=0),
-        np.tile(kernel.T, (len(flat), 1)),
-        (len(x), width, y.shape[-1]),
-    )
+    return (np.repeat(flat, kernel.shape[1], axis=0), np.tile(kernel.T, (len(flat), 1)), (len(x), width, y.shape[-1]))
 
 
 class Backend:

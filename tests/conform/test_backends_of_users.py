@@ -138,11 +138,7 @@ def test_python_objects() -> None:
         ("leaves", "died", "my_backend:leaves ended with exit status 3: it wrote no message"),
         ("hangs", "slow", "my_backend:hangs gave no answer in 1 s"),
         ("absent", "absent", "my_backend:absent cannot be started: module 'my_backend' has no attribute 'absent'"),
-        (
-            "nothing",
-            "absent",
-            "nothing: expected a function or an object with evaluate or operate, got NoneType",
-        ),
+        ("nothing", "absent", "nothing: expected a function or an object with evaluate or operate, got NoneType"),
     ],
 )
 def test_python_objects_that_fail(attribute: str, how: str, message: str) -> None:

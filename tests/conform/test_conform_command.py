@@ -191,10 +191,7 @@ def test_control_characters_are_removed(tmp_path: Path, capsys: pytest.CaptureFi
     [
         (["--ops", "addd,negate"], "--ops: expected an op or a pattern, got addd (did you mean add"),
         (["--formats", "f8E5M2", "--formats", "f9"], "--formats: expected an element type or a pattern, got f9"),
-        (
-            ["--case", "add.f8E5M"],
-            "--case: expected a signature or a pattern, got add.f8E5M (did you mean add.f8E5M2",
-        ),
+        (["--case", "add.f8E5M"], "--case: expected a signature or a pattern, got add.f8E5M (did you mean add.f8E5M2"),
         (["--form", "arrays"], "--form: expected a form or a pattern, got arrays (did you mean array"),
         (["--ops", "add", "--case", "negate.f8E5M2"], "expected options that select a case"),
     ],

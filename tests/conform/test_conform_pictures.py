@@ -16,13 +16,7 @@ from minihlo.interp.conform.cases.case import Case
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.picture_data import picture_data
 from minihlo.interp.conform.report import html
-from minihlo.interp.conform.result import (
-    FAIL,
-    OPEN,
-    UNTRIED,
-    ErrorCurve,
-    ErrorMap,
-)
+from minihlo.interp.conform.result import FAIL, OPEN, UNTRIED, ErrorCurve, ErrorMap
 from minihlo.interp.conform.verdicts.judge import Judgement
 from minihlo.interp.conform.verdicts.outcome import Settings
 

@@ -74,10 +74,7 @@ PRODUCTS: dict[str, tuple[Callable[[np.ndarray, np.ndarray], np.ndarray], str]] 
     "shifted": (lambda x, y: np.roll(x @ y, 1, 1), "each result is that of the last index of dimension 1"),
     "transposed": (lambda x, y: x @ y.T, "operand 1 is transposed"),
     "last k": (lambda x, y: without(x, y, np.s_[-1:]), "the last term is left out"),
-    "lane of k": (
-        lambda x, y: without(x, y, np.s_[15::16]),
-        "every term is left out whose index modulo 16 is 15",
-    ),
+    "lane of k": (lambda x, y: without(x, y, np.s_[15::16]), "every term is left out whose index modulo 16 is 15"),
     "a column off by 5 %": (scaled, "all wrong results are at index 2 of dimension 1"),
 }
 

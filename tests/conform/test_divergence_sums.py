@@ -9,17 +9,7 @@ import numpy as np
 from minihlo import interp
 from minihlo.interp.conform.result import ACCURACY, PASS
 
-from .divergence_faults import (
-    E5M2,
-    F4,
-    FN,
-    TYPES,
-    Planted,
-    by_type,
-    op_of,
-    rounded,
-    sample,
-)
+from .divergence_faults import E5M2, F4, FN, TYPES, Planted, by_type, op_of, rounded, sample
 
 
 def by_f16(x: np.ndarray) -> np.ndarray:

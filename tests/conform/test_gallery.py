@@ -1,17 +1,16 @@
 """The gallery of the documentation: results of real runs, which the tester still gives, and pages made of them."""
 
 from pathlib import Path
-from urllib.parse import unquote
 
 import pytest
 
 from minihlo.interp import cli, foreign
 from minihlo.interp.conform import causes
 from minihlo.interp.conform.result import CRASH, FAIL, CaseResult, Report, load
-from minihlo.interp.conform.site import build, read
-from tools import check_site, gallery
+from minihlo.interp.conform.site import read
+from tools import gallery
 
-from .test_conform_html import CASES, Page
+from .test_conform_html import CASES
 
 FILES = sorted(gallery.FOLDER.glob("*.json.gz"))
 
@@ -80,21 +79,3 @@ def test_what_is_trimmed_is_pictures_and_long_rows() -> None:
     twice = gallery.trim(Report(report.run, [CASES[0], CASES[0]]))
     assert [c.map is None for c in twice.cases] == [False, True]
     assert gallery.name(report) == "minihlo-minihlo-0.1.0.json.gz"
-
-
-@pytest.mark.exhaustive
-def test_pages_of_the_gallery_lead_to_each_other(tmp_path: Path) -> None:
-    loaded, others = read.reports(gallery.FOLDER)
-    assert others == []
-    build.build(loaded, tmp_path)
-    pages = {p.relative_to(tmp_path).as_posix(): Page(p.read_text()) for p in tmp_path.rglob("*.html")}
-    assert len(pages) > 500
-    assert max(p.stat().st_size for p in tmp_path.rglob("*.html")) < 1_000_000
-    for path, page in pages.items():
-        for link in page.of("a"):
-            file, _, anchor = (link["href"] or "").partition("#")
-            name = (tmp_path / path).parent / unquote(file) if file else tmp_path / path
-            target = name.resolve().relative_to(tmp_path.resolve()).as_posix()
-            assert target in pages, (path, link["href"])
-            assert not anchor or unquote(anchor) in pages[target].ids, (path, link["href"])
-    assert not list(check_site.loaded_addresses(tmp_path))

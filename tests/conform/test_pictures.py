@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tools.pictures import PICTURES, accumulation, error_map, number_line, svg, verdict_grid
+from tools.pictures import PICTURES, accumulation, error_map, number_line, verdict_grid
 
 from .. import oracle
 
@@ -32,26 +32,6 @@ def test_a_picture_has_a_title_and_text_and_stays_on_its_page(name: str) -> None
         assert min(x, y) >= 0
         assert x + w <= width
         assert y + h <= height
-
-
-def _contrast(a: str, b: str) -> float:
-    """The contrast of two colours, after WCAG 2.2."""
-
-    def luminance(colour: str) -> float:
-        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-        return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-    high, low = sorted((luminance(a), luminance(b)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
-@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-def test_text_and_marks_can_be_seen(scheme: int) -> None:
-    page = svg.COLOURS["page"][scheme]
-    for name, colours in svg.COLOURS.items():
-        least = {"ink": 7, "faint": 4.5, "page": 1, "grid": 1.2, "quiet": 1.1}.get(name, 4.5)  # signs stand on the hues
-        assert _contrast(colours[scheme], page) >= least, name
 
 
 @pytest.mark.parametrize("name", sorted(number_line.MINIFLOATS))

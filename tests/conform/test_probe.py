@@ -105,12 +105,6 @@ def test_units_are_found_on_short_dots_and_in_narrow_results(name: str, types: t
     assert agrees(record, report.record, report.signature) == 10_000
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", [5])
-def test_random_records_are_found(seed: int) -> None:
-    _finds(seed, k=64)
-
-
 #: Records that are kept. Some of them were not found once: a rounding hid behind the cut of terms, a step behind an
 #: outer sum, a joined sum behind even and odd ones.
 _RECORDS = (*range(25), 26, 117, 118, 200, 202, 206, 315, 316, 404, 413, 421, 426, 534, *range(600, 742), 757, 772)
@@ -270,10 +264,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
         "single products are wrong",
     ),
     "all zero": ({"fault": lambda x, y, r: np.zeros_like(r)}, "every single product is wrong; each gives 0"),
-    "all NaN": (
-        {"fault": lambda x, y, r: np.full_like(r, 0x7FC00000)},
-        "single product is wrong; each gives nan",
-    ),
+    "all NaN": ({"fault": lambda x, y, r: np.full_like(r, 0x7FC00000)}, "single product is wrong; each gives nan"),
     "zero above 100": ({"fault": _large_are_zero}, "single products are wrong"),
     "changes": ({"fault": _changing()}, "the results change: the same program and operands gave"),
     "one column is another": (

@@ -1,7 +1,5 @@
 """Predictions of many records at once are those of each alone."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -284,11 +284,7 @@ def test_an_op_beside_a_wide_type_rounds_its_own_result_only() -> None:
     assert set(by_op) == {"convert", "multiply", "add"}
     round_ = lambda v: np.asarray(v, np.float32).astype(F8).astype(np.float64)  # noqa: E731
     good = x + x.astype(np.float64) ** 2
-    expected = {
-        "convert": round_(x) + round_(x) ** 2,
-        "multiply": x + round_(x**2),
-        "add": round_(x + x**2),
-    }
+    expected = {"convert": round_(x) + round_(x) ** 2, "multiply": x + round_(x**2), "add": round_(x + x**2)}
     for name, y in expected.items():
         alone = by_op[name].alone
         assert alone is not None

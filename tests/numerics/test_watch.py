@@ -3,7 +3,6 @@
 import functools
 import json
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -214,31 +213,3 @@ def test_what_start_refuses(tmp_path: Path) -> None:
     w.stop()  # nothing
     with pytest.raises(interp.InputError, match="expected a function, got int"):
         w(3)  # type: ignore[arg-type]
-
-
-@pytest.mark.exhaustive
-def test_a_fault_at_step_57_of_a_training_run(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("flax", "optax", "orbax.checkpoint"):
-        pytest.importorskip(name)
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
-    import train_flax  # pyright: ignore[reportMissingImports]
-
-    def losses(backend: Faulty) -> list[float]:
-        model, optimizer = train_flax.start(120)
-        found = []
-        for i in range(120):
-            backend.step = i
-            found.append(train_flax.train(model, optimizer, train_flax.batch(i)))
-        return [float(x) for x in found]
-
-    backend = Faulty(op=r"\.dot_general", since=57)
-    plain = losses(backend)
-    with interp.watch(backend, budget=2.0, file=file) as w:
-        assert losses(backend) == plain
-    assert {f["op"] for f in lines(file, "failure")} == {"stablehlo.dot_general"}
-    places = {f["location"].split(":")[0] for f in lines(file, "failure")}
-    assert places == {train_flax.__file__}, [f["location"] for f in lines(file, "failure")]
-    assert all(re.search("product|einsum|@|loss_of", f["source"]) for f in lines(file, "failure"))
-    (end,) = lines(file, "end")
-    assert w.spent < 2.0 * (end["elapsed"] - w.spent)  # the budget
-    sys.modules.pop("train_flax")

@@ -57,11 +57,7 @@ def program(
 
 
 def run(
-    body: str,
-    result: str,
-    shape: tuple[int, int],
-    inputs: Sequence[Sequence[np.ndarray]],
-    policy: Policy | None = None,
+    body: str, result: str, shape: tuple[int, int], inputs: Sequence[Sequence[np.ndarray]], policy: Policy | None = None
 ) -> list[list[np.ndarray]]:
     """The results of each process."""
     results = load(program(body, result, shape, inputs))(*(x for xs in inputs for x in xs), policy=policy)

@@ -109,41 +109,6 @@ def same(got: np.ndarray, wanted: np.ndarray) -> bool:
     return bool(np.array_equal(nan, wanted != wanted)) and got[~nan].tobytes() == wanted[~nan].tobytes()
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.int8, np.float32, BF16, np.float16, F8, np.bool_])
-@pytest.mark.parametrize("step", [1, -1])
-def test_the_first_of_equal_numbers(dtype: Any, step: int) -> None:
-    """Columns with many equal numbers; the smallest index is the last one where indices fall along the column."""
-    for shape in ((5, 400), (32, 90), (700, 1), (700, 3), (200, 90)):
-        x = RNG.integers(0, 4, shape).astype(dtype)
-        x[:, ::7] = x[0, ::7]
-        x[:, 1::9] = numbers("zeros", np.float32, x[:, 1::9].shape)
-        index = np.broadcast_to(np.arange(shape[0], dtype=np.int32)[::step, None], shape)
-        third = RNG.integers(-9, 9, shape).astype(np.int16)
-        inits = np.asarray(0, dtype), np.int32(99), np.int16(0)
-
-        def keeps(p: Tuple, q: Tuple) -> Tuple:
-            return ((p[0] > q[0]) | (p[0] != p[0]) | ((p[0] == q[0]) & (p[1] < q[1])),) * 3
-
-        result = interp.jit(lambda *r, i=inits, k=keeps: lax.reduce(r, i, body_of(k), (0,)))(x, index, third)
-        for got, wanted in zip(result, plain(keeps, inits, (x, index, third)), strict=True):
-            assert same(np.asarray(got), wanted)
-
-
-@pytest.mark.parametrize("kind", ["ties", "zeros", "NaN", "all equal", "all equal but one"])
-@pytest.mark.parametrize("dtype", [np.int8, np.float32, F8, np.bool_])
-def test_argmax_along_and_across(kind: str, dtype: Any) -> None:
-    """Of rows and of columns, few and many: numpy's first place of the extreme of f32, NaN before all numbers."""
-    for shape in ((4, 600), (600, 4), (90, 150), (1, 300), (300, 1)):
-        x = numbers(kind, dtype, shape) if kind in KINDS else np.ones(shape, dtype)
-        if kind == "all equal but one":
-            x[-1, -1] = 0
-        for axis in (0, 1):
-            got = [interp.jit(lambda x, f=f, a=axis: f(x, a))(x) for f in (jnp.argmax, jnp.argmin)]
-            wide = x.astype(np.float32)
-            assert np.array_equal(got[0], wide.argmax(axis))
-            assert np.array_equal(got[1], wide.argmin(axis))
-
-
 @pytest.mark.parametrize("shape", [(3, 7, 2), (3, 0, 2), (0, 7, 2), (4, 1100, 3)])
 def test_accumulators_that_do_not_mix(shape: tuple[int, ...]) -> None:
     """A sum in order, a product of minifloats in order, and a maximum, in one body."""

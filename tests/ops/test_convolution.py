@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import math
 import tracemalloc
 from fractions import Fraction
 from typing import Any
@@ -14,7 +13,6 @@ import pytest
 
 from minihlo.interp import load
 from minihlo.interp.errors import ExecutionError
-from minihlo.ops.blas import one_thread
 from minihlo.ops.op import OpError
 from minihlo.ops.policy import Policy
 from minihlo.ops.products import convolution
@@ -24,7 +22,6 @@ from .. import oracle
 from ..run_op import bind, codes, from_codes, run, tensor
 from . import reference
 from .convolutions import SEED, Convolution, Shape, by_formula, convolve, integers, order, random_convolution
-from .host_products import assert_same_sums
 
 
 @pytest.mark.parametrize("empty", [False, True])
@@ -93,34 +90,6 @@ def test_windows_of_floats_are_never_held_together(shape: tuple[int, ...], outpu
         here = padded[:, i : i + shape[1], j : j + shape[2], g * inputs : (g + 1) * inputs]
         wanted[..., some] += here @ w[i, j, :, some].astype(np.float64)
     np.testing.assert_allclose(parts, wanted, rtol=0, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("shape", "kernel", "lhs"),
-    [
-        ((5, 20, 18, 24), (3, 3, 24, 32), "b01f"),
-        ((5, 24, 20, 18), (3, 3, 24, 32), "bf01"),
-        ((8, 40, 38, 1), (3, 2, 1, 32), "b01f"),
-        ((30, 12, 13, 6), (7, 6, 30, 40), "f01b"),
-    ],
-)
-def test_floats_are_summed_alike_however_they_lie(shape: Shape, kernel: Shape, lhs: str) -> None:
-    """The matrix of windows is laid out as memory has them, and its sums are those of one laid out row by row."""
-    rng = np.random.default_rng(3)
-    x, w = rng.standard_normal(shape, np.float32), rng.standard_normal(kernel, np.float32)
-    padded = np.pad(x.transpose([lhs.index(c) for c in "b01f"]), ((0, 0), (1, 2), (0, 3), (0, 0)))
-    views = np.lib.stride_tricks.sliding_window_view(padded, kernel[:2], (1, 2)).transpose(0, 1, 2, 4, 5, 3)
-    result, matrix = (*views.shape[:3], kernel[3]), np.ascontiguousarray(views).reshape(-1, math.prod(kernel[:3]))
-    (actual,) = load(f"""
-    func.func @main(%x: {tensor("f32", *shape)}, %w: {tensor("f32", *kernel)}) -> {tensor("f32", *result)} {{
-      %r = stablehlo.convolution(%x, %w) dim_numbers = [{", ".join(lhs)}]x[0, 1, i, o]->[b, 0, 1, f],
-        window = {{pad = [[1, 2], [0, 3]]}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}}
-        : ({tensor("f32", *shape)}, {tensor("f32", *kernel)}) -> {tensor("f32", *result)}
-      return %r : {tensor("f32", *result)}
-    }}""")(x, w)
-    with one_thread():
-        expected = matrix @ w.reshape(-1, kernel[3]) + np.float32(0)
-    assert_same_sums(actual.reshape(expected.shape), expected)
 
 
 @pytest.mark.parametrize("types", TRIPLES, ids="-".join)

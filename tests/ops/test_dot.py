@@ -309,28 +309,6 @@ def test_wrong_uses() -> None:
         bind("dot", [tensor("f32", 2, 3, 4), tensor("f32", 4, 4)], result)
 
 
-@pytest.mark.parametrize("repeated", ["row", "column", "number"])
-@pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize(("rows", "columns"), [(8, 2), (100, 64), (3, 700)])
-def test_a_matrix_that_repeats_is_multiplied_as_a_whole_one(
-    rows: int, columns: int, first: bool, repeated: str
-) -> None:
-    """With a vector, so that BLAS has two orders to add in: sums do not depend on how an operand is held."""
-    rng = np.random.default_rng(rows)
-    part = rng.standard_normal({"row": (1, columns), "column": (rows, 1), "number": (1, 1)}[repeated])
-    matrix = np.broadcast_to(part.astype(np.float32), (rows, columns))
-    for contracted in (0, 1):
-        vector = rng.standard_normal((matrix.shape[contracted], 1)).astype(np.float32)
-        dims, free = ((contracted,), (0,)), (matrix.shape[1 - contracted],)
-        pair, shape = (matrix, vector), (*free, 1)
-        if not first:
-            pair, dims, shape = pair[::-1], dims[::-1], shape[::-1]
-        types = [tensor("f32", *x.shape) for x in pair]
-        attributes = {"dot_dimension_numbers": numbers((), (), *dims)}
-        product = bind("dot_general", types, tensor("f32", *shape), **attributes)
-        assert product(*pair).tobytes() == product(*map(np.ascontiguousarray, pair)).tobytes()
-
-
 def bits_of_product(x: np.ndarray, y: np.ndarray, *contracting: int) -> bytes:
     free = [n for a, d in zip((x, y), contracting, strict=True) for i, n in enumerate(a.shape) if i != d]
     dims = numbers((), (), *((d,) for d in contracting))

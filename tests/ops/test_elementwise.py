@@ -60,11 +60,7 @@ BINARY = {
     "or": lambda x, y, t: x | y,
     "xor": lambda x, y, t: x ^ y,
 }
-UNARY = {
-    "negate": lambda x: -x,
-    "not": lambda x: ~x,
-    "sign": lambda x: (x > 0) - (x < 0),
-}
+UNARY = {"negate": lambda x: -x, "not": lambda x: ~x, "sign": lambda x: (x > 0) - (x < 0)}
 
 
 @pytest.mark.parametrize("element", thinned(SMALL + WIDE, lambda e: e not in ("ui8", "i16", "i32", "ui16", "ui32")))

@@ -20,12 +20,10 @@ from ..exact_cases import (
     codes_of,
     expected_pairs,
     pairs_of_a_sample,
-    program,
     run,
     sample,
 )
 from ..oracle import BINARY, COMPARE, FORMATS, MINIFLOATS, UNARY
-from ..thinned import TYPICAL, thinned
 
 exhaustive = pytest.mark.exhaustive
 
@@ -127,28 +125,6 @@ def test_extremes_are_exact_in_any_type_that_they_are_cast_to(compute: str) -> N
     results = run(["f8E5M2"] * 2, [(op, [0, 1], "f8E5M2") for op in ops], pairs, Policy(arithmetic=f"upcast:{compute}"))
     for op, result in zip(ops, results, strict=True):
         check(FORMATS["f8E5M2"], result, expected_pairs("f8E5M2", op), [codes_of(p) for p in pairs], op)
-
-
-@pytest.mark.parametrize("element", thinned(MINIFLOATS, lambda element: element in TYPICAL))
-def test_small_arrays_give_what_large_ones_give(element: str) -> None:
-    """A scalar and a few elements may be computed where large arrays are looked up."""
-    fmt = FORMATS[element]
-    generator = random.Random(SEED)
-    unary = {op: oracle.unary_codes(fmt, op) for op in UNARY}
-    ops = [(op, [0], element) for op in unary] + [(op, [0, 1], element) for op in BINARY]
-    for size, times in ((None, 60), (1, 10), (7, 40), (100, 5)):
-        loaded = load(program([element] * 2, ops, size))
-        for i in range(times):
-            a, b = ([generator.randrange(1 << fmt.bits) for _ in range(size or 1)] for _ in range(2))
-            shape = () if size is None else (size,)
-            results = loaded(*(array(x, element).reshape(shape) for x in (a, b)))
-            for (op, _, _), result in zip(ops, results, strict=True):
-                assert result.shape == shape
-                if op in unary:
-                    check(fmt, result, [unary[op][x] for x in a], [a], op)
-                elif op not in SLOW or i % 4 == 0:
-                    expected = [oracle.binary_code(fmt, op, x, y) for x, y in zip(a, b, strict=True)]
-                    check(fmt, result, expected, [a, b], op)
 
 
 @pytest.mark.parametrize("element", MINIFLOATS)

@@ -114,10 +114,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "determinant": (jnp.linalg.slogdet, ((2, 4, 4),)),
     "least squares": (lambda a, b: jnp.linalg.lstsq(a, b)[0], ((5, 3), (5,))),
     "cho_solve": (lambda a, b: linalg.cho_solve(linalg.cho_factor(positive(a)), b), ((4, 4), (4,))),
-    "tridiagonal_solve": (
-        lambda a, b: linear.tridiagonal_solve(a[0], a[1] + 4, a[2], b),
-        ((3, 2, 4), (2, 4, 3)),
-    ),
+    "tridiagonal_solve": (lambda a, b: linear.tridiagonal_solve(a[0], a[1] + 4, a[2], b), ((3, 2, 4), (2, 4, 3))),
     "empty": (lambda a: (linear.lu(a), linear.cholesky(a), jnp.linalg.eigvals(a), jnp.linalg.svd(a)), ((2, 0, 0),)),
 }
 

@@ -3,7 +3,6 @@
 import pickle
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -193,22 +192,3 @@ def test_results_of_a_grid_belong_to_the_caller():
     arrays = [X, *(x for xs in actual for x in xs)]
     assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
     assert all(x.flags.writeable for x in arrays)
-
-
-def test_meeting_costs_little():
-    body = f"""%zero = stablehlo.constant dense<0> : tensor<i64>
-      %one = stablehlo.constant dense<1> : tensor<i64>
-      %n = stablehlo.constant dense<500> : tensor<i64>
-      %l:2 = stablehlo.while(%i = %zero, %v = %x0) : tensor<i64>, {T}
-      cond {{
-        %c = stablehlo.compare LT, %i, %n : (tensor<i64>, tensor<i64>) -> tensor<i1>
-        stablehlo.return %c : tensor<i1>
-      }} do {{
-        %s = {reduce("[[0, 1, 2, 3]]", "%v")}
-        %j = stablehlo.add %i, %one : tensor<i64>
-        stablehlo.return %j, %s : tensor<i64>, {T}
-      }}
-      %r:1 = stablehlo.optimization_barrier %l#1 : {T}"""
-    begin = time.perf_counter()
-    run(body, T, (4, 1), [[X]] * 4)
-    assert time.perf_counter() - begin < 60  # it is a tenth of a second

@@ -118,10 +118,7 @@ ONE = Callee(PAIR, PAIR, lambda x: (x,), Body(PAIR, PAIR))
     [
         ({"programs": (("f",), ("f", "f"))}, r"got lengths \[1, 2\]"),
         ({"programs": ()}, r"got lengths \[\]"),
-        (
-            {"programs": (("f", "f"),)},
-            r"the operands of the functions, \(tensor<2xi64>, tensor",
-        ),
+        ({"programs": (("f", "f"),)}, r"the operands of the functions, \(tensor<2xi64>, tensor"),
         ({"programs": (("f",),)}, r"the results of the functions, \(tensor<2xi64>\), got \(\)"),
         ({"programs": (("f",),), "infeed": ("f",)}, "a function that infeed lists takes arguments"),
         ({}, "attribute 'programs' is missing"),

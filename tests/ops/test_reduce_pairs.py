@@ -82,24 +82,6 @@ def test_accumulators_that_mix(shape, special):
         assert [codes(v) for v in results(text, setting, *inputs)] == [codes(np.float32(t)) for t in totals], setting
 
 
-@pytest.mark.parametrize("steps", [31, 64, 1000, 70_001])
-@pytest.mark.parametrize("width", [1, 3])
-def test_long_rows_of_several_columns(steps, width):
-    """Each level of the tree at once, on arrays."""
-    x = RNG.standard_normal((steps, width)).astype(np.float32)
-    body = lambda p, q: np.sqrt(p * p + q * q)  # noqa: E731
-    if steps < 32:
-        wanted = in_order(body, np.full(width, 2, np.float32), x)
-    else:
-        rows = x
-        while len(rows) > 1:
-            joined = body(rows[: len(rows) // 2 * 2 : 2], rows[1::2])
-            rows = np.concatenate([joined, rows[len(rows) // 2 * 2 :]])
-        wanted = body(np.full(width, 2, np.float32), rows[0])
-    text = text_of(lambda x: lax.reduce(x, np.float32(2), lambda p, q: jnp.sqrt(p * p + q * q), (0,)), x)
-    assert results(text, "", x)[0].tobytes() == wanted.tobytes()
-
-
 TYPES = [jnp.bfloat16, jnp.float16, np.float64, np.int32, np.int8, ml_dtypes.float8_e5m2]
 
 

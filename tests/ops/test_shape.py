@@ -47,11 +47,7 @@ def test_views(element: ElementType) -> None:
             run("reverse", y, dimensions=np.array([2, 0]), result=type_of(y)),
             lambda i, j, k, a=a, c=c: (a - 1 - i, j, c - 1 - k),
         )
-        check_moves(
-            y,
-            run("reshape", y, result=tensor(element, a * b, c)),
-            lambda i, k, b=b: (i // b, i % b, k),
-        )
+        check_moves(y, run("reshape", y, result=tensor(element, a * b, c)), lambda i, k, b=b: (i // b, i % b, k))
     actual = run("broadcast_in_dim", x[:, :1], broadcast_dimensions=(3, 2, 0), result=tensor(element, 4, 5, 7, 2))
     check_moves(x[:, :1], actual, lambda i, j, k, m: (m, 0, i))
     actual = run("broadcast", x[0], broadcast_sizes=(2, 1), result=tensor(element, 2, 1, 3, 4))

@@ -301,3 +301,47 @@ def test_garbage_collection_in_the_thread_that_computes() -> None:
         assert len(seen) == 900 and {(a, b) for _, a, b in seen} == {(50, 100)}, (len(seen), seen[:5])
         assert "minihlo" in {name for name, _, _ in seen}
     """)
+
+
+def test_arrays_freed_while_exceptions_unwind() -> None:
+    run("""
+        from minihlo.interp.plugin.pjrt import runtime
+        def bad(v):
+            raise ValueError("boo")
+        broken = jax.jit(lambda a: jax.pure_callback(bad, jax.ShapeDtypeStruct((), a.dtype), a))
+        def live():
+            gc.collect()
+            runtime.pool.sweep()
+            return len(runtime.objects)
+        def unwinding():
+            y = add(x, x) + 1
+            z = np.asarray(y)[::2]
+            raise KeyError
+        def all_three():
+            try:
+                unwinding()
+            except KeyError:
+                pass
+            try:
+                add(add(x, x), jnp.ones(3))
+            except TypeError:
+                pass
+            fails(lambda: broken(x).block_until_ready(), "boo")
+        all_three()
+        before = live()
+        for _ in range(100):
+            all_three()
+        assert live() - before < 10
+    """)
+
+
+def test_recursion_to_the_limit() -> None:
+    run("""
+        def deeper(a):
+            return deeper(add(a, a))
+        for limit in range(200, 240):
+            sys.setrecursionlimit(limit)
+            fails(lambda: deeper(x))
+        sys.setrecursionlimit(1000)
+        assert add(x, x)[3] == 6
+    """)

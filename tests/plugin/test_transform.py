@@ -138,23 +138,6 @@ def test_methods_and_decorators() -> None:
     assert float(Scale()(2.0)) == 6
 
 
-def test_a_function_is_traced_once_for_each_shape() -> None:
-    traced = []
-
-    @interp.jit
-    def f(x: Any) -> Any:
-        traced.append(x.shape)
-        return x + 1
-
-    for _ in range(3):
-        for shape in ((2,), (3,)):
-            f(np.zeros(shape, np.float32))
-            jax.jit(f)(np.zeros(shape, np.float32))
-    assert traced == [(2,), (3,)]
-    f(np.zeros(2, np.int32))
-    assert len(traced) == 3
-
-
 def test_keys_of_random_numbers() -> None:
     def draw(key: Any) -> Any:
         first, second = jax.random.split(key)

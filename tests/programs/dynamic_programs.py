@@ -4,11 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
-
-F8 = np.dtype(ml_dtypes.float8_e4m3fn)
-
 
 SIZES = (3, 1, 5, 0)
 
@@ -57,18 +53,6 @@ CASES = {
         ),
         lambda n: [numbers(n, 4), numbers(n + 1, 4)[:n]],
         lambda x, y: (np.where(x < y, np.maximum(x * y, x), y), x < y),
-    ),
-    "minifloats": Case(
-        main(
-            "%x: tensor<?xf8E4M3FN>",
-            "tensor<?xf32>",
-            """%a = stablehlo.add %x, %x : tensor<?xf8E4M3FN>
-            %b = stablehlo.convert %a : (tensor<?xf8E4M3FN>) -> tensor<?xf32>
-            return %b : tensor<?xf32>""",
-        ),
-        lambda n: [np.arange(n).astype(np.float32).astype(F8)],
-        lambda x: 2 * x.astype(np.float32),
-        (0, 1, 7, 16),
     ),
     "mean of rows": Case(
         main(

@@ -129,10 +129,7 @@ def test_in_a_thread_too() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        nested(600, "generic if"),
-        f'func.func @main() {{ "a.b"() {{x = {"[" * 2000}{"]" * 2000}}} : () -> () return }}',
-    ],
+    [nested(600, "generic if"), f'func.func @main() {{ "a.b"() {{x = {"[" * 2000}{"]" * 2000}}} : () -> () return }}'],
 )
 def test_brackets_beyond_the_limit_have_a_place(text: str) -> None:
     with pytest.raises(ProgramError, match=r"^<string>:\d+:\d+: expected at most 1000 nested brackets, got more"):

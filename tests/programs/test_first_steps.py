@@ -91,16 +91,6 @@ def test_masked_arrays_are_refused() -> None:
     assert load(ADD)(masked.filled(0))[0].tolist() == [2, 0]
 
 
-def test_jit_is_absent_without_jax() -> None:
-    code = (
-        "import sys; sys.modules['jax'] = None; from minihlo import interp; print(hasattr(interp, 'jit'))\n"
-        "try: interp.jit\nexcept AttributeError as error: print(error)"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout
-    assert out.splitlines()[0] == "False"
-    assert "needs JAX" in out.splitlines()[1]
-
-
 def test_a_shape_beyond_its_bound_tells_the_bound() -> None:
     t = "tensor<?x2xf32, #stablehlo.bounds<4, ?>>"
     program = load(f"func.func @main(%x: {t}) -> {t} {{ return %x : {t} }}")

@@ -117,10 +117,7 @@ OVERWRITING = {
         "%z = stablehlo.reshape %v : (tensor<2x2xi32>) -> T\n%r = PUT %z, %u, %at\nRETURN %r, %y",
         [[0, 9, 4, 6], [0, 2, 4, 6]],
     ),
-    "a constant": (
-        "%y = stablehlo.constant dense<[5, 6, 7, 8]> : T\n%r = PUT %y, %u, %at\nRETURN %r",
-        [[5, 9, 7, 8]],
-    ),
+    "a constant": ("%y = stablehlo.constant dense<[5, 6, 7, 8]> : T\n%r = PUT %y, %u, %at\nRETURN %r", [[5, 9, 7, 8]]),
     "a value in a tuple": (
         "%y = stablehlo.add %x, %x : T\n%t = stablehlo.tuple %y, %y : tuple<T, T>\n"
         "%a = stablehlo.get_tuple_element %t[0] : (tuple<T, T>) -> T\n%r = PUT %a, %u, %at\n"

@@ -168,15 +168,6 @@ def key_data(generator: str) -> np.ndarray:
     return np.asarray(jax.random.key_data(jax.random.key(7, impl=generator)))
 
 
-@pytest.mark.exhaustive
-def test_transformer_gradient() -> None:
-    def loss(parameters: Any, tokens: Any) -> Any:
-        logits = block(parameters, tokens, jax.random.key(0), rate=0.0)
-        return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(logits[:, :-1]), tokens[:, 1:, None], -1))
-
-    agree(jax.grad(loss), TRANSFORMER, TOKENS)
-
-
 @pytest.mark.parametrize("generator", thinned(GENERATORS, lambda generator: generator == GENERATORS[0]))
 def test_sampling_a_sequence(generator: str) -> None:
     """A loop that samples a token and puts it into the sequence: the same tokens."""

@@ -7,9 +7,9 @@ from minihlo import interp
 from minihlo.ops import tables
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import type_of_dtype
+from tools.random_programs import builder
 
 from ..thinned import thinned
-from . import fusible_programs
 
 POLICIES = (
     Policy(),
@@ -42,10 +42,15 @@ def check(text: str, arrays: list[np.ndarray], policy: Policy | None = None) -> 
     assert [a.tobytes() for a in arrays] == before
 
 
-@pytest.mark.parametrize("seed", thinned(range(120), lambda seed: seed < 32))
-def test_programs_of_elementwise_ops_and_reductions(seed: int) -> None:
-    text, arrays = fusible_programs.program(seed)
-    check(text, arrays, POLICIES[seed % len(POLICIES)])
+builder.random_program(0, 0)  # declares the rules
+ELEMENTWISE = [r for r in builder._RULES if r[1].__module__.endswith("rules_elementwise")]
+
+
+@pytest.mark.parametrize("index", thinned(range(60), lambda index: index < 24))
+def test_programs_of_elementwise_ops(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builder, "_RULES", ELEMENTWISE)
+    program = builder.random_program(3, index)
+    check(program.module().named(), list(program.arrays), POLICIES[index % len(POLICIES)])
 
 
 #: Numbers of programs that take some hundred times as long as others.
@@ -54,6 +59,6 @@ _LONG = (2, 5)
 
 @pytest.mark.parametrize("index", thinned(range(80), lambda index: index < 24 and index not in _LONG))
 def test_programs_of_all_ops(index: int) -> None:
-    program = fusible_programs.tool("builder").random_program(11, index)
+    program = builder.random_program(11, index)
     text = program.module(everything=index % 2 == 0).named()
     check(text, list(program.arrays), POLICIES[index % len(POLICIES)])
