@@ -131,7 +131,8 @@ class Op:
                 wanted = describe(self.types) if t.element.has_dtype else "StableHLO"
                 raise UnsupportedOpError(f"expected an element type of {wanted}, got {t.element}")
         if any(isinstance(t.element, QuantizedType) for t in _tensors((*call.operands, *call.results))):
-            return _quantized()(self, call)
+            _load_all()
+            return _QUANTIZED[0](self, call)
         return self.bind(call)
 
 
@@ -225,11 +226,6 @@ def for_quantized(bind: Callable[[Op, Call], Run]) -> Callable[[Op, Call], Run]:
     """Declare the decorated function as the one that binds any op to quantized types, by means of other ops."""
     _QUANTIZED.append(bind)
     return bind
-
-
-def _quantized() -> Callable[[Op, Call], Run]:
-    _load_all()
-    return _QUANTIZED[0]
 
 
 @functools.cache

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..op import Body, Call
 from ..ordering import stable_argsort
-from ..types import ElementType, TensorType
+from ..types import TensorType
 from .folds import Step, fold_of, ufunc_of
 
 Arrays = tuple[np.ndarray, ...]
@@ -24,7 +24,10 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
     elements = [t.element for t in body.results if isinstance(t, TensorType)]
     if body.passed_on == tuple(range(len(elements), 2 * len(elements))):  # the updates as they are
         return overwrite
-    step, fold, ufunc = body.vectorised, fold_of(call, body), _ufunc_at(call, body, elements)
+    step, fold, ufunc = body.vectorised, fold_of(call, body), None
+    if len(elements) == 1 and not (elements[0].is_integer and elements[0].bits < 8):
+        ufunc = ufunc_of(call, body, elements[0])  # whose `at` gives the results bit for bit, but for complex products
+        ufunc = None if elements[0].is_complex and ufunc is np.multiply else ufunc
 
     def apply(region: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
         if not updates[0].size:
@@ -68,14 +71,6 @@ def overwrite(_: Any, rows: Arrays, targets: np.ndarray, updates: Arrays) -> Non
     """Put updates in the place of rows."""
     for r, u in zip(rows, updates, strict=True):
         r[targets] = u  # numpy, too, keeps the last one
-
-
-def _ufunc_at(call: Call, body: Body, elements: Sequence[ElementType]) -> np.ufunc | None:
-    """The ufunc whose `at` gives the results of the body bit for bit; None where there is none."""
-    if len(elements) != 1 or (elements[0].is_integer and elements[0].bits < 8):
-        return None
-    ufunc = ufunc_of(call, body, elements[0])
-    return None if elements[0].is_complex and ufunc is np.multiply else ufunc
 
 
 def _group(targets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

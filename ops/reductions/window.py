@@ -141,7 +141,11 @@ def _fold_windows(
 ) -> tuple[np.ndarray, ...]:
     """Fold windows by the methods that are not of one running fold."""
     if step is not None and are_large(axes):
-        return _fold_as_tree(step, arrays, inits, axes)
+        # By folds of 1, 2, 4, ... neighbours, the last dimension first.
+        parts = tuple([pad_windows(x, init, axes) for x, init in zip(arrays, inits, strict=True)])
+        for d in reversed(range(len(axes))):
+            parts = fold_along(step, parts, d, axes[d])
+        return broadcast_like(step(*inits, *parts), parts)
     return _fold_in_order(fold, region, step, arrays, inits, axes)
 
 
@@ -233,14 +237,6 @@ def are_large(axes: Axes) -> bool:
         return False
     length = math.prod(a.layout[0] for a in axes)
     return math.prod(counts) * math.prod(a.window for a in axes) >= _OVERLAP * length
-
-
-def _fold_as_tree(step: Step, arrays: Values, inits: Values, axes: Axes) -> tuple[np.ndarray, ...]:
-    """The result of each window, by folds of 1, 2, 4, ... neighbours, the last dimension first."""
-    parts = tuple([pad_windows(x, init, axes) for x, init in zip(arrays, inits, strict=True)])
-    for d in reversed(range(len(axes))):
-        parts = fold_along(step, parts, d, axes[d])
-    return broadcast_like(step(*inits, *parts), parts)
 
 
 def fold_along(step: Step, parts: Any, d: int, axis: Axis) -> Any:
