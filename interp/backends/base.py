@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..errors import Error, printable
-
-if TYPE_CHECKING:
-    from .operation import Operation
+from .operation import Operation
 
 #: A function that runs a program: takes its text and arrays, returns arrays.
 Evaluate = Callable[[str, Sequence[np.ndarray]], Sequence[np.ndarray]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,7 @@ from ..system.child import Ended, Worker, python
 from ..system.messages import MessageError
 from ..system.streams import XLA_WARNS_ONLY
 from .base import PROGRAMS, BackendError
-
-if TYPE_CHECKING:
-    from .operation import Operation
+from .operation import Operation
 
 #: The time limits, in seconds, for one program and for the start of a backend.
 SECONDS = 300.0

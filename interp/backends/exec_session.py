@@ -8,16 +8,13 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING, Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import numpy as np
 
 from ..system.child import Child
 from .base import OPERATIONS, PROGRAMS, BackendError
-from .operation import attribute_text, result_shape
-
-if TYPE_CHECKING:
-    from .operation import Operation
+from .operation import Operation, attribute_text, result_shape
 
 GREETING = "minihlo-exec 1"
 #: A command that has closed its output ends within so many seconds, or is killed.

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .base import BackendError
-
-if TYPE_CHECKING:
-    from .operation import Operation
+from .operation import Operation
 
 #: The numpy function of an op, with its attributes if it has some. Ops are absent if numpy has no function or one of
 #: another meaning: its sort has no total order, and its round does not round halves away from zero.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .base import OPERATIONS, Kind, Operate
 from .codes import codes, dtype_of, to_typed
 from .functions import NUMPY, function
-
-if TYPE_CHECKING:
-    from .operation import Operation
+from .operation import Operation
 
 KIND = Kind("ml_dtypes", packages=("ml_dtypes", "numpy"), takes=OPERATIONS)
 

@@ -10,16 +10,14 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .base import OPERATIONS, Kind, Operate
 from .codes import codes, to_typed
 from .onnx_models import CONVERSIONS, OPTIONS, model, names
-
-if TYPE_CHECKING:
-    from .operation import Operation
+from .operation import Operation
 
 KIND = Kind(
     "onnx[:saturate|quantize]",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ops.types import ELEMENT_TYPES
 from .base import BackendError, Conversion
 from .codes import dtype_of
-
-if TYPE_CHECKING:
-    from .operation import Operation
+from .operation import Operation
 
 #: A regular expression for the part after the colon, of both backends.
 OPTIONS = "(saturate|quantize|saturate[+]quantize)?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +12,7 @@ from ...ops.types import ELEMENT_TYPES
 from .base import OPERATIONS, Kind, Operate
 from .codes import code_dtype
 from .onnx_models import CONVERSIONS, OPTIONS, model, names, newest, tensor_type
-
-if TYPE_CHECKING:
-    from .operation import Operation
+from .operation import Operation
 
 KIND = Kind(
     "onnxruntime[:saturate|quantize]",

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...ops.types import ELEMENT_TYPES
 from .base import OPERATIONS, BackendError, Kind, Operate
 from .functions import NUMPY, function
-from .operation import result_shape
-
-if TYPE_CHECKING:
-    from .operation import Operation
+from .operation import Operation, result_shape
 
 #: Devices that may follow the colon.
 DEVICES = r"(cpu|cuda|mps|xpu)(:\d+)?"

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...ops.types import ELEMENT_TYPES
 from .base import OPERATIONS, BackendError, Kind, Operate
+from .operation import Operation
 from .torch import DEVICES
-
-if TYPE_CHECKING:
-    from .operation import Operation
 
 KIND = Kind(
     "torchao:cpu|cuda",

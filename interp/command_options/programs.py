@@ -182,7 +182,7 @@ def judge(parser: argparse.ArgumentParser) -> None:
     text = "the value of the next argument of one program, as for minihlo run"
     inputs.add_argument("--input", action="append", default=[], metavar="VALUE", help=text)
     inputs.add_argument("--args", metavar="LIST", help="the values of all arguments, as for minihlo run")
-    add("--samples", type=positive, default=3, metavar="N", help="how many sets of inputs are drawn (default: 3)")
+    add("--samples", type=positive, default=4, metavar="N", help="how many sets of inputs are drawn (default: 4)")
     add("--seed", type=natural, default=0, metavar="N", help="the seed of the inputs")
     text = "whether subnormal numbers may be taken as zero (default: allow)"
     add("--flush", choices=("allow", "forbid"), default="allow", help=text)

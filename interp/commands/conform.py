@@ -20,12 +20,13 @@ from ..conform.cases import data
 from ..conform.cases.case import Case
 from ..conform.cases.cases import cases
 from ..conform.cases.forms import FORMS
+from ..conform.report import badge
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report
 from ..conform.support import takes
 from ..conform.verdicts import known, outcome
 from ..errors import InputError, OutputError, WorkersLostError
 from ..policies import accumulation
-from . import conform_badge, conform_claim
+from . import conform_claim
 from .terminal import progress_bar
 
 #: The patterns that an option accepts.
@@ -230,9 +231,9 @@ def check(choice: run.Choice, level: int) -> None:
 def check_outputs(options: argparse.Namespace) -> None:
     """Check that all output files can be written, before any case runs. Raises OutputError."""
     badges = getattr(options, "badge", ())
-    conform_badge.check(badges)
+    badge.check(badges)
     given = [(o, getattr(options, o, None)) for o in ("json", "junit", "html", "submit")]
-    for option, name in (*given, *(("badge", b) for b in badges)):
+    for option, name in (*given, *(("badge", file) for file in badges)):
         if name is None:
             continue
         try:

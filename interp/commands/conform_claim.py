@@ -16,7 +16,6 @@ from ..conform.run import Choice
 from ..conform.submission import bundle
 from ..conform.verdicts.outcome import Settings
 from ..errors import InputError
-from . import conform_badge
 
 #: Options that choose cases, which a profile does itself.
 _CHOOSING = ("ops", "formats", "case", "form", "operands", "beside", "tests")
@@ -108,7 +107,7 @@ def finish(run: ProfileRun, report: Report, takes: str, options: argparse.Namesp
     if getattr(options, "submit", None):
         sha256 = bundle.write(options.submit, report, assessment, takes)
         print(f"{options.submit}: {assessment.verdict}, SHA-256 {sha256}", file=sys.stderr)
-    conform_badge.write(options.badge, badge.of(assessment))
+    badge.write(options.badge, badge.of(assessment))
     problems = assessment.problems
     for problem in problems[:_MOST_REASONS]:
         print(f"against {run.profile.identifier}: {problem}")

@@ -7,8 +7,8 @@ import dataclasses
 
 from .. import __version__
 from ..conform import run
+from ..conform.merge import choice_of, profile_of
 from ..conform.recorded import RecordedTester
-from ..conform.rerun import choice_of, profile_of
 from ..conform.vectors import judge, manifest, results
 from ..conform.verdicts import known
 from ..conform.verdicts.outcome import Settings

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ..conform.merge import merge_reports
-from ..conform.rerun import profile_of
-from ..conform.result import Report, load
-from ..errors import InputError
+from ..conform import files
+from ..conform.merge import merge_reports, profile_of
+from ..conform.result import Report, parse
 from . import conform, conform_claim
 
 
@@ -26,9 +25,4 @@ def main(options: argparse.Namespace) -> int:
 
 def load_report(name: str) -> Report:
     """The report of a file. Raises InputError if it cannot be read or is none."""
-    try:
-        return load(name)
-    except OSError as error:
-        raise InputError(f"{name}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise InputError(str(error)) from None
+    return files.load(name, name, lambda raw: parse(raw, name))

@@ -7,7 +7,6 @@ import argparse
 from ..conform.report import badge
 from ..conform.submission.verify import verify
 from ..errors import printable
-from . import conform_badge
 
 #: Maximum number of reasons printed for a refusal.
 _MOST_REASONS = 10
@@ -18,7 +17,7 @@ def main(options: argparse.Namespace) -> int:
 
     Raises InputError for a file that is no submission.
     """
-    conform_badge.check(options.badge)
+    badge.check(options.badge)
     checked = verify(options.file)
     if checked.assessment is None or checked.reasons:
         for reason in checked.reasons[:_MOST_REASONS]:
@@ -29,6 +28,6 @@ def main(options: argparse.Namespace) -> int:
         return 1
     for waiver in checked.assessment.used:
         print(f"waiver {waiver}: {printable(waiver.reason)}")
-    conform_badge.write(options.badge, badge.of(checked.assessment))
+    badge.write(options.badge, badge.of(checked.assessment))
     print(f"verified: {checked.backend}: {checked.assessment.line}; SHA-256 {checked.sha256}")
     return int(not checked.assessment.is_conformant)

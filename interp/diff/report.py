@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import linecache
 import re
 from collections import Counter
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.types import TensorType
+from .. import pages
 from ..judging.record import CRASH, DIVERGENT, FAIL, PASS, VERDICTS, Diagnosis, worst
 from ..judging.table import cause
 from ..program import Location
@@ -117,20 +119,8 @@ class OpReport:
         for i, (x, t) in enumerate(zip(self.inputs, self.input_types, strict=True)):
             npy.save(str(folder / f"input{i}.npy"), x, t.element)
 
-    def text(self, backend: str, how: str = "op") -> str:
-        """The comparison as text."""
-        line = f": {self.source}" if self.source else ""
-        lines = [f"{self.verdict}  {self.location}{line}", f"  {self.op} {self.types}"]
-        if self.differing:
-            lines.append(f"  {self.summary()}")
-        lines += [f"  {note}" for note in self.notes]
-        lines += [f"    {example}{self._format_difference(example)}" for example in self.worst]
-        if self.program and self.failed:
-            what = "to reproduce it" if how == "op" else "the op alone, which may be right by itself"
-            lines += [f"  {what}: {self.command(backend)}", *(f"    {x}" for x in self.program.splitlines())]
-        return "\n".join(lines)
-
-    def _format_difference(self, example: Example) -> str:
+    def difference(self, example: Example) -> str:
+        """The distance of an example in words, in parentheses."""
         if example.ulp is None or not self.is_float:
             return ""
         return f" ({example.ulp:.0f} ULP)" if example.ulp else " (the sign of zero)"
@@ -172,6 +162,9 @@ def _distance(ulp: float | None, rounded: bool) -> str:
     return f"by {top // 2 + 1} to {top} ULP"
 
 
+_render = functools.partial(pages.text_renderer(str, FLUSHED=FLUSHED, HOWS=HOWS), "diff.html")
+
+
 @dataclasses.dataclass
 class Report:
     """The comparison of a program on a backend with the exact results. `print` shows it.
@@ -207,32 +200,12 @@ class Report:
         return worst([o.verdict for o in (*([self.outputs] if self.outputs else []), *self.ops)] or [PASS])
 
     def __str__(self) -> str:
-        count = Counter(o.verdict for o in self.ops)
-        counts = ", ".join(f"{count[v]} {v}" for v in (PASS, *(v for v in VERDICTS if v != PASS)) if count[v])
-        name = f"{self.backend} beside {self.beside}" if self.beside else self.backend
-        head = f"{name}, {HOWS[self.how]}\n{len(self.ops)} op{'s' * (len(self.ops) != 1)}: {counts or 'none'}"
-        if self.beside:
-            first = self.parting
-            head += f"\nthey first differ at {first.location}: {first.op}" if first else "\nthey give the same results"
-        if self.outputs is not None and self.outputs.verdict != PASS:
-            head += f"\nthe program as it stands: {self.outputs.verdict}: {'; '.join(self.outputs.notes)}"
+        counts = Counter(o.verdict for o in self.ops)
         flushing = [o for o in self.ops if o.verdict == DIVERGENT and o.causes == [FLUSHED.identifier]]
-        if flushing:
-            names = ", ".join(dict.fromkeys(o.op for o in flushing))
-            ops = f"{len(flushing)} op{'s' * (len(flushing) != 1)}"
-            head += f"\n{FLUSHED.sentence} by {ops} ({names}); --flush forbid calls that a failure"
         shown = [o for o in self.ops if o.verdict != PASS and o not in flushing]
         shown.sort(key=lambda o: -VERDICTS.index(o.verdict))
-        return "\n\n".join([head, *(self._section(alike) for alike in _group(shown))])
-
-    def _section(self, alike: list[OpReport]) -> str:
-        """Ops that are wrong in the same way: the first, and the locations of the others."""
-        first, *others = alike
-        lines = [first.text(self.backend, self.how)]
-        if others:
-            lines.append(f"  the same in {len(others)} more op{'s' * (len(others) != 1)}:")
-            lines += [f"    {o.location}: {o.types}{f', {o.summary()}' if o.differing else ''}" for o in others]
-        return "\n".join(lines)
+        verdicts = [v for v in (PASS, *(v for v in VERDICTS if v != PASS)) if counts[v]]
+        return _render(report=self, counts=counts, verdicts=verdicts, flushing=flushing, groups=_group(shown))
 
     def data(self) -> dict[str, Any]:
         """The report as a dictionary that `json.dump` takes."""

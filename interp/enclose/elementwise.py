@@ -1,13 +1,8 @@
-"""Rules of elementwise operations: arithmetic, functions, conversions, comparisons, choices.
-
-Arithmetic is computed in f64 and rounded outward, unless the f64 result is exact. Functions are those of the
-interpreter in f64, at the ends of intervals on which they are monotone, widened by the ULP that are allowed.
-"""
+"""Rules of elementwise operations: arithmetic, conversions, comparisons, choices."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,64 +11,11 @@ import numpy as np
 from ...ops.types import ElementType, Kind, TensorType
 from ..program import Operation
 from .evaluate import Evaluator, causes_of, join, merge_since, rule
-from .values import F32, F64, MOST, Enclosure, computed_in, holds_integers, largest, of_parts, round_to, to_f64, ulp_of
-
-#: An interval: the least and the greatest number.
-Interval = tuple[np.ndarray, np.ndarray]
-_TAU = 2 * math.pi
-
-
-def _down(x: np.ndarray, inexact: np.ndarray | bool = True) -> np.ndarray:
-    return np.where(inexact, np.nextafter(x, -np.inf), x)
-
-
-def _up(x: np.ndarray, inexact: np.ndarray | bool = True) -> np.ndarray:
-    return np.where(inexact, np.nextafter(x, np.inf), x)
-
-
-def _broadcast(operands: Sequence[Enclosure]) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return the bounds of operands; scalars beside arrays have their shape."""
-    shape = max((x.value.shape for x in operands), key=len)
-    return [tuple(np.broadcast_to(v, shape) for v in x.bounds()) for x in operands]  # type: ignore[misc]
-
+from .functions import function_of_samples, left_open
+from .intervals import Interval, add, broadcast, divide, indefinite, multiply, negate, widen
+from .values import F64, MOST, Enclosure, holds_integers, largest, leaves_open, of_parts, subnormal_hull, to_f64
 
 # -- arithmetic --------------------------------------------------------------------------------------------------------
-
-
-def add(x: Interval, y: Interval) -> Interval:
-    """Return the sums of two intervals, rounded outward where f64 rounds them."""
-    ends = []
-    for a, b, outward in ((x[0], y[0], _down), (x[1], y[1], _up)):
-        s = a + b
-        back = s - a
-        error = (a - (s - back)) + (b - back)
-        ends.append(outward(s, error != 0))
-    return ends[0], ends[1]
-
-
-def multiply(x: Interval, y: Interval) -> Interval:
-    """Return the products of two intervals, rounded outward where f64 may round them."""
-    products = [a * b for a in x for b in y]
-    low, high = np.minimum.reduce(products), np.maximum.reduce(products)
-    short = [round_to(v, F32) == v for v in (*x, *y)]  # 24 bits each
-    is_exact = np.logical_and.reduce(short) & (np.abs(high) < 1e300) & ((np.abs(low) > 1e-290) | (low == 0))
-    return _down(low, ~is_exact), _up(high, ~is_exact)
-
-
-def negate(x: Interval) -> Interval:
-    """Return the negated interval."""
-    return -x[1], -x[0]
-
-
-def divide(x: Interval, y: Interval) -> Interval:
-    """Return the quotients of two intervals."""
-    quotients = [a / b for a in x for b in y]
-    low, high = np.minimum.reduce(quotients), np.maximum.reduce(quotients)
-    is_exact = (x[0] == x[1]) & (y[0] == y[1]) & (low * y[0] == x[0]) & (round_to(low, F32) == low)
-    is_exact &= round_to(y[0], F32) == y[0]
-    low, high = _down(low, ~is_exact), _up(high, ~is_exact)
-    has_zero = (y[0] <= 0) & (y[1] >= 0)
-    return np.where(has_zero, -np.inf, low), np.where(has_zero, np.inf, high)
 
 
 _ARITHMETIC: dict[str, Callable[..., Interval]] = {
@@ -103,7 +45,7 @@ def arithmetic(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> S
     element, name = result.type.element, operation.name.removeprefix("stablehlo.")
     if element.is_complex or any(x.element.is_complex for x in operands):
         return _complex_arithmetic(e, operation, operands, name)
-    bounds = _broadcast(operands)
+    bounds = broadcast(operands)
     nan = np.logical_or.reduce([n for *_, n in bounds])
     only_nan = np.logical_or.reduce([np.isnan(low) for low, *_ in bounds])
     low, high = _ARITHMETIC[name](*[(low, high) for low, high, _ in bounds])
@@ -113,17 +55,10 @@ def arithmetic(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> S
         return None
     if name == "divide" and e.allowed.reciprocal and element.bits >= 16:
         low, high = widen(low, high, 1.5, element)
-    low, high, nan = _indefinite(low, high, nan, only_nan)
+    low, high, nan = indefinite(low, high, nan, only_nan)
+    if name in ("maximum", "minimum", "clamp") and e.allowed.flushes(element):
+        low, high = subnormal_hull(low, high, element)
     return [e.finish(operation, operands, low, high, nan, rounds=name not in _CHOOSE)]
-
-
-def _indefinite(
-    low: np.ndarray, high: np.ndarray, nan: np.ndarray, only_nan: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return bounds of which an end is no number: it can be anything, unless an operand can only be NaN."""
-    unknown = (np.isnan(low) | np.isnan(high)) & ~only_nan
-    low, high = np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high)
-    return np.where(only_nan, np.nan, low), np.where(only_nan, np.nan, high), nan | unknown | only_nan
 
 
 def _integers(
@@ -149,48 +84,23 @@ def size(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
     return e.nominal(operation, operands)
 
 
-def left_open(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> list[Enclosure] | None:
-    """Integers whose result the specification defines for all operands but some: these are undecided."""
-    if not all(x.is_exact for x in operands):
-        return None
-    (found,), (x, y) = e.nominal(operation, operands), (np.asarray(v.value, np.float64) for v in operands)
-    element = operands[0].element
-    is_open = y == 0
-    if operation.name.endswith("power"):
-        size = np.abs(x) ** y
-        is_open = (size >= 2.0 ** (element.bits - 1)) | ((y < 0) & (np.abs(x) != 1))
-    elif element.kind is Kind.SIGNED:
-        is_open = is_open | ((y == -1) & (x == -(2.0 ** (element.bits - 1))))
-    if not is_open.any():
-        return [found]
-    since = np.where(np.broadcast_to(is_open, found.value.shape), np.int32(e.cause(operation)), np.int32(0))
-    return [dataclasses.replace(found, since=since)]
-
-
-def widen(low: np.ndarray, high: np.ndarray, ulp: float, element: ElementType) -> Interval:
-    """Return bounds moved apart by so many ULP of a type, and by one of f64."""
-    return _down(low - ulp * ulp_of(low, element)), _up(high + ulp * ulp_of(high, element))
-
-
 # -- complex numbers ---------------------------------------------------------------------------------------------------
 
 
 def _complex_arithmetic(
     e: Evaluator, operation: Operation, operands: Sequence[Enclosure], name: str
 ) -> list[Enclosure] | None:
-    bounds = [b[:2] for b in _broadcast(operands)]
+    bounds = [b[:2] for b in broadcast(operands)]
     parts = [[(np.real(low), np.real(high)), (np.imag(low), np.imag(high))] for low, high in bounds]
-    nan = np.logical_or.reduce([n for *_, n in _broadcast(operands)])
+    nan = np.logical_or.reduce([n for *_, n in broadcast(operands)])
     if name in ("add", "subtract", "negate"):
         real, imag = (_ARITHMETIC[name](*[p[i] for p in parts]) for i in range(2))
     elif name == "multiply":
         (a, b), (c, d) = parts
         real = _sum_of_products([(a, c), (negate(b), d)], operands[0].element.part)
         imag = _sum_of_products([(a, d), (b, c)], operands[0].element.part)
-    elif operation.results and all(x.is_exact for x in operands):
-        return function_of_points(e, operation, operands)
     else:
-        return None
+        return function_of_samples(e, operation, operands)
     low, high = of_parts(real[0], imag[0]), of_parts(real[1], imag[1])
     return [e.finish(operation, operands, low, high, nan | np.isnan(low) | np.isnan(high), rounds=name != "negate")]
 
@@ -204,26 +114,10 @@ def _sum_of_products(pairs: Sequence[tuple[Interval, Interval]], element: Elemen
     return low - slack, high + slack
 
 
-def function_of_points(e: Evaluator, operation: Operation, operands: Sequence[Enclosure]) -> list[Enclosure]:
-    """Return a function of numbers that are known: the interpreter's result, within the ULP that are allowed."""
-    found = []
-    for i, x in enumerate(e.nominal(operation, operands)):
-        own = to_f64(x.value, x.element)
-        part = x.element.part
-        if not part.is_float:
-            found.append(x)
-            continue
-        slack = 2 * e.allowed.ulps(part) * ulp_of(np.abs(own), computed_in(part))
-        slack = np.where(np.isfinite(slack), slack, 0.0) * ((1 + 1j) if x.element.is_complex else 1)
-        nan = np.isnan(own)
-        found.append(e.finish(operation, operands, own - slack, own + slack, nan, value=x.value, index=i))
-    return found
-
-
 @rule("real", "imag", "complex", "chlo.conj")
 def parts(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
     """The parts of complex numbers, and numbers made of them."""
-    name, bounds = operation.name.removeprefix("stablehlo."), _broadcast(operands)
+    name, bounds = operation.name.removeprefix("stablehlo."), broadcast(operands)
     if not operands[0].element.is_complex and name != "complex":
         return list(operands) if name != "imag" else e.nominal(operation, operands)
     nan = np.logical_or.reduce([n for *_, n in bounds])
@@ -239,120 +133,6 @@ def parts(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequen
     return [e.finish(operation, operands, low, high, nan, rounds=False)]
 
 
-# -- functions ---------------------------------------------------------------------------------------------------------
-
-#: Functions that grow: the least number that they are of, and the greatest.
-_GROWING: dict[str, tuple[float, float]] = {
-    "sqrt": (0, np.inf), "cbrt": (-np.inf, np.inf), "exponential": (-np.inf, np.inf),
-    "exponential_minus_one": (-np.inf, np.inf), "log": (0, np.inf), "log_plus_one": (-1, np.inf),
-    "logistic": (-np.inf, np.inf), "tanh": (-np.inf, np.inf), "chlo.erf": (-np.inf, np.inf), "chlo.erf_inv": (-1, 1),
-    "chlo.sinh": (-np.inf, np.inf), "chlo.asinh": (-np.inf, np.inf), "chlo.atan": (-np.inf, np.inf),
-    "chlo.asin": (-1, 1), "chlo.atanh": (-1, 1), "chlo.acosh": (1, np.inf),
-}  # fmt: skip
-#: Functions that fall.
-_FALLING: dict[str, tuple[float, float]] = {
-    "rsqrt": (0, np.inf), "chlo.acos": (-1, 1), "chlo.erfc": (-np.inf, np.inf),
-}  # fmt: skip
-#: Functions of one number with rules of their own, in terms of the function itself.
-_OTHERS = ("sine", "cosine", "tan", "chlo.tan", "chlo.cosh", "chlo.lgamma", "chlo.digamma", "chlo.bessel_i1e")
-
-
-@rule(*_GROWING, *_FALLING, *_OTHERS)
-def function(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
-    """A function of one number."""
-    (x,), name = operands, operation.name.removeprefix("stablehlo.")
-    if not x.element.is_float:
-        return function_of_points(e, operation, operands) if x.is_exact else None
-    low, high, nan = x.bounds()
-    only_nan = np.isnan(low)
-    least, most = {**_GROWING, **_FALLING}.get(name, (-np.inf, np.inf))
-    nan = nan | (low < least) | (high > most)
-    only_nan = only_nan | (high < least) | (low > most)
-    low, high = (np.clip(v, least, most) for v in (low, high))
-
-    def at(v: np.ndarray) -> np.ndarray:
-        return np.asarray(e.run_as(operation, [v], F64)[0])
-
-    if name in _OTHERS and not (np.isnan(low) | (low == high)).all():
-        if name.startswith(("chlo.lgamma", "chlo.digamma", "chlo.bessel")):
-            return None
-        ends = _periodic(name, low, high, at)
-    else:
-        ends = at(low), at(high)
-    ends = (ends[1], ends[0]) if name in _FALLING else ends
-    low, high = widen(*ends, e.allowed.ulps(x.element), computed_in(x.element))
-    if name == "rsqrt":  # of -0, which subnormal numbers may be taken as
-        low = np.where(x.bounds()[0] < 0, -np.inf, low)
-    low, high, nan = _indefinite(low, high, nan, only_nan)
-    return [e.finish(operation, operands, low, high, nan)]
-
-
-def _periodic(name: str, low: np.ndarray, high: np.ndarray, at: Callable[[np.ndarray], np.ndarray]) -> Interval:
-    """Return the range of an even or periodic function over intervals."""
-    a, b = at(low), at(high)
-    least, most = np.minimum(a, b), np.maximum(a, b)
-
-    def crosses(point: float, period: float) -> np.ndarray:
-        return np.floor((high - point) / period + 1e-9) > np.floor((low - point) / period - 1e-9)
-
-    if name == "chlo.cosh":
-        return np.where((low <= 0) & (high >= 0), 1.0, least), most
-    if name in ("tan", "chlo.tan"):
-        pole = crosses(math.pi / 2, math.pi) | ~np.isfinite(low - high)
-        return np.where(pole, -np.inf, least), np.where(pole, np.inf, most)
-    top = 0.0 if name == "cosine" else math.pi / 2
-    wide = ~(high - low < _TAU) | (np.abs(low) > 1e15)
-    most = np.where(wide | crosses(top, _TAU), 1.0, most)
-    return np.where(wide | crosses(top + math.pi, _TAU), -1.0, least), most
-
-
-@rule("power", "atan2", "remainder", "chlo.next_after", "chlo.polygamma", "chlo.zeta")
-def binary_function(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
-    """A function of two numbers: at the corners of the intervals, where it grows or falls in each."""
-    x, y = operands
-    name, element = operation.name.removeprefix("stablehlo."), x.element
-    if not element.is_float:
-        if not element.is_complex:
-            return left_open(e, operation, operands)
-        return function_of_points(e, operation, operands) if x.is_exact and y.is_exact else None
-    if x.is_exact and y.is_exact:
-        if name in ("remainder", "chlo.next_after"):
-            return e.nominal(operation, operands)
-        return function_of_points(e, operation, operands)
-    (a, b, m), (c, d, n) = _broadcast(operands)
-    only_nan = np.isnan(a) | np.isnan(c)
-
-    def at(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        return np.asarray(e.run_as(operation, [u, v], F64)[0])
-
-    corners = [at(u, v) for u in (a, b) for v in (c, d)]
-    low, high, nan = np.minimum.reduce(corners), np.maximum.reduce(corners), m | n
-    if name == "power":
-        whole = (c == d) & (np.floor(c) == c) & (c >= 0)
-        even = whole & (np.fmod(c, 2) == 0) & (a <= 0) & (b >= 0)
-        low = np.where(even, 0.0, low)
-        unknown = ~((a > 0) | whole)
-    elif name == "atan2":
-        low, high = (
-            np.where((a <= 0) & (b >= 0) & (c <= 0), -math.pi, low),
-            np.where((a <= 0) & (b >= 0) & (c <= 0), math.pi, high),
-        )
-        unknown = np.zeros(a.shape, bool)
-    elif name == "remainder":
-        same = np.trunc(a / c) == np.trunc(b / c)
-        same = same & (np.trunc(a / d) == np.trunc(b / d)) & (np.trunc(a / c) == np.trunc(a / d))
-        size = np.minimum(np.maximum(np.abs(c), np.abs(d)), np.maximum(np.abs(a), np.abs(b)))
-        low, high = np.where(same, low, np.where(a < 0, -size, 0.0)), np.where(same, high, np.where(b > 0, size, 0.0))
-        unknown = ((c <= 0) & (d >= 0)) | ~np.isfinite(a) | ~np.isfinite(b)
-        nan = nan | unknown
-    else:
-        return None
-    low, high = np.where(unknown, np.nan, low), np.where(unknown, np.nan, high)
-    low, high = widen(low, high, e.allowed.ulps(element), computed_in(element))
-    low, high, nan = _indefinite(low, high, nan, only_nan)
-    return [e.finish(operation, operands, low, high, nan)]
-
-
 # -- steps and conversions ---------------------------------------------------------------------------------------------
 
 
@@ -361,7 +141,7 @@ def step(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
     """A function that grows by steps: exact at both ends."""
     (x,) = operands
     if not x.element.is_float:
-        return None
+        return function_of_samples(e, operation, operands) if x.element.is_complex else None
     low, high, nan = x.bounds()
     low, high = (np.asarray(e.run_as(operation, [v], F64)[0]) for v in (low, high))
     return [e.finish(operation, operands, low, high, nan, rounds=False)]
@@ -373,7 +153,7 @@ def convert(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequ
     (x,), (result,) = operands, operation.results
     assert isinstance(result.type, TensorType)
     source, target = x.element, result.type.element
-    if x.is_exact and holds_integers(source):
+    if x.is_exact and holds_integers(source) and not leaves_open(target):
         return e.nominal(operation, operands)
     if operation.name.endswith(("quantize", "dequantize")):
         return _monotone(e, operation, x)
@@ -458,7 +238,7 @@ def compare(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequ
     x, y = operands
     if x.element.is_complex:
         return None
-    (a, b, m), (c, d, n) = _broadcast(operands)
+    (a, b, m), (c, d, n) = broadcast(operands)
     less, more, equal = b < c, a > d, (a == b) & (c == d) & (a == c)
     overlap = (a <= d) & (b >= c)
     direction = str(operation.attributes["comparison_direction"])
@@ -515,7 +295,7 @@ def logic(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequen
     """Logic of booleans."""
     if operands[0].element.kind is not Kind.BOOL:
         return None
-    bounds, name = _broadcast(operands), operation.name.rpartition(".")[2]
+    bounds, name = broadcast(operands), operation.name.rpartition(".")[2]
     (a, b, _), (c, d, _) = bounds[0], bounds[-1]
     low, high = {
         "and": (np.minimum(a, c), np.minimum(b, d)),

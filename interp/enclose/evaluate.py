@@ -14,13 +14,26 @@ from ...ops.op import EXACT, EXACT_BUT_COMPLEX, call_attribute, lookup, traits_o
 from ...ops.policy import Policy
 from ...ops.traits import RegionSemantics
 from ...ops.types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType, Type
-from .. import bodies, machine
+from .. import machine
 from ..errors import UnsupportedError
 from ..machine import Plan, find_function
 from ..passes.rewriting import captures
 from ..program import BARRIER, Function, Operation, Program, Region, Value
 from .allowed import Allowed
-from .values import F32, F64, Enclosure, by_parts, holds_integers, least_normal, of_parts, round_to, to_f64
+from .combining import is_free_of_order
+from .values import (
+    F32,
+    F64,
+    Enclosure,
+    by_parts,
+    holds_integers,
+    is_fnuz,
+    least_normal,
+    leaves_open,
+    of_parts,
+    round_to,
+    to_f64,
+)
 
 #: Gives the results of an operation; None where another rule has to be found.
 Rule = Callable[["Evaluator", Operation, Sequence[Any]], "Sequence[Any] | None"]
@@ -124,13 +137,13 @@ class Evaluator:
             body = self.program.functions[str(operation.attributes[attribute])].body
             assert body is not None
             return self.region(body, operands)
-        if record is None or record.values != "codes":
-            operands = [self._flushed(x) for x in operands]
+        if (record is None or record.values != "codes") and name != "stablehlo.sort":
+            operands = [self.flushed(x) for x in operands]
         captured = [self.values[v] for r in operation.regions for v in captures(r) if v in self.values]
         found = _RULES.get(name)
         is_exact = all(map(_is_exact, [*operands, *captured]))
-        if is_exact and self.is_exact(operation):
-            return self.nominal(operation, operands)
+        if is_exact and self.is_exact(operation) and not _is_open(operation):
+            return self._either_zero(operation, self.nominal(operation, operands))
         results = found(self, operation, operands) if found is not None else None
         if results is not None:
             return results
@@ -145,7 +158,7 @@ class Evaluator:
             inner = [o for r in operation.regions for o in r.operations]
             if name in _RULES_ALWAYS or not all(map(self.is_exact, inner)):
                 return False
-            return name == "map" or all(map(is_free_of_order, operation.regions[-1:]))
+            return name == "map" or is_free_of_order(self, operation.regions[-1])
         if name in ("iota", "dynamic_iota"):
             return True
         if name == "rng_bit_generator":
@@ -157,11 +170,17 @@ class Evaluator:
             return name not in _LEFT_OPEN
         if name in ("convert", "reduce_precision", "uniform_dequantize"):
             return True
-        return record.accuracy is EXACT or (
-            record.accuracy is EXACT_BUT_COMPLEX and not any(t.is_complex for t in types)
-        )
+        if any(t.is_complex for t in types):
+            return record.accuracy is EXACT and name in ("add", "subtract", "negate", "real", "imag", "complex")
+        return record.accuracy in (EXACT, EXACT_BUT_COMPLEX)
 
-    def _flushed(self, x: Any) -> Any:
+    def _either_zero(self, operation: Operation, results: list[Any]) -> list[Any]:
+        """Return results of a choice between numbers: a zero may be the other one."""
+        if not _chooses(operation):
+            return results
+        return [x if not isinstance(x, Enclosure) or not x.element.is_float else _as_interval(x) for x in results]
+
+    def flushed(self, x: Any) -> Any:
         """Return an operand that is computed with: its subnormal numbers may be taken as zero."""
         if not isinstance(x, Enclosure) or not self.allowed.flushes(x.element):
             return x
@@ -346,14 +365,24 @@ _RULES_ALWAYS = ("while", "if", "case", "scatter", "sort")
 _LEFT_OPEN = ("power", "divide", "remainder", "convert")
 
 
-def is_free_of_order(region: Region) -> bool:
-    """Return whether a region gives the same in whatever order and grouping it combines elements, but for rounding."""
-    if bodies.is_selection(region):
-        directions = {o.attributes.get("comparison_direction") for o in region.operations}
-        return directions.isdisjoint(("EQ", "NE"))
-    sole = bodies.sole_operation(region)
-    combining = None if sole is None else traits_of(sole.name).combining
-    return combining is not None and combining.any_order
+def _is_open(operation: Operation) -> bool:
+    """Return whether formats leave results open: those without NaN or zero, and the order of the NaN of FNUZ."""
+    record, values = lookup(operation.name), (*operation.operands, *operation.results)
+    elements = [v.type.element for v in values if isinstance(v.type, TensorType)]
+    if operation.attributes.get("compare_type") == "TOTALORDER":
+        return any(map(is_fnuz, elements))
+    return record is not None and record.values == "numbers" and any(map(leaves_open, elements))
+
+
+def _chooses(operation: Operation) -> bool:
+    """Return whether an operation gives the larger or the smaller of numbers."""
+    inner = [o for r in operation.regions for o in r.operations]
+    return any(o.name.removeprefix("stablehlo.") in ("maximum", "minimum", "clamp") for o in (operation, *inner))
+
+
+def _as_interval(x: Enclosure) -> Enclosure:
+    low, high, nan = x.bounds()
+    return dataclasses.replace(x, low=low, high=high, nan=nan) if (low == 0).any() else x
 
 
 def join(first: Enclosure, second: Enclosure) -> Enclosure:
@@ -398,15 +427,17 @@ def _move_values(name: str, operation: Operation, operands: Sequence[Any]) -> li
 
 
 def _retype(operation: Operation, element: ElementType, at: Sequence[int]) -> Operation:
-    """Return an operation whose operands `at`, and all results and region values of their types, have another type."""
+    """Return an operation whose operands `at` and results, and region values of their types, have another type."""
     old = {_element(operation.operands[i].type) for i in at}
+    old |= {t.element for v in operation.results if isinstance(t := v.type, TensorType) and _is_wide(t.element)}
     values: dict[Value, Value] = {}
 
     def again(v: Value) -> Value:
         if v not in values:
             t = v.type
-            fits = isinstance(t, TensorType) and t.element in old
-            values[v] = Value(dataclasses.replace(t, element=element)) if fits else v
+            values[v] = v
+            if isinstance(t, TensorType) and t.element in old:
+                values[v] = Value(dataclasses.replace(t, element=element.part if t.element.is_float else element))
         return values[v]
 
     def region(r: Region) -> Region:
@@ -422,13 +453,18 @@ def _retype(operation: Operation, element: ElementType, at: Sequence[int]) -> Op
             regions=tuple(map(region, o.regions)),
         )  # fmt: skip
 
-    operands = tuple([again(v) if i in at else Value(v.type) for i, v in enumerate(operation.operands)])
+    # A value that is an operand twice becomes two, since each has numbers of its own here.
+    operands = tuple([Value(again(v).type if i in at else v.type) for i, v in enumerate(operation.operands)])
     made = inner(operation)
     return dataclasses.replace(made, operands=operands)
 
 
 def _element(t: Type) -> ElementType:
     return t.element if isinstance(t, TensorType) else F64
+
+
+def _is_wide(element: ElementType) -> bool:
+    return element.is_float or element.is_complex
 
 
 def _is_float(t: Type) -> bool:

@@ -12,9 +12,10 @@ from ...ops.types import TensorType
 from ..bodies import independent_parts, is_selection, sole_operation
 from ..errors import UnsupportedError
 from ..program import Operation, Region, Value
-from .evaluate import MOST_ITERATIONS, Evaluator, is_free_of_order, join, rule
+from .combining import combination, is_free_of_order, lift
+from .evaluate import MOST_ITERATIONS, Evaluator, join, rule
 from .sums import adds, sum_of_elements
-from .values import F64, Enclosure
+from .values import F64, Enclosure, holds_integers, is_fnuz, subnormal_hull
 
 _MONOTONE = ("maximum", "minimum", "and", "or")
 
@@ -65,51 +66,69 @@ def loop(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
     )
 
 
-@rule("reduce", "reduce_window", "scatter", "all_reduce", "reduce_scatter", "select_and_scatter", "chlo.scan")
+@rule("reduce", "reduce_window", "scatter", "all_reduce", "reduce_scatter", "chlo.scan")
 def fold(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
     """A region that combines elements: sums, choices, products, or the place of the largest."""
     region = operation.regions[-1]
-    if all(x.is_exact for x in operands) and is_free_of_order(region) and all(map(e.is_exact, region.operations)):
+    if all(x.is_exact for x in operands) and is_free_of_order(e, region) and all(map(e.is_exact, region.operations)):
         return e.nominal(operation, operands)
     if adds(operation):
         return sum_of_elements(e, operation, operands)
-    sole = sole_operation(operation.regions[-1])
+    sole = combination(region)
     name = sole.name.removeprefix("stablehlo.") if sole is not None else ""
     if name in _MONOTONE and len(operation.results) == 1:
         return _monotone(e, operation, operands)
     if name == "multiply" and operation.name == "stablehlo.reduce" and len(operation.results) == 1:
         return _product(e, operation, operands)
     if operation.name == "stablehlo.scatter":
-        return _replace(e, operation, operands)
+        return _scatter(e, operation, operands)
     if operation.name == "stablehlo.reduce" and len(operation.results) == 2:
         return _place_of_largest(e, operation, operands)
     return None
 
 
-def _replace(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
-    """A scatter that is no sum. Where several updates replace one element, it is left open which is the last."""
+def _scatter(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """A scatter that is no sum. Where several updates meet at one element, their order is left open."""
     region, count = operation.regions[0], len(operation.results)
     replaces = region.returns == region.arguments[count:] and not region.operations
     is_exact = all(x.is_exact for x in operands)
-    if not replaces or not operands[count].is_exact:
+    if not operands[count].is_exact or not (replaces or (is_exact and all(map(e.is_exact, region.operations)))):
         return None
     found = e.nominal(operation, operands) if is_exact else e.move(operation, operands) if count == 1 else None
-    if found is None or operation.attributes.get("unique_indices"):
+    if found is None:
+        return None
+    numbers = [np.zeros(operands[0].value.shape), operands[count].value, np.ones(operands[count + 1].value.shape)]
+    (met,) = e.run(e.remember((operation, "add"), lambda: _combining(operation, "add")), numbers)
+    meets = np.asarray(met) > 1
+    if not meets.any():
         return found
-    numbers = [np.zeros(x.value.shape) for x in operands[:count]] + [
-        np.ones(x.value.shape) for x in operands[count + 1 :]
-    ]
-    met = e.run(
-        e.remember((operation, "met"), lambda: _adding(operation)), [numbers[0], operands[count].value, numbers[count]]
-    )
-    cause = np.where(np.asarray(met[0]) > 1, np.int32(e.cause(operation)), np.int32(0))
-    if not cause.any():
-        return found
+    is_number = found[0].element.is_float or holds_integers(found[0].element)
+    if replaces and count == 1 and is_number and not operation.attributes.get("unique_indices"):
+        return [_any_update(e, operation, operands, np.asarray(met) > 0, found[0])]
+    cause = np.where(meets, np.int32(e.cause(operation)), np.int32(0))
     return [dataclasses.replace(x, since=np.maximum(cause, 0 if x.since is None else x.since)) for x in found]
 
 
-def _adding(operation: Operation) -> Operation:
-    """Return a scatter of one operand that adds f64."""
+def _any_update(
+    e: Evaluator, operation: Operation, operands: Sequence[Enclosure], met: np.ndarray, found: Enclosure
+) -> Enclosure:
+    """Return the results of a scatter of which any update may be the last: between the least and the greatest."""
+    x, indices, updates = operands
+    (low, high, nan), (a, b, n) = x.bounds(), updates.bounds()
+
+    def combined(name: str, start: np.ndarray, values: np.ndarray) -> np.ndarray:
+        body = e.remember((operation, name), lambda: _combining(operation, name))
+        return np.asarray(e.run(body, [start, indices.value, values])[0])
+
+    low = combined("minimum", np.where(met, np.inf, low), np.where(n, np.inf, a))
+    high = combined("maximum", np.where(met, -np.inf, high), np.where(n, -np.inf, b))
+    nan = combined("maximum", np.where(met, 0.0, nan), n * 1.0) > 0
+    low, high = np.where(low > high, np.nan, low), np.where(low > high, np.nan, high)
+    return e.finish(operation, operands, low, high, nan, rounds=False, value=found.value, since=found.since)
+
+
+def _combining(operation: Operation, name: str) -> Operation:
+    """Return a scatter of one operand that combines f64 by a binary operation."""
     x, y, z = (Value(TensorType((), F64)) for _ in range(3))
     count = len(operation.results)
     chosen = [operation.operands[i] for i in (0, count, count + 1)]
@@ -117,7 +136,7 @@ def _adding(operation: Operation) -> Operation:
         Value(dataclasses.replace(v.type, element=F64)) if i != 1 and isinstance(v.type, TensorType) else Value(v.type)
         for i, v in enumerate(chosen)
     ]
-    body = Region((x, y), [Operation("stablehlo.add", (x, y), (z,), {}, (), operation.location)], (z,))
+    body = Region((x, y), [Operation(f"stablehlo.{name}", (x, y), (z,), {}, (), operation.location)], (z,))
     return dataclasses.replace(operation, operands=tuple(wide), results=(Value(wide[0].type),), regions=(body,))
 
 
@@ -138,6 +157,8 @@ def _monotone(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Se
     nan = np.isnan(on([np.where(n, np.nan, lo) for lo, _, n in bounds]))
     only = np.isnan(low)
     low, high = np.where(only, np.nan, low), np.where(only, np.nan, high)
+    if e.allowed.flushes(operands[at[0]].element):
+        low, high = subnormal_hull(low, high, operands[at[0]].element)
     return [e.finish(operation, operands, low, high, nan, rounds=False)]
 
 
@@ -211,9 +232,10 @@ def _place_of_largest(e: Evaluator, operation: Operation, operands: Sequence[Any
 def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
     """Sorted elements: a place holds what the sorted ends enclose; beside keys, all whose keys may be in its place."""
     keys, is_exact = operands[0], all(x.is_exact for x in operands)
-    if is_exact and operation.regions and _is_settled(operation, operands):
+    if is_exact and e.flushed(keys).is_exact and operation.regions and _is_settled(operation, operands):
         return e.nominal(operation, operands)
-    low, high, nan = keys.bounds()
+    # Subnormal numbers may be compared as zeros, and stay what they are.
+    low, high, nan = e.flushed(keys).bounds()
     if nan.any() or any(x.since is not None for x in operands) or not keys.element.is_float or not operation.regions:
         return None
     sole = sole_operation(operation.regions[0])
@@ -224,23 +246,23 @@ def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
 
     def in_order(x: np.ndarray) -> np.ndarray:
         found = np.sort(x, axis=axis)
-        return np.flip(found, axis) if falls else found
+        return np.moveaxis(np.flip(found, axis) if falls else found, axis, 0)
 
     ends, own = (in_order(low), in_order(high)), e.nominal(operation, operands)
-    none = np.zeros(low.shape, bool)
-    results = [e.finish(operation, operands, *ends, none, rounds=False, value=own[0].value)]
-    for i, x in enumerate(operands[1:], 1):
-        bounds = np.moveaxis(np.stack([low, high]), axis + 1, 1), [np.moveaxis(b, axis, 0) for b in x.bounds()[:2]]
-        at = [np.moveaxis(v, axis, 0) for v in ends]
-        first, last = np.empty(at[0].shape), np.empty(at[0].shape)
-        for place in range(at[0].shape[0]):
-            may = (bounds[0][0] <= at[1][place]) & (bounds[0][1] >= at[0][place])
-            first[place] = np.where(may, bounds[1][0], np.inf).min(axis=0)
-            last[place] = np.where(may, bounds[1][1], -np.inf).max(axis=0)
-        t = operation.results[i].type
-        assert isinstance(t, TensorType)
+    low, high = (np.moveaxis(v, axis, 0) for v in (low, high))
+    results = []
+    for i, x in enumerate(operands):
+        least, most = (np.moveaxis(v, axis, 0) for v in x.bounds()[:2])
+        first, last = np.empty(low.shape), np.empty(low.shape)
+        for place in range(low.shape[0]):
+            may = (low <= ends[1][place]) & (high >= ends[0][place])
+            first[place] = np.where(may, least, np.inf).min(axis=0)
+            last[place] = np.where(may, most, -np.inf).max(axis=0)
+        if i == 0:
+            limits = subnormal_hull(*ends, keys.element)
+            first, last = np.maximum(first, limits[0]), np.minimum(last, limits[1])
         first, last = (np.moveaxis(v, 0, axis) for v in (first, last))
-        may_be_nan = x.bounds()[2].any() | none
+        may_be_nan = x.bounds()[2].any() | np.zeros(first.shape, bool)
         results.append(
             e.finish(operation, operands, first, last, may_be_nan, rounds=False, value=own[i].value, index=i)
         )
@@ -254,9 +276,12 @@ def _is_settled(operation: Operation, operands: Sequence[Any]) -> bool:
         return False
     places = {v: i // 2 for i, v in enumerate(region.arguments)}
     for inner in region.operations:
-        if inner.name == "stablehlo.compare" and inner.attributes.get("compare_type") != "TOTALORDER":
+        if inner.name == "stablehlo.compare":
             compared = [operands[places[v]] for v in inner.operands if v in places]
-            if any(x.element.is_float and x.bounds()[2].any() for x in compared):
+            is_total = inner.attributes.get("compare_type") == "TOTALORDER"
+            if any(
+                x.element.is_float and (not is_total or is_fnuz(x.element)) and x.bounds()[2].any() for x in compared
+            ):
                 return False
     sole = sole_operation(region)
     return sole is None or str(sole.attributes.get("comparison_direction")) in ("LT", "GT")
@@ -268,43 +293,4 @@ def map_(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
     (region,) = operation.regions
     if any(o.regions for o in region.operations):
         return None
-    return e.region(e.remember(operation, lambda: _lift(region, operands[0].value.shape)), operands)
-
-
-def _lift(region: Region, shape: tuple[int, ...]) -> Region:
-    """Return a region on single numbers as one on arrays of a shape."""
-    values: dict[Value, Value] = {}
-
-    def again(v: Value) -> Value:
-        if v not in values and isinstance(v.type, TensorType):
-            values[v] = Value(TensorType(shape, v.type.element))
-        return values.get(v, v)
-
-    def lift(o: Operation) -> Operation:
-        value, attributes = o.attributes.get("value"), o.attributes
-        if isinstance(value, np.ndarray):
-            attributes = {**attributes, "value": np.broadcast_to(value, shape)}
-        operands, results = (tuple(map(again, v)) for v in (o.operands, o.results))
-        return Operation(o.name, operands, results, attributes, (), o.location)
-
-    operations = list(map(lift, region.operations))
-    return Region(tuple(map(again, region.arguments)), operations, tuple(map(again, region.returns)))
-
-
-@rule("fft")
-def fft(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
-    """A Fourier transform of numbers that are known: within an error that grows with the logarithm of its length."""
-    (x,) = operands
-    if not x.is_exact:
-        return None
-    (own,) = e.nominal(operation, operands)
-    value = np.asarray(own.value)
-    lengths = [int(n) for n in np.ravel(operation.attributes["fft_length"])]
-    axes = tuple(range(-len(lengths), 0))
-    size = np.sqrt(np.sum(np.abs(x.value.astype(np.complex128)) ** 2, axis=axes, keepdims=True))
-    size = size * (np.sqrt(np.prod(lengths)) if value.shape != () else 1.0)
-    unit = 2.0**-own.element.part.format.precision
-    slack = np.broadcast_to(8 * unit * (np.log2(max(np.prod(lengths), 2)) + 2) * size, value.shape)
-    wide = value.astype(np.complex128 if own.element.is_complex else np.float64)
-    move = slack * (1 + 1j) if own.element.is_complex else slack
-    return [e.finish(operation, operands, wide - move, wide + move, np.isnan(wide), value=value)]
+    return e.region(e.remember(operation, lambda: lift(region, operands[0].value.shape)), operands)

@@ -14,10 +14,10 @@ import numpy as np
 
 from ...ops.op import traits_of
 from ...ops.types import ElementType, TensorType
-from ..bodies import sole_operation
 from ..program import Operation
-from .evaluate import Evaluator, rule
-from .values import F64, Enclosure, largest, least_normal, to_f64
+from .combining import combination
+from .evaluate import Evaluator, causes_of, rule
+from .values import C128, F64, Enclosure, by_parts, largest, least_normal, to_f64
 
 #: The unit roundoff of f64, in which sums are computed here.
 _U64 = 2.0**-53
@@ -33,16 +33,18 @@ def products(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
 
 def adds(operation: Operation) -> bool:
     """Return whether an operation with a region adds in it."""
-    if operation.name == "stablehlo.select_and_scatter":
-        return False
-    sole = sole_operation(operation.regions[-1]) if operation.regions else None
+    sole = combination(operation.regions[-1]) if operation.regions else None
     return sole is not None and sole.name == "stablehlo.add"
 
 
-def sum_of_elements(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
-    """A reduction, window or scatter whose region adds."""
+def sum_of_elements(
+    e: Evaluator, operation: Operation, operands: Sequence[Any], at: Sequence[int] | None = None
+) -> Sequence[Any] | None:
+    """A reduction, window or scatter whose region adds the operands `at`; those in which it is linear by default."""
     linear = traits_of(operation.name).linear
-    return None if linear is None else _sum(e, operation, operands, list(linear(len(operands))))
+    if at is None and linear is None:
+        return None
+    return _sum(e, operation, operands, list(linear(len(operands)) if at is None and linear is not None else at or ()))
 
 
 def _sum(e: Evaluator, operation: Operation, operands: Sequence[Any], at: Sequence[int]) -> Sequence[Any] | None:
@@ -50,64 +52,95 @@ def _sum(e: Evaluator, operation: Operation, operands: Sequence[Any], at: Sequen
         return None
     (result,) = operation.results
     assert isinstance(result.type, TensorType)
-    element = result.type.element
-    terms = [operands[i] for i in at]
+    element, terms = result.type.element, [operands[i] for i in at]
+    kind = terms[0].element.kind if terms else None
     others = [x for i, x in enumerate(operands) if i not in at]
-    if not all(x.element.is_float for x in terms) or not element.is_float or not all(x.is_exact for x in others):
+    if not all(x.element.kind is kind for x in terms) or element.kind is not kind:
         return None
-    if any(x.since is not None for x in terms):
+    if not (element.is_float or element.is_complex) or not all(x.is_exact for x in others):
         return None
-
-    def on(arrays: Sequence[np.ndarray]) -> np.ndarray:
-        given = [arrays[list(at).index(i)] if i in at else x.value for i, x in enumerate(operands)]
-        return np.asarray(e.run_as(operation, given, F64)[0])
-
+    linear = _Linear(e, operation, operands, at)
     bounds = [x.bounds() for x in terms]
+    undecided = [x.undecided for x in terms]
     has_special = [nan | ~np.isfinite(low) | ~np.isfinite(high) for low, high, nan in bounds]
-    low, high = ([np.where(s, 0.0, b[i]) for b, s in zip(bounds, has_special, strict=True)] for i in range(2))
+    hidden = [s | u for s, u in zip(has_special, undecided, strict=True)]
+    low, high = ([np.where(s, 0.0, b[i]) for b, s in zip(bounds, hidden, strict=True)] for i in range(2))
     middle = [a / 2 + b / 2 for a, b in zip(low, high, strict=True)]
-    size = [np.maximum(np.abs(a), np.abs(b)) for a, b in zip(low, high, strict=True)]
-    count = on([np.ones(v.shape) for v in middle])
-    total, most = on(middle), on(size)
-    is_known = all(x.low is None for x in terms)
-    radius = np.zeros(total.shape) if is_known else _radius(on, (low, high), middle, operation)
+    size = [np.maximum(_size(a), _size(b)) for a, b in zip(low, high, strict=True)]
+    count = linear([np.ones(v.shape) for v in middle]) * (2 if element.is_complex and len(terms) == 2 else 1)
+    total, most = linear(middle), linear(size)
+    radius = np.zeros(most.shape)
+    if any(x.low is not None for x in terms):
+        radius = linear.each([_radius(*v) for v in zip(low, high, middle, strict=True)], list(map(_size, middle)))
     is_exact = np.asarray(radius == 0) & _is_exact(e, operation, terms, most, element)
     unit = _unit_roundoff(e, operation, terms, element)
     slack = np.expm1(count * np.log1p(unit)) + 4 * count * _U64
     error = np.where(is_exact, 0.0, slack * most * (1 + 1e-9) + radius * (1 + 1e-9))
-    if e.allowed.flushes(element):
-        error = error + np.where(is_exact & (most >= least_normal(element)), 0.0, count * least_normal(element))
-    low_, high_ = total - error, total + error
-    nan = np.zeros(total.shape, bool)
-    beyond = most * (1 + slack) > largest(element)
-    overflows = beyond & (np.maximum(np.abs(low_), np.abs(high_)) * 0 == 0)
+    least = least_normal(element.part)
+    if e.allowed.flushes(element.part):
+        error = error + np.where(is_exact & (most >= least), 0.0, count * least)
     # Partial sums that overflow may do so in either direction.
-    sign_changes = on([np.abs(v) for v in middle]) > np.abs(total) * (1 + 1e-12)
-    either = overflows & sign_changes
-    low_ = np.where(overflows & (either | (low_ < 0)), np.where(either | (high_ < 0), -np.inf, low_), low_)
-    high_ = np.where(overflows & (either | (high_ > 0)), np.inf, high_)
-    nan |= either
+    beyond = most * (1 + slack) > largest(element.part)
+    turns = linear([_size(v) for v in middle]) > _size(total) * (1 + 1e-12)
+    nan = beyond & (turns | (most > 1e11 * largest(element.part)) | element.is_complex)
+    low_, high_ = by_parts(total, lambda v: v - error), by_parts(total, lambda v: v + error)
+    low_ = by_parts(low_, lambda v: np.where(nan | (beyond & (v < 0)), -np.inf, v))
+    high_ = by_parts(high_, lambda v: np.where(nan | (beyond & (v > 0)), np.inf, v))
     if any(s.any() for s in has_special):
-        low_, high_, nan = _with_specials(e, operation, operands, on, has_special, low_, high_, nan)
-    return [e.finish(operation, operands, low_, high_, nan)]
+        low_, high_, nan = _with_specials(e, operation, operands, linear, has_special, low_, high_, nan)
+    since = None
+    if any(u.any() for u in undecided):
+        known = [int(causes_of(x)[u].min()) for x, u in zip(terms, undecided, strict=True) if u.any()]
+        since = np.where(linear.touched(undecided), np.int32(min(known)), np.int32(0))
+    return [e.finish(operation, operands, low_, high_, nan, since=since)]
 
 
-def _radius(on: Any, bounds: Sequence[Any], middle: Sequence[np.ndarray], operation: Operation) -> np.ndarray:
-    """Return how far the sum of numbers within bounds may be from that of the midpoints."""
-    ends = zip(*bounds, middle, strict=True)
-    radii = [np.nextafter(np.maximum(high - m, m - low), np.inf) * (high != low) for low, high, m in ends]
-    if len(middle) == 1 or operation.regions:
-        return on(radii)
-    sizes = [np.abs(m) for m in middle]
-    return on([radii[0], sizes[1] + radii[1]]) + on([sizes[0], radii[1]])
+class _Linear:
+    """An operation that is linear in some of its operands, on f64: of complex numbers also on their magnitudes."""
+
+    def __init__(self, e: Evaluator, operation: Operation, operands: Sequence[Enclosure], at: Sequence[int]) -> None:
+        self._e, self._operation, self._operands, self._at = e, operation, operands, list(at)
+        # Operands of the same type that only choose are computed with as well.
+        element = operands[self._at[0]].element
+        self._retyped = [i for i, x in enumerate(operands) if x.element == element or i in self._at]
+        self._is_product = len(self._at) == 2 and not operation.regions
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the operation on arrays, one for each operand in which it is linear."""
+        given = [to_f64(x.value, x.element) if i in self._retyped else x.value for i, x in enumerate(self._operands)]
+        for i, x in zip(self._at, arrays, strict=True):
+            given[i] = x
+        element = C128 if any(map(np.iscomplexobj, arrays)) else F64
+        return np.asarray(self._e.run_as(self._operation, given, element, self._retyped)[0])
+
+    def each(self, parts: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the sum over operands of the operation on a part of one, beside the others and their parts."""
+        if not self._is_product:
+            return self(parts)
+        return self([parts[0], others[1] + parts[1]]) + self([others[0], parts[1]])
+
+    def touched(self, marks: Sequence[np.ndarray]) -> np.ndarray:
+        """Return which results depend on the elements that are marked."""
+        return self.each([m * 1.0 for m in marks], [np.ones(m.shape) for m in marks]) > 0
+
+
+def _size(x: np.ndarray) -> np.ndarray:
+    """Return magnitudes; of complex numbers the sums of those of both parts, which bound those of products too."""
+    return np.abs(np.real(x)) + np.abs(np.imag(x)) if np.iscomplexobj(x) else np.abs(x)
+
+
+def _radius(low: np.ndarray, high: np.ndarray, middle: np.ndarray) -> np.ndarray:
+    """Return how far numbers within bounds may be from the midpoints."""
+    away = np.maximum(_size(high - middle), _size(middle - low))
+    return np.nextafter(away, np.inf) * (high != low)
 
 
 def _unit_roundoff(e: Evaluator, operation: Operation, terms: Sequence[Enclosure], element: ElementType) -> float:
     """Return the unit roundoff of partial sums: of a product that of an accumulator, else that of the type."""
-    own = 2.0**-element.format.precision
+    own = 2.0**-element.part.format.precision
     if operation.regions:
         return own
-    widest = max(x.element.bits for x in terms)
+    widest = max(x.element.part.bits for x in terms)
     if widest <= 16:
         return 2.0 ** -e.allowed.sum_bits[int(widest > 8)]
     return _U64 if widest == 64 else 2.0**-24
@@ -125,7 +158,8 @@ def _is_exact(
 
 def _unit(x: np.ndarray) -> float:
     """Return the largest power of two that all finite numbers are multiples of."""
-    x = np.abs(x[np.isfinite(x) & (x != 0)])
+    x = np.abs(np.concatenate([np.real(x).ravel(), np.imag(x).ravel()]) if np.iscomplexobj(x) else x)
+    x = x[np.isfinite(x) & (x != 0)]
     if not x.size:
         return 2.0**1000
     fraction, exponent = np.frexp(x)
@@ -135,19 +169,17 @@ def _unit(x: np.ndarray) -> float:
 
 
 def _with_specials(
-    e: Evaluator, operation: Operation, operands: Sequence[Any], on: Any, special: Sequence[np.ndarray],
+    e: Evaluator, operation: Operation, operands: Sequence[Any], linear: _Linear, special: Sequence[np.ndarray],
     low: np.ndarray, high: np.ndarray, nan: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """Return bounds of sums with infinities and NaN: where these are certain, the interpreter's result."""
-    if len(special) == 1 or operation.regions:
-        touched = on([s * 1.0 for s in special]) > 0
-    else:
-        ones = [np.ones(s.shape) for s in special]
-        touched = (on([special[0] * 1.0, ones[1]]) + on([ones[0], special[1] * 1.0])) > 0
+    touched = linear.touched(special)
     (nominal,) = e.nominal(operation, operands)
     own = to_f64(nominal.value, nominal.element)
-    certain = touched & ~np.isfinite(own) & all(x.is_exact for x in operands)
+    certain = touched & ~np.isfinite(own) & all(x.is_exact and not x.element.is_complex for x in operands)
+    if operation.name.endswith(("convolution", "dynamic_conv")):
+        certain = certain & ~np.isnan(own)  # NaN may be an infinity times a zero of padding, which is often left out
     unknown = touched & ~certain
-    low = np.where(certain, own, np.where(unknown, -np.inf, low))
-    high = np.where(certain, own, np.where(unknown, np.inf, high))
+    low = by_parts(low, lambda v: np.where(certain, np.real(own), np.where(unknown, -np.inf, v)))
+    high = by_parts(high, lambda v: np.where(certain, np.real(own), np.where(unknown, np.inf, v)))
     return low, high, nan | unknown | (certain & np.isnan(own))

@@ -8,12 +8,13 @@ from collections.abc import Callable
 import numpy as np
 
 from ...ops.cast import cast
+from ...ops.minifloat.formats import Nan
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from ..judging.equality import equal_values
 from ..program import Operation
 
-F32, F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
+F32, F64, C128 = (ELEMENT_TYPES[name] for name in ("f32", "f64", "complex<f64>"))
 _PLAIN = Policy()
 #: Integers up to this are numbers of f64, which intervals are made of.
 MOST = 2.0**53
@@ -79,11 +80,14 @@ class Enclosure:
         low, high, nan = self.bounds()
         if not (self.element.is_float or self.element.is_complex):
             return low, high, nan
-        if self.element.is_float and not self.element.format.has_zero and self.low is not None:
-            # Ties of f8E8M0FNU and what underflows in it are left open (see `ops.minifloat.open_points`).
-            nan = nan | (low < least_normal(self.element))
-            least = least_normal(self.element)
-            low, high = (np.maximum(np.nextafter(x, to), least) for x, to in ((low, -np.inf), (high, np.inf)))
+        if leaves_open(self.element) and self.low is not None:
+            # See `ops.minifloat.open_points`: NaN and infinity in a format without them; in f8E8M0FNU what is not
+            # positive or underflows, and ties.
+            unknown, least = nan | np.isinf(low) | np.isinf(high), least_normal(self.element)
+            if not self.element.format.has_zero:
+                unknown = unknown | (low < least)
+                low, high = np.maximum(np.nextafter(low, -np.inf), least), np.maximum(np.nextafter(high, np.inf), least)
+            low, high, nan = np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high), unknown
         ends = [by_parts(x, lambda part: round_to(part, self.element.part)) for x in (low, high)]
         overflows = [np.isnan(end) & ~np.isnan(x) for end, x in zip(ends, (low, high), strict=True)]
         if self.element.is_complex:
@@ -179,10 +183,27 @@ def least_normal(element: ElementType) -> float:
     return 2.0 ** (fmt.min_exponent + fmt.mantissa_bits)
 
 
+def subnormal_hull(low: np.ndarray, high: np.ndarray, element: ElementType) -> tuple[np.ndarray, np.ndarray]:
+    """Return bounds of a choice among numbers of which those that are subnormal may be taken for equal."""
+    least = least_normal(element)
+    near = (low < least) & (high > -least) & ((low != 0) | (high != 0))
+    return np.where(near, np.minimum(low, -least), low), np.where(near, np.maximum(high, least), high)
+
+
 def largest(element: ElementType) -> float:
     """Return the largest number of a float type."""
     fmt = element.format
     return float(to_f64(np.array(fmt.max_code, fmt.code_dtype).view(element.dtype), element))
+
+
+def leaves_open(element: ElementType) -> bool:
+    """Return whether a format leaves open what some numbers are in it, as it has no NaN, or no zero."""
+    return element.is_float and (not element.format.has_zero or element.format.nan_code is None)
+
+
+def is_fnuz(element: ElementType) -> bool:
+    """Return whether the only NaN of a format is in the place of negative zero: it has no sign to be ordered by."""
+    return element.is_float and element.format.nan is Nan.NEGATIVE_ZERO
 
 
 def holds_integers(element: ElementType) -> bool:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...ops.cast import cast
+from ...ops.cast import array_of, cast
 from ...ops.policy import Policy
-from ...ops.types import ELEMENT_TYPES, TensorType
+from ...ops.types import ELEMENT_TYPES, ElementType, TensorType
 from ..diff.source import Source
+from ..enclose.values import to_f64
 from ..errors import InputError
+from ..program import Region
 from ..samples import RUNS, sample
 
 #: The kinds of samples, in the order in which they are tried.
-KINDS = (RUNS[0], "few numbers, which tie and cancel", RUNS[1])
+KINDS = (RUNS[0], "few numbers, which tie and cancel", "numbers at and beside the midpoints of narrower types", RUNS[1])
 _FEW = (-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0)
 
 
@@ -31,21 +33,56 @@ def draw(source: Source, seed: int, count: int) -> list[tuple[str, list[np.ndarr
     if len(static) < len(types):
         other = next(t for t in types if not isinstance(t, TensorType) or not t.is_static)
         raise InputError(f"{source.file}: @{source.function.name}: expected an --input of type {other}, got none")
-    return [_set(static, seed, i) for i in range(count)]
+    floats = sorted(_floats(f.body for f in source.program.functions.values()), key=lambda e: e.name)
+    return [_set(static, floats, seed, i) for i in range(count)]
 
 
-def _set(types: Sequence[TensorType], seed: int, index: int) -> tuple[str, list[np.ndarray]]:
+def _floats(regions: Iterable[Region | None]) -> set[ElementType]:
+    """Return the float types of the values of regions."""
+    found = set()
+    for operation in [o for r in regions if r is not None for o in r.operations]:
+        types = [v.type for v in operation.results if isinstance(v.type, TensorType)]
+        found |= {t.element for t in types if t.element.is_float} | _floats(operation.regions)
+    return found
+
+
+def _set(
+    types: Sequence[TensorType], floats: Sequence[ElementType], seed: int, index: int
+) -> tuple[str, list[np.ndarray]]:
     rng = np.random.Generator(np.random.Philox([seed, index]))
     kind = index % len(KINDS)
-    if kind == 1:
-        arrays = [_few(t, rng) for t in types]
-    else:
-        arrays = [sample(t, int(kind == 2 and t.element.is_float), rng) for t in types]
+    draws = (_ordinary, _few, lambda t, rng: _beside_midpoints(t, floats, rng), lambda t, rng: sample(t, 1, rng))
+    arrays = [draws[kind](t, rng) if t.element.is_float else sample(t, 0, rng) for t in types]
     return f"{KINDS[kind]} (--seed {seed}, sample {index})", arrays
 
 
+def _ordinary(t: TensorType, rng: np.random.Generator) -> np.ndarray:
+    return sample(t, 0, rng)
+
+
 def _few(t: TensorType, rng: np.random.Generator) -> np.ndarray:
-    if not t.element.is_float:
-        return sample(t, 0, rng)
-    numbers: Any = rng.choice(_FEW, size=[n or 0 for n in t.shape])
-    return np.asarray(cast(np.asarray(numbers), ELEMENT_TYPES["f64"], t.element, Policy()))
+    return _cast(rng.choice(_FEW, size=[n or 0 for n in t.shape]), t.element)
+
+
+def _beside_midpoints(t: TensorType, floats: Sequence[ElementType], rng: np.random.Generator) -> np.ndarray:
+    """Return midpoints of neighbours of the narrower types of a program, or the numbers next to them.
+
+    A conversion that rounds twice, or not to even, shows there.
+    """
+    narrower = [e for e in floats if e.format.precision < t.element.format.precision]
+    found = sample(t, 0, rng)
+    for i in range(len(narrower)):
+        fmt = narrower[i].format
+        codes = rng.integers(0, fmt.max_code, size=found.shape)
+        ends = [to_f64(array_of((codes + k).astype(fmt.code_dtype), fmt), narrower[i]) for k in (0, 1)]
+        sign = rng.choice([-1.0, 1.0], size=found.shape) if fmt.is_signed else 1.0
+        middle = _cast(np.asarray((ends[0] / 2 + ends[1] / 2) * sign), t.element)
+        beside = [np.nextafter(middle, np.asarray(end, middle.dtype)) for end in (-np.inf, np.inf)]
+        place = rng.integers(0, 3, size=found.shape)
+        near = np.where(place == 0, middle, np.where(place == 1, *beside))
+        found = np.where(rng.integers(0, i + 1, size=found.shape) == 0, near, found)
+    return found
+
+
+def _cast(numbers: Any, element: ElementType) -> np.ndarray:
+    return np.asarray(cast(np.asarray(numbers), ELEMENT_TYPES["f64"], element, Policy()))

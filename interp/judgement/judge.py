@@ -17,12 +17,14 @@ from ..errors import Error, InputError
 from . import inputs
 from .part import Judge, Trace, run
 from .reduce import find_part
-from .verdicts import CRASH, UNSUPPORTED, WRONG, Judgement, compare, worst
+from .verdicts import CHANGES, CRASH, UNSUPPORTED, WRONG, Judgement, compare, worst
 
 #: The seconds that the search for a wrong part may take.
 SECONDS = 60.0
+#: How often a program that is wrong runs again, and a part of one whose results change.
+_TRIES = 4
 #: The sets of inputs that are drawn.
-SAMPLES = 3
+SAMPLES = 4
 
 
 def judge(
@@ -116,6 +118,8 @@ def judge_source(
                 raise
             found.verdict = worst([found.verdict, UNSUPPORTED if error.how == "refused" else CRASH])
             found.notes.append(f"{name}: {' '.join(str(error).split())[:240]}")
+            if where and found.part is None and error.how != "refused":
+                found.part = find_part(Judge(trace, backend, allowed, CRASH), minimize, seconds)
             continue
         findings = [compare(x, got) for x, got in zip(trace.enclosures, theirs, strict=True)]
         found.findings[name] = findings
@@ -124,7 +128,23 @@ def judge_source(
             note = f"{backend.name} takes subnormal numbers as zero"
             found.notes += [note] if note not in found.notes else []
         if where and found.part is None and any(f.verdict == WRONG for f in findings):
-            found.part = find_part(Judge(trace, backend, allowed), minimize, seconds)
+            changes = _changes(backend, fitted, values, theirs)
+            found.notes += [CHANGES] if changes else []
+            found.part = find_part(Judge(trace, backend, allowed, tries=_TRIES if changes else 1), minimize, seconds)
             if found.part is None:
                 found.notes.append("no smaller part of it was found to be wrong by itself")
     return found
+
+
+def _changes(backend: Backend, source: Source, arrays: Sequence[Any], results: Sequence[np.ndarray]) -> bool:
+    """Return whether a backend gives other results when it runs a program again."""
+    body = source.function.body
+    assert body is not None
+    try:
+        for _ in range(_TRIES):
+            again = run(backend, source, body.returns, [np.asarray(v) for v in arrays])
+            if any(x.tobytes() != y.tobytes() for x, y in zip(results, again, strict=True)):
+                return True
+    except BackendError:
+        return True
+    return False

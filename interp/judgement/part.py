@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,26 +14,32 @@ from ..backends import Backend, BackendError
 from ..diff.examiner import receive
 from ..diff.source import Source, captures, is_movable_type
 from ..enclose import Allowed, Enclosure, enclose
+from ..enclose.combining import combination
 from ..enclose.evaluate import Evaluator
 from ..errors import Error, UnsupportedError
 from ..parse import parser
-from ..program import CONSTANT, Operation, Value
-from .verdicts import WRONG, Finding, compare
+from ..program import CONSTANT, Operation, Region, Value
+from .verdicts import CRASH, WRONG, Finding, compare
+
+#: The most iterations of a loop whose regions are judged.
+_MOST_ITERATIONS = 32
 
 
 @dataclasses.dataclass
 class Trace:
-    """A program with the interpreter's values for some inputs.
+    """A program, or a region of one of its operations, with the interpreter's values for some inputs.
 
     Attributes:
         source: The program, without calls at its top level.
-        values: The interpreter's value of each value of its body.
-        enclosures: What is allowed for its results.
+        values: The interpreter's value of each value.
+        enclosures: The enclosures of the program's results; none of a region.
+        operations: The operations of the body, without constants.
     """
 
     source: Source
     values: dict[Value, Any]
     enclosures: list[Enclosure]
+    operations: list[Operation]
 
     @classmethod
     def of(cls, source: Source, arrays: Sequence[np.ndarray], allowed: Allowed) -> Trace:
@@ -45,16 +51,38 @@ class Trace:
                 raise UnsupportedError(f"{source.function.location}: expected tensors of known sizes, got {v.type}")
         evaluator = Evaluator(source.program, allowed)
         given = [evaluator.exactly(v.type, x) for v, x in zip(body.arguments, arrays, strict=True)]
-        results = evaluator.region(body, given)
-        known = {v: x.value for v, x in evaluator.values.items() if isinstance(x, Enclosure)}
-        return cls(source, known, results)
+        return cls(source, {}, evaluator.region(body, given), _operations(body))._with_values(evaluator)
 
-    @property
-    def operations(self) -> list[Operation]:
-        """The operations of the body, without constants."""
-        body = self.source.function.body
-        assert body is not None
-        return [o for o in body.operations if o.name != CONSTANT]
+    def enter(self, operation: Operation, allowed: Allowed) -> Iterator[Trace]:
+        """Yield the regions that control flow runs: the chosen branch, or the condition and body of each iteration."""
+        evaluator, name = Evaluator(self.source.program, allowed), operation.name
+        evaluator.values = {v: evaluator.exactly(v.type, x) for v, x in self.values.items()}
+        if name in ("stablehlo.if", "stablehlo.case"):
+            index, last = int(self.values[operation.operands[0]]), len(operation.regions) - 1
+            index = 1 - index if name.endswith("if") else index if 0 <= index <= last else last
+            yield self._region(evaluator, operation.regions[index], [])
+        elif name == "stablehlo.while":
+            state = [self.values[v] for v in operation.operands]
+            condition, body = operation.regions
+            for _ in range(_MOST_ITERATIONS):
+                yield self._region(evaluator, condition, state)
+                if not evaluator.values[condition.returns[0]].value:
+                    break
+                yield self._region(evaluator, body, state)
+                state = [evaluator.values[v].value for v in body.returns]
+
+    def _region(self, evaluator: Evaluator, region: Region, state: Sequence[Any]) -> Trace:
+        given = [evaluator.exactly(v.type, x) for v, x in zip(region.arguments, state, strict=True)]
+        evaluator.region(region, given)
+        return Trace(self.source, {}, [], _operations(region))._with_values(evaluator)
+
+    def _with_values(self, evaluator: Evaluator) -> Trace:
+        known = {v: x.value for v, x in evaluator.values.items() if isinstance(x, Enclosure)}
+        return dataclasses.replace(self, values=known)
+
+
+def _operations(region: Region) -> list[Operation]:
+    return [o for o in region.operations if o.name != CONSTANT]
 
 
 def run(backend: Backend, source: Source, wanted: Sequence[Value], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -64,11 +92,44 @@ def run(backend: Backend, source: Source, wanted: Sequence[Value], arrays: Seque
 
 
 class Judge:
-    """Judges parts of one program on a backend."""
+    """Judges parts of one program on a backend.
 
-    def __init__(self, trace: Trace, backend: Backend, allowed: Allowed) -> None:
-        self.trace, self.backend, self.allowed = trace, backend, allowed
+    Attributes:
+        trace: The program with its values.
+        fault: The verdict that is looked for: WRONG or CRASH.
+        tries: How often a part runs, of a backend whose results change from run to run.
+    """
+
+    def __init__(self, trace: Trace, backend: Backend, allowed: Allowed, fault: str = WRONG, tries: int = 1) -> None:
+        self.trace, self.backend, self.allowed, self.fault, self.tries = trace, backend, allowed, fault, tries
         self._known: dict[tuple[Any, ...], tuple[int, Finding] | None] = {}
+
+    def enter(self, operation: Operation) -> Iterator[Judge]:
+        """Yield judges of the regions that an operation runs."""
+        for trace in self.trace.enter(operation, self.allowed):
+            yield Judge(trace, self.backend, self.allowed, self.fault, self.tries)
+
+    def judge(self, text: str, arrays: Sequence[np.ndarray]) -> tuple[int, Finding] | None:
+        """Return the first result of a program that has the fault, with what is said of it; None where none has.
+
+        Raises BackendError, and ProgramError for a program that is not valid.
+        """
+        source = Source.of_text(text, "part.mlir")
+        body = source.function.body
+        assert body is not None
+        enclosures = enclose(parser.parse(text), arrays, self.allowed)
+        for _ in range(self.tries):
+            try:
+                theirs = run(self.backend, source, body.returns, arrays)
+            except BackendError as error:
+                if self.fault != CRASH or error.how == "refused":
+                    raise
+                return 0, Finding(CRASH, sentences=(str(error),), kind="ends the process")
+            found = ((i, compare(x, got)) for i, (x, got) in enumerate(zip(enclosures, theirs, strict=True)))
+            wrong = next(((i, f) for i, f in found if f.verdict == self.fault), None)
+            if wrong is not None:
+                return wrong
+        return None
 
     def frontier(self, operations: Sequence[Operation]) -> list[Value]:
         """Return the results of operations that none of them uses."""
@@ -110,27 +171,28 @@ class Judge:
             if not all(is_movable_type(v.type) for v in inputs):
                 return None
             arrays = [self.trace.values[v] for v in inputs]
-            return judge_text(text, arrays, self.backend, self.allowed)
-        except (Error, BackendError, KeyError):
+            return self.judge(text, arrays)
+        except (Error, BackendError, ArithmeticError, LookupError, TypeError, ValueError):
             return None
 
 
-def judge_text(
-    text: str, arrays: Sequence[np.ndarray], backend: Backend, allowed: Allowed
-) -> tuple[int, Finding] | None:
-    """Return the first result of a program that is wrong on a backend, with what is wrong; None where none is.
+#: What a reduction combines by.
+_COMBINE: dict[str, Any] = {
+    "add": np.add, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor,
+}  # fmt: skip
 
-    Raises BackendError, and ProgramError for a program that is not valid.
-    """
-    source = Source.of_text(text, "part.mlir")
-    body = source.function.body
-    assert body is not None
-    theirs = run(backend, source, body.returns, arrays)
-    for i, (x, got) in enumerate(zip(enclose(parser.parse(text), arrays, allowed), theirs, strict=True)):
-        found = compare(x, got)
-        if found.verdict == WRONG:
-            return i, found
-    return None
+
+@np.errstate(all="ignore")
+def starts_elsewhere(operation: Operation, values: Mapping[Value, Any]) -> bool:
+    """Return whether a reduction has an init that is no identity, which implementations use more than once or never."""
+    if operation.name not in ("stablehlo.reduce", "stablehlo.reduce_window") or len(operation.results) != 1:
+        return False
+    sole, (x, init) = combination(operation.regions[0]), (values.get(v) for v in operation.operands)
+    combine = None if sole is None else _COMBINE.get(sole.name.removeprefix("stablehlo."))
+    if combine is None or x is None or init is None:
+        return False
+    return not np.array_equal(combine(x, init), x)
 
 
 def _captured(operation: Operation) -> list[Value]:

@@ -7,54 +7,69 @@ Input, 2002).
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from ...ops.types import TensorType, type_of_dtype
-from ..backends import Backend, BackendError
-from ..enclose import Allowed
+from ...ops.types import ELEMENT_TYPES, TensorType, type_of_dtype
+from ..backends import BackendError
 from ..errors import Error
 from ..program import Operation
 from ..values.printing import format_value
-from .part import Judge, judge_text
+from .part import Judge, starts_elsewhere
 from .verdicts import Part, short
 
 _SHAPE = re.compile(r"tensor<((?:\d+x)+)")
+_ELEMENT = re.compile(r"(?<=[x<])(\w+)(?=>)")
+_ATTRIBUTE = re.compile(r"(?:, |(?<=<\{))\w+ = (?:true|false|\[[^\]\n]*\]|[#\w.]+(?:<[^>\n]*>)?(?: : \w+)?)(?=[,}] ?)")
+_INTEGER = re.compile(r"dense<(\d+)> : tensor<u?i\d+>")
 #: More elements than this are not shown as inputs.
 _SHOWN = 64
 
 
 def find_part(judge: Judge, minimize: bool, seconds: float) -> Part | None:
-    """Return the smallest wrong part that is found in a time.
+    """Return the smallest part with the fault that is found in a time.
 
     Args:
         judge: The judge of the program's parts.
-        minimize: Whether inputs and shapes are made smaller too.
+        minimize: Whether inputs, shapes, types and attributes are made simpler too.
         seconds: The time that the search may take.
     """
-    deadline = time.monotonic() + seconds
+    return _find(judge, minimize, time.monotonic() + seconds)
+
+
+def _find(judge: Judge, minimize: bool, deadline: float) -> Part | None:
     operations = judge.trace.operations
     if judge.wrong(operations) is None:
         return None
     few = _fewest(operations, lambda chosen: judge.wrong(chosen) is not None, deadline)
-    if judge.wrong(few) is None:
-        return None
-    value = judge.first_wrong(few)
-    wanted = judge.frontier(few) if value is None or judge.wrong(few, [value]) is None else [value]
+    wanted = judge.frontier(few)
+    alone = next((v for v in wanted if len(wanted) > 1 and judge.wrong(few, [v]) is not None), None)
+    if alone is not None:
+        wanted = [alone]
+        few = _fewest(few, lambda chosen: judge.wrong(chosen, [alone]) is not None, deadline)
+    for inner in judge.enter(few[0]) if len(few) == 1 else ():
+        part = _find(inner, minimize, deadline) if time.monotonic() < deadline else None
+        if part is not None:
+            return part
     text, inputs = judge.text(few, wanted)
     arrays = [np.asarray(judge.trace.values[v]) for v in inputs]
-    alone = len(few) > 1 and all(judge.wrong([o]) is None for o in few)
+    is_alone_right = len(few) > 1 and all(judge.wrong([o]) is None for o in few)
     if minimize:
-        text, arrays = _smaller(text, arrays, judge.backend, judge.allowed, deadline)
-    finding = judge_text(text, arrays, judge.backend, judge.allowed)
-    if finding is None:  # not every time
-        known = judge.wrong(few)
-        assert known is not None
-        return Part(tuple(map(short, few)), text, _texts(arrays), known, alone, arrays)
-    return Part(tuple(map(short, few)), text, _texts(arrays), finding[1], alone, arrays)
+        text, arrays = _smaller(text, arrays, judge, deadline)
+    try:
+        finding = judge.judge(text, arrays)
+    except BackendError:
+        finding = None
+    shown = judge.wrong(few, wanted) if finding is None else finding[1]  # not every run has the fault
+    assert shown is not None
+    if len(few) == 1 and starts_elsewhere(few[0], judge.trace.values):
+        shown = dataclasses.replace(shown, kind=f"{shown.kind}, from an init that is no identity")
+    return Part(tuple(map(short, few)), text, _texts(arrays), shown, is_alone_right, arrays)
 
 
 def _fewest(
@@ -82,31 +97,26 @@ def _fewest(
     return chosen
 
 
-def _smaller(
-    text: str, arrays: list[np.ndarray], backend: Backend, allowed: Allowed, deadline: float
-) -> tuple[str, list[np.ndarray]]:
-    """Return a program with smaller sizes and simpler inputs that is wrong too."""
+def _smaller(text: str, arrays: list[np.ndarray], judge: Judge, deadline: float) -> tuple[str, list[np.ndarray]]:
+    """Return a program with smaller sizes, plainer types and attributes and simpler inputs that has the fault too."""
 
     def is_wrong(text: str, arrays: Sequence[np.ndarray]) -> bool:
         if time.monotonic() > deadline:
             return False
         try:
-            return judge_text(text, arrays, backend, allowed) is not None
-        except (Error, BackendError, ValueError, IndexError):
+            return judge.judge(text, arrays) is not None
+        except (Error, BackendError, ArithmeticError, LookupError, TypeError, ValueError):
             return False
 
     changed = True
-    while changed:
+    while changed and time.monotonic() < deadline:
         changed = False
-        for size in sorted({int(n) for s in _SHAPE.findall(text) for n in s.split("x") if n}, reverse=True):
-            for less in sorted({1, 2, size // 2, size - 1} - {0, size}):
-                if less > size:
-                    continue
-                shorter = _with_size(text, size, less)
-                cut = [x[tuple(slice(less) if n == size else slice(None) for n in x.shape)] for x in arrays]
-                if is_wrong(shorter, cut):
-                    text, arrays, changed = shorter, [np.ascontiguousarray(x).reshape(x.shape) for x in cut], True
-                    break
+        for shorter, cut in itertools.chain(
+            _with_sizes(text, arrays), _with_types(text, arrays), _plainer(text, arrays)
+        ):
+            if is_wrong(shorter, cut):
+                text, arrays, changed = shorter, cut, True
+                break
     for i, x in enumerate(arrays):
         for simple in (np.zeros_like(x), np.ones(x.shape).astype(x.dtype)):
             if is_wrong(text, [*arrays[:i], simple, *arrays[i + 1 :]]):
@@ -115,6 +125,40 @@ def _smaller(
         else:
             arrays = _fewer_elements(arrays, i, lambda a: is_wrong(text, a))
     return text, arrays
+
+
+#: A program and its arguments.
+Candidate = tuple[str, list[np.ndarray]]
+
+
+def _with_sizes(text: str, arrays: Sequence[np.ndarray]) -> Iterator[Candidate]:
+    """Yield programs in which one size of tensors is smaller."""
+    for size in sorted({int(n) for s in _SHAPE.findall(text) for n in s.split("x") if n}, reverse=True):
+        for less in sorted(n for n in {1, 2, size // 2, size - 1} if 0 < n < size):
+            cut = [x[tuple(slice(less) if n == size else slice(None) for n in x.shape)] for x in arrays]
+            yield _with_size(text, size, less), [np.ascontiguousarray(x).reshape(x.shape) for x in cut]
+
+
+def _with_types(text: str, arrays: Sequence[np.ndarray]) -> Iterator[Candidate]:
+    """Yield programs in which one element type is f32 or i32."""
+    for name in sorted(set(_ELEMENT.findall(text)) - {"f32", "i32", "i1"}):
+        element = ELEMENT_TYPES.get(name)
+        if element is None or not (element.is_float or element.is_integer):
+            continue
+        plain = ELEMENT_TYPES["f32" if element.is_float else "i32"]
+        with np.errstate(all="ignore"):
+            cast = [x.astype(plain.dtype) if x.dtype == element.dtype else x for x in arrays]
+        yield re.sub(rf"(?<=[x<]){re.escape(name)}(?=>)", plain.name, text), cast
+
+
+def _plainer(text: str, arrays: Sequence[np.ndarray]) -> Iterator[Candidate]:
+    """Yield programs without one of their attributes, or with a smaller integer constant, such as a count of a loop."""
+    for found in _ATTRIBUTE.finditer(text):
+        yield text[: found.start()] + text[found.end() :], list(arrays)
+    for found in _INTEGER.finditer(text):
+        for less in sorted({1, 2, int(found[1]) // 2} - {0}):
+            if less < int(found[1]):
+                yield text[: found.start(1)] + str(less) + text[found.end(1) :], list(arrays)
 
 
 def _with_size(text: str, size: int, less: int) -> str:

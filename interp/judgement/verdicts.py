@@ -24,6 +24,8 @@ WRONG = "WRONG"  #: bits that no implementation may give
 CRASH = "CRASH"  #: the backend died, or gave no answer in time
 #: From best to worst. A program has the worst of its results'.
 VERDICTS = (EXACT, WITHIN, UNDECIDED, UNSUPPORTED, WRONG, CRASH)
+#: Said of a backend whose wrong results differ between runs, and a cause by itself.
+CHANGES = "results change from run to run, as after a race or memory that is not initialized"
 #: The most bits of a type whose differing elements are certified one by one.
 _CERTIFIED_BITS = 16
 
@@ -101,7 +103,8 @@ class Judgement:
     def cause(self) -> str:
         """What programs with one cause have in common."""
         if self.part is not None:
-            return self.part.cause
+            changes = ", and " + CHANGES.partition(",")[0] if CHANGES in self.notes else ""
+            return self.part.cause + changes
         kinds = [f.kind for fs in self.findings.values() for f in fs if f.kind]
         return kinds[0] if kinds else (self.notes[0] if self.notes else "")
 
@@ -121,7 +124,7 @@ class Judgement:
                 lines += [f"      {s}" for s in f.sentences]
         lines += [f"  {note}" for note in self.notes]
         if self.part is not None:
-            lines.append(f"  wrong by itself: {' + '.join(self.part.operations)}")
+            lines.append(f"  {self.part.finding.verdict.lower()} by itself: {' + '.join(self.part.operations)}")
             if self.part.is_alone_right and len(self.part.operations) > 1:
                 lines.append(
                     "  each of these operations is right alone: the fault is in what they are compiled to together"
@@ -183,7 +186,7 @@ def _bounds(enclosure: Enclosure, at: tuple[int, ...], excess: float) -> str:
     texts = [format_element(np.asarray(enclosure.value)[at], enclosure.element)]
     if enclosure.low is not None and not enclosure.element.is_complex:
         texts = [f"{low:.17g} to {high:.17g}"] if low != high else [f"{low:.17g}"]
-        texts += ["NaN"] if nan and low == low else []
+        texts = (texts if low == low else []) + (["NaN"] if nan else [])
     is_number = enclosure.element.is_float and np.isfinite(excess)
     off = "" if not is_number else f"; it is {excess:.3g} ULP off"
     return f"allowed: {' or '.join(texts)}{off}"

@@ -63,6 +63,7 @@ def text_renderer(escape: Callable[[str], str], **names: object) -> Callable[...
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
         finalize=lambda x: x if isinstance(x, Marked) else escape(str(x)),
     )
     environment.globals |= {"count": count, **names}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.accumulators.record import DROPS, OVERFLOWS, PLACES, ROUNDINGS, Accumulator
+from .. import pages
 from .answers import Answers, Session
 from .designs import Dots
 from .dots import Signature
@@ -60,28 +61,10 @@ class Report:
         return dataclasses.asdict(self) | {"record": json.loads(self.record.to_json()), "is_found": self.is_found}
 
     def __str__(self) -> str:
-        lines = [f"{self.backend}: {self.signature} ({self.dots:,} dots)", ""]
-        lines += [*self.hidden, ""] if self.hidden else []
-        if not self.is_found:
-            lines.append("Facts of the nearest record, with dots that it predicts:")
-        for finding in self.findings:
-            lines.append(finding.sentence)
-            lines += [f"    {line}" for line in finding.evidence]
-        share = f"{self.predicted:,} of {self.checked:,} random dots"
-        lines.append("")
-        if self.is_found:
-            lines.append(f"--accumulate '{self.record.to_text()}'")
-            lines.append(f"predicts {share}, and every designed one")
-            lines += [f"the same as {' and '.join(self.units)}"] if self.units else []
-        else:
-            lines.append(f"no record predicts all dots; the best is {self.record.to_text()}")
-            also = f", and not {self.designed:,} of the designed ones" if self.designed else ""
-            lines.append(f"it predicts {share}{also}")
-            lines += [f"all dots are as {self.order}"] if self.order else []
-            lines += ["it is contradicted by", *(f"    {line}" for line in self.contradictions)]
-        return "\n".join([*lines, *self.notes])
+        return _render("probe.html", report=self).rstrip("\n")
 
 
+_render = pages.text_renderer(str)
 #: Number of lines for a fact.
 _LINES = 2
 

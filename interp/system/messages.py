@@ -74,7 +74,7 @@ def _view(array: np.ndarray) -> tuple[list[Any], np.ndarray]:
         array = _numbers(array)
     base = array.base
     memory, start, strides = array, 0, None
-    if isinstance(base, np.ndarray) and base.flags.c_contiguous:
+    if array.size and isinstance(base, np.ndarray) and base.flags.c_contiguous:
         first, origin = (x.__array_interface__["data"][0] for x in (array, base))
         if not (array.flags.c_contiguous and first == origin):
             memory, start, strides = base, first - origin, array.strides

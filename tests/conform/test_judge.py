@@ -199,17 +199,6 @@ def test_saturation_for_overflow_is_wrong() -> None:
     assert judged(text, Compiler(run=clip), x).cause == "multiply: a number for infinity"
 
 
-def test_a_race_is_wrong() -> None:
-    rng = np.random.default_rng(0)
-
-    def run(program: Any, arrays: Sequence[Any]) -> list[Any]:
-        results = [np.array(r) for r in program(*arrays)]
-        results[-1].view(np.float32).reshape(-1)[rng.integers(results[-1].size)] += 1
-        return results
-
-    assert judged(CHAIN, Compiler(run=run)).verdict == "WRONG"
-
-
 def other_orders(seed: int) -> Callable[[Any, Sequence[Any]], list[Any]]:
     """Every element of the operands of `SUMS` summed in another order, and contracted."""
     rng = np.random.default_rng(seed)
@@ -385,3 +374,103 @@ def test_large_integers_are_exact_and_endless_loops_are_refused() -> None:
     found = judged(loop, Compiler())
     assert found.verdict == "UNSUPPORTED"
     assert "expected at most 100,000 iterations, got more" in found.notes[0]
+
+
+# -- what a part is ----------------------------------------------------------------------------------------------------
+
+LOOP = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %z = stablehlo.constant dense<0> : tensor<i32>
+  %n = stablehlo.constant dense<5> : tensor<i32>
+  %r:2 = stablehlo.while(%i = %z, %s = %x) : tensor<i32>, tensor<4xf32>
+    cond { %p = stablehlo.compare LT, %i, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %p : tensor<i1> }
+    do { %one = stablehlo.constant dense<1> : tensor<i32>
+      %t = stablehlo.tanh %s : tensor<4xf32>
+      %a = stablehlo.add %t, %s : tensor<4xf32>
+      %j = stablehlo.add %i, %one : tensor<i32>
+      stablehlo.return %j, %a : tensor<i32>, tensor<4xf32> }
+  return %r#1 : tensor<4xf32>
+}"""
+
+
+def in_regions(rewrite: Rewrite) -> Rewrite:
+    def everywhere(operations: list[Operation]) -> bool:
+        inner = [everywhere(r.operations) for o in operations for r in o.regions]
+        return rewrite(operations) or any(inner)
+
+    return everywhere
+
+
+def test_the_body_of_a_loop_is_searched() -> None:
+    found = judged(LOOP, Compiler(in_regions(FAULTS["another function"][0])))
+    assert found.part is not None
+    assert found.part.operations == ("tanh",)
+
+
+def test_a_crash_has_a_part() -> None:
+    def run(program: Any, arrays: Sequence[Any]) -> list[Any]:
+        if find(program.program.functions["main"].body.operations, "tanh") is not None:
+            raise RuntimeError("no tanh")
+        return program(*arrays)
+
+    found = judged(CHAIN, Compiler(run=run))
+    assert (found.verdict, found.cause) == ("CRASH", "tanh: ends the process")
+
+
+def test_a_race_is_told() -> None:
+    rng = np.random.default_rng(0)
+
+    def run(program: Any, arrays: Sequence[Any]) -> list[Any]:
+        results = [np.array(r) for r in program(*arrays)]
+        if find(program.program.functions["main"].body.operations, "reduce") is not None:
+            flat = results[0].reshape(-1)
+            flat[rng.integers(flat.size)] ^= flat.dtype.type(1 << (8 * flat.itemsize - 2))
+        return results
+
+    found = judged(CHAIN, Compiler(run=run), samples=1)
+    assert found.part is not None
+    assert found.part.operations == ("reduce",)
+    assert found.cause.endswith(", and results change from run to run")
+
+
+def test_double_roundings_show_in_drawn_inputs() -> None:
+    text = """func.func @main(%x: tensor<40xf64>) -> tensor<40xf8E4M3FN> {
+      %0 = stablehlo.convert %x : (tensor<40xf64>) -> tensor<40xf8E4M3FN>
+      return %0 : tensor<40xf8E4M3FN>
+    }"""
+    assert judged(text, Compiler(through("f32"))).verdict == "WRONG"
+    assert judged(text, Compiler()).verdict == "EXACT"
+
+
+def test_subnormal_numbers_may_be_sorted_as_zeros() -> None:
+    """They are compared as equal, so they stay in their order; they are not changed."""
+    text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %0 = "stablehlo.sort"(%x) <{dimension = 0 : i64, is_stable = true}> ({
+        ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %c = stablehlo.compare GT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1>
+      }) : (tensor<4xf32>) -> tensor<4xf32>
+      return %0 : tensor<4xf32>
+    }"""
+    x = np.array([-1.0, -1e-45, 1e-45, 2.0], np.float32)
+    for order, verdict in (([3, 1, 2, 0], "WITHIN"), ([3, 2, 1, 0], "EXACT"), ([3, 0, 1, 2], "WRONG")):
+        kept = Compiler(run=lambda _, __, order=order: [x[order].view(np.uint32)])
+        assert judged(text, kept, x).verdict == verdict
+
+
+def test_an_init_that_is_no_identity_is_told() -> None:
+    def drop(operations: list[Operation]) -> bool:
+        reduce = find(operations, "reduce")
+        if reduce is not None:
+            reduce.name, reduce.operands, reduce.regions = "stablehlo.reverse", reduce.operands[:1], ()
+            attributes(reduce, dimensions=[])
+        return reduce is not None
+
+    text = """func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+      %i = stablehlo.constant dense<2.0> : tensor<f32>
+      %0 = stablehlo.reduce(%x init: %i) applies stablehlo.add across dimensions = []
+        : (tensor<3xf32>, tensor<f32>) -> tensor<3xf32>
+      return %0 : tensor<3xf32>
+    }"""
+    found = judged(text, Compiler(drop))
+    assert (found.verdict, found.cause) == ("WRONG", "reduce: another number, from an init that is no identity")

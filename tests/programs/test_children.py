@@ -114,6 +114,7 @@ def through(head: object, *arrays: np.ndarray) -> tuple[object, list[np.ndarray]
     [
         np.array(True),
         np.zeros((3, 0), np.int8),
+        np.zeros((2, 0), np.complex64).imag,  # which begins behind the memory
         np.arange(6, dtype=">u2").reshape(2, 3),
         np.array([1 + 2j, np.nan], np.complex64),
         np.array([1.5, -2], ml_dtypes.float8_e4m3fn),

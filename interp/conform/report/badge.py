@@ -1,19 +1,22 @@
-"""A badge with a backend's conformance to a profile: as SVG, and as JSON for shields.io."""
+"""A badge with a backend's conformance to a profile: as SVG, `badge.html` of the templates, and as JSON."""
 
 from __future__ import annotations
 
 import dataclasses
+import html
 import json
-from xml.sax.saxutils import escape, quoteattr
+from collections.abc import Sequence
+from pathlib import Path
 
-from .. import profiles
+from ... import pages
+from ...errors import InputError
+from .. import files, profiles
 from ..conformance import Assessment
 
 #: Colors on which white text has a contrast of at least 4.5.
 _GREEN, _AMBER, _RED = "#1a7f37", "#9a6700", "#cf222e"
-_LABEL = "#424a53"
-#: The height, the margin at both sides of a text, and the average width of a character of 11 px DejaVu Sans.
-_HEIGHT, _MARGIN, _CHARACTER = 20, 6, 6.6
+#: The margin at both sides of a text, and the average width of a character of 11 px DejaVu Sans.
+_MARGIN, _CHARACTER = 6, 6.6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,22 +34,21 @@ class Badge:
 
     def svg(self) -> str:
         """The badge as SVG, without fonts or scripts from elsewhere."""
-        left, right = _width(self.label), _width(self.message)
-        title = f"{self.label}: {self.message}"
-        text = 'y="14" fill="#fff" font-family="DejaVu Sans,Verdana,Geneva,sans-serif" font-size="11"'
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="{_HEIGHT}" role="img" '
-            f"aria-label={quoteattr(title)}>\n"
-            f"<title>{escape(title)}</title>\n"
-            f'<clipPath id="r"><rect width="{left + right}" height="{_HEIGHT}" rx="3"/></clipPath>\n'
-            f'<g clip-path="url(#r)">\n'
-            f'<rect width="{left}" height="{_HEIGHT}" fill="{_LABEL}"/>\n'
-            f'<rect x="{left}" width="{right}" height="{_HEIGHT}" fill="{self.color}"/>\n'
-            f"</g>\n"
-            f'<text x="{_MARGIN}" {text} textLength="{left - 2 * _MARGIN}">{escape(self.label)}</text>\n'
-            f'<text x="{left + _MARGIN}" {text} textLength="{right - 2 * _MARGIN}">{escape(self.message)}</text>\n'
-            f"</svg>\n"
-        )
+        left, right = (round(len(text) * _CHARACTER) + 2 * _MARGIN for text in (self.label, self.message))
+        return _render("badge.html", badge=self, left=left, right=right)
+
+
+def check(paths: Sequence[str]) -> None:
+    """Raises InputError for a file of --badge that is neither SVG nor JSON."""
+    for path in paths:
+        if Path(path).suffix not in (".svg", ".json"):
+            raise InputError(f"--badge: expected a file named .svg or .json, got {path}")
+
+
+def write(paths: Sequence[str], badge: Badge) -> None:
+    """Writes a badge to each file. Raises OutputError if one cannot be written."""
+    for path in paths:
+        files.write(path, badge.svg() if Path(path).suffix == ".svg" else badge.json())
 
 
 def of(assessment: Assessment) -> Badge:
@@ -56,5 +58,4 @@ def of(assessment: Assessment) -> Badge:
     return Badge(label if profiles.is_ours(assessment.profile) else f"own profile {label}", assessment.verdict, color)
 
 
-def _width(text: str) -> int:
-    return round(len(text) * _CHARACTER) + 2 * _MARGIN
+_render = pages.text_renderer(html.escape)

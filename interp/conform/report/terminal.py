@@ -72,7 +72,7 @@ def show(report: Report, console: Console) -> None:
         lists=list(lists.items()),
         expected=sum(c.is_expected for c in bad),
     )
-    console.print(Text.from_markup(text, emoji=False), soft_wrap=True)
+    console.print(Text.from_markup(text, emoji=False), soft_wrap=True, end="")
 
 
 def grids(cases: Sequence[CaseResult], width: int) -> Iterator[Table]:

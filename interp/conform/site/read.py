@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ... import foreign
 from ...errors import InputError
 from ...oracle.exact import OPS, arity
 from ...oracle.formats import FORMATS, bits
+from .. import files
 from ..format_text import code_text
 from ..report.accumulators import DROPS, PLACES
 from ..result import SCHEMA, AccumulatorFacts, CaseResult, ErrorCurve, Failure, Report, parse
@@ -47,23 +47,18 @@ def reports(folder: Path) -> tuple[list[LoadedReport], list[Path]]:
         raise InputError(f"{folder}: expected a folder with results of minihlo conform, got {got}")
     found, others = [], []
     for path in sorted(p for p in folder.iterdir() if p.name.endswith((".json", ".json.gz")) and p.is_file()):
-        try:
-            data = foreign.read_bytes(path)
-            if SCHEMA.split("/")[0].encode() not in data[:_HEAD]:
-                others.append(path)
-                continue
-            report = parse(data, path)
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror or error}") from None
-        except ValueError as error:
-            raise InputError(str(error)) from None
+        report = files.load(path, str(path), lambda raw, path=path: parse(raw, path) if _is_report(raw) else None)
+        if report is None:
+            others.append(path)
+            continue
         found.append(LoadedReport(path.name.removesuffix(".gz").removesuffix(".json"), check(report, path)))
     if not found:
         raise InputError(f"{folder}: expected results of minihlo conform (*.json, *.json.gz), got none")
     return found, others
 
 
-# -- checks ------------------------------------------------------------------------------------------------------------
+def _is_report(raw: bytes) -> bool:
+    return SCHEMA.split("/")[0].encode() in raw[:_HEAD]
 
 
 def check(report: Report, path: Path) -> Report:

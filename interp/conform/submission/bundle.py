@@ -13,12 +13,15 @@ import dataclasses
 import hashlib
 import io
 import json
+import platform
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ... import foreign
@@ -29,7 +32,6 @@ from ..conformance import Assessment
 from ..format_text import code_text
 from ..result import CaseResult, Report, StoredCodes, dumps, parse
 from ..waivers import Waiver
-from . import environment
 
 SCHEMA = "minihlo.submission/1"
 CLAIM, PROFILE, RESULTS, CODES, MANIFEST = "claim.json", "profile.toml", "results.json", "codes.bin", "manifest.json"
@@ -125,8 +127,23 @@ def _claim(report: Report, assessment: Assessment, takes: str) -> Claim:
     run, profile = report.run, assessment.profile
     codes = nan_codes((case, kept.raw) for case, _, kept in _stored_results(report))
     claimed = assessment.verdict, list(assessment.used), dict(assessment.declared), codes, report.counts
-    made = run.versions, environment.here(), run.started, run.seconds
+    made = run.versions, _environment(), run.started, run.seconds
     return Claim(SCHEMA, profile.identifier, profile.sha256, run.backend, takes, *claimed, *made)
+
+
+def _environment() -> dict[str, str]:
+    """The facts that may change a result: system, processor, Python and numeric packages. No names of hosts or
+    users."""
+    return {
+        "system": platform.system(),
+        "release": platform.release(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "byte order": sys.byteorder,
+        "numpy": np.__version__,
+        "ml_dtypes": str(getattr(ml_dtypes, "__version__", "")),
+    }
 
 
 def without_codes(report: Report) -> Report:

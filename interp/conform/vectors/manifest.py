@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -191,19 +192,9 @@ def load(folder: str | Path) -> Manifest:
     path = Path(folder) / NAME
     if not Path(folder).is_dir():
         raise InputError(f"{folder}: expected a folder that minihlo conform export has written, got none")
-    try:
-        data = foreign.read_bytes(path)
-    except FileNotFoundError:
-        raise InputError(f"{path}: expected the manifest of a finished export, got no such file") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    try:
-        found = _read(data)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: expected a manifest of minihlo conform export, got {_short(error)}") from None
-    body, _, _ = data.rpartition(b'"sha256"')
+    if not path.is_file():
+        raise InputError(f"{path}: expected the manifest of a finished export, got no such file")
+    found, body = files.load(path, str(path), lambda raw: (_read(raw), raw.rpartition(b'"sha256"')[0]))
     if hashlib.sha256(body).hexdigest() != found.sha256:
         raise InputError(f"{path}: expected text with the SHA-256 {found.sha256}, got another; the file has changed")
     for name, file in found.files.items():
@@ -211,20 +202,19 @@ def load(folder: str | Path) -> Manifest:
     return found
 
 
-def _short(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) < 160 else f"{text[:157]}..."
-
-
 def _read(data: bytes) -> Manifest:
-    made = foreign.parse_json(data)
-    if not isinstance(made, dict) or made.get("schema") != SCHEMA:
-        raise ValueError(f"no object with the schema {SCHEMA!r}")
-    types, made["types"] = made.get("types"), {}  # facts for other readers
-    result = files.read(Manifest, made, "manifest")
-    outside = next((n for n in result.files if Path(n).is_absolute() or ".." in Path(n).parts), None)
-    if outside is not None:
-        raise ValueError(f"a file outside of the folder, {outside!r}")
+    try:
+        made = foreign.parse_json(data)
+        if not isinstance(made, dict) or made.get("schema") != SCHEMA:
+            raise ValueError(f"no object with the schema {SCHEMA!r}")
+        types, made["types"] = made.get("types"), {}  # facts for other readers
+        result = files.read(Manifest, made, "manifest")
+        outside = next((n for n in result.files if Path(n).is_absolute() or ".." in Path(n).parts), None)
+        if outside is not None:
+            raise ValueError(f"a file outside of the folder, {outside!r}")
+    except (ValueError, RecursionError) as error:
+        text = textwrap.shorten(str(error), 160, placeholder="...")
+        raise ValueError(f"expected a manifest of minihlo conform export, got {text}") from None
     return dataclasses.replace(result, types=types if isinstance(types, dict) else {})
 
 

@@ -1,0 +1,141 @@
+"""Rules of linear algebra and Fourier transforms: bounds by the condition of the problem.
+
+Substitution, blocked substitution and products with an inverse of the diagonal blocks solve a triangular system T x = b
+with an error of at most c * n * u * |T^-1| |T| |T^-1| |b|; a Cholesky factor has one of at most
+|L| * tril(|L^-1| * c * n * u * |L| |L^T| * |L^-T|), to first order (Higham, Accuracy and Stability of Numerical
+Algorithms, 2nd edition, sections 8.2, 8.3 and 10.3). Where such a bound is no small part of the result, elements are
+undecided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..program import Operation
+from .evaluate import Evaluator, rule
+from .values import Enclosure, by_parts, to_f64
+
+#: The roundings of each term of a sum: those of the product, the sum and a division, twice.
+_ROUNDINGS = 6
+#: The largest relative bound of which the first order says enough.
+_FIRST_ORDER = 0.1
+
+
+def _middle(x: Enclosure) -> tuple[np.ndarray, np.ndarray]:
+    """Return the midpoints of an operand and how far it may be from them."""
+    low, high, _ = x.bounds()
+    middle = by_parts(np.asarray(low), lambda v: v / 2) + by_parts(np.asarray(high), lambda v: v / 2)
+    return middle, np.abs(high - middle) * (low != high) * (1 + 1e-15)
+
+
+def _around(
+    e: Evaluator, operation: Operation, operands: Sequence[Any], error: np.ndarray, known: np.ndarray
+) -> list[Enclosure]:
+    """Return the interpreter's result with an error, which may be infinite; undecided where nothing is known of it."""
+    (own,) = e.nominal(operation, operands)
+    value = to_f64(own.value, own.element)
+    known = np.broadcast_to(known & ~np.isnan(error) & np.isfinite(value), value.shape)
+    error = np.where(known, error, 0.0)
+    since = None if known.all() else np.where(known, np.int32(0), np.int32(e.cause(operation)))
+    low, high = by_parts(value, lambda v: v - error), by_parts(value, lambda v: v + error)
+    return [e.finish(operation, operands, low, high, np.isinf(error), value=own.value, since=since)]
+
+
+@rule("triangular_solve")
+def triangular_solve(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """The solution of triangular systems."""
+    a, b = operands
+    if any(x.since is not None for x in operands) or 0 in a.value.shape or 0 in b.value.shape:
+        return None
+    attributes = operation.attributes
+    on_left, lower, unit = (bool(attributes.get(name)) for name in ("left_side", "lower", "unit_diagonal"))
+    (t, t_off), (y, y_off) = _middle(a), _middle(b)
+    if attributes.get("transpose_a") in ("TRANSPOSE", "ADJOINT"):
+        t, t_off, lower = t.swapaxes(-2, -1), t_off.swapaxes(-2, -1), not lower
+        t = t.conj() if attributes["transpose_a"] == "ADJOINT" else t
+    if not on_left:
+        t, t_off, y, y_off, lower = (*(v.swapaxes(-2, -1) for v in (t, t_off, y, y_off)), not lower)
+    triangle = (np.tril if lower else np.triu)(np.ones(t.shape))
+    t, t_off, n = np.where(triangle == 1, t, 0), t_off * triangle, t.shape[-1]
+    if unit:
+        t, t_off = np.where(np.eye(n) == 1, 1.0, t), np.where(np.eye(n) == 1, 0.0, t_off)
+    inverse = _inverse(t)
+    if inverse is None:
+        return None
+    size, back = np.abs(t), np.abs(inverse)
+    roundoff = 2.0**-b.element.part.format.precision
+    slack = _ROUNDINGS * (n + 1) * roundoff * (2 if b.element.is_complex else 1)
+    growth = back @ (slack * size + t_off)
+    error = (growth @ back @ np.abs(y) + back @ y_off) * (1 + 2 * _FIRST_ORDER)
+    error = np.where(np.isfinite(error), error, np.nan)
+    known = np.broadcast_to(growth.sum(-1, keepdims=True) < _FIRST_ORDER, error.shape)
+    if not on_left:
+        error, known = error.swapaxes(-2, -1), known.swapaxes(-2, -1)
+    return _around(e, operation, operands, error, known)
+
+
+@rule("cholesky")
+def cholesky(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """The triangular factor of matrices that are positive definite, whatever lies within their bounds."""
+    (a,) = operands
+    if a.since is not None or 0 in a.value.shape:
+        return None
+    middle, off = _middle(a)
+    lower, n = bool(operation.attributes.get("lower")), middle.shape[-1]
+    if not lower:
+        middle, off = middle.conj().swapaxes(-2, -1), off.swapaxes(-2, -1)
+    half = np.tril(middle, -1)
+    whole = half + half.conj().swapaxes(-2, -1) + np.real(middle) * np.eye(n)
+    off = np.maximum(np.tril(off), np.tril(off).swapaxes(-2, -1))
+    try:
+        factor = np.linalg.cholesky(whole)
+    except np.linalg.LinAlgError:
+        return None
+    inverse = _inverse(factor)
+    if inverse is None:
+        return None
+    size, back = np.abs(factor), np.abs(inverse)
+    roundoff = 2.0**-a.element.part.format.precision
+    slack = _ROUNDINGS * (n + 1) * roundoff * (2 if a.element.is_complex else 1)
+    relative = np.tril(back @ (slack * size @ size.swapaxes(-2, -1) + off) @ back.swapaxes(-2, -1))
+    error = size @ relative * (1 + 2 * _FIRST_ORDER)
+    known = np.broadcast_to(relative.sum((-2, -1), keepdims=True) < _FIRST_ORDER, error.shape)
+    given = np.tril(np.ones((n, n))) == 1
+    if not lower:
+        error, known, given = error.swapaxes(-2, -1), known.swapaxes(-2, -1), given.T
+    # The specification leaves the other triangle open.
+    return _around(e, operation, operands, np.where(given, error, np.inf), known | ~given)
+
+
+def _inverse(triangles: np.ndarray) -> np.ndarray | None:
+    """Return the inverses of triangular matrices; None where one has none."""
+    try:
+        inverse = np.linalg.inv(triangles)
+    except np.linalg.LinAlgError:
+        return None
+    return inverse if np.isfinite(inverse).all() else None
+
+
+@rule("fft")
+def fft(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """A Fourier transform: within an error that grows with the logarithm of its length, and the sum of the radii."""
+    (x,) = operands
+    if x.since is not None:
+        return None
+    (own,) = e.nominal(operation, operands)
+    value = to_f64(own.value, own.element)
+    lengths = [int(n) for n in np.ravel(operation.attributes["fft_length"])]
+    kind = str(operation.attributes["fft_type"])
+    axes, terms = tuple(range(-len(lengths), 0)), int(np.prod(lengths))
+    middle, off = _middle(x)
+    size = np.sqrt(np.sum(np.abs(middle) ** 2, axis=axes, keepdims=True)) * np.sqrt(terms)
+    unit = 2.0**-own.element.part.format.precision
+    error = 8 * unit * (np.log2(max(terms, 2)) + 2) * size
+    # Each element has the weight of its root of one, and twice that where the half that is not given is its conjugate.
+    error = error + np.sum(off, axis=axes, keepdims=True) * (2 if kind == "IRFFT" else 1) / (
+        terms if kind in ("IFFT", "IRFFT") else 1
+    )
+    return _around(e, operation, operands, np.broadcast_to(error, value.shape), np.ones(value.shape, bool))

@@ -1,0 +1,208 @@
+"""Enclosures of compositions, solvers and transforms hold other algorithms in f32, and not results that are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+
+from minihlo.interp.enclose import Enclosure, enclose
+from minihlo.interp.parse import parser
+
+F32 = np.float32
+RNG = np.random.default_rng(0)
+
+
+def enclosures(text: str, *arrays: np.ndarray) -> list[Enclosure]:
+    return enclose(parser.parse(text), arrays)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(F32)
+
+
+def positive(n: int) -> np.ndarray:
+    x = normal(n, n)
+    return (x @ x.T + 2 * np.eye(n, dtype=F32)).astype(F32)
+
+
+#: Scaled by about one, so that what follows has operands that are not known exactly.
+INEXACT = "%{0}s = stablehlo.exponential %{0}z : {1}\n %{0} = stablehlo.multiply %{0}i, %{0}s : {1}\n"
+
+
+def inexact(name: str, t: str) -> str:
+    """Return operations that give `%NAME` from the argument `%NAMEi`, as the same numbers with an error."""
+    zero = f"%{name}z = stablehlo.constant dense<0.0> : {t}\n "
+    return zero + INEXACT.format(name, t)
+
+
+def case(
+    body: str, types: str, arrays: Sequence[np.ndarray], results: str = ""
+) -> Callable[[bool], tuple[str, Sequence[np.ndarray]]]:
+    """Return a program, with operands that are known exactly or not."""
+
+    def program(is_exact: bool) -> tuple[str, Sequence[np.ndarray]]:
+        names, kinds = "abcde"[: len(arrays)], types.split()
+        takes = ", ".join(f"%{n}{'' if is_exact else 'i'}: {t}" for n, t in zip(names, kinds, strict=True))
+        gives = results or kinds[-1]
+        before = "" if is_exact else "".join(inexact(n, t) for n, t in zip(names, kinds, strict=True))
+        count = gives.count("tensor")
+        returned = ", ".join(f"%r#{i}" for i in range(count)) if count > 1 else "%r"
+        return f"func.func @main({takes}) -> ({gives}) {{\n {before} {body}\n return {returned} : {gives}\n}}", arrays
+
+    return program
+
+
+SQUARE, TALL, FEATURES = "tensor<6x6xf32>", "tensor<6x3xf32>", "tensor<5xf32>"
+A, B = np.tril(positive(6)), normal(6, 3)
+X, SCALE, OFFSET, MEAN, VARIANCE = normal(40, 5), normal(5), normal(5), normal(5), positive(5).diagonal().copy()
+NORM, EPSILON = "tensor<40x5xf32>", "epsilon = 0.001 : f32, feature_index = 1 : i64"
+
+
+def _norm(x: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> list[np.ndarray]:
+    """Normalize with E[x^2] - mean^2, and as one product and one sum."""
+    mean = x.mean(0)
+    variance = (x * x).mean(0) - mean * mean
+    factor = scale / np.sqrt(variance + F32(0.001))
+    return [x * factor + (offset - mean * factor), mean, variance]
+
+
+def _gradients(x: np.ndarray, scale: np.ndarray, mean: np.ndarray, variance: np.ndarray, g: np.ndarray) -> list[Any]:
+    inverse = 1 / np.sqrt(variance + F32(0.001))
+    centered = (x - mean) * inverse
+    grad_scale, grad_offset = (g * centered).sum(0), g.sum(0)
+    return [scale * inverse * (g - grad_offset / F32(40) - centered * grad_scale / F32(40)), grad_scale, grad_offset]
+
+
+CASES: dict[str, tuple[Callable[[bool], tuple[str, Sequence[np.ndarray]]], Callable[..., Sequence[np.ndarray]]]] = {
+    "triangular_solve": (
+        case(
+            f"""%r = "stablehlo.triangular_solve"(%a, %b) <{{left_side = true, lower = true, unit_diagonal = false,
+              transpose_a = #stablehlo<transpose NO_TRANSPOSE>}}> : ({SQUARE}, {TALL}) -> {TALL}""",
+            f"{SQUARE} {TALL}", (A, B),
+        ),
+        lambda a, b: [np.linalg.inv(np.tril(a)) @ b],
+    ),
+    "triangular_solve of a transposed one": (
+        case(
+            f"""%r = "stablehlo.triangular_solve"(%a, %b) <{{left_side = false, lower = true, unit_diagonal = true,
+              transpose_a = #stablehlo<transpose TRANSPOSE>}}> : ({SQUARE}, tensor<3x6xf32>) -> tensor<3x6xf32>""",
+            f"{SQUARE} tensor<3x6xf32>", (A / 8, B.T.copy()),
+        ),
+        lambda a, b: [b @ np.linalg.inv((np.tril(a, -1) + np.eye(6, dtype=F32)).T)],
+    ),
+    "cholesky": (
+        case(f"%r = stablehlo.cholesky %a, lower = true : {SQUARE}", SQUARE, (positive(6),)),
+        lambda a: [np.where(np.tri(6) == 1, np.linalg.cholesky(a), np.asarray(a))],
+    ),
+    "fft": (
+        case("%r = stablehlo.fft %a, type = RFFT, length = [12] : (tensor<2x12xf32>) -> tensor<2x7xcomplex<f32>>",
+             "tensor<2x12xf32>", (normal(2, 12),), "tensor<2x7xcomplex<f32>>"),
+        lambda a: [(a @ scipy.linalg.dft(12).astype(np.complex64)[:, :7]).astype(np.complex64)],
+    ),
+    "batch_norm_training": (
+        case(
+            f"""%r:3 = "stablehlo.batch_norm_training"(%a, %b, %c) <{{{EPSILON}}}>
+              : ({NORM}, {FEATURES}, {FEATURES}) -> ({NORM}, {FEATURES}, {FEATURES})""",
+            f"{NORM} {FEATURES} {FEATURES}", (X, SCALE, OFFSET), f"{NORM}, {FEATURES}, {FEATURES}",
+        ),
+        _norm,
+    ),
+    "batch_norm_grad": (
+        case(
+            f"""%r:3 = "stablehlo.batch_norm_grad"(%a, %b, %c, %d, %e) <{{{EPSILON}}}>
+              : ({NORM}, {FEATURES}, {FEATURES}, {FEATURES}, {NORM}) -> ({NORM}, {FEATURES}, {FEATURES})""",
+            f"{NORM} {FEATURES} {FEATURES} {FEATURES} {NORM}", (X, SCALE, MEAN, VARIANCE, normal(40, 5)),
+            f"{NORM}, {FEATURES}, {FEATURES}",
+        ),
+        _gradients,
+    ),
+    "lgamma": (case("%r = chlo.lgamma %a : tensor<5xf32> -> tensor<5xf32>", FEATURES, (VARIANCE,)),
+               lambda a: [np.asarray(jax.lax.lgamma(jnp.asarray(a)))]),
+    "broadcast_add": (
+        case(
+            f"%r = chlo.broadcast_multiply %a, %b : ({NORM}, {FEATURES}) -> {NORM}",
+            f"{NORM} {FEATURES}", (X, SCALE), NORM,
+        ),
+        lambda a, b: [a * b],
+    ),
+    "select_and_scatter": (
+        case(
+            """%z = stablehlo.constant dense<0.0> : tensor<f32>
+            %r = "stablehlo.select_and_scatter"(%a, %b, %z) <{window_dimensions = array<i64: 3, 2>,
+              window_strides = array<i64: 1, 2>}> ({
+              ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+                %p = stablehlo.compare GE, %x, %y : (tensor<f32>, tensor<f32>) -> tensor<i1>
+                stablehlo.return %p : tensor<i1>
+            }, {
+              ^bb0(%x: tensor<f32>, %y: tensor<f32>):
+                %s = stablehlo.add %y, %x : tensor<f32>
+                stablehlo.return %s : tensor<f32>
+            }) : (tensor<6x6xf32>, tensor<4x3xf32>, tensor<f32>) -> tensor<6x6xf32>""",
+            "tensor<6x6xf32> tensor<4x3xf32>", (normal(6, 6), normal(4, 3)), SQUARE,
+        ),
+        lambda a, b: [np.asarray(jax.vjp(lambda v: jax.lax.reduce_window(
+            v, -jnp.inf, jax.lax.max, (3, 2), (1, 2), "VALID"), a)[1](jnp.asarray(b))[0])],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_exact", [True, False], ids=["exact", "inexact"])
+@pytest.mark.parametrize("name", CASES)
+def test_other_algorithms(name: str, is_exact: bool) -> None:
+    program, other = CASES[name]
+    text, arrays = program(is_exact)
+    found = enclosures(text, *arrays)
+    for trial in range(20):
+        step = (1 + RNG.choice([-1, 0, 1], size=(len(arrays), 1)) * F32(2.0**-23)) if not is_exact and trial else None
+        given = arrays if step is None else [(x * F32(s[0])).astype(F32) for x, s in zip(arrays, step, strict=True)]
+        for enclosure, theirs in zip(found, other(*given), strict=True):
+            assert not enclosure.undecided.any()
+            assert enclosure.admits(np.asarray(theirs, enclosure.value.dtype)).all()
+            assert not enclosure.admits((theirs * 1.01 + 0.01).astype(enclosure.value.dtype)).all()
+
+
+def test_complex_sums_and_functions() -> None:
+    t = "tensor<4x9xcomplex<f32>>"
+    text = f"""func.func @main(%x: {t}, %y: tensor<9x4xcomplex<f32>>) -> tensor<4x4xcomplex<f32>> {{
+      %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
+        : ({t}, tensor<9x4xcomplex<f32>>) -> tensor<4x4xcomplex<f32>>
+      %1 = stablehlo.tanh %0 : tensor<4x4xcomplex<f32>>
+      return %1 : tensor<4x4xcomplex<f32>>
+    }}"""
+    x, y = ((normal(*s) + 1j * normal(*s)).astype(np.complex64) / 4 for s in ((4, 9), (9, 4)))
+    (found,) = enclosures(text, x, y)
+    assert not found.undecided.any()
+    for _ in range(50):
+        order, total = RNG.permutation(9), np.zeros((4, 4), np.complex64)
+        for k in order:
+            total += x[:, k, None] * y[k]
+        assert found.admits(np.tanh(total.astype(np.complex128)).astype(np.complex64)).all()
+    assert not found.admits(np.tanh(x[:, 1:] @ y[1:])).any()
+
+
+def test_scatters_that_meet() -> None:
+    """Any of the updates may be the last; a body without an order leaves the element undecided, and no other."""
+    text = """func.func @main(%x: tensor<4xf32>, %u: tensor<4xf32>) -> tensor<4xf32> {
+      %i = stablehlo.constant dense<[[1], [3], [1], [1]]> : tensor<4x1xi32>
+      %r = "stablehlo.scatter"(%x, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<
+        inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+        ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+          BODY
+      }) : (tensor<4xf32>, tensor<4x1xi32>, tensor<4xf32>) -> tensor<4xf32>
+      return %r : tensor<4xf32>
+    }"""
+    x, u = np.arange(4, dtype=F32), np.array([10, 20, 30, 40], F32)
+    (found,) = enclosures(text.replace("BODY", "stablehlo.return %b : tensor<f32>"), x, u)
+    assert all(found.admits(np.array([0, v, 2, 20], F32)).all() for v in (10, 30, 40))
+    assert not found.undecided.any()
+    for wrong in ([0, 1, 2, 20], [0, 40, 2, 3], [0, 41, 2, 20]):
+        assert not found.admits(np.array(wrong, F32)).all()
+    body = "%s = stablehlo.maximum %b, %b : tensor<f32>\n stablehlo.return %s : tensor<f32>"
+    (found,) = enclosures(text.replace("BODY", body), x, u)
+    assert found.undecided.tolist() == [False, True, False, False]
