@@ -91,7 +91,7 @@ def contents(source: str | os.PathLike[str]) -> tuple[str | bytes, str]:
 
 def _check_reader(data: bytes, file: str) -> None:
     """Raise ProgramError for bytecode on which jaxlib's reader aborts or loops."""
-    if data.startswith(containers.BYTECODE) or containers.is_contained(data):
+    if containers.is_binary(data):
         child = f"import sys; from {parser.__name__} import parse; parse(sys.stdin.buffer.read())"
         death = death_in_child(python("-c", child), data, _READER_SECONDS + len(data) / _BYTES_A_SECOND)
         if death:
@@ -122,7 +122,7 @@ def read_stream(file: IO[bytes], name: str) -> bytes:
     while part := _part(file, name):
         parts.append(part)
         size += len(part)
-        if b"\0" in part and not (containers.BYTECODE in parts[0] or containers.is_contained(parts[0])):
+        if b"\0" in part and not (containers.BYTECODE in parts[0] or containers.is_binary(parts[0])):
             raise ProgramError(f"{name}: expected {parser.READABLE}, got a zero byte")
         if size > MOST_STREAMED:
             raise ProgramError(f"{name}: expected at most {MOST_STREAMED} bytes from a pipe or device, got more")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import os
 import sys
@@ -123,6 +124,94 @@ or --max-steps, 130 after Ctrl-C, 141 if the reader of standard output has close
 _INTERRUPTED = 130  #: exit code after Ctrl-C
 
 
+@dataclasses.dataclass(frozen=True)
+class _Command:
+    """A command: its name, options and help, and the function in `commands/` that runs it."""
+
+    name: str
+    add_options: Callable[[Any], None]
+    summary: str
+    epilog: str = ""
+    function: str = "main"  #: of the module; after a dot where the module has another name than the command
+    policies: int = 0  #: how many policies the options give: `policy`, and `second`
+    is_isolated: bool = False  #: parsing is C++ that may crash on bad input, so it happens in a child process
+    is_confined: bool = False  #: memory is limited; others start backends, which may reserve what they never use
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Run the command, imported now. Bad input is reported in one line, with status 2."""
+        targets = [*(_listed(getattr(options, "target", None))), None, None]
+        for name, target in zip(("policy", "second")[: self.policies], targets, strict=False):
+            setattr(options, name, _policy(options, target))
+        if not self.is_isolated:
+            return self._main(options)
+        file = options.file if "file" in options else options.places[0]
+        limits = _listed(getattr(options, "timeout", None))
+        return run_isolated(lambda: self._main(options), "<stdin>" if file == "-" else file, *limits)
+
+    def _main(self, options: argparse.Namespace) -> int:
+        module, _, function = self.function.rpartition(".")
+        try:
+            if self.is_confined:
+                memory.confine()
+            with holding_interrupts():
+                command = importlib.import_module(f".commands.{module or self.name.replace(' ', '_')}", __package__)
+            return getattr(command, function)(options)
+        except (Error, MemoryError) as error:
+            if error is streams.failed():  # standard output; `main` reports it
+                raise
+            sys.stdout.flush()
+            print(" ".join(str(error).split()) or "minihlo: out of memory", file=sys.stderr)
+            if isinstance(error, OutputError):
+                return streams.UNWRITABLE
+            if isinstance(error, LimitError):
+                return TIMED_OUT
+            return 1 if isinstance(error, CheckFailure) else 2
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+_COMMANDS = (
+    _Command("run", programs.run, "run a program and print its results", _RUN,
+             policies=1, is_isolated=True, is_confined=True),
+    _Command("emulate", programs.emulate,
+             "write a program that computes the same minifloats with integers and tables, for any compiler", _EMULATE,
+             policies=1, is_isolated=True),
+    _Command("diff", programs.diff, "compare a backend with the exact results, op by op", _DIFF,
+             policies=2, is_isolated=True),
+    _Command("judge", programs.judge,
+             "judge programs as wholes on backends, against all results that an implementation may give", _JUDGE,
+             is_isolated=True),
+    _Command("blame", blame.blame, "find the ops that make the difference between two ways of computing a program",
+             _BLAME, is_isolated=True),
+    _Command("profile", programs.profile, "count the losses of a program's ops in their formats", _PROFILE,
+             policies=1, is_isolated=True, is_confined=True),
+    _Command("test", programs.test, "run the checks in .mlir files", _TEST),  # in workers
+    _Command("formats", tables.formats, "print the properties of the formats", function="tables.formats"),
+    _Command("cast", tables.cast, "convert a number to a format; print its code, value, error and neighbours",
+             policies=1),
+    _Command("conform", backends.conform, "find a backend's wrong results, op by op", _CONFORM),
+    _Command("conform diff", backends.conform_diff, "compare two results of minihlo conform", _CONFORM_DIFF),
+    _Command("conform site", backends.conform_site, "write static pages of many results of minihlo conform",
+             _CONFORM_SITE),
+    _Command("conform profiles", backends.conform_profiles, "list the profiles, or the cases of one"),
+    _Command("conform verify", backends.conform_verify, "check a submission: judge it again from its results",
+             _CONFORM_VERIFY),
+    _Command("conform export", vectors.conform_export,
+             "write test vectors: operands and acceptable results, for chips and simulators without Python",
+             _CONFORM_EXPORT),
+    _Command("conform judge", vectors.conform_judge, "grade the results of test vectors", _CONFORM_JUDGE),
+    _Command("conform merge", vectors.conform_merge, "join the reports of shards", _CONFORM_MERGE),
+    _Command("targets", tables.targets, "print the chips whose arithmetic is known, with sources"),
+    _Command("probe", backends.probe, "find how a backend sums products", _PROBE),
+    _Command("ops", tables.ops, "print the ops, the element types they take and their accuracy",
+             function="tables.ops"),
+    _Command("completion", tables.completion, "print a script that completes this command line in a shell",
+             _COMPLETION),
+)  # fmt: skip
+
+
 class _Parser(argparse.ArgumentParser):
     """Reports a mistake in one line, which names the command."""
 
@@ -203,130 +292,16 @@ def _parser() -> tuple[argparse.ArgumentParser, Container[str]]:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
 
-    def command(name: str, run: Callable[[Any], int], summary: str, epilog: str = "") -> argparse.ArgumentParser:
+    for command in _COMMANDS:
+        summary = command.summary
+        description = f"{summary[0].upper()}{summary[1:]}."
         made = commands.add_parser(
-            name,
-            help=summary,
-            description=summary[0].upper() + summary[1:] + ".",
-            epilog=epilog,
-            allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        made.set_defaults(command=run)
-        return made
-
-    programs.run(command("run", _run, "run a program and print its results", _RUN))
-    summary = "write a program that computes the same minifloats with integers and tables, for any compiler"
-    programs.emulate(command("emulate", _emulate, summary, _EMULATE))
-    programs.diff(command("diff", _diff, "compare a backend with the exact results, op by op", _DIFF))
-    summary = "judge programs as wholes on backends, against all results that an implementation may give"
-    programs.judge(command("judge", _judge, summary, _JUDGE))
-    summary = "find the ops that make the difference between two ways of computing a program"
-    blame.blame(command("blame", _blame, summary, _BLAME))
-    summary = "count the losses of a program's ops in their formats"
-    programs.profile(command("profile", _profile, summary, _PROFILE))
-    programs.test(command("test", _test, "run the checks in .mlir files", _TEST))
-    tables.formats(command("formats", _lazily("tables", "formats"), "print the properties of the formats"))
-    summary = "convert a number to a format; print its code, value, error and neighbours"
-    tables.cast(command("cast", _lazily("cast"), summary))
-    backends.conform(command("conform", _lazily("conform"), "find a backend's wrong results, op by op", _CONFORM))
-    summary = "compare two results of minihlo conform"
-    backends.conform_diff(command("conform diff", _lazily("conform_diff"), summary, _CONFORM_DIFF))
-    summary = "write static pages of many results of minihlo conform"
-    backends.conform_site(command("conform site", _lazily("conform_site"), summary, _CONFORM_SITE))
-    summary = "list the profiles, or the cases of one"
-    backends.conform_profiles(command("conform profiles", _lazily("conform_profiles"), summary))
-    summary = "check a submission: judge it again from its results"
-    backends.conform_verify(command("conform verify", _lazily("conform_verify"), summary, _CONFORM_VERIFY))
-    summary = "write test vectors: operands and acceptable results, for chips and simulators without Python"
-    vectors.conform_export(command("conform export", _lazily("conform_export"), summary, _CONFORM_EXPORT))
-    summary = "grade the results of test vectors"
-    vectors.conform_judge(command("conform judge", _lazily("conform_judge"), summary, _CONFORM_JUDGE))
-    summary = "join the reports of shards"
-    vectors.conform_merge(command("conform merge", _lazily("conform_merge"), summary, _CONFORM_MERGE))
-    summary = "print the chips whose arithmetic is known, with sources"
-    tables.targets(command("targets", _lazily("targets"), summary))
-    backends.probe(command("probe", _lazily("probe"), "find how a backend sums products", _PROBE))
-    summary = "print the ops, the element types they take and their accuracy"
-    tables.ops(command("ops", _lazily("tables", "ops"), summary))
-    summary = "print a script that completes this command line in a shell"
-    made = command("completion", _lazily("completion"), summary, _COMPLETION)
-    made.set_defaults(command_parser=command_parser)
-    tables.completion(made)
+            command.name, help=summary, description=description, epilog=command.epilog, allow_abbrev=False,
+            formatter_class=raw,
+        )  # fmt: skip
+        made.set_defaults(command=command.run, command_parser=command_parser)
+        command.add_options(made)
     return parser, commands.choices
-
-
-def _run(options: argparse.Namespace) -> int:
-    options.policy = _policy(options, options.target)
-    # Parsing is C++ that may crash on bad input, so it happens in a child process.
-    return _isolate("run", options)
-
-
-def _emulate(options: argparse.Namespace) -> int:
-    options.policy = _policy(options, options.target)
-    return _isolate("emulate", options)
-
-
-def _diff(options: argparse.Namespace) -> int:
-    targets = [*(options.target or ()), None, None]
-    options.policy, options.second = _policy(options, targets[0]), _policy(options, targets[1])
-    return _isolate("diff", options)
-
-
-def _judge(options: argparse.Namespace) -> int:
-    options.file = options.places[0]
-    limit, options.timeout = options.timeout, None
-    options.seconds = limit
-    return _isolate("judge", options)
-
-
-def _blame(options: argparse.Namespace) -> int:
-    return _isolate("blame", options)
-
-
-def _profile(options: argparse.Namespace) -> int:
-    options.policy = _policy(options, options.target)
-    return _isolate("profile", options)
-
-
-def _isolate(command: str, options: argparse.Namespace) -> int:
-    subject = "<stdin>" if options.file == "-" else options.file
-    limit = () if options.timeout is None else (options.timeout,)
-
-    def main() -> int:
-        if command in ("run", "profile"):  # others start backends, which may reserve memory that they never use
-            memory.confine()
-        return _lazily(command)(options)
-
-    return run_isolated(main, subject, *limit)
-
-
-def _test(options: argparse.Namespace) -> int:
-    return _lazily("test")(options)  # its workers are processes of their own
-
-
-def _lazily(module: str, function: str = "main") -> Callable[[argparse.Namespace], int]:
-    """A command in `commands/`, imported when it is run. Bad input is reported in one line, with status 2."""
-
-    def run(options: argparse.Namespace) -> int:
-        if module == "cast":
-            options.policy = _policy(options)
-        try:
-            with holding_interrupts():
-                command = importlib.import_module(f".commands.{module}", __package__)
-            return getattr(command, function)(options)
-        except (Error, MemoryError) as error:
-            if error is streams.failed():  # standard output; `main` reports it
-                raise
-            sys.stdout.flush()
-            print(" ".join(str(error).split()) or "minihlo: out of memory", file=sys.stderr)
-            if isinstance(error, OutputError):
-                return streams.UNWRITABLE
-            if isinstance(error, LimitError):
-                return TIMED_OUT
-            return 1 if isinstance(error, CheckFailure) else 2
-
-    return run
 
 
 def _policy(options: argparse.Namespace, target: str | None = None) -> Policy:

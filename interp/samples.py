@@ -6,6 +6,7 @@ has codes of every kind, including NaN and infinities.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -15,16 +16,27 @@ from ..ops.policy import Policy
 from ..ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 from .errors import InputError
 from .foreign import ELIDED
+from .system import memory
 
 RUNS = ("ordinary numbers", "codes of every kind")
 _F64 = ELEMENT_TYPES["f64"]
 #: The share of very small numbers among the ordinary ones.
 _SHARE = 1 / 8
+#: The bytes for each element while it is drawn: two numbers of f64, and masks.
+_DRAWN = 24
 
 
 def sample(t: TensorType, run: int, rng: np.random.Generator) -> np.ndarray:
-    """A value of type `t` for one of RUNS."""
+    """A value of type `t` for one of RUNS. Raises ResourceError where it is too large to be drawn."""
     shape = tuple(int(d or 0) for d in t.shape)
+    nbytes = math.prod(shape) * (t.element.dtype.itemsize + _DRAWN)
+    memory.check(nbytes, f"a sample of {t}", memory.used())
+    array = _draw(t, shape, run, rng)
+    memory.count(array)
+    return array
+
+
+def _draw(t: TensorType, shape: tuple[int, ...], run: int, rng: np.random.Generator) -> np.ndarray:
     return _ordinary(t.element, shape, rng) if run == 0 else _any(t.element, shape, rng)
 
 

@@ -160,13 +160,12 @@ _BY_DTYPE_NAME = {dtype.name: t for dtype, t in _BY_DTYPE.items()}
 
 
 def element_type(name: str) -> ElementType:
-    """The element type of an MLIR name (`si8` is `i8`). Raises ValueError that lists the names there are."""
+    """The element type of an MLIR name (`si8` is `i8`). Raises ValueError that names close ones."""
     if name.startswith("!quant."):
         return _parse_quantized(name)
     element = ELEMENT_TYPES.get(re.sub(r"^si(?=\d)", "i", name))
     if element is None:
-        meant = hint(name, ELEMENT_TYPES) or f" (known: {', '.join(ELEMENT_TYPES)})"
-        raise ValueError(f"expected an element type, got {name!r}{meant}")
+        raise ValueError(f"expected an element type, got {name!r}{hint(name, ELEMENT_TYPES)}")
     return element
 
 

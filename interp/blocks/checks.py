@@ -25,8 +25,7 @@ def block_format(name: Any) -> BlockFormat:
     """The block format of a name. Raises InputError."""
     fmt = BLOCK_FORMATS.get(name) if isinstance(name, str) else None
     if fmt is None:
-        known = hint(str(name), BLOCK_FORMATS) or f" (formats: {', '.join(BLOCK_FORMATS)})"
-        raise InputError(f"expected a block format, got {name!r}{known}")
+        raise InputError(f"expected a block format, got {name!r}{hint(str(name), BLOCK_FORMATS)}")
     return fmt
 
 

@@ -191,7 +191,8 @@ def judge(parser: argparse.ArgumentParser) -> None:
     add("--no-where", action="store_true", help="do not look for the part that is wrong")
     add("--minimize", action="store_true", help="make the sizes and inputs of the wrong part smaller too")
     add("--limit", type=seconds, default=60.0, metavar="SECONDS", help="time for the search in a program (default: 60)")
-    add("--timeout", type=seconds, metavar="SECONDS", help="time for a program on a backend (default: 60)")
+    text = "time for a program on a backend (default: 60)"
+    add("--timeout", dest="seconds", type=seconds, metavar="SECONDS", help=text)
     add("-j", "--jobs", type=positive, metavar="N", help="how many programs are judged at once (default: 1)")
     add("--shard", default="", metavar="I/N", help="judge the I-th of N parts of the programs")
     text = "show every verdict where there are at most N, else the wrong ones alone (default: 20)"

@@ -40,8 +40,7 @@ def main(options: argparse.Namespace) -> int:
         raise InputError(f"--scale: expected a block format ({', '.join(BLOCK_FORMATS)}), got {options.format}")
     text = options.value.strip()
     if options.format.startswith(tuple(name.partition("_")[0] for name in BLOCK_FORMATS)):
-        meant = hint(options.format, BLOCK_FORMATS) or f" (known: {', '.join(BLOCK_FORMATS)})"
-        raise InputError(f"expected a block format, got {options.format!r}{meant}")
+        raise InputError(f"expected a block format, got {options.format!r}{hint(options.format, BLOCK_FORMATS)}")
     target = _element(options.format)
     policy = options.policy
     draws = first_draws(policy)

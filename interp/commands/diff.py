@@ -71,7 +71,7 @@ def backend_of(name: str) -> Backend:
 def sources_of(options: argparse.Namespace) -> list[Source]:
     """Return the programs of the file that have the function."""
     data, file = read_source(options.file)
-    if data.startswith(containers.BYTECODE) or containers.is_contained(data):
+    if containers.is_binary(data):
         return [Source.of_text(data, file, 1, options.function)]
     try:
         chunks = split(data.decode())

@@ -18,6 +18,7 @@ from ..errors import Error, InputError, OutputError
 from ..judgement import inputs, many
 from ..judgement.judge import judge_source
 from ..judgement.verdicts import CRASH, EXACT, UNSUPPORTED, WRONG, Judgement
+from ..parse import containers
 from ..testing.chunks import split
 from .diff import backend_of
 from .run import read_inputs
@@ -103,7 +104,7 @@ def _programs(places: list[str]) -> list[many.Item]:
     for place in places:
         items = [many.Item("<stdin>", sys.stdin.buffer.read())] if place == "-" else many.items([place])
         for item in items:
-            chunks = [] if many.is_binary(item.data) else split(item.data.decode(errors="replace"))
+            chunks = [] if containers.is_binary(item.data) else split(item.data.decode(errors="replace"))
             if len(chunks) < 2:
                 found.append(item)
             else:
@@ -115,7 +116,7 @@ def _judge(
     item: many.Item, backend: Backend, given: list[Any] | None, allowed: Allowed, options: argparse.Namespace
 ) -> Judgement:
     """Return the verdict on one program. Raises ProgramError and InputError."""
-    text = item.data if many.is_binary(item.data) else item.data.decode(errors="replace")
+    text = item.data if containers.is_binary(item.data) else item.data.decode(errors="replace")
     source = Source.of_text(text, item.name, 1, options.function)
     sets = [("given", given)] if given is not None else inputs.draw(source, options.seed, options.samples)
     return judge_source(source, sets, backend, allowed, not options.no_where, options.minimize, options.limit)

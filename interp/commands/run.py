@@ -116,7 +116,7 @@ def read_programs(path: str, elided: Elided | None = None) -> list[Program]:
     Constants whose data is left out are what `elided` gives. Raises ProgramError if the file is empty.
     """
     source, name = read_source(path)
-    if not (source.startswith(containers.BYTECODE) or containers.is_contained(source)):
+    if not containers.is_binary(source):
         try:
             return [parse(text, name, line, elided) for text, line in split(source.decode())]
         except UnicodeDecodeError:

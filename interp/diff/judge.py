@@ -53,6 +53,7 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
             grade_near(operation, operands, theirs[i], ours[i], g)
         elif kind is Kind.STEPS:
             _near_the_whole(operation, operands, theirs, i, g)
+            _overflows_on_the_way(operands, theirs[i], ours, g)
             _same_at_large(operation, theirs[i], ours[i], g)
         elif kind is Kind.RANDOM:
             g.set(g.grades == WRONG, OPEN, note("implementation"))
@@ -147,6 +148,12 @@ def _near_the_whole(operation: Operation, operands: Arrays, theirs: Arrays, inde
 
 #: The distance of a result of many steps from the exact value of the whole that is a matter of accuracy.
 _NEAR_ULP = 4
+
+
+def _overflows_on_the_way(operands: Arrays, theirs: np.ndarray, ours: Arrays, grades: GradedResult) -> None:
+    """Grades results that are not finite where the specification's own steps overflow, of finite operands."""
+    if all(np.isfinite(x).all() for x in operands) and not all(np.isfinite(x).all() for x in ours):
+        grades.set(~np.isfinite(theirs), NEAR, cause("may-overflow"))
 
 
 def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, grades: GradedResult) -> None:

@@ -82,9 +82,34 @@ def fold(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
         return _product(e, operation, operands)
     if operation.name == "stablehlo.scatter":
         return _scatter(e, operation, operands)
+    found = None
     if operation.name == "stablehlo.reduce" and len(operation.results) == 2:
-        return _place_of_largest(e, operation, operands)
-    return None
+        found = _place_of_largest(e, operation, operands)
+    if found is None and operation.name in ("stablehlo.reduce", "stablehlo.reduce_window"):
+        found = _any_element(e, operation, operands)
+    return found
+
+
+def _any_element(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """A region that chooses by an order which is none: any of the elements, of those of the same type, or an init."""
+    count, region = len(operation.results), operation.regions[0]
+    if not is_selection(region) or any(x.since is not None or x.element.is_complex for x in operands):
+        return None
+    own, results = e.nominal(operation, operands), []
+    for i in range(count):
+        ends: list[list[np.ndarray]] = [[], [], []]
+        for j in range(count):
+            if operands[j].element == operands[i].element:
+                (low, high, nan), (a, b, n) = operands[j].bounds(), operands[count + j].bounds()
+                low, high, a, b = (np.where(np.isnan(v), end, v) for v, end in (
+                    (low, np.inf), (high, -np.inf), (a, np.inf), (b, -np.inf)))  # fmt: skip
+                pairs = (("minimum", low, a), ("maximum", high, b), ("maximum", nan * 1.0, n * 1.0))
+                for end, (name, x, init) in zip(ends, pairs, strict=True):
+                    end.append(np.asarray(_run_combining(e, operation, name, (j, count + j), [x, init], i)[0]))
+        low, high, nan = np.minimum.reduce(ends[0]), np.maximum.reduce(ends[1]), np.maximum.reduce(ends[2]) > 0
+        low, high = np.where(low > high, np.nan, low), np.where(low > high, np.nan, high)
+        results.append(e.finish(operation, operands, low, high, nan, rounds=False, value=own[i].value, index=i))
+    return results
 
 
 def _scatter(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
@@ -98,7 +123,7 @@ def _scatter(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
     if found is None:
         return None
     numbers = [np.zeros(operands[0].value.shape), operands[count].value, np.ones(operands[count + 1].value.shape)]
-    (met,) = e.run(e.remember((operation, "add"), lambda: _combining(operation, "add")), numbers)
+    (met,) = _run_combining(e, operation, "add", (0, count, count + 1), numbers)
     meets = np.asarray(met) > 1
     if not meets.any():
         return found
@@ -117,8 +142,7 @@ def _any_update(
     (low, high, nan), (a, b, n) = x.bounds(), updates.bounds()
 
     def combined(name: str, start: np.ndarray, values: np.ndarray) -> np.ndarray:
-        body = e.remember((operation, name), lambda: _combining(operation, name))
-        return np.asarray(e.run(body, [start, indices.value, values])[0])
+        return np.asarray(_run_combining(e, operation, name, (0, 1, 2), [start, indices.value, values])[0])
 
     low = combined("minimum", np.where(met, np.inf, low), np.where(n, np.inf, a))
     high = combined("maximum", np.where(met, -np.inf, high), np.where(n, -np.inf, b))
@@ -127,17 +151,28 @@ def _any_update(
     return e.finish(operation, operands, low, high, nan, rounds=False, value=found.value, since=found.since)
 
 
-def _combining(operation: Operation, name: str) -> Operation:
-    """Return a scatter of one operand that combines f64 by a binary operation."""
+def _run_combining(
+    e: Evaluator, operation: Operation, name: str, at: Sequence[int], arrays: Sequence[np.ndarray], index: int = 0
+) -> list[Any]:
+    key, result = (operation, name, tuple(at)), operation.results[index]
+    return e.run(e.remember(key, lambda: _combining(operation, name, at, result)), arrays)
+
+
+def _combining(operation: Operation, name: str, at: Sequence[int], result: Value) -> Operation:
+    """Return a reduction or scatter of one operand, of operands `at`, that combines f64 by a binary operation."""
     x, y, z = (Value(TensorType((), F64)) for _ in range(3))
-    count = len(operation.results)
-    chosen = [operation.operands[i] for i in (0, count, count + 1)]
-    wide = [
-        Value(dataclasses.replace(v.type, element=F64)) if i != 1 and isinstance(v.type, TensorType) else Value(v.type)
-        for i, v in enumerate(chosen)
-    ]
     body = Region((x, y), [Operation(f"stablehlo.{name}", (x, y), (z,), {}, (), operation.location)], (z,))
-    return dataclasses.replace(operation, operands=tuple(wide), results=(Value(wide[0].type),), regions=(body,))
+    indices = len(at) == 3  # of a scatter, which stay what they are
+    operands = [
+        Value(operation.operands[i].type if indices and k == 1 else _wide(operation.operands[i]))
+        for k, i in enumerate(at)
+    ]
+    return dataclasses.replace(operation, operands=tuple(operands), results=(Value(_wide(result)),), regions=(body,))
+
+
+def _wide(v: Value) -> TensorType:
+    assert isinstance(v.type, TensorType)
+    return dataclasses.replace(v.type, element=F64)
 
 
 def _monotone(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:

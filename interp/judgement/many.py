@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, OutputError
-from ..parse import containers
 from .verdicts import CRASH, VERDICTS, WRONG
 
 #: The endings of files that are programs, in folders and archives.
@@ -60,11 +59,6 @@ def _members(path: Path) -> Iterator[Item]:
                 file = archive.extractfile(member)
                 assert file is not None
                 yield Item(f"{path}:{member.name}", file.read())
-
-
-def is_binary(data: bytes) -> bool:
-    """Return whether a program is bytecode, an artifact or another container."""
-    return data.startswith(containers.BYTECODE) or containers.is_contained(data)
 
 
 def known(place: str | None, options: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:

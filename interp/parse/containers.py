@@ -18,9 +18,9 @@ BYTECODE = b"ML\xefR"
 _HLO_TEXT = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*HloModule\s", re.DOTALL)
 
 
-def is_contained(data: bytes) -> bool:
-    """Whether data holds a program in a binary form other than MLIR's own."""
-    return not data.startswith(BYTECODE) and (_exported(data) is not None or _is_proto(data))
+def is_binary(data: bytes) -> bool:
+    """Whether data holds a program in a binary form: MLIR's own, or another one."""
+    return data.startswith(BYTECODE) or _exported(data) is not None or _is_proto(data)
 
 
 def mlir_of(source: str | bytes, file: str) -> str | bytes:

@@ -62,7 +62,7 @@ def test_bad_input_is_refused_in_one_line(file: Path, tmp_path: Path) -> None:
     for arguments, kind, words in (
         (["nowhere.mlir"], ProgramError, "nowhere.mlir: No such file"),
         ([str(file), "--input", "3xf32=1"], InputError, "input 0"),
-        ([str(file), "--blocks", "mxfp9"], InputError, "expected a block format, got 'mxfp9'"),
+        ([str(file), "--blocks", "mxfp9"], InputError, "got 'mxfp9' \\(did you mean mxfp8_e4m3 or"),
         ([str(file), "--function", "f"], InputError, "no function @f"),
         ([str(file), "--html", "/nowhere/x"], OutputError, "--html: /nowhere/x: No such file"),
         ([str(tmp_path / "two.mlir"), "--json", "x"], InputError, "expected one program for --json"),

@@ -281,6 +281,7 @@ def test_an_unknown_backend_is_one_line(folder: Path) -> None:
         (("run", "x.mlir", "--inptu", "f32=1"), "unrecognized arguments: --inptu f32=1 (did you mean --input"),
         (("conform", "minihlo", "--op", "add"), "--op add (did you mean --ops or"),
         (("rn", "x.mlir"), "invalid choice: 'rn' (did you mean run?)"),
+        (("conform", "minihlo", "--level", "9"), "invalid choice: 9 (one of 1, 2, 3)"),
         (("run", "x.mlir", "--rounding", "neares"), "'neares' (did you mean nearest_even or nearest_away?)"),
         (("run", "x.mlir", "--target", "h10"), "got 'h10' (did you mean h100 or"),
         (("conform", "jx:cpu"), "got 'jx:cpu', and no module jx exists (did you mean jax?)"),

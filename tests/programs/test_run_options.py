@@ -159,6 +159,10 @@ def test_samples(tmp_path: Path) -> None:
     run = ("run", "f.mlir", "--sample", "--format", "json")
     first, again, other = (in_process(*run, *seed, cwd=tmp_path)[1] for seed in ((), ("--seed", "0"), ("--seed", "1")))
     assert first == again != other
+    (tmp_path / "g.mlir").write_text("func.func @main(%x: tensor<9999x9999x999xf32>) { return }")
+    assert "a sample of tensor<9999x9999x999xf32> takes 2.5 TiB, but only " in refusal(
+        "run", "g.mlir", *run[2:], cwd=tmp_path
+    )
     message = "expected --sample without --input and --args, got both"
     assert message in refusal(*run, "--input", "64xf32=1", cwd=tmp_path)
 
