@@ -19,8 +19,6 @@ from .custom_call import Target, bound_target, target
 
 Arrays = tuple[np.ndarray, ...]
 
-#: Numbers of LAPACK's workspace for each column: with fewer it takes one column at a time.
-_WORK = 64
 #: So many matrices for each of their rows are factored one by one, others step by step, all at once. The last bits of
 #: f64 differ.
 #: tuning: LU of 64 2×2 f32 takes 62 µs step by step, 258 µs one by one, of one 316×316 15.8 and 0.7 ms.
@@ -94,21 +92,12 @@ def qr(a: np.ndarray) -> Arrays:
 @_linear("ProductOfElementaryHouseholderReflectors")
 def householder_product(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
     """The columns of the product of reflectors that `Qr` gives."""
-    m, n = a.shape[-2:]
-    reflectors, scales = wide(a), wide(taus)
-    if m >= n == taus.shape[-1] and _are_few(a):
-        name = "ungqr" if a.dtype.kind == "c" else "orgqr"
-        pairs = zip(reflectors.reshape(-1, m, n), scales.reshape(-1, n), strict=True)
-        columns = np.stack([_lapack(name, x, tau, lwork=_WORK * n)[0] for x, tau in pairs])
-        return columns.reshape(a.shape).astype(a.dtype)
-    q = np.zeros((*a.shape[:-2], m, n), reflectors.dtype)
-    q[..., range(min(m, n)), range(min(m, n))] = 1
-    for i in range(taus.shape[-1] - 1, -1, -1):
-        v = reflectors[..., i:, i].copy()
-        v[..., 0] = 1
-        row = np.matmul(v.conj()[..., None, :], q[..., i:, :])
-        q[..., i:, :] -= scales[..., i, None, None] * v[..., :, None] * row
-    return q.astype(a.dtype)
+    (m, n), k = a.shape[-2:], taus.shape[-1]
+    v = np.tril(wide(a)[..., :k], -1) + np.eye(m, k)
+    adjoint, scales = np.swapaxes(v, -1, -2).conj(), wide(taus)[..., None]
+    # I - V T V*, by the UT transform (Joffrain et al., 2006): the inverse of T is that of the scales, and V* V above.
+    t = np.linalg.solve(np.eye(k) + scales * np.triu(adjoint @ v, 1), scales * np.eye(k))
+    return (np.eye(m, n) - v @ t @ adjoint[..., :n]).astype(a.dtype)
 
 
 @_linear("minihlo.geqp3")
