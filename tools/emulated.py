@@ -120,10 +120,20 @@ def conform(inner: str, policy: str, options: argparse.Namespace) -> int:
         parts = [testers[0].part(s) for s in specs]
         # Draws depend on what was rounded before in a program: each case is one.
         batches = [[p] for p in parts] if parsed.rounding == "stochastic" else [parts]
-        ours, theirs = ([r for batch in batches for r in t.results(batch)] for t in testers)
+        ours, theirs = ([r for batch in batches for r in _results(t, batch)] for t in testers)
         for spec, x, y in zip(specs, ours, theirs, strict=True):
             tally.note(f"{spec.case.signature} {spec.form} {policy}", x, y)
     return tally.report(f"conform {policy or 'default'}")
+
+
+def _results(tester: Tester, parts: Sequence[Any]) -> list[Any]:
+    """Return the results of cases in one program; those that are not valid under the policy as errors, one by one."""
+    try:
+        return list(tester.results(parts))
+    except interp.Error as error:
+        if len(parts) == 1:
+            return [BackendError("refused", str(error))]
+        return [r for part in parts for r in _results(tester, [part])]
 
 
 def _hangs_on_minifloats(case: Any) -> bool:
