@@ -1,6 +1,5 @@
 """Programs emulated and run by XLA's CPU, beside the interpreter."""
 
-import functools
 from collections.abc import Sequence
 
 import jax
@@ -14,14 +13,9 @@ from minihlo.interp.parse.parser import make_context
 from minihlo.ops.minifloat.formats import FORMATS
 
 
-@functools.cache
-def _device() -> jax.Device:
-    return jax.devices("cpu")[0]
-
-
 def run(text: str, *arrays: np.ndarray) -> list[np.ndarray]:
     """The results of a program on XLA's CPU."""
-    device = _device()
+    device = jax.devices("cpu")[0]
     with jax.enable_x64(True), make_context(text.__contains__), ir.Location.unknown():
         module, options = ir.Module.parse(text), xla_client.CompileOptions()
         program = device.client.compile_and_load(module, xla_client.DeviceList((device,)), options)

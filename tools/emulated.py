@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 
 from minihlo import interp
+from minihlo.interp import transport
 from minihlo.interp.backends import BackendError, emulated
 from minihlo.interp.backends.own import Minihlo
 from minihlo.interp.conform.run import Choice, tasks
 from minihlo.interp.conform.tester import Tester
 from minihlo.interp.conform.verdicts.outcome import Settings
 from minihlo.interp.oracle.formats import MINIFLOATS
-from minihlo.interp.parse.chunks import chunks
 from minihlo.interp.policies import parse_policy
 from minihlo.interp.testing import checked
-from minihlo.interp.values import transport
+from minihlo.interp.testing.chunks import chunks
 from minihlo.ops.policy import Policy
 
 from .random_programs.builder import random_program
@@ -120,10 +120,20 @@ def conform(inner: str, policy: str, options: argparse.Namespace) -> int:
         parts = [testers[0].part(s) for s in specs]
         # Draws depend on what was rounded before in a program: each case is one.
         batches = [[p] for p in parts] if parsed.rounding == "stochastic" else [parts]
-        ours, theirs = ([r for batch in batches for r in t.results(batch)] for t in testers)
+        ours, theirs = ([r for batch in batches for r in _results(t, batch)] for t in testers)
         for spec, x, y in zip(specs, ours, theirs, strict=True):
             tally.note(f"{spec.case.signature} {spec.form} {policy}", x, y)
     return tally.report(f"conform {policy or 'default'}")
+
+
+def _results(tester: Tester, parts: Sequence[Any]) -> list[Any]:
+    """Return the results of cases in one program; those that are not valid under the policy as errors, one by one."""
+    try:
+        return list(tester.results(parts))
+    except interp.Error as error:
+        if len(parts) == 1:
+            return [BackendError("refused", str(error))]
+        return [r for part in parts for r in _results(tester, [part])]
 
 
 def _hangs_on_minifloats(case: Any) -> bool:

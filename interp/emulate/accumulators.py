@@ -19,8 +19,10 @@ from ...ops.op import UnsupportedOpError
 from ...ops.policy import Policy
 from ...ops.types import ElementType
 from . import rounding
-from .rounding import Exact, code_type, exact_of_bits, exact_of_float, flags_of, round_float, round_number
-from .tensor import F32, F64, I32, I64, UI32, Tensor, constant, loop, where
+from .floats import add_to_odd, exponent, is_finite, of_exact, power, round_to_form, to_integers, unsigned_zero
+from .loops import loop, repeat
+from .rounding import code_type, exact_of_bits, exact_of_float, flags_of, round_float, round_number
+from .tensor import F32, F64, I32, I64, UI32, Tensor, constant, where
 
 #: Terms of a step that are written one after the other in a loop: more take longer to compile, and to run.
 _UNROLLED = 4
@@ -52,9 +54,11 @@ def accumulate(
     compute = F32 if _fits_f32(record, sides, x.shape[-1]) else F64
     if sum(t.format.precision - (t.format.precision == 1) for t in sides) > F64.format.precision:
         raise UnsupportedOpError(f"expected products of at most 53 bits, got {lhs} and {rhs}")
-    a, b = _read(record, x.transpose((2, 0, 1)), lhs, compute), _read(record, y.transpose((1, 0, 2)), rhs, compute)
+    a = _read(record, x.transpose((2, 0, 1)), lhs.format, compute)
+    b = _read(record, y.transpose((1, 0, 2)), rhs.format, compute)
     if record.inner > 1:
-        a, b = (_Side(v.values, constant(0, I32, _groups(v.values, record.inner))) for v in (a, b))
+        groups = -(-x.shape[-1] // record.inner)
+        a, b = (_Side(v.values, constant(0, I32, (groups, *v.values.shape[1:]))) for v in (a, b))
     if scales is not None:
         a = a.scaled(scales.x.transpose((2, 0, 1)), scales, record.inner)
         b = b.scaled(scales.y.transpose((1, 0, 2)), scales, record.inner)
@@ -86,7 +90,7 @@ class _Side:
         length, count, block = self.values.shape[0], codes.shape[0], scales.block
         if count != -(-length // block) or block % inner:
             raise UnsupportedOpError(f"expected blocks of a multiple of {inner}, and {count} of {block}, got {length}")
-        s = _read(Accumulator(), codes, scales.element, F64)
+        s = _read(Accumulator(), codes, scales.element.format, F64)
 
         def each(x: Tensor, per: int, size: int) -> Tensor:
             return x.expand(1, per).reshape((count * per, *x.shape[1:])).slice(0, 0, size)
@@ -95,15 +99,10 @@ class _Side:
         return _Side(self.values * factors, self.exponents + each(s.exponents, block // inner, -(-length // inner)))
 
 
-def _groups(x: Tensor, inner: int) -> tuple[int, ...]:
-    return (-(-x.shape[0] // inner), *x.shape[1:])
-
-
-def _read(record: Accumulator, codes: Tensor, t: ElementType, compute: ElementType) -> _Side:
+def _read(record: Accumulator, codes: Tensor, fmt: Format, compute: ElementType) -> _Side:
     """Return the values of codes, or bits, and their exponents: the least of the format for subnormal numbers."""
-    fmt = t.format
     if fmt.bits > 32:
-        raise UnsupportedOpError(f"expected operands of up to 32 bits, got {t}")
+        raise UnsupportedOpError(f"expected operands of up to 32 bits, got {fmt.name}")
     if fmt.bits <= 8:
         all_of_them, index = operand(np.arange(1 << fmt.bits, dtype=np.uint8), fmt.name, record), codes.to(UI32)
         values, exponents = all_of_them.values.astype(compute.dtype), all_of_them.exponents.astype(np.int32)
@@ -113,86 +112,14 @@ def _read(record: Accumulator, codes: Tensor, t: ElementType, compute: ElementTy
     significand = where(is_nan | is_infinite, 0, x.significand)
     if "operands" in record.flush:
         significand = where(significand < (1 << places), 0, significand)
-    value = significand.bits(I32).to(compute) * _power(x.exponent, compute)
+    value = significand.bits(I32).to(compute) * power(x.exponent, compute)
     value = where(is_infinite, np.inf, where(is_nan, np.nan, value))
     return _Side(where(x.sign, -value, value), where(significand.equals(0), ABSENT, x.exponent + places))
 
 
-# -- floats whose operations are exact ---------------------------------------------------------------------------------
-
-
-def _power(e: Tensor, compute: ElementType) -> Tensor:
-    """Return 2**e for integers that are exponents of normal numbers."""
-    fmt, wide = compute.format, I32 if compute == F32 else I64
-    return ((e + fmt.bias).to(wide) << fmt.mantissa_bits).bits(compute)
-
-
-def _exponent(x: Tensor) -> Tensor:
-    """Return floor(log2(|x|)) of normal numbers, less than all of these for zero."""
-    fmt = x.element.format
-    return ((x.bits(code_type(fmt)) >> fmt.mantissa_bits).to(I32) & (2 * fmt.bias + 1)) - fmt.bias
-
-
-def _is_finite(x: Tensor) -> Tensor:
-    return abs(x) <= float(np.finfo(x.element.dtype).max)
-
-
-def _integers(x: Tensor, drop: str) -> Tensor:
-    """Return numbers as integers of the same sign, as `drop` says; in halves for `sticky`."""
-    if drop in ("floor", "down"):
-        return x.elementwise("floor", x)
-    if drop == "up":
-        return x.elementwise("ceil", x)
-    if drop == "nearest_even":
-        return x.elementwise("round_nearest_even", x)
-    whole = where(x < 0, x.elementwise("ceil", x), x.elementwise("floor", x))
-    if drop != "sticky":
-        return whole
-    return whole + where(whole.equals(x), 0, where(x < 0, constant(-0.5, x.element), 0.5))
-
-
-def _unsigned_zero(x: Tensor) -> Tensor:
-    """Return +0 for -0: compilers take a sum of +0 and another number for that."""
-    return where(x.equals(0), 0, x)
-
-
-def _add_to_odd(x: Tensor, y: Tensor) -> Tensor:
-    """Return sums rounded to odd in f64, to be rounded again."""
-    total = x + y
-    part = total - x
-    error = (x - (total - part)) + (y - part)  # exact (Knuth's two-sum)
-    inexact = error.differs(0) & _is_finite(total)
-    bits = total.bits(I64) - (inexact & (error < 0).equals(total > 0)).to(I64)
-    return (bits | inexact.to(I64)).bits(F64)
-
-
-def _of_exact(x: Exact) -> Tensor:
-    """Return numbers rounded to odd in f64, in which none is subnormal."""
-    x = rounding.to_odd(x, F64.format.precision)
-    value = x.significand.bits(I64).to(F64) * _power(x.exponent, F64)
-    return where(x.sign, -value, value)
-
-
-def _round_to_form(x: Tensor, form: Format, rounding: str, overflow: str) -> Tensor:
-    """Return numbers rounded to a form, in their type. A result that rounds to zero keeps its sign."""
-    fmt = x.element.format
-    cut = fmt.mantissa_bits - form.mantissa_bits
-    if cut <= 0:
-        return x
-    bits, unit, least = x.bits(code_type(fmt)), 1 << cut, form.min_exponent
-    if rounding == "nearest_even":
-        bits = bits + ((bits >> cut) & 1) + (unit // 2 - 1)
-    elif rounding != "toward_zero":  # away from zero where the direction is the number's own
-        away = ~(x < 0) if rounding == "up" else x < 0
-        bits = bits + away.to(bits.element) * (unit - 1)
-    found = (bits & ((1 << fmt.bits) - unit)).bits(x.element)
-    if form.bias < fmt.bias:
-        tiny = abs(x) < 2.0 ** (least + form.mantissa_bits)
-        found = where(tiny, _integers(x * 2.0**-least, rounding.replace("toward_", "")) * 2.0**least, found)
-    largest = (2 - 2.0**-form.mantissa_bits) * 2.0**form.bias
-    beyond = constant({"infinity": np.inf, "largest": largest, "nan": np.nan}[overflow], x.element)
-    found = where(abs(found) > largest, where(x < 0, -beyond.broadcast(x.shape), beyond), found)
-    return where(_is_finite(x), found, x)
+def read(codes: Tensor, fmt: Format) -> Tensor:
+    """Return the values of codes, or bits, in f64."""
+    return _read(Accumulator(), codes, fmt, F64).values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -256,7 +183,7 @@ class _Sums:
                 others[0] = where(ends, zero, part)
             if chunk:
                 ends = self._is_end(index, chunk, steps, 0)
-                outer = _round_to_form(_add_to_odd(others[-1], total), _F32, "nearest_even", "infinity")
+                outer = round_to_form(add_to_odd(others[-1], total), _F32, "nearest_even", "infinity")
                 others[-1], total = where(ends, outer, others[-1]), where(ends, zero, total)
             return [total, *others]
 
@@ -279,7 +206,7 @@ class _Sums:
 
     def _keep(self, x: Tensor) -> Tensor:
         """Return sums in the form that is kept."""
-        return self._flush(_round_to_form(x, self.form, self.record.rounding, self.record.overflow))
+        return self._flush(round_to_form(x, self.form, self.record.rounding, self.record.overflow))
 
     def _flush(self, x: Tensor) -> Tensor:
         if "results" not in self.record.flush:
@@ -290,7 +217,7 @@ class _Sums:
     def _add(self, x: Tensor, y: Tensor, form: Format, rounding: str) -> Tensor:
         """Return sums rounded once."""
         if form.mantissa_bits < F64.format.mantissa_bits:
-            return self._flush(_round_to_form(_add_to_odd(x, y), form, rounding, self.record.overflow))
+            return self._flush(round_to_form(add_to_odd(x, y), form, rounding, self.record.overflow))
         if rounding == "nearest_even":
             return self._flush(x + y)
         return self._flush(self._exact_total(2, lambda i: x if i == 0 else y, []))
@@ -303,7 +230,7 @@ class _Sums:
     def _part(self, step: _Step, running: Tensor | None) -> Tensor:
         """Return the sum of a step that joins the running one after it."""
         if self.record.tree:
-            return self._by_halves([self._keep(_unsigned_zero(self._value(step, i))) for i in range(self.step)])
+            return self._by_halves([self._keep(unsigned_zero(self._value(step, i))) for i in range(self.step)])
         return self._keep(self._even_and_odd(step)[0]) if self.record.even_odd else self._sum(step, running)
 
     def _by_halves(self, terms: list[Tensor]) -> Tensor:
@@ -338,7 +265,7 @@ class _Sums:
 
     def _own(self, x: Tensor, least: int) -> Tensor:
         """Return the exponents of numbers, `least` at least; zeros, infinities and NaN have none."""
-        return where(x.equals(0) | ~_is_finite(x), ABSENT, _exponent(x).at_least(least))
+        return where(x.equals(0) | ~is_finite(x), ABSENT, exponent(x).at_least(least))
 
     def _aligned(self, step: _Step, running: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the sum of a step, with the running sum where there is one, and the exponent of its alignment."""
@@ -355,14 +282,14 @@ class _Sums:
             x, y = self._over("exponents", step, i)
             return [top.at_least(x + y)]
 
-        (top,) = _fold(count, larger, [top])
+        (top,) = repeat(count, larger, [top], _UNROLLED)
         top = top.at_most(_HIGH)
-        scale = _power(bits - top, self.compute)
+        scale = power(bits - top, self.compute)
         zero = constant(0, self.compute, self.shape)
-        total = zero if running is None else _integers(running * scale, record.drop)
-        add = lambda i, total: [total + _integers(self._value(step, i) * scale, record.drop)]  # noqa: E731
-        (total,) = _fold(count, add, [total])
-        return _unsigned_zero(total) * _power(top - bits, self.compute), top
+        total = zero if running is None else to_integers(running * scale, record.drop)
+        add = lambda i, total: [total + to_integers(self._value(step, i) * scale, record.drop)]  # noqa: E731
+        (total,) = repeat(count, add, [total], _UNROLLED)
+        return unsigned_zero(total) * power(top - bits, self.compute), top
 
     def _joined(self, step: _Step, running: Tensor) -> Tensor:
         """Return the running sum after a step of c=joined."""
@@ -372,11 +299,11 @@ class _Sums:
         part, e = self._even_and_odd(step) if record.even_odd else self._aligned(step, None)
         own = self._own(running, ABSENT).at_least(1 - self.form.bias)
         top = e.at_least(own).at_least(_LOW).at_most(_HIGH)
-        part = _integers(part * _power(record.sum_bits - top, compute), join) * _power(top - record.sum_bits, compute)
+        part = to_integers(part * power(record.sum_bits - top, compute), join) * power(top - record.sum_bits, compute)
         if record.c_reach is not None:
-            running = where((own < top - record.c_reach) & _is_finite(running), 0, running)
-        running = _integers(running * _power(record.c_bits - top, compute), join) * _power(top - record.c_bits, compute)
-        return self._keep(_unsigned_zero(part + running))
+            running = where((own < top - record.c_reach) & is_finite(running), 0, running)
+        running = to_integers(running * power(record.c_bits - top, compute), join) * power(top - record.c_bits, compute)
+        return self._keep(unsigned_zero(part + running))
 
     def _even_and_odd(self, step: _Step) -> tuple[Tensor, Tensor]:
         """Return the sum of a step whose products of even and odd position are summed apart and joined."""
@@ -387,16 +314,16 @@ class _Sums:
             for first in range(min(2, step.count))
         ]
         top = parts[0][1].at_least(parts[-1][1])
-        found = [_integers(x * _power(bits - top, self.compute), self.record.join) for x, _ in parts]
+        found = [to_integers(x * power(bits - top, self.compute), self.record.join) for x, _ in parts]
         total = found[0] + found[1] if len(found) > 1 else found[0]
-        return _unsigned_zero(total) * _power(top - bits, self.compute), top
+        return unsigned_zero(total) * power(top - bits, self.compute), top
 
     def _exact(self, step: _Step, running: Tensor | None) -> Tensor:
         """Return the exact sum of a step, rounded to odd, or as it is kept in f64."""
         count, is_wide = step.count, self.form == F64.format and not self.to_odd
         if count == 1 and not is_wide:
             zero = constant(0, self.compute, self.shape)
-            return _unsigned_zero(_add_to_odd(self._value(step, 0), zero if running is None else running))
+            return unsigned_zero(add_to_odd(self._value(step, 0), zero if running is None else running))
         return self._exact_total(count, lambda i: self._value(step, i), [] if running is None else [running])
 
     def _exact_total(self, count: int, term: Callable[[int | Tensor], Tensor], others: Sequence[Tensor]) -> Tensor:
@@ -407,35 +334,20 @@ class _Sums:
         size = -(-(high - low + self.length.bit_length() + 2) // rounding.WORD) + 1
 
         def include(x: Tensor, special: Tensor, *words: Tensor) -> list[Tensor]:
-            is_finite = _is_finite(x)
-            added = rounding.add_to_words(words, low, exact_of_float(where(is_finite, x, 0)))
-            return [special + where(is_finite, 0, x), *added]
+            finite = is_finite(x)
+            added = rounding.add_to_words(words, low, exact_of_float(where(finite, x, 0)))
+            return [special + where(finite, 0, x), *added]
 
         state = [constant(0, self.compute, self.shape), *([constant(0, I64, self.shape)] * size)]
 
         def add(i: int | Tensor, *state: Tensor) -> list[Tensor]:
             return include(term(i), state[0], *state[1:])
 
-        state = _fold(count, add, state)
+        state = repeat(count, add, state, _UNROLLED)
         for x in others:
             state = include(x, state[0], *state[1:])
         special, *words = state
         total, is_wide = rounding.exact_of_words(words, low), self.form == F64.format and not self.to_odd
         policy = Policy(rounding=self.record.rounding)
-        found = round_number(total, F64.format, policy).bits(F64) if is_wide else _of_exact(total)
+        found = round_number(total, F64.format, policy).bits(F64) if is_wide else of_exact(total)
         return where(special.equals(0), found, special)
-
-
-def _fold(count: int, body: Callable[..., Sequence[Tensor]], state: Sequence[Tensor]) -> list[Tensor]:
-    """Return the state after `body(i, *state)` for each index: some by some in a loop."""
-    whole, found = count // _UNROLLED if count > _UNROLLED else 0, list(state)
-
-    def some(index: Tensor, *state: Tensor) -> Sequence[Tensor]:
-        for i in range(_UNROLLED):
-            state = tuple(body(index * _UNROLLED + i, *state))
-        return state
-
-    found = loop(whole, some, found)
-    for i in range(whole * _UNROLLED, count):
-        found = list(body(i, *found))
-    return found

@@ -19,60 +19,46 @@ from ...ops.blocks.formats import BlockFormat
 from ...ops.blocks.scaled_dot import composite_dimensions, custom_call_dimensions, record_of
 from ...ops.blocks.scales import RULES, decode_f64, thresholds
 from ...ops.blocks.targets import DEQUANTIZE, QUANTIZE, configuration
-from ...ops.cast import cast
 from ...ops.minifloat.formats import FORMATS, Format, Nan
 from ...ops.op import OpError
 from ...ops.policy import ACCUMULATIONS, Policy
 from ...ops.products.dot import free_dimensions
-from ...ops.tables import all_codes
-from ...ops.types import ELEMENT_TYPES, ElementType, Kind
+from ...ops.types import ELEMENT_TYPES, ElementType
 from ..program import Operation
-from .accumulators import Scales, accumulate
+from .accumulators import Scales, accumulate, read
+from .dots import to_matrix
 from .draws import draw, draws_of
-from .products import to_matrix
-from .rewrite import Emulation, carrier, emulates
-from .rounding import Exact, code_type, exact_of_integer, flags_of, normal, numbers_of, round_number
-from .tensor import F32, I32, I64, UI32, UI64, Tensor, constant, where
+from .floats import exponent, is_finite, of_exact, power
+from .rewrite import Emulation
+from .rounding import (
+    Exact,
+    code_type,
+    exact_of_float,
+    exact_of_integer,
+    flags_of,
+    normal,
+    numbers_of,
+    round_float,
+    round_number,
+)
+from .rules import carrier, emulates
+from .tensor import F32, F64, I32, UI32, UI64, Tensor, constant, where
 
 _LONG = 62  # bits that a normalised significand has
+_FAR = 960  # exponents beyond those of every format
 _DIVISOR = 28  # bits of a divisor
 _F64_BITS = 53
 _F32 = FORMATS["f32"]
 
 
-def _of_number(value: float, shape: Sequence[int]) -> Exact:
-    """Return a positive number, in a shape."""
-    whole, parts = value.as_integer_ratio()
-    zeros = (whole & -whole).bit_length() - 1
-    significand = constant(whole >> zeros, UI64, shape)
-    return Exact(significand < 0, significand, constant(zeros - parts.bit_length() + 1, I32, shape))
-
-
-def _product(x: Exact, y: Exact) -> Exact:
-    """Return products of numbers of few bits; with the NaN and infinities of both."""
-    significand = x.significand.to(UI64) * y.significand.to(UI64)
-    (x_nan, x_infinite), (y_nan, y_infinite) = (flags_of(v) for v in (x, y))
-    zero = (x.significand.equals(0) & ~(x_nan | x_infinite), y.significand.equals(0) & ~(y_nan | y_infinite))
-    is_nan = x_nan | y_nan | (x_infinite & zero[1]) | (y_infinite & zero[0])
-    sign = where(x_nan, x.sign, where(y_nan, y.sign, x.sign.differs(y.sign)))  # a NaN keeps its own
-    return Exact(sign, significand, y.exponent + x.exponent, is_nan, x_infinite | y_infinite)
-
-
-def _quotient(x: Exact, divisor: Exact) -> Exact:
+def _quotient(x: Tensor, divisor: Tensor) -> Tensor:
     """Return quotients by positive numbers of at most 28 bits, rounded to odd at 34 bits or more."""
-    significand, exponent = normal(x)
-    wide, unit = normal(divisor)
+    (significand, exponent), (wide, unit) = (normal(exact_of_float(v)) for v in (x, divisor))
     short = (wide >> (_LONG - _DIVISOR)).at_least(1)
     whole = significand // short
-    rest = (whole * short).differs(significand)
-    found = exponent - unit - (_LONG - _DIVISOR)
-    is_nan, is_infinite = flags_of(x)
-    return Exact(x.sign, whole | rest.to(UI64), found, is_nan | flags_of(divisor)[0], is_infinite)
-
-
-def _mapped(x: Exact, function: Any) -> Exact:
-    values = (getattr(x, f.name) for f in dataclasses.fields(x))
-    return Exact(*(function(v) if isinstance(v, Tensor) else v for v in values))
+    odd = whole | (whole * short).differs(significand).to(UI64)
+    found = of_exact(Exact(x < 0, odd, (exponent - unit - (_LONG - _DIVISOR)).at_least(-_FAR).at_most(_FAR)))
+    return where(x.equals(0) | ~is_finite(x), x, found)
 
 
 def _rows(layout: Layout, x: Tensor) -> Tensor:
@@ -100,10 +86,10 @@ def _inverse(order: Sequence[int]) -> list[int]:
     return sorted(range(len(order)), key=lambda i: order[i])
 
 
-def _of_rows(x: Exact, outer: Sequence[int], count: int) -> Exact:
+def _of_rows(x: Tensor, outer: Sequence[int], count: int) -> Tensor:
     """Return the number of each tensor for each of its rows."""
     tensors = math.prod(outer)
-    return _mapped(x, lambda v: v.reshape((tensors,)).expand(1, count // max(tensors, 1)).reshape((count,)))
+    return x.reshape((tensors,)).expand(1, count // max(tensors, 1)).reshape((count,))
 
 
 @emulates(QUANTIZE)
@@ -118,28 +104,25 @@ def quantize(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seq
         raise OpError("expected another rounding than stochastic where scales are no powers of two")
     x: Tensor = operands[0]
     layout = Layout.of(x.shape, fmt, axes)
-    sign, magnitude, kind = _magnitudes(e, x, source)
-    sign, magnitude = _rows(layout, sign), _rows(layout, magnitude)
-    largest = magnitude.reduce("maximum", 0, [1])
-    amax = _exact_of(largest, kind)
-    is_nan, is_infinite = flags_of(amax)
-    amax = dataclasses.replace(amax, is_nan=is_nan | is_infinite, is_infinite=is_infinite & ~is_infinite)
-    outer, count = x.shape[:tensors], amax.sign.shape[0]
+    rows = _rows(layout, _plain(x, source))
+    magnitude = rows.bits(UI64) & (F64.format.sign_bit - 1)
+    amax = magnitude.reduce("maximum", 0, [1]).bits(F64)
+    outer, count = x.shape[:tensors], amax.shape[0]
     given: list[Tensor] = []
-    of_block: Exact | None = None
+    of_block: Tensor | None = None
     if fmt.tensor_scale is not None:
-        given = [operands[1].bits(UI32).broadcast(outer)] if operands[1:] else _tensor_scales(largest, kind, fmt, outer)
-        of_block = _of_rows(numbers_of(given[0], _F32), outer, count)
-    scales = _block_scales(amax, fmt, rule, of_block)
-    factors = numbers_of(scales, fmt.scale_format)
-    factors = factors if of_block is None else _product(factors, of_block)
-    factors = _mapped(factors, lambda v: v.broadcast(magnitude.shape, [0]))
-    number = dataclasses.replace(_exact_of(magnitude, kind), sign=sign)
-    is_nan, _ = flags_of(factors)
-    scaled = dataclasses.replace(number, exponent=number.exponent - factors.exponent)
-    scaled = scaled if fmt.has_power_scale else _quotient(number, factors)
-    scaled = dataclasses.replace(scaled, sign=scaled.sign & ~is_nan, is_nan=is_nan, is_infinite=None)
-    codes = _whole(layout, _elements(scaled, fmt, policy))
+        given = [operands[1].bits(UI32).broadcast(outer)] if operands[1:] else [_tensor_scales(amax, fmt, outer)]
+        of_block = _of_rows(read(given[0], F32.format), outer, count)
+    scales = _block_scales(where(is_finite(amax), amax, math.nan), fmt, rule, of_block)
+    factors = read(scales, fmt.scale_format)
+    factors = (factors if of_block is None else factors * of_block).broadcast(rows.shape, [0])
+    if fmt.has_power_scale:
+        scaled = rows * power(-exponent(factors), F64)
+        vanishes = scaled.equals(0) & magnitude.differs(0)
+        scaled = where(vanishes, ((rows.bits(UI64) & F64.format.sign_bit) | (1 << 52)).bits(F64), scaled)
+    else:
+        scaled = _quotient(rows, factors)
+    codes = _whole(layout, _elements(where(is_finite(factors), scaled, math.nan), fmt, policy))
     scales = scales.reshape((*layout.outer, *layout.counts)).transpose(_inverse(layout.order))
     found = [codes, scales, *given]
     return [_as(v, r.type.element) for v, r in zip(found, operation.results, strict=True)]  # type: ignore[union-attr]
@@ -151,84 +134,67 @@ def _as(x: Tensor, element: ElementType) -> Tensor:
     return x if x.element == kind else x.bits(kind)
 
 
-def _magnitudes(e: Emulation, x: Tensor, source: ElementType) -> tuple[Tensor, Tensor, ElementType]:
-    """Return the signs of numbers, what is ordered as their magnitudes are, and the type that has it."""
-    if source.is_minifloat:
-        entries = cast(all_codes(source), source, F32, Policy()).view(np.uint32)
-        x, source = e.table(entries, UI32).take(x.to(UI32)), F32
+def _plain(x: Tensor, source: ElementType) -> Tensor:
+    """Return numbers in f64: exact, or rounded to odd where an integer has more than 53 bits."""
+    if source == F64:
+        return x
     if source.is_float:
-        fmt = source.format
-        bits = x.bits(code_type(fmt))
-        return (bits >> (fmt.bits - 1)).differs(0), bits & (fmt.sign_bit - 1), source
-    if source.kind is not Kind.SIGNED:
-        wide = x.to(UI64)
-        return wide < 0, wide, UI64
-    wide = x.to(I64)
-    return wide < 0, abs(wide).bits(UI64), UI64
+        return read(x if source.is_minifloat else x.bits(code_type(source.format)), source.format)
+    return of_exact(exact_of_integer(x))
 
 
-def _exact_of(magnitude: Tensor, kind: ElementType) -> Exact:
-    if kind.is_float:
-        return numbers_of(magnitude, kind.format)
-    found = exact_of_integer(magnitude)
-    return dataclasses.replace(found, is_nan=found.sign, is_infinite=found.sign)
-
-
-def _tensor_scales(magnitude: Tensor, kind: ElementType, fmt: BlockFormat, outer: Sequence[int]) -> list[Tensor]:
+def _tensor_scales(amax: Tensor, fmt: BlockFormat, outer: Sequence[int]) -> Tensor:
     """Return the scale of each tensor from the largest of its finite blocks, as bits of f32."""
     tensors = math.prod(outer)
-    is_nan, is_infinite = flags_of(_exact_of(magnitude, kind))
-    finite = where(is_nan | is_infinite, 0, magnitude).reshape((tensors, magnitude.size // max(tensors, 1)))
-    most = _exact_of(finite.reduce("maximum", 0, [1]), kind)
-    divisor = _of_number(fmt.largest * float(decode_f64(fmt.scale_format.max_code, fmt.scale_format)), (tensors,))
-    codes = round_number(_quotient(most, divisor), _F32, Policy()).at_least(1).at_most(_F32.max_code)
+    finite = where(is_finite(amax), amax, 0.0).reshape((tensors, amax.size // max(tensors, 1)))
+    most = finite.reduce("maximum", 0.0, [1])
+    top = fmt.largest * float(decode_f64(fmt.scale_format.max_code, fmt.scale_format))
+    codes = round_float(_quotient(most, constant(top, F64, (tensors,))), F32.format, Policy())
     one = int(np.float32(1).view(np.uint32))
-    return [where(most.significand.equals(0), one, codes).reshape(outer)]
+    return where(most.equals(0), one, codes.at_least(1).at_most(F32.format.max_code)).reshape(outer)
 
 
-def _block_scales(amax: Exact, fmt: BlockFormat, rule: str, of_tensor: Exact | None) -> Tensor:
+def _block_scales(amax: Tensor, fmt: BlockFormat, rule: str, of_tensor: Tensor | None) -> Tensor:
     """Return the codes of the scales of blocks."""
-    target, (is_nan, _) = fmt.scale_format, flags_of(amax)
-    zero = amax.significand.equals(0) & ~is_nan
+    target, zero, is_nan, rounding = fmt.scale_format, amax.equals(0), amax.differs(amax), "nearest_even"
     if fmt.has_power_scale or rule in ("floor", "ceil", "even"):
         a = amax if of_tensor is None else _quotient(amax, of_tensor)
-        significand, unit = normal(a)
-        short = significand >> (_LONG - _F64_BITS)
-        short = short | (short << (_LONG - _F64_BITS)).differs(significand).to(UI64)
         offset, reached = thresholds(fmt, rule)
-        exponent = unit + (_LONG + offset)
+        top, fraction = exponent(a) + (1 + offset), a.bits(UI64) & ((1 << 52) - 1)
         for t in reached:
-            exponent = exponent + (short >= int(t * 2**_F64_BITS)).to(I32)
+            top = top + (fraction >= int(max(2 * t - 1, 0) * 2**52)).to(I32) if t < 1 else top
         if fmt.has_power_scale:
-            codes = where(zero, 0, (exponent - target.min_exponent).at_least(0))
+            codes = where(zero, 0, (top - target.min_exponent).at_least(0))
             codes = where(is_nan | (codes > target.max_code), target.nan_code or 0, codes)
             return codes.to(code_type(target))
-        number = Exact(amax.sign, where(zero, constant(0, UI32), constant(1, UI32)), exponent, is_nan)
-        rounding = "nearest_even"
+        number = where(zero | is_nan, a, power(top.at_least(-_FAR).at_most(_FAR), F64))
     else:
-        divisor = _of_number(fmt.largest, zero.shape)
-        divisor = divisor if of_tensor is None else _product(divisor, of_tensor)
-        number, rounding = _quotient(amax, divisor), "up" if rule == "rceil" else "nearest_even"
+        divisor = constant(fmt.largest, F64, zero.shape)
+        number = _quotient(amax, divisor if of_tensor is None else divisor * of_tensor)
+        rounding = "up" if rule == "rceil" else "nearest_even"
     overflow = "saturate" if target.nan is Nan.ALL_ONES else "ieee"
-    codes = round_number(number, target, Policy(rounding=rounding, overflow=overflow))
+    codes = round_float(number, target, Policy(rounding=rounding, overflow=overflow))
     codes = where(codes > target.max_code, target.nan_code or 0, codes.at_least(1))
     if fmt.zero_scale is not None:
         codes = where(zero, int(np.array(fmt.zero_scale, target.dtype).view(target.code_dtype)), codes)
     return codes
 
 
-def _elements(x: Exact, fmt: BlockFormat, policy: Policy) -> Tensor:
+def _elements(x: Tensor, fmt: BlockFormat, policy: Policy) -> Tensor:
     """Return quotients rounded to elements."""
-    draws = draws_of(policy.seed, 0, x.sign.shape) if policy.rounding == "stochastic" else None
+    draws = draws_of(policy.seed, 0, x.shape) if policy.rounding == "stochastic" else None
     if fmt.element_format is not None:
-        return round_number(x, fmt.element_format, policy, draws)
+        return round_float(where(x.differs(x), math.nan, x), fmt.element_format, policy, draws)
     # Integers are the numbers of a format with one exponent: its subnormal ones, of seven bits.
     plain = Format("integer", "uint16", 8, 7, fmt.fraction_bits - 6, False, Nan.NONE)
-    policy = dataclasses.replace(policy, overflow="saturate")
-    codes = round_number(dataclasses.replace(x, is_nan=None), plain, policy, draws).to(UI32)
+    policy, number = (
+        dataclasses.replace(policy, overflow="saturate"),
+        dataclasses.replace(exact_of_float(x), is_nan=None),
+    )
+    codes = round_number(number, plain, policy, draws).to(UI32)
     magnitude = (codes & (plain.sign_bit - 1)).at_most(127).bits(I32)
     signed = where((codes & plain.sign_bit).differs(0), -magnitude, magnitude)
-    return where(flags_of(x)[0], 0, signed).to(ELEMENT_TYPES["i8"])
+    return where(x.differs(x), 0, signed).to(ELEMENT_TYPES["i8"])
 
 
 @emulates(DEQUANTIZE)
@@ -243,17 +209,15 @@ def dequantize(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     layout = Layout.of(codes.shape, fmt, axes)
     rows = _rows(layout, codes)
     if fmt.element_format is None:
-        value = rows.bits(ELEMENT_TYPES["i8"]).to(I32)
-        number = Exact(value < 0, abs(value).bits(UI32), constant(-fmt.fraction_bits, I32, rows.shape))
+        number = rows.bits(ELEMENT_TYPES["i8"]).to(F64) * 2.0**-fmt.fraction_bits
     else:
-        number = numbers_of(rows, fmt.element_format)
-    factors = numbers_of(scales.transpose(layout.order).reshape((scales.size,)), fmt.scale_format)
+        number = read(rows, fmt.element_format)
+    factors = read(scales.transpose(layout.order).reshape((scales.size,)), fmt.scale_format)
     if len(operands) > 2:
-        outer, count = codes.shape[:tensors], rows.shape[0]
-        factors = _product(factors, _of_rows(numbers_of(operands[2].bits(UI32), _F32), outer, count))
-    found = _product(number, _mapped(factors, lambda v: v.broadcast(rows.shape, [0])))
+        factors = factors * _of_rows(read(operands[2].bits(UI32), F32.format), codes.shape[:tensors], rows.shape[0])
+    found = number * factors.broadcast(rows.shape, [0])
     draws = draws_of(policy.seed, 0, rows.shape) if policy.rounding == "stochastic" else None
-    return [_as(_whole(layout, round_number(found, target.format, policy, draws)), target)]
+    return [_as(_whole(layout, (found if target == F64 else round_float(found, target.format, policy, draws))), target)]
 
 
 @emulates("xla.scaled_dot", "__op$block_scaled_dot")

@@ -13,8 +13,8 @@ from ...ops.types import TensorType
 from ..program import Operation, Region
 from .expansions import region_of
 from .folds import Combiner, to_elements
-from .rewrite import Emulation, attributes_of, carrier, emulates, refuses
-from .sorting import types_of
+from .rewrite import Emulation
+from .rules import attributes_of, carrier, emulates, refuses, types_of
 from .tensor import Tensor, write
 
 refuses("XLA has no such operation", "collective_reduce")

@@ -1,4 +1,4 @@
-"""Convolutions, einsum and ragged dots of minifloats."""
+"""Convolutions of minifloats."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from jaxlib.mlir import ir
 
 from ...ops.cast import cast
 from ...ops.op import OpError
-from ...ops.policy import ACCUMULATIONS, Policy
+from ...ops.policy import Policy
 from ...ops.products.convolution import Numbers, Window
-from ...ops.products.einsum import dimensions_of
 from ...ops.products.exact import exact_type_of_formats
 from ...ops.types import ELEMENT_TYPES
 from ..program import CONSTANT, Operation
-from .products import Sums, contract_matrices, decoded
-from .rewrite import Emulation, attributes_of, carrier, emulates
-from .rounding import code_type
-from .tensor import HIGHEST, I32, I64, Tensor, concatenate, constant, iota, where, write
+from .products import Sums, decoded
+from .rewrite import Emulation
+from .rules import attributes_of, emulates
+from .tensor import HIGHEST, Tensor, concatenate, constant, write
 
 _F32 = ELEMENT_TYPES["f32"]
 
@@ -135,99 +134,3 @@ def _direct(e: Emulation, operation: Operation, operands: Sequence[Tensor], padd
     rounded = sums.round_sums(split.transpose(order)).transpose([order.index(d) for d in range(rank + 1)])
     rounded = rounded.reshape([shape[d] for d in numbers.result])
     return rounded.transpose([numbers.result.index(d) for d in range(rank)])
-
-
-@emulates("einsum", "unary_einsum")
-def einsum(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
-    """Products of elements whose labels agree, summed over the labels that the output lacks."""
-    call = e.call(operation)
-    labels, output = dimensions_of(call)
-    element, sums = call.tensor(0).element, Sums.of(e, operation)
-    if len(labels) == 1:
-        one = np.asarray(cast(np.ones(()), ELEMENT_TYPES["f64"], element, Policy()))
-        labels = [(), *labels]
-        operands = [constant(one.view(np.uint8) if element.is_minifloat else one, operands[0].element), *operands]
-    (left, x), (right, y) = (_diagonal(names, v) for names, v in zip(labels, operands, strict=True))
-    for name in [n for n in left if n not in right and n not in output]:
-        y, right = y.expand(len(y.shape), x.shape[left.index(name)]), (*right, name)
-    for name in [n for n in right if n not in left and n not in output]:
-        x, left = x.expand(len(x.shape), y.shape[right.index(name)]), (*left, name)
-    batch = [n for n in left if n in right and n in output]
-    summed = [n for n in left if n in right and n not in output]
-    x_free, y_free = [n for n in left if n not in right], [n for n in right if n not in left]
-    found = contract_matrices(
-        sums, x, y, *([[side.index(n) for n in names] for names in group] for side, group in (
-            (left, (batch, x_free, summed)), (right, (batch, summed, y_free)),
-        ))
-    )  # fmt: skip
-    dimensions = [*batch, *x_free, *y_free]
-    return [found.transpose([dimensions.index(n) for n in output])]
-
-
-def _diagonal(names: Sequence[str], x: Tensor) -> tuple[tuple[str, ...], Tensor]:
-    """Return a tensor of elements whose indices agree where labels do, and the label of each dimension."""
-    names = tuple(names)
-    for name in dict.fromkeys(names):
-        while names.count(name) > 1:
-            first = names.index(name)
-            second = names.index(name, first + 1)
-            bits = x.bits(code_type(x.element.format)) if x.element.is_float else x
-            agrees = iota(I32, x.shape, first).equals(iota(I32, x.shape, second))
-            x = where(agrees, bits, 0).reduce("or", 0, [second]).bits(x.element)
-            names = (*names[:second], *names[second + 1 :])
-    return names, x
-
-
-@emulates("chlo.ragged_dot")
-def ragged_dot(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
-    """Dots of groups of consecutive places along one dimension of lhs."""
-    lhs, rhs, sizes = operands
-    numbers = operation.attributes["ragged_dot_dimension_numbers"]
-    x_batch, x_sum, y_batch, y_sum = (
-        [int(d) for d in numbers.get(f"{side}_{kind}_dimensions", ())]
-        for side in ("lhs", "rhs")
-        for kind in ("batching", "contracting")
-    )
-    (ragged,) = [int(d) for d in numbers.get("lhs_ragged_dimensions", ())]
-    groups = [int(d) for d in numbers.get("rhs_group_dimensions", ())]
-    x_free = [d for d in range(len(lhs.shape)) if d not in x_batch + x_sum]
-    y_free = [d for d in range(len(rhs.shape)) if d not in y_batch + y_sum + groups]
-    sums = Sums.of(e, operation)
-    if ragged in x_batch:
-        return [contract_matrices(sums, lhs, rhs, (x_batch, x_free, x_sum), (y_batch, y_sum, y_free))]
-    is_sum, by_unit = ragged in x_sum, e.policy.accumulate not in ACCUMULATIONS
-    has_zero = all(t.format.has_zero for t in (sums.lhs, sums.rhs) if t.is_float)
-    if e.policy.rounding == "stochastic" or (is_sum and (by_unit or not has_zero)):
-        raise OpError("expected another rounding than stochastic, and no accumulator of sums whose length is open")
-    kind, count, extent = x_sum if is_sum else x_free, sizes.shape[-1], lhs.shape[ragged]
-    at = kind.index(ragged)
-    # The dimensions that sizes differ in, and then that of the groups.
-    where_in_x, where_in_y = ([*b, *k[: at + 1]] for b, k in ((x_batch, kind), (y_batch, y_sum)))
-    if len(sizes.shape) == 1:
-        where_in_x, where_in_y = where_in_x[-1:], where_in_y[-1:]
-    sizes = sizes.at_least(0).at_most(min(extent, sizes.element.range[1])).to(I64)
-    shape = (*sizes.shape[:-1], extent)
-    place, end = iota(I64, shape, len(shape) - 1), constant(0, I64, shape[:-1])
-    parts: list[Tensor] = []
-    zero = np.asarray(cast(np.zeros(()), ELEMENT_TYPES["f64"], sums.result, Policy()))
-    nothing = constant(
-        zero.view(np.uint8) if sums.result.is_minifloat else zero, carrier(sums.result), e.call(operation).shape()
-    )
-    for g in range(count):
-        begin, end = end, end + sizes.slice(len(shape) - 1, g, g + 1).reshape(shape[:-1])
-        inside = (place >= begin.expand(len(shape) - 1, extent)) & (place < end.expand(len(shape) - 1, extent))
-        if is_sum:
-            x, y = (
-                where(inside.transpose(np.argsort(dims)).broadcast(v.shape, sorted(dims)), v, 0)
-                for v, dims in ((lhs, where_in_x), (rhs, where_in_y))
-            )
-            parts.append(contract_matrices(sums, x, y, (x_batch, x_free, x_sum), (y_batch, y_sum, y_free)).expand(0))
-            continue
-        other = rhs.slice(groups[0], g, g + 1)
-        other = other.reshape([n for d, n in enumerate(rhs.shape) if d != groups[0]])
-        moved = [[d - (d > groups[0]) for d in dims] for dims in (y_batch, y_sum, y_free)]
-        part = contract_matrices(sums, lhs, other, (x_batch, x_free, x_sum), moved)
-        order = [*x_batch, *x_free]
-        chosen = inside.broadcast(part.shape, [order.index(d) for d in where_in_x])
-        parts = [where(chosen, part, parts[0] if parts else nothing)]
-    return [concatenate(parts, 0) if is_sum and parts else parts[0] if parts else nothing]

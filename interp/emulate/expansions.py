@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.cast import cast as cast_array
-from ...ops.op import OpError, lookup, ops
+from ...ops.op import lookup, ops
 from ...ops.ordering import value_keys
 from ...ops.policy import Policy
 from ...ops.reductions import normalization
@@ -21,9 +21,9 @@ from ..program import Operation, Region, Value
 from .draws import draw, numbered_loop
 from .folds import Combiner
 from .lookup import look_up, operate
-from .rewrite import Emulation, attributes_of, carrier, emulates, refuses, rules
+from .rewrite import Emulation
 from .rounding import exact_of_integer, round_number
-from .sorting import types_of
+from .rules import attributes_of, carrier, element_of, emulates, refuses, rules, types_of
 from .tensor import F32, I64, UI8, Tensor, constant, insert, iota
 
 _FAR = 1 << 61  # from the keys of all numbers
@@ -41,7 +41,7 @@ def map_(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequenc
     if e.body(region).vectorised is not None or not shape:
         (found,) = e.apply(region, operands)
         return [found if found.shape == shape else found.broadcast(shape)]
-    element, flat = carrier(_element(result)), [x.reshape((x.size,)) for x in operands]
+    element, flat = carrier(element_of(result)), [x.reshape((x.size,)) for x in operands]
 
     def body(index: Tensor, done: Tensor) -> list[Tensor]:
         return [done.with_row(e.apply(region, [x.row(index) for x in flat])[0], index)]
@@ -58,13 +58,16 @@ def scan(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequenc
     inputs = sum(
         isinstance(t, TensorType) and len(t.shape) < len(x.shape) for t, x in zip(takes, operands, strict=True)
     )
-    carries, slices = operands[inputs:], [_leading(x, d) for x in operands[:inputs]]
+    carries, slices = (
+        operands[inputs:],
+        [x.transpose([d, *(i for i in range(len(x.shape)) if i != d)]) for x in operands[:inputs]],
+    )
     outputs = len(operation.results) - len(carries)
     steps = operands[0].shape[d] if inputs else int(attributes["scan_dim_size"])
     collected = []
     for value in operation.results[:outputs]:
         shape = [n or 0 for n in value.shape or ()]
-        collected.append(constant(0, carrier(_element(value)), (steps, *shape[:d], *shape[d + 1 :])))
+        collected.append(constant(0, carrier(element_of(value)), (steps, *shape[:d], *shape[d + 1 :])))
 
     def body(index: Tensor, *state: Tensor) -> list[Tensor]:
         at = (steps - 1) - index if attributes.get("is_reverse", False) else index
@@ -76,22 +79,11 @@ def scan(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequenc
     return [*(x.transpose(p) for x, p in zip(done, back, strict=False)), *done[outputs:]]
 
 
-def _leading(x: Tensor, d: int) -> Tensor:
-    """Return a tensor with a dimension moved to the front."""
-    return x.transpose([d, *(i for i in range(len(x.shape)) if i != d)])
-
-
-def _element(value: Value) -> ElementType:
-    if not isinstance(value.type, TensorType):
-        raise OpError(f"expected a tensor, got {value.type}")
-    return value.type.element
-
-
 @emulates("iota", "dynamic_iota")
 def iota_(e: Emulation, operation: Operation, _: Sequence[Any]) -> Sequence[Any]:
     """Integers, rounded once."""
     (result,), d = operation.results, int(operation.attributes["iota_dimension"])
-    shape, fmt = tuple([n or 0 for n in result.shape or ()]), _element(result).format
+    shape, fmt = tuple([n or 0 for n in result.shape or ()]), element_of(result).format
     line = exact_of_integer(iota(I64, (shape[d],)))
     draws = draw(e, (shape[d],)) if e.policy.rounding == "stochastic" and math.prod(shape) else None
     return [round_number(line, fmt, e.policy, draws).broadcast(shape, [d])]

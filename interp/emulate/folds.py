@@ -26,11 +26,14 @@ from ..passes.inline import inline
 from ..program import Operation, Region
 from .draws import draw, numbered_loop
 from .lookup import look_up, operate
-from .rewrite import Emulation, attributes_of, carrier, emulates
-from .tensor import I32, UI8, Tensor, branch, concatenate, constant, fill, fill_by_name, insert, type_of, where
+from .loops import branch
+from .rewrite import Emulation
+from .rules import attributes_of, carrier, emulates
+from .tensor import UI8, Tensor, concatenate, constant, fill, fill_by_name, insert, type_of, where
 
 #: An iteration of a loop combines so many elements, if that is so many lookups for each of its columns at most: a
 #: compiler takes long for more, and for other steps than lookups.
+#: tuning: sums of 32 columns of 1,000 f8E4M3FN take 0.09 ms so, 0.12 ms step by step.
 _ELEMENTS, _STEPS = 1 << 9, 8
 
 Step = Callable[..., list[Tensor]]
@@ -68,11 +71,6 @@ class Combiner:
     def parts(self) -> list[Combiner]:
         """A combiner for each accumulator, where these do not depend on each other."""
         return [Combiner.of(self.e, r) for r in independent_parts(self.whole)] if self.body.parts else []
-
-    @property
-    def is_single(self) -> bool:
-        """Whether the body combines a single minifloat."""
-        return len(self.elements) == 1 and self.elements[0].is_minifloat
 
     @functools.cached_property
     def order(self) -> Order | None:
@@ -128,10 +126,9 @@ class Combiner:
             return [self.choose(starts[0], found, lambda: self.run(starts, rows)[0])]
         if self.is_associative:
             return self._by_halves(starts, rows)
-        is_long = as_reduction and len(rows[0].shape) > 0 and rows[0].shape[0] >= PAIRS_FROM
-        is_stochastic = self.e.policy.rounding == "stochastic"
-        is_long = is_long and self.body.pairs and (is_stochastic or not self.is_single)
-        if is_long and (is_stochastic or not self.parts):
+        is_stochastic, is_single = self.e.policy.rounding == "stochastic", self.elements[0].is_minifloat
+        is_long = as_reduction and rows[0].shape[0] >= PAIRS_FROM and self.body.pairs
+        if is_long and (is_stochastic or not (self.parts or (is_single and len(self.elements) == 1))):
             return self._by_halves(starts, rows)
         if self.parts and not self.is_drawn:
             each = zip(self.parts, starts, rows, strict=True)
@@ -152,43 +149,18 @@ class Combiner:
         if self.rounds_once if rounds_once is None else rounds_once:
             rows.append(draw(self.e, rows[0].shape))
 
-        def some(first: Tensor | int, length: int, totals: Sequence[Tensor]) -> tuple[list[Tensor], list[list[Tensor]]]:
-            parts = [
-                x.slice(0, first, first + length) if isinstance(first, int) else x.window([first], [length])
-                for x in rows
-            ]
-            passed = []
-            for i in range(length):
-                row = [p.slice(0, i, i + 1).reshape(columns) for p in parts]
-                self.e.drawn = row[count] if len(row) > count else None
-                totals = step(*totals, *row[:count])
-                self.e.drawn = None
-                passed.append(totals)
-            return list(totals), passed
+        paths = [constant(0, s.element, (steps, *columns)) for s in starts] if trail else []
+
+        def body(index: int | Tensor, *state: Tensor) -> list[Tensor]:
+            row = [x.row(index) for x in rows]
+            self.e.drawn = row[count] if len(row) > count else None
+            totals = step(*state[:count], *row[:count])
+            self.e.drawn = None
+            return [*totals, *(p.with_row(t, index) for p, t in zip(state[count:], totals, strict=False))]
 
         width = math.prod(columns)
         length = max(1, min(_STEPS, _ELEMENTS // max(width, 1), steps)) if self.pairs is not None else 1
-        paths = [constant(0, s.element, (steps, *columns)) for s in starts] if trail else []
-
-        def body(index: Tensor, *state: Tensor) -> list[Tensor]:
-            first = index * length
-            totals, passed = some(first, length, state[:count])
-            paths = state[count:]
-            for i, path in enumerate(paths):
-                part = concatenate([p[i].expand(0) for p in passed], 0)
-                paths = (*paths[:i], path.with_window(part, [first]), *paths[i + 1 :])
-            return [*totals, *paths]
-
-        if length == steps:
-            totals, passed = some(0, steps, starts)
-            return totals, [concatenate([p[i].expand(0) for p in passed], 0) for i in range(count * trail)]
-        whole, rest = divmod(steps, length)
-        state = numbered_loop(self.e, whole, body, [*starts, *paths])
-        if rest:
-            totals, passed = some(whole * length, rest, state[:count])
-            at = [constant(whole * length, I32)]
-            ends = [concatenate([p[i].expand(0) for p in passed], 0) for i in range(count * trail)]
-            state = [*totals, *(p.with_window(end, at) for p, end in zip(state[count:], ends, strict=True))]
+        state = numbered_loop(self.e, steps, body, [*starts, *paths], length)
         return state[:count], state[count:]
 
     def _by_halves(self, starts: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:

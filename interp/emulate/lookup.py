@@ -18,8 +18,9 @@ from ..bodies import vectorize
 from ..passes.fuse import TABLE
 from ..program import Location, Operation, Value
 from .draws import draw
-from .rewrite import UI4, Emulation, align, emulates
+from .rewrite import Emulation
 from .rounding import decode_f32, exact_of_integer, round_float, round_number
+from .rules import UI4, align, element_of, emulates
 from .tensor import UI8, UI16, UI32, UI64, Tensor, constant, where
 
 _F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
@@ -62,9 +63,9 @@ def fused_group(e: Emulation, operation: Operation, operands: Sequence[Any]) -> 
     """A group of elementwise operations on 16 bits in all: one lookup."""
     (region,), (result,) = operation.regions, operation.results
     compute = vectorize(region, {}, lambda o: kernel(e, o), reinterprets=True)
-    elements = [_element(v.type) for v in region.arguments]
+    elements = [element_of(v) for v in region.arguments]
     assert compute is not None
-    element = _element(result.type)
+    element = element_of(result)
     entries = e.remember(operation, lambda: Tabulated(lambda *x: compute(*x)[0], elements, element.dtype).table())
     return [look_up(e, entries, element, operands, elements)]
 
@@ -73,7 +74,7 @@ def fused_group(e: Emulation, operation: Operation, operands: Sequence[Any]) -> 
 def elementwise(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """An elementwise operation on at most 16 bits in all."""
     (result,) = operation.results
-    elements, target = [_element(v.type) for v in operation.operands], _element(result.type)
+    elements, target = [element_of(v) for v in operation.operands], element_of(result)
     if sum(map(index_bits, elements)) > MOST_BITS:
         types = ", ".join(e.name for e in elements)
         raise OpError(f"expected operands of at most {MOST_BITS} bits in all, got {types}")
@@ -90,7 +91,7 @@ def arithmetic(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     Products are exact there. Sums are rounded to 24 bits, at least twice those of a minifloat and two, so that the
     second rounding gives the bits of one (Figueroa, When is double rounding innocuous?, 1995).
     """
-    element = _element(operation.results[0].type)
+    element = element_of(operation.results[0])
     is_nearest = (e.policy.arithmetic, e.policy.rounding) == ("direct", "nearest_even")
     if not element.is_minifloat or not element.format.has_zero or not is_nearest:
         return elementwise(e, operation, operands)
@@ -112,7 +113,7 @@ def kernel(e: Emulation, operation: Operation, random: Any = None) -> Run:
     record = lookup(operation.name)
     assert record is not None
     operands, results = (
-        tuple([TensorType((None,), _element(v.type)) for v in values])
+        tuple([TensorType((None,), element_of(v)) for v in values])
         for values in (operation.operands, operation.results)
     )
     call = Call(operation.name, operands, results, operation.attributes, (), e.policy, random or RandomStream())
@@ -123,12 +124,6 @@ def kernel(e: Emulation, operation: Operation, random: Any = None) -> Run:
             return np.asarray(function(*arrays))
 
     return run
-
-
-def _element(t: Any) -> ElementType:
-    if not isinstance(t, TensorType):
-        raise OpError(f"expected a tensor, got {t}")
-    return t.element
 
 
 # -- stochastic rounding -----------------------------------------------------------------------------------------------
@@ -170,7 +165,7 @@ def choices(make: Callable[[Any], Run], elements: Sequence[ElementType], target:
 @emulates("minihlo.roundings")
 def count_roundings(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """Count the roundings of an elementwise operation that stays as it is, as the interpreter does."""
-    probe, elements = _Probe(False), [_element(v.type) for v in operation.operands]
+    probe, elements = _Probe(False), [element_of(v) for v in operation.operands]
     kernel(e, operation, probe)(*(np.zeros(1, t.dtype) for t in elements))
     e.roundings += probe.count
     return ()
@@ -197,7 +192,7 @@ def _chosen(
 def convert(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """Conversions: of codes and of 16 bits by a table, of wider types by integers; complex ones by their real part."""
     (x,), (value,), (result,) = operands, operation.operands, operation.results
-    source, target = _element(value.type), _element(result.type)
+    source, target = element_of(value), element_of(result)
     if source.is_complex:
         part = x.elementwise("real", x, element=source.part)
         return [_to_codes(e, part, source.part, target)]
@@ -233,7 +228,7 @@ def conj(_: Emulation, __: Operation, operands: Sequence[Any]) -> Sequence[Any]:
 @emulates("chlo.constant_like")
 def constant_like(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """One number in the shape of the operand."""
-    element = _element(operation.results[0].type)
+    element = element_of(operation.results[0])
     value = np.asarray(operation.attributes["value"]).astype(element.dtype)
     code = value.view(np.uint8) if element.is_minifloat else value
     return [constant(code[()], UI8 if element.is_minifloat else element, operands[0].shape)]
@@ -252,7 +247,7 @@ def select(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seque
 def clamp(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """Not below min, and then not above max: two lookups."""
     low, x, high = operands
-    element = _element(operation.results[0].type)
+    element = element_of(operation.results[0])
     least = operate(e, "maximum", [x, low], [element, element], element)
     return [operate(e, "minimum", [least, high], [element, element], element)]
 
@@ -278,7 +273,7 @@ def operate(
 def bitcast_convert(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """The same bits. Codes of four bits are packed as such; of six bits they stay codes."""
     (x,), (value,), (result,) = operands, operation.operands, operation.results
-    source, target = _element(value.type), _element(result.type)
+    source, target = element_of(value), element_of(result)
     if source.bits == target.bits == 6:
         return [x]
     shape = tuple([int(n or 0) for n in result.type.shape]) if isinstance(result.type, TensorType) else ()

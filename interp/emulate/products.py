@@ -21,16 +21,13 @@ import numpy as np
 from ...ops.accumulators.operands import ABSENT
 from ...ops.accumulators.product import is_exact
 from ...ops.accumulators.record import Accumulator
-from ...ops.accumulators.selection import accumulator_of, precision_accumulator
+from ...ops.accumulators.selection import accumulator_of
 from ...ops.cast import cast, codes_of, holds
 from ...ops.minifloat.codec import decode
 from ...ops.minifloat.formats import FORMATS
 from ...ops.minifloat.number import WORK_BITS
 from ...ops.op import OpError
 from ...ops.policy import Policy
-from ...ops.products.contraction import Contraction
-from ...ops.products.dot import free_dimensions
-from ...ops.products.dot_algorithm import Algorithm, components_of
 from ...ops.products.exact import exact_type_of_formats, range_between, room, slice_counts
 from ...ops.tables import all_codes
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
@@ -39,9 +36,11 @@ from . import rounding
 from .accumulators import accumulate
 from .draws import draw
 from .lookup import index_of, operate
-from .rewrite import Emulation, carrier, emulates
+from .loops import branch, loop
+from .rewrite import Emulation
 from .rounding import Exact, code_type, exact_of_float, round_float, round_number
-from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, branch, concatenate, constant, dot, loop, where
+from .rules import carrier
+from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, concatenate, constant, dot, where
 
 _PLAIN = Policy()
 _BYTE = 7  # bits of a digit in i8
@@ -88,7 +87,7 @@ class Sums:
                 raise OpError(f"expected minifloats to be summed exactly, got {self.lhs} and {self.rhs}")
             return self.on_device(x, y)
         if not self.result.is_float:
-            return _of_number(self.into(F64).matmul(x, y), self.result)
+            return of_number(self.into(F64).matmul(x, y), self.result)
         if record is not None or policy.sums_exactly:
             return self._exact(x, y)
         return self.stepwise(x, y) if policy.accumulate == "element" else self.on_device(x, y)
@@ -142,7 +141,7 @@ class Sums:
 
     def round_any(self, sums: Tensor) -> Tensor:
         """Return sums in f32 or f64 in the type of the result, which may be one of integers."""
-        return self.round_sums(sums) if self.result.is_float else _of_number(sums, self.result)
+        return self.round_sums(sums) if self.result.is_float else of_number(sums, self.result)
 
     def _of_integers(self, x: Tensor, y: Tensor) -> Tensor:
         """Return sums modulo 2**64, rounded once."""
@@ -160,7 +159,7 @@ class Sums:
         stored, fmt = ELEMENT_TYPES[record.storage.name], record.storage
         sums = bits.bits(stored)
         if stored == self.result or not self.result.is_float:
-            return sums if stored == self.result else _of_number(sums, self.result)
+            return sums if stored == self.result else of_number(sums, self.result)
         number, is_held = exact_of_float(sums), holds(self.result.format, fmt)
         number = dataclasses.replace(number, significand=number.significand.to(UI64))
         policy = _PLAIN if is_held else self._rounding
@@ -352,7 +351,7 @@ def decoded(e: Emulation, x: Tensor, t: ElementType, wide: ElementType) -> Tenso
     return e.table(cast(all_codes(t), t, wide, _PLAIN), wide).take(x.to(UI32))
 
 
-def _of_number(x: Tensor, result: ElementType) -> Tensor:
+def of_number(x: Tensor, result: ElementType) -> Tensor:
     """Return floats as integers, booleans or complex numbers, by the device's conversion."""
     if result.is_complex:
         real = x.to(result.part)
@@ -362,104 +361,3 @@ def _of_number(x: Tensor, result: ElementType) -> Tensor:
 
 def _positive_nan(sums: Tensor) -> Tensor:
     return where(sums.differs(sums), constant(math.nan, sums.element, sums.shape), sums)
-
-
-# -- operations --------------------------------------------------------------------------------------------------------
-
-
-@emulates("dot_general")
-def dot_general(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
-    """Sums of products over the contracting dimensions."""
-    numbers = operation.attributes["dot_dimension_numbers"]
-    batching, contracting = (
-        [tuple(map(int, numbers.get(f"{side}_{kind}_dimensions", ()))) for side in ("lhs", "rhs")]
-        for kind in ("batching", "contracting")
-    )
-    attribute = operation.attributes.get("algorithm")
-    algorithm = Algorithm.of(attribute) if attribute is not None else None
-    sums = Sums.of(e, operation)
-    if algorithm is not None:
-        sums = ByAlgorithm(sums.e, sums.lhs, sums.rhs, sums.result, sums.policy, algorithm)
-    return [contract(e, operation, operands, batching, contracting, sums)]
-
-
-@dataclasses.dataclass(frozen=True)
-class ByAlgorithm(Sums):
-    """The sums that an `algorithm` asks for, of operands of up to 16 bits; see `ops.products.dot_algorithm`."""
-
-    algorithm: Algorithm
-
-    def matmul(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the products of components, added from the smallest to the largest."""
-        a, t = self.algorithm, self.algorithm.accumulation
-        names = ["tf32" if p is None else p.name for p in (a.lhs_precision, a.rhs_precision)]
-        record = precision_accumulator(self.policy, *names) if t == F32 else None
-        inner = Sums(self.e, a.lhs_precision or F32, a.rhs_precision or F32, t, self.policy)
-        if (t not in (F32, F64) and len(a.products) > 1) or self.policy.rounding == "stochastic":
-            raise OpError("expected sums of components in f32 or f64, and another rounding than stochastic")
-        xs, ys = (
-            self._components(v, source, precision, 1 + max(pair[side] for pair in a.products))
-            for side, (v, source, precision) in enumerate(
-                ((x, self.lhs, a.lhs_precision), (y, self.rhs, a.rhs_precision))
-            )
-        )
-
-        def product(i: int, j: int) -> Tensor:
-            if record is not None:
-                return inner.accumulate(record, xs[i], ys[j])
-            return inner.device_sums(xs[i], ys[j], t) if t in (F32, F64) else inner.stepwise(xs[i], ys[j])
-
-        total, *others = [product(i, j) for i, j in a.products]
-        for part in others:  # the components of an infinity are infinities and NaN
-            is_finite = total.elementwise("is_finite", total, element=ELEMENT_TYPES["i1"])
-            total = where(is_finite, total, 0.0) + part
-        if t == self.result:
-            return total
-        total = decoded(self.e, total, t, F32) if t.is_minifloat else total
-        return self.round_any(total if t.bits >= 32 or t.is_minifloat else total.to(F32))
-
-    def _components(self, x: Tensor, source: ElementType, precision: ElementType | None, count: int) -> list[Tensor]:
-        """Return operands as so many numbers in the precision type; those of tf32 are f32."""
-        if not source.is_float or source.bits > 16:
-            raise OpError(f"expected operands of up to 16 bits beside an algorithm, got {source}")
-        c = Contraction(self.lhs, self.rhs, self.result, self.policy)
-        found = components_of(all_codes(source), source, precision, count, c)
-        return [self.e.table(part, precision or F32).take(index_of(x, source).to(UI32)) for part in found]
-
-
-@emulates("dot")
-def dot_(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
-    """The inner product of vectors, or the product of matrices and vectors."""
-    rank = len(operands[0].shape)
-    return [contract(e, operation, operands, [(), ()], [(rank - 1,), (0,)], Sums.of(e, operation))]
-
-
-def contract(
-    e: Emulation,
-    operation: Operation,
-    operands: Sequence[Tensor],
-    batching: list[tuple[int, ...]],
-    contracting: list[tuple[int, ...]],
-    sums: Sums,
-) -> Tensor:
-    """Return the sums over dimensions of two tensors, for each index of the others."""
-    lhs, rhs = operands
-    call = e.call(operation)
-    x_free, y_free = free_dimensions(call, [call.tensor(0), call.tensor(1)], batching, contracting)
-    return contract_matrices(
-        sums, lhs, rhs, (batching[0], x_free, contracting[0]), (batching[1], contracting[1], y_free)
-    )
-
-
-def contract_matrices(
-    sums: Sums, lhs: Tensor, rhs: Tensor, x: Sequence[Sequence[int]], y: Sequence[Sequence[int]]
-) -> Tensor:
-    """Return sums of products; `x` has the dimensions of lhs that are (batch, M, K), `y` those of (batch, K, N)."""
-    found = sums.matmul(to_matrix(lhs, *x), to_matrix(rhs, *y))
-    return found.reshape([*(lhs.shape[d] for d in (*x[0], *x[1])), *(rhs.shape[d] for d in y[2])])
-
-
-def to_matrix(x: Tensor, *groups: Sequence[int]) -> Tensor:
-    """Return a tensor with each group of dimensions as one."""
-    moved = x.transpose([d for group in groups for d in group])
-    return moved.reshape([math.prod(x.shape[d] for d in group) for group in groups])

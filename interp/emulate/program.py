@@ -2,15 +2,130 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from jaxlib.mlir import ir
 
 from ...ops.policy import Policy
+from ...ops.types import ElementType, TensorType, Type
+from ..errors import UnsupportedError
 from ..machine import find_function
 from ..parse.reader import Locator
-from .rewrite import Emulation
+from ..passes.cse import eliminate_common_subexpressions
+from ..passes.dce import eliminate_dead_code
+from ..passes.fold_constants import fold_constants
+from ..passes.fuse import fuse
+from ..passes.inline import inline
+from ..program import Function, Region
+from .rewrite import Emulation, unwrap, wrap
+from .rules import UI4, attributes_of
 from .source import Source
+from .tensor import UI8, Tensor, insert
+
+
+class _Whole(Emulation):
+    """The rewriting of a whole program."""
+
+    def module(self, entries: Sequence[str], codes: bool = False) -> ir.Module:
+        """Return the rewritten module: the functions named, and those that they call.
+
+        Args:
+            entries: The functions whose types stay as they are.
+            codes: Whether these take and give codes instead.
+        """
+        context = self.source.module.context
+        with context, ir.Location.unknown():
+            module = ir.Module.create()
+            for name, attribute in attributes_of(self.source.module.operation).items():
+                module.operation.attributes[name] = attribute
+            with ir.InsertionPoint(module.body):
+                for op in self.source.module.body.operations:
+                    if op.operation.name.endswith(".mesh"):
+                        op.operation.clone()
+                self.pending = list(entries)
+                self.seen = set(entries)
+                while self.pending:
+                    name = self.pending.pop(0)
+                    self._function(self.program.functions[name], name in entries and not codes)
+        return module
+
+    def _function(self, function: Function, has_boundary: bool) -> None:
+        """Write a function; with `has_boundary` its arguments and results have the types of the program."""
+        source = self.source.functions[function.name]
+        attributes = attributes_of(source)
+        kind: Any = ir.FunctionType(ir.TypeAttr(attributes["function_type"]).value)
+        takes, gives = (
+            [
+                old if has_boundary and _has_codes(t) else self.carried(t, old)
+                for t, old in zip(types, given, strict=True)
+            ]
+            for types, given in ((function.argument_types, kind.inputs), (function.result_types, kind.results))
+        )
+        attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(takes, gives))
+        op = ir.Operation.create("func.func", attributes=attributes, regions=1)
+        if function.body is None:
+            return
+        region = self._apply_passes(function)
+
+        def body(*values: ir.Value) -> list[ir.Value]:
+            given = [
+                self._enter(v, t, function, has_boundary) for v, t in zip(values, function.argument_types, strict=True)
+            ]
+            results = self.apply(region, given)
+            pairs = zip(results, function.result_types, strict=True)
+            return [self._leave(r, t, function, has_boundary) for r, t in pairs]
+
+        unknown = ir.Location.unknown()
+        block = op.regions[0].blocks.append(*takes, arg_locs=[unknown] * len(takes))
+        with ir.InsertionPoint(block), self.constants_in(block):
+            insert("func.return", [], body(*block.arguments))
+
+    def _apply_passes(self, function: Function) -> Region:
+        assert function.body is not None
+        region = inline(self.program, function.body, self.once)
+        if self.policy.rounding == "stochastic":  # draws belong to roundings in the order of the program
+            return region
+        region = fold_constants(region, self.binder.kernel)
+        region = eliminate_dead_code(eliminate_common_subexpressions(region))
+        return fuse(region)
+
+    def _enter(self, value: ir.Value, t: Type, function: Function, has_boundary: bool) -> Any:
+        """Return an argument as it is carried."""
+        if not has_boundary or not _has_codes(t):
+            return wrap(value, t)
+        element = _boundary_element(t, function)
+        x = Tensor(value, element, _static(t, function))
+        return x.bits(UI4).to(UI8) if element.bits == 4 else x.bits(UI8)
+
+    def _leave(self, value: Any, t: Type, function: Function, has_boundary: bool) -> ir.Value:
+        """Return a result in its own type."""
+        if not has_boundary or not _has_codes(t):
+            return unwrap(value)
+        element = _boundary_element(t, function)
+        return (value.to(UI4) if element.bits == 4 else value).bits(element).value
+
+
+def _static(t: Type, function: Function) -> tuple[int, ...]:
+    if not isinstance(t, TensorType) or not t.is_static:
+        raise UnsupportedError(f"{function.location}: @{function.name}: expected arguments of known sizes, got {t}")
+    return tuple([int(d or 0) for d in t.shape])
+
+
+def _has_codes(t: Type) -> bool:
+    """Return whether values of a type are minifloats, whose bits are codes."""
+    return isinstance(t, TensorType) and t.element.is_minifloat
+
+
+def _boundary_element(t: Type, function: Function) -> ElementType:
+    """Return the element type of an argument or result of the program, which has its bits as an integer."""
+    assert isinstance(t, TensorType)
+    if t.element.bits != 6 and t.element.has_dtype:
+        return t.element
+    raise UnsupportedError(
+        f"{function.location}: @{function.name}: {t}: expected a type of four or eight bits at the boundary of the "
+        f"program, and of StableHLO (take and give codes instead)"
+    )
 
 
 def emulate_module(
@@ -49,7 +164,7 @@ def emulate_text(
 def _emulate(source: Source, policy: Policy | None, codes: bool, dots: str) -> ir.Module:
     functions = source.program.functions
     public = [f.name for f in functions.values() if f.is_public] or [find_function(source.program).name]
-    module = Emulation(source, policy or Policy(), dots).module(public, codes)
+    module = _Whole(source, policy or Policy(), dots).module(public, codes)
     with source.module.context:
         try:
             module.operation.verify()

@@ -19,8 +19,9 @@ from ...ops.quantization.quantized import axis_in_result
 from ...ops.tables import MOST_BITS, index_bits
 from ...ops.types import ElementType, QuantizedType, TensorType, Type
 from ..program import Operation
-from .rewrite import Emulation, emulates
+from .rewrite import Emulation
 from .rounding import round_float
+from .rules import emulates
 from .tensor import F32, F64, I64, Tensor, constant, where
 
 _PRODUCTS = [f"stablehlo.{name}" for name in ("dot_general", "dot", "convolution")]

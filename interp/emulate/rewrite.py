@@ -12,10 +12,7 @@ ways, the first that fits:
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import importlib
-import pkgutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,92 +23,20 @@ from ...ops.policy import ACCUMULATIONS, Policy
 from ...ops.programs.control import is_known_composite
 from ...ops.random_stream import RandomStream
 from ...ops.traits import RegionSemantics
-from ...ops.types import ElementType, QuantizedType, TensorType, TupleType, Type
+from ...ops.types import ElementType, TensorType, TupleType, Type
 from ..bind import Binder
 from ..errors import UnsupportedError
-from ..passes.cse import eliminate_common_subexpressions
-from ..passes.dce import eliminate_dead_code
-from ..passes.fold_constants import fold_constants
 from ..passes.fuse import fuse
 from ..passes.inline import called_once, inline
 from ..passes.rewriting import all_operations
-from ..program import BARRIER, CONSTANT, Function, Operation, Region, Value
+from ..program import BARRIER, CONSTANT, Operation, Region, Value
 from ..settings import Settings
+from .rules import REFUSED, RULES, align, attributes_of, carrier, full_name, has_emulated, is_emulated, rules
 from .source import Source
 from .tensor import UI8, Tensor, constant, insert, type_of
 
-#: Emulates one operation: takes its operands, and returns a value for each result.
-#: Of a composite or a custom call, whose rule is declared by its own name, None stands for its decomposition.
-Rule = Callable[["Emulation", Operation, Sequence[Any]], Any]
 #: The attributes that name composites and custom calls.
 _NAMED = {"stablehlo.composite": "name", "stablehlo.custom_call": "call_target_name"}
-_RULES: dict[str, Rule] = {}
-#: Operations on minifloats that are refused, and why.
-_REFUSED: dict[str, str] = {}
-
-
-def emulates(*names: str) -> Callable[[Rule], Rule]:
-    """Declare the decorated function as the emulation of operations on minifloats; `stablehlo.` may be left out.
-
-    It is called where an operand, a result or a region's value is a minifloat or quantized, and for composites and
-    custom calls of its name always. It gets the emulation, the operation, and its operands: a `Tensor` each, of codes
-    for minifloats, or a value of MLIR for tuples and tokens.
-    """
-
-    def declare(rule: Rule) -> Rule:
-        for name in names:
-            full = _full(name)
-            if full in _RULES or full in _REFUSED:
-                raise ValueError(f"{full} is emulated twice")
-            _RULES[full] = rule
-        return rule
-
-    return declare
-
-
-def refuses(reason: str, *names: str) -> None:
-    """Declare that operations are not emulated on minifloats."""
-    for name in names:
-        full = _full(name)
-        if full in _RULES or full in _REFUSED:
-            raise ValueError(f"{full} is emulated twice")
-        _REFUSED[full] = reason
-
-
-def _full(name: str) -> str:
-    return name if "." in name else f"stablehlo.{name}"
-
-
-def rules() -> tuple[Mapping[str, Rule], Mapping[str, str]]:
-    """Return the emulations by operation, and the reasons of the operations that are refused."""
-    package = importlib.import_module(__package__ or "")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
-    return _RULES, _REFUSED
-
-
-def carrier(element: ElementType) -> ElementType:
-    """Return the type that elements are carried as: codes of minifloats, the storage of quantized types."""
-    return UI8 if element.is_minifloat else element.storage
-
-
-def is_emulated(t: Type | ElementType) -> bool:
-    """Return whether values of a type are carried as another type."""
-    if isinstance(t, TupleType):
-        return any(map(is_emulated, t.elements))
-    element = t.element if isinstance(t, TensorType) else t
-    return isinstance(element, ElementType) and (element.is_minifloat or isinstance(element, QuantizedType))
-
-
-def has_emulated(operation: Operation) -> bool:
-    """Return whether an operation has a minifloat or quantized value, in its regions too."""
-    values = [*operation.operands, *operation.results]
-    for region in operation.regions:
-        values += region.arguments
-        values += [
-            r for o in all_operations(region) for r in (*o.results, *(a for g in o.regions for a in g.arguments))
-        ]
-    return any(is_emulated(v.type) for v in values)
 
 
 class Emulation:
@@ -130,102 +55,22 @@ class Emulation:
         self.drawn: Tensor | None = None
         self._values: dict[Value, Any] = {}
         self._remembered: dict[Operation, Any] = {}
-        self._binder = Binder(self.program, policy, self.settings, RandomStream(), self._refuse_call)
-        self._once = called_once(self.program)
-        self._pending: list[str] = []
-        self._seen: set[str] = set()
+        self.binder = Binder(self.program, policy, self.settings, RandomStream(), self._refuse_call)
+        self.once = called_once(self.program)
+        self.pending: list[str] = []
+        self.seen: set[str] = set()
         self._home: list[tuple[ir.Block, dict[Any, Tensor]]] = []  # where constants are put, the innermost last
 
-    def module(self, entries: Sequence[str], codes: bool = False) -> ir.Module:
-        """Return the rewritten module: the functions named, and those that they call.
-
-        Args:
-            entries: The functions whose types stay as they are.
-            codes: Whether these take and give codes instead.
-        """
-        context = self.source.module.context
-        with context, ir.Location.unknown():
-            module = ir.Module.create()
-            for name, attribute in attributes_of(self.source.module.operation).items():
-                module.operation.attributes[name] = attribute
-            with ir.InsertionPoint(module.body):
-                for op in self.source.module.body.operations:
-                    if op.operation.name.endswith(".mesh"):
-                        op.operation.clone()
-                self._pending = list(entries)
-                self._seen = set(entries)
-                while self._pending:
-                    name = self._pending.pop(0)
-                    self._function(self.program.functions[name], name in entries and not codes)
-        return module
-
-    # -- functions -----------------------------------------------------------------------------------------------------
-
-    def _function(self, function: Function, has_boundary: bool) -> None:
-        """Write a function; with `has_boundary` its arguments and results have the types of the program."""
-        source = self.source.functions[function.name]
-        attributes = attributes_of(source)
-        kind: Any = ir.FunctionType(ir.TypeAttr(attributes["function_type"]).value)
-        takes, gives = (
-            [
-                old if has_boundary and _has_codes(t) else self._carried(t, old)
-                for t, old in zip(types, given, strict=True)
-            ]
-            for types, given in ((function.argument_types, kind.inputs), (function.result_types, kind.results))
-        )
-        attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(takes, gives))
-        op = ir.Operation.create("func.func", attributes=attributes, regions=1)
-        if function.body is None:
-            return
-        region = self._apply_passes(function)
-
-        def body(*values: ir.Value) -> list[ir.Value]:
-            given = [
-                self._enter(v, t, function, has_boundary) for v, t in zip(values, function.argument_types, strict=True)
-            ]
-            results = self.apply(region, given)
-            pairs = zip(results, function.result_types, strict=True)
-            return [self._leave(r, t, function, has_boundary) for r, t in pairs]
-
-        unknown = ir.Location.unknown()
-        block = op.regions[0].blocks.append(*takes, arg_locs=[unknown] * len(takes))
-        with ir.InsertionPoint(block), self.constants_in(block):
-            insert("func.return", [], body(*block.arguments))
-
-    def _apply_passes(self, function: Function) -> Region:
-        assert function.body is not None
-        region = inline(self.program, function.body, self._once)
-        if self.policy.rounding == "stochastic":  # draws belong to roundings in the order of the program
-            return region
-        region = fold_constants(region, self._binder.kernel)
-        region = eliminate_dead_code(eliminate_common_subexpressions(region))
-        return fuse(region)
-
-    def _carried(self, t: Type, old: ir.Type) -> ir.Type:
+    def carried(self, t: Type, old: ir.Type) -> ir.Type:
         """Return the type of MLIR that values of a type are carried as; `old` is what it was."""
         if not is_emulated(t):
             return old
         if isinstance(t, TupleType):
-            kinds = [self._carried(e, ir.TupleType(old).get_type(i)) for i, e in enumerate(t.elements)]
+            kinds = [self.carried(e, ir.TupleType(old).get_type(i)) for i, e in enumerate(t.elements)]
             return ir.TupleType.get_tuple(kinds)
         assert isinstance(t, TensorType)
         tensor = ir.RankedTensorType(old)
         return ir.RankedTensorType.get(list(tensor.shape), ir.Type.parse(carrier(t.element).name), tensor.encoding)
-
-    def _enter(self, value: ir.Value, t: Type, function: Function, has_boundary: bool) -> Any:
-        """Return an argument as it is carried."""
-        if not has_boundary or not _has_codes(t):
-            return _wrap(value, t)
-        element = _boundary_element(t, function)
-        x = Tensor(value, element, _static(t, function))
-        return x.bits(UI4).to(UI8) if element.bits == 4 else x.bits(UI8)
-
-    def _leave(self, value: Any, t: Type, function: Function, has_boundary: bool) -> ir.Value:
-        """Return a result in its own type."""
-        if not has_boundary or not _has_codes(t):
-            return _unwrap(value)
-        element = _boundary_element(t, function)
-        return (value.to(UI4) if element.bits == 4 else value).bits(element).value
 
     def _refuse_call(self, name: str, operation: Operation) -> Callable[..., tuple[Any, ...]]:
         raise UnsupportedError(f"{operation.location}: {operation.name}: expected no call here, got one of @{name}")
@@ -258,9 +103,9 @@ class Emulation:
         name, record = operation.name, lookup(operation.name)
         is_call = record is not None and record.traits.is_call
         if name == CONSTANT:
-            self._binder.note(operation)
+            self.binder.note(operation)
             return [self._constant(operation)]
-        rule = _RULES.get(_full(str(operation.attributes.get(_NAMED.get(name, "")))))
+        rule = RULES.get(full_name(str(operation.attributes.get(_NAMED.get(name, "")))))
         if rule is not None:
             _check_static(operation)
             found = rule(self, operation, operands)
@@ -269,16 +114,16 @@ class Emulation:
             return self._call(operation, operands)
         if self.changes(operation) or name.startswith("minihlo."):
             _check_static(operation)
-            found = _RULES["minihlo.quantized"](self, operation, operands)
+            found = RULES["minihlo.quantized"](self, operation, operands)
             if found:
                 return found
-            rule = _RULES.get(name)
+            rule = RULES.get(name)
             if rule is not None:
                 return rule(self, operation, operands)
-            if name in _REFUSED:
-                raise OpError(_REFUSED[name])
+            if name in REFUSED:
+                raise OpError(REFUSED[name])
             if record is not None and record.is_elementwise and record.values == "numbers":
-                return _RULES["minihlo.elementwise"](self, operation, operands)
+                return RULES["minihlo.elementwise"](self, operation, operands)
             moves = record is not None and record.values == "codes"
             runs_regions = record is not None and record.traits.regions is not RegionSemantics.ELEMENTS
             if not moves and not runs_regions:
@@ -306,15 +151,20 @@ class Emulation:
         source = self.source.mlir(operation)
         record = lookup(operation.name)
         if source is None:
-            return self._barrier(operation, operands)
+            if operation.name != BARRIER or len(operation.results) != len(operands):
+                raise OpError("expected an operation of the program, got one that a pass inserted")
+            return operands
         if record is not None and record.is_elementwise:
             operands = align(operands)
             if self.policy.rounding == "stochastic":
-                _RULES["minihlo.roundings"](self, operation, operands)
-        types = [self._carried(r.type, old.type) for r, old in zip(operation.results, source.results, strict=True)]
+                RULES["minihlo.roundings"](self, operation, operands)
+        types: list[ir.Type] = [
+            self.carried(r.type, o.type) for r, o in zip(operation.results, source.results, strict=True)
+        ]
         if record is not None and record.is_elementwise and operands and isinstance(operands[-1], Tensor):
-            types = [_reshaped(t, operands[-1].shape) for t in types]
-        values = [_unwrap(v) for v in operands]
+            shape = list(operands[-1].shape)
+            types = [ir.RankedTensorType.get(shape, ir.RankedTensorType(t).element_type) for t in types]
+        values = [unwrap(v) for v in operands]
         if operation.regions:
             op = self._rebuild(source.name, types, values, source, operation.regions)
         else:
@@ -326,7 +176,7 @@ class Emulation:
                     result.set_type(t)
         for name in record.calls if record is not None else ():
             self._need(operation.attributes.get(name))
-        return [_wrap(r, v.type) for r, v in zip(op.results, operation.results, strict=True)]
+        return [wrap(r, v.type) for r, v in zip(op.results, operation.results, strict=True)]
 
     def _rebuild(
         self, name: str, types: list[ir.Type], values: list[ir.Value], source: ir.Operation, regions: Sequence[Region]
@@ -338,22 +188,16 @@ class Emulation:
         is_isolated = record is None or record.traits.regions not in (RegionSemantics.LOOP, RegionSemantics.ONE)
         for region, old, target in zip(regions, source.regions, op.regions, strict=True):
             block = old.blocks[0]
-            takes = [self._carried(v.type, a.type) for v, a in zip(region.arguments, block.arguments, strict=True)]
+            takes = [self.carried(v.type, a.type) for v, a in zip(region.arguments, block.arguments, strict=True)]
             inner = target.blocks.append(*takes, arg_locs=[ir.Location.unknown()] * len(takes))
             end = list(block.operations)[-1].operation.name
             with ir.InsertionPoint(inner), self.constants_in(inner) if is_isolated else contextlib.nullcontext():
-                given = [_wrap(a, v.type) for a, v in zip(inner.arguments, region.arguments, strict=True)]
+                given = [wrap(a, v.type) for a, v in zip(inner.arguments, region.arguments, strict=True)]
                 before = self.roundings
-                insert(end, [], [_unwrap(v) for v in self.apply(region, given)])
+                insert(end, [], [unwrap(v) for v in self.apply(region, given)])
             if self.roundings is not before:  # their number is only known at run time, and draws depend on it
                 raise OpError("expected no stochastic rounding in a region, got one")
         return op
-
-    def _barrier(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
-        """Return what an operation that a pass inserted gives: its operands."""
-        if operation.name != BARRIER or len(operation.results) != len(operands):
-            raise OpError("expected an operation of the program, got one that a pass inserted")
-        return operands
 
     def _call(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
         source, record = self.source.mlir(operation), lookup(operation.name)
@@ -365,10 +209,12 @@ class Emulation:
         if self.policy.rounding == "stochastic" and self._uses_emulated(name, set()):
             raise OpError(f"expected no stochastic rounding in a function that is called, got @{name}")
         self._need(name)
-        types = [self._carried(r.type, old.type) for r, old in zip(operation.results, source.results, strict=True)]
+        types: list[ir.Type] = [
+            self.carried(r.type, o.type) for r, o in zip(operation.results, source.results, strict=True)
+        ]
         callee = {"callee": ir.FlatSymbolRefAttr.get(name)}
-        op = insert("func.call", types, [_unwrap(v) for v in operands], callee)
-        return [_wrap(r, v.type) for r, v in zip(op.results, operation.results, strict=True)]
+        op = insert("func.call", types, [unwrap(v) for v in operands], callee)
+        return [wrap(r, v.type) for r, v in zip(op.results, operation.results, strict=True)]
 
     def _uses_emulated(self, name: str, seen: set[str]) -> bool:
         """Return whether a function, or one that it calls, has minifloats."""
@@ -386,9 +232,9 @@ class Emulation:
     def _need(self, names: Any) -> None:
         """Note functions that the program calls: a name, or a list of names."""
         for name in (names,) if isinstance(names, str) else names or ():
-            if isinstance(name, str) and name not in self._seen and name in self.program.functions:
-                self._seen.add(name)
-                self._pending.append(name)
+            if isinstance(name, str) and name not in self.seen and name in self.program.functions:
+                self.seen.add(name)
+                self.pending.append(name)
 
     def changes(self, operation: Operation) -> bool:
         """Return whether an operation is emulated: it has minifloats or quantized types, or an accumulator that the
@@ -418,7 +264,7 @@ class Emulation:
 
     def body(self, region: Region) -> Body:
         """Return what is known of a region."""
-        return self._binder.body(region)
+        return self.binder.body(region)
 
     def prepare(self, region: Region) -> Region:
         """Return a region on elements as `apply` takes it: without calls, and with groups as tables."""
@@ -433,7 +279,7 @@ class Emulation:
 
     def known(self, value: Value) -> np.ndarray | None:
         """Return the elements of a value that is a constant; None where it is none."""
-        return self._binder.constant_of(value)
+        return self.binder.constant_of(value)
 
     def reuse(self, key: Any, make: Callable[[], Tensor]) -> Tensor:
         """Return a constant that is written once for a function: at its beginning."""
@@ -477,28 +323,7 @@ class Emulation:
         return constant(array, element) if array.ndim else constant(array[()], element)
 
 
-UI4 = dataclasses.replace(UI8, name="ui4", bits=4)
-
-
-def attributes_of(op: ir.Operation) -> dict[str, Any]:
-    """Return the attributes of an operation of MLIR by name."""
-    found = op.attributes
-    return {found[i].name: found[i].attr for i in range(len(found))}
-
-
-def align(operands: Sequence[Any]) -> list[Any]:
-    """Broadcast scalars to the shape of the other operands."""
-    shape = next((x.shape for x in operands if isinstance(x, Tensor) and x.shape), ())
-    return [x.broadcast(shape) if isinstance(x, Tensor) and not x.shape else x for x in operands]
-
-
-def _reshaped(t: ir.Type, shape: Sequence[int]) -> ir.Type:
-    if not isinstance(t, ir.RankedTensorType) or tuple(t.shape) == tuple(shape):
-        return t
-    return ir.RankedTensorType.get(list(shape), t.element_type)
-
-
-def _wrap(value: ir.Value, t: Type) -> Any:
+def wrap(value: ir.Value, t: Type) -> Any:
     """Return a value as rules take it: a tensor of known sizes as a `Tensor`."""
     if not isinstance(t, TensorType) or not t.is_static:
         return value
@@ -506,30 +331,8 @@ def _wrap(value: ir.Value, t: Type) -> Any:
     return Tensor(value, carrier(t.element), tuple(tensor.shape))
 
 
-def _unwrap(value: Any) -> ir.Value:
+def unwrap(value: Any) -> ir.Value:
     return value.value if isinstance(value, Tensor) else value
-
-
-def _static(t: Type, function: Function) -> tuple[int, ...]:
-    if not isinstance(t, TensorType) or not t.is_static:
-        raise UnsupportedError(f"{function.location}: @{function.name}: expected arguments of known sizes, got {t}")
-    return tuple([int(d or 0) for d in t.shape])
-
-
-def _has_codes(t: Type) -> bool:
-    """Return whether values of a type are minifloats, whose bits are codes."""
-    return isinstance(t, TensorType) and t.element.is_minifloat
-
-
-def _boundary_element(t: Type, function: Function) -> ElementType:
-    """Return the element type of an argument or result of the program, which has its bits as an integer."""
-    assert isinstance(t, TensorType)
-    if t.element.bits != 6 and t.element.has_dtype:
-        return t.element
-    raise UnsupportedError(
-        f"{function.location}: @{function.name}: {t}: expected a type of four or eight bits at the boundary of the "
-        f"program, and of StableHLO (take and give codes instead)"
-    )
 
 
 def _check_static(operation: Operation) -> None:

@@ -7,60 +7,46 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...ops.movement.gather import integers, interleaving, row_major
+from ...ops.movement.gather import Places, integers, interleaving, row_major
 from ...ops.op import OpError
 from ..program import Operation
 from .folds import Combiner, copy_with, to_elements
-from .rewrite import Emulation, emulates
-from .tensor import I1, I64, Tensor, constant, iota, loop, where
+from .loops import loop
+from .rewrite import Emulation
+from .rules import emulates
+from .tensor import I1, I64, Tensor, constant, iota, where
 
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """Where the windows of one scatter go; the names are those of its dimension numbers."""
+    """Where the windows of one scatter go; `sizes` are those of a window, for each dimension of the tensor."""
 
+    places: Places
     shape: tuple[int, ...]
-    indices: tuple[int, ...]
-    updates: tuple[int, ...]
-    mapped: tuple[int, ...]
-    batching: tuple[int, ...]
-    along: tuple[int, ...]
+    sizes: tuple[int, ...]
     axes: tuple[int, ...]
-    window: tuple[int, ...]
-    vector: int
 
     @classmethod
-    def of(
-        cls, operation: Operation, shape: tuple[int, ...], indices: tuple[int, ...], updates: tuple[int, ...]
-    ) -> Windows:
+    def of(cls, operation: Operation, shape: tuple[int, ...], updates: tuple[int, ...]) -> Windows:
         """Return the windows of a scatter of tensors of these shapes."""
         numbers = operation.attributes["scatter_dimension_numbers"]
-        mapped, dropped, batching, along, axes = (
-            integers(numbers, name)
-            for name in ("scatter_dims_to_operand_dims", "inserted_window_dims", "input_batching_dims",
-                         "scatter_indices_batching_dims", "update_window_dims")
-        )  # fmt: skip
-        window = tuple([d for d in range(len(shape)) if d not in dropped and d not in batching])
-        vector = int(numbers.get("index_vector_dim", 0))
-        return cls(shape, indices, updates, mapped, batching, along, axes, window, vector)
-
-    @property
-    def sizes(self) -> list[int]:
-        """The sizes of a window, for each dimension of the tensor."""
-        sizes = [1] * len(self.shape)
-        for d, axis in zip(self.window, self.axes, strict=True):
-            sizes[d] = self.updates[axis]
-        return sizes
+        fields = "scatter_dims_to_operand_dims", "inserted_window_dims", "input_batching_dims"
+        places = Places.of(numbers, *fields, "scatter_indices_batching_dims")
+        axes, sizes = integers(numbers, "update_window_dims"), [1] * len(shape)
+        for d, axis in zip(places.window(len(shape)), axes, strict=True):
+            sizes[d] = updates[axis]
+        return cls(places, shape, tuple(sizes), axes)
 
     @property
     def moving(self) -> list[int]:
         """The dimensions in which windows are at different places."""
-        return sorted({*self.mapped, *self.batching, *(d for d in range(len(self.shape)) if d not in self.window)})
+        places = self.places
+        return sorted({*places.mapped, *places.batching, *places.dropped})
 
     @property
     def can_cross(self) -> bool:
         """Whether a part of a window can be out of bounds; XLA then leaves all of it out."""
-        return any(self.sizes[d] > 1 for d in self.mapped)
+        return any(self.sizes[d] > 1 for d in self.places.mapped)
 
     @property
     def is_rows(self) -> bool:
@@ -69,13 +55,14 @@ class Windows:
 
     def targets(self, indices: Tensor, dimensions: Sequence[int]) -> Tensor:
         """Return the flat index of each window, or each element of one, in some dimensions; -1 where out of bounds."""
-        wide = indices.to(I64)
-        wide = wide.reshape((*wide.shape, 1)) if self.vector == len(wide.shape) else wide
-        grid = [n for d, n in enumerate(wide.shape) if d != self.vector]
-        starts = {d: wide.slice(self.vector, i, i + 1).reshape(grid) for i, d in enumerate(self.mapped)}
-        places = [i - (i > self.vector) for i in self.along]
-        starts |= {d: iota(I64, grid, place) for d, place in zip(self.batching, places, strict=True)}
-        held = [d for d in self.window if d in dimensions]
+        wide, places = indices.to(I64), self.places
+        wide = wide.reshape((*wide.shape, 1)) if places.vector == len(wide.shape) else wide
+        grid, starts = places.grid(wide.shape), {}
+        for i, d in enumerate(places.mapped):
+            starts[d] = wide.slice(places.vector, i, i + 1).reshape(grid)
+        for d, i in zip(places.batching, places.of_indices, strict=True):
+            starts[d] = iota(I64, grid, i - (i > places.vector))
+        held = [d for d in places.window(len(self.shape)) if d in dimensions]
         full = (*grid, *(self.sizes[d] for d in held))
         found, inside = constant(0, I64, full), constant(True, I1, full)
         strides = row_major(tuple([self.shape[d] for d in dimensions]))
@@ -101,7 +88,7 @@ def scatter(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequ
         return copy_with(e, operation, [*inputs, indices, *updates], combiner.region)
     if not updates[0].size:
         return inputs
-    windows = Windows.of(operation, inputs[0].shape, indices.shape, updates[0].shape)
+    windows = Windows.of(operation, inputs[0].shape, updates[0].shape)
     shape, rank = windows.shape, len(windows.shape)
     if not windows.can_cross and overwrites:
         return copy_with(e, operation, [*inputs, indices, *updates], combiner.region)

@@ -6,34 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxlib.mlir import ir
 
-from ...ops.minifloat.formats import Nan
+from ...ops.minifloat.formats import Format, Nan
 from ...ops.op import OpError
-from ...ops.ordering import total_keys, value_keys
+from ...ops.ordering import total_keys
 from ...ops.tables import all_codes
-from ...ops.types import ElementType, TensorType
+from ...ops.types import ElementType
 from ..passes.inline import inline
+from ..passes.rewriting import captures
 from ..program import CONSTANT, Operation, Region
-from .rewrite import Emulation, carrier, emulates, is_emulated
-from .tensor import F32, I1, I32, UI8, UI32, UI64, Tensor, branch, constant, fill, insert, iota, where
+from .folds import fill_with
+from .lookup import elementwise
+from .loops import branch
+from .rewrite import Emulation
+from .rules import align, carrier, emulates, is_emulated, types_of
+from .tensor import F32, I1, I32, UI8, UI32, UI64, Tensor, fill, insert, iota, type_of, where
 
 #: A rank and a place are one integer of 32 bits along dimensions of fewer elements.
 _MOST_SHORT = 1 << 23
-
-
-def types_of(operation: Operation) -> list[ElementType]:
-    """Return the element types of the operands."""
-    return [v.type.element for v in operation.operands if isinstance(v.type, TensorType)]
-
-
-def sort_integers(x: Tensor, dimension: int) -> Tensor:
-    """Return integers in ascending order along a dimension."""
-    sort = {"dimension": dimension, "is_stable": "false"}
-    op = insert("sort", [x.value.type], [x.value], sort, regions=1)
-    scalar = constant(0, x.element).value.type
-    fill(op.regions[0], [scalar] * 2, lambda a, b: [(Tensor(a, x.element, ()) < Tensor(b, x.element, ())).value])
-    return Tensor(op.results[0], x.element, x.shape)
 
 
 def _order(ranks: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
@@ -41,7 +31,11 @@ def _order(ranks: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
     is_short = ranks.shape[dimension] <= _MOST_SHORT
     wide, shift = (UI32, 23) if is_short else (UI64, 48)
     places = iota(wide, ranks.shape, dimension)
-    keys = sort_integers((ranks.to(wide) << shift) | places, dimension)
+    joined = (ranks.to(wide) << shift) | places
+    sort = {"dimension": dimension, "is_stable": "false"}
+    op = insert("sort", [joined.value.type], [joined.value], sort, regions=1)
+    fill(op.regions[0], [type_of(wide, ())] * 2, lambda a, b: [(Tensor.of(a) < Tensor.of(b)).value])
+    keys = Tensor.of(op.results[0])
     return (keys >> shift).to(UI32), keys & ((1 << shift) - 1)
 
 
@@ -74,7 +68,7 @@ def sort_by(
         return list(operands)
     keys = sorted({i // 2 for i in body.reads or ()})
     if body.vectorised is None or len(keys) != 1 or not elements[keys[0]].is_minifloat:
-        return _by_comparator(e, region, operands, elements, dimension)
+        return _by_comparator(e, region, operands, dimension)
     if e.policy.rounding == "stochastic" and not body.selects and body.sole_op is None:
         raise OpError("expected a comparator that draws nothing under stochastic rounding")
     key, element = keys[0], elements[keys[0]]
@@ -96,65 +90,48 @@ def sort_by(
     raise OpError("expected a comparator that is a strict weak order of the numbers, got another one")
 
 
-def _by_comparator(
-    e: Emulation, region: Region, operands: Sequence[Tensor], elements: Sequence[ElementType], dimension: int
-) -> list[Tensor]:
-    """Sort by the comparator itself, on numbers of f32 in the order of the codes.
-
-    XLA's CPU crashes where a comparator looks up tables.
-    """
-    extra = [
-        e.table(_numbers(t), F32).take(x.to(UI32)) for x, t in zip(operands, elements, strict=True) if t.is_minifloat
-    ]
-    given = [*operands, *extra]
-    sort = {"dimension": dimension, "is_stable": "true"}
-    op = insert("sort", [x.value.type for x in given], [x.value for x in given], sort, regions=1)
-
-    def compare(*values: ir.Value) -> list[ir.Value]:
-        pairs, numbers = [Tensor.of(v) for v in values[: 2 * len(operands)]], iter(values[2 * len(operands) :])
-        found = [Tensor.of(next(numbers)) if elements[i // 2].is_minifloat else x for i, x in enumerate(pairs)]
-        return [_write_comparison(e, region, found).value]
-
-    fill(op.regions[0], [constant(0, x.element).value.type for x in given for _ in range(2)], compare)
-    return [Tensor(r, x.element, x.shape) for r, x in zip(op.results, operands, strict=False)]
-
-
-def _numbers(element: ElementType) -> np.ndarray:
-    """Return a number of f32 for each code, in the order of the numbers and in the total order; none is subnormal."""
-    codes = all_codes(element)
-    keys, total = value_keys(codes, element).astype(np.float32), total_keys(codes, element).astype(np.uint32)
-    is_negative = np.signbit(codes.astype(np.float32)) & (element.format.nan is not Nan.NEGATIVE_ZERO)
-    numbers = np.where(is_negative, -abs(keys), keys) + (0 if element.format.has_zero else 1)
-    nan = np.where(is_negative, 0xFFC000FF - total, 0x7FC00000 + total).astype(np.uint32).view(np.float32)
-    return np.where(_codes_of_nan(element), nan, numbers).astype(np.float32)
-
-
-def _write_comparison(e: Emulation, region: Region, arguments: Sequence[Tensor]) -> Tensor:
-    """Write a comparator on such numbers in the place of minifloats."""
-    values = dict(zip(region.arguments, arguments, strict=True))
+def _by_comparator(e: Emulation, region: Region, operands: Sequence[Tensor], dimension: int) -> list[Tensor]:
+    """Sort by the comparator itself, on codes. XLA's CPU crashes where a comparator looks up tables."""
     for operation in region.operations:
-        if not all(v in values for v in operation.operands):
-            raise OpError("expected a comparator that captures nothing, got another one")
-        operands = [values[v] for v in operation.operands]
-        (result,) = operation.results
-        if not any(is_emulated(v.type) for v in (*operation.operands, result)):
-            values[result] = e.emit(operation, operands)[0]
-        elif operation.name == CONSTANT and isinstance(result.type, TensorType):
-            code = int(np.asarray(operation.attributes["value"]).reshape(-1)[:1].view(np.uint8)[0])
-            values[result] = constant(_numbers(result.type.element)[code], F32)
-        elif operation.name == "stablehlo.select":
-            values[result] = where(*operands)
-        elif operation.name == "stablehlo.compare":
-            direction, kind = (str(operation.attributes.get(n)) for n in ("comparison_direction", "compare_type"))
-            x, y = operands
-            values[result] = x.elementwise(
-                "compare", x, y, element=I1,
-                comparison_direction=f"#stablehlo<comparison_direction {direction}>",
-                compare_type=f"#stablehlo<comparison_type {'TOTALORDER' if kind == 'TOTALORDER' else 'FLOAT'}>",
-            )  # fmt: skip
-        else:
+        is_known = operation.name in ("stablehlo.compare", "stablehlo.select", CONSTANT)
+        if not is_known and any(is_emulated(v.type) for v in (*operation.operands, *operation.results)):
             raise OpError(f"expected a comparator that compares and selects minifloats, got {operation.name}")
-    return values[region.returns[0]]
+    if captures(region):
+        raise OpError("expected a comparator that captures nothing, got another one")
+    sort = {"dimension": dimension, "is_stable": "true"}
+    op = insert("sort", [x.value.type for x in operands], [x.value for x in operands], sort, regions=1)
+    fill_with(e, op.regions[0], region)
+    return [Tensor(r, x.element, x.shape) for r, x in zip(op.results, operands, strict=True)]
+
+
+@emulates("compare")
+def compare(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """Compare integers in the order of the numbers; as f32 with NaN where NaN is unordered."""
+    element, attributes = types_of(operation)[0], {k: str(v) for k, v in operation.attributes.items()}
+    if not element.is_minifloat:
+        return elementwise(e, operation, operands)
+    is_total = attributes.get("compare_type") == "TOTALORDER"
+    x, y = (_to_number(v, element.format, is_total) for v in align(operands))
+    kind, direction = "SIGNED" if is_total else "FLOAT", attributes["comparison_direction"]
+    found = x.elementwise(
+        "compare", x, y, element=I1, comparison_direction=f"#stablehlo<comparison_direction {direction}>",
+        compare_type=f"#stablehlo<comparison_type {kind}>",
+    )  # fmt: skip
+    return [found]
+
+
+def _to_number(x: Tensor, fmt: Format, is_total: bool) -> Tensor:
+    """Return an integer in the order of numbers for each code, in the total order, or else as f32 with NaN."""
+    wide = x.to(I32)
+    magnitude = wide & (fmt.sign_bit - 1) if fmt.is_signed else wide
+    key = where(wide > magnitude, ~magnitude if is_total else -magnitude, magnitude)
+    nan = magnitude > (fmt.max_code + fmt.has_infinity)
+    if fmt.nan is Nan.NEGATIVE_ZERO:
+        nan = wide.equals(fmt.sign_bit)
+        key = where(nan, fmt.sign_bit, key)
+    if is_total:
+        return key
+    return key.to(F32) if fmt.nan is Nan.NONE else where(nan, float("nan"), key.to(F32))
 
 
 def _comparisons(compare: Any, elements: Sequence[ElementType], key: int) -> np.ndarray:

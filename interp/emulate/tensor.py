@@ -202,9 +202,10 @@ class Tensor:
         """Return the tensor with dimensions reversed."""
         return self._shaped("reverse", self.shape, dimensions=list(axes))
 
-    def row(self, index: Tensor) -> Tensor:
+    def row(self, index: Tensor | int) -> Tensor:
         """Return the element at a scalar index along the first dimension."""
-        return self.window([index], [1]).reshape(self.shape[1:])
+        part = self.slice(0, index, index + 1) if isinstance(index, int) else self.window([index], [1])
+        return part.reshape(self.shape[1:])
 
     def window(self, starts: Sequence[Tensor | int], sizes: Sequence[int]) -> Tensor:
         """Return a part at scalar starts along the first dimensions, of so many indices along each; `dynamic_slice`."""
@@ -214,14 +215,11 @@ class Tensor:
         kinds = {s.element for s in scalars if s.element != I32} or {I32}
         return self._shaped("dynamic_slice", shape, *(s.to(*kinds) for s in scalars), slice_sizes=shape)
 
-    def with_window(self, part: Tensor, starts: Sequence[Tensor]) -> Tensor:
-        """Return the tensor with a part replaced at scalar starts along the first dimensions."""
-        starts = [*starts, *([constant(0, starts[0].element)] * (len(self.shape) - len(starts)))]
-        return self._shaped("dynamic_update_slice", self.shape, part, *starts)
-
-    def with_row(self, row: Tensor, index: Tensor) -> Tensor:
+    def with_row(self, row: Tensor, index: Tensor | int) -> Tensor:
         """Return the tensor with the element at a scalar index along the first dimension replaced."""
-        return self.with_window(row.reshape((1, *row.shape)), [index])
+        first = index if isinstance(index, Tensor) else constant(index, I32)
+        rest = [constant(0, first.element)] * (len(self.shape) - 1)
+        return self._shaped("dynamic_update_slice", self.shape, row.reshape((1, *row.shape)), first, *rest)
 
     def take(self, index: Tensor) -> Tensor:
         """Return the entries of a table of rank 1 at an array of indices, which are integers within it."""
@@ -344,41 +342,3 @@ def fill_by_name(region: ir.Region, name: str, element: ElementType) -> None:
     """Fill a region with an operation on two numbers."""
     scalar = type_of(element, ())
     fill(region, [scalar, scalar], lambda x, y: [insert(name, [scalar], [x, y]).results[0]])
-
-
-def loop(count: int | Tensor, body: Callable[..., Sequence[Tensor]], state: Sequence[Tensor]) -> list[Tensor]:
-    """Repeat `body(index, *state)`, which gives the next state; `index` counts from 0, as a scalar of i32."""
-    if isinstance(count, int) and count == 0:
-        return list(state)
-    first = constant(0, I32)
-    initial = [first, *state]
-    types = [x.value.type for x in initial]
-
-    def condition(*values: ir.Value) -> list[ir.Value]:
-        index = Tensor(values[0], I32, ())
-        return [(index < count).value]
-
-    def step(*values: ir.Value) -> list[ir.Value]:
-        index, *rest = (Tensor(v, x.element, x.shape) for v, x in zip(values, initial, strict=True))
-        return [x.value for x in (index + 1, *body(index, *rest))]
-
-    op = insert("while", types, [x.value for x in initial], regions=2)
-    fill(op.regions[0], types, condition)
-    fill(op.regions[1], types, step)
-    return [Tensor(r, x.element, x.shape) for r, x in zip(list(op.results)[1:], state, strict=True)]
-
-
-def branch(
-    condition: Tensor,
-    like: Sequence[Tensor],
-    first: Callable[[], Sequence[Tensor]],
-    second: Callable[[], Sequence[Tensor]],
-) -> list[Tensor]:
-    """Return what `first` gives where a scalar of i1 holds, else what `second` gives: only one of them is run.
-
-    The results have the types of `like`.
-    """
-    op = insert("if", [x.value.type for x in like], [condition.value], regions=2)
-    for region, give in zip(op.regions, (first, second), strict=True):
-        fill(region, [], lambda give=give: [x.value for x in give()])
-    return [Tensor(r, x.element, x.shape) for r, x in zip(op.results, like, strict=True)]

@@ -29,12 +29,15 @@ def _modules() -> Iterator[tuple[str, ModuleType]]:
 
 
 def _programs() -> Iterator[Any]:
+    """The last program of each file is in every run."""
     for name, module in _modules():
+        marks: list[Any] = []
         waiting = [(k, v) for k, v in vars(module).items() if not k.startswith("__")]
         while waiting:
             key, value = waiting.pop()
             if isinstance(value, dict) and "mlir_module_serialized" in value:
-                yield pytest.param(name, value, id=f"{name}[{key}]")
+                yield pytest.param(name, value, id=f"{name}[{key}]", marks=marks)
+                marks = [pytest.mark.exhaustive]
             elif isinstance(value, dict):
                 waiting += [(f"{key}.{k}", v) for k, v in value.items()]
             elif isinstance(value, list | tuple):

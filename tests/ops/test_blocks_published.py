@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from minihlo import interp
+from minihlo.ops.blocks import open_points
 from minihlo.ops.blocks.formats import BLOCK_FORMATS
+from minihlo.ops.blocks.open_points import BLOCK_POINTS, BlockPoint
 
 from ..run_op import codes as bits_of
 from ..run_op import from_codes
@@ -72,3 +74,31 @@ def test_scales_of_torchao(name: str) -> None:
         quotient = float(np.array(code, np.uint32).view(np.float32))
         x = np.array([quotient * BLOCK_FORMATS[name].largest, 0.0])
         assert bits_of(interp.quantize(x, name, scale="rceil")[1]).tolist() == [scale], hex(code)
+
+
+def operand(point: BlockPoint) -> np.ndarray:
+    return np.array([point.first, *[point.rest] * 31], np.uint32).view(np.float32)
+
+
+@pytest.mark.parametrize("point", BLOCK_POINTS, ids=lambda p: p.identifier)
+def test_ours(point: BlockPoint) -> None:
+    codes, scales = interp.quantize(operand(point), point.name, scale=point.rule)
+    assert (int(bits_of(scales)[0]), int(bits_of(codes)[0])) == point.given
+
+
+def test_identifiers_are_different() -> None:
+    assert len({p.identifier for p in BLOCK_POINTS}) == len(BLOCK_POINTS)
+
+
+@pytest.mark.parametrize("point", BLOCK_POINTS, ids=lambda p: p.identifier)
+def test_torchao(point: BlockPoint) -> None:
+    torchao = pytest.importorskip("torchao")
+    if not torchao.__version__.startswith(open_points.TORCHAO.split()[1]):
+        pytest.skip(f"the table is of {open_points.TORCHAO}, installed is {torchao.__version__}")
+    torch = pytest.importorskip("torch")
+    mx = pytest.importorskip("torchao.prototype.mx_formats.mx_tensor")
+    config = pytest.importorskip("torchao.prototype.mx_formats.config")
+    x = torch.tensor(operand(point).reshape(1, 32))
+    scales, codes = mx.to_mx(x, torch.float8_e4m3fn, 32, config.ScaleCalculationMode(point.rule))
+    found = (int(scales.view(torch.uint8)[0, 0]), int(codes.view(torch.uint8)[0, 0]))
+    assert found == point.others[open_points.TORCHAO]

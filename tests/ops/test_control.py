@@ -101,32 +101,6 @@ def test_while(iterations):
     assert [int(f) for f in actual] == [max(iterations, 0), sum(3 * i for i in range(iterations))]
 
 
-def test_while_in_while_with_one_value():
-    text = """
-    func.func @main(%n: tensor<i32>) -> tensor<i32> {
-      %one = stablehlo.constant dense<1> : tensor<i32>
-      %limit = stablehlo.constant dense<100> : tensor<i32>
-      %r = stablehlo.while(%i = %one) : tensor<i32>
-      cond {
-        %c = stablehlo.compare LT, %i, %limit : (tensor<i32>, tensor<i32>) -> tensor<i1>
-        stablehlo.return %c : tensor<i1>
-      } do {
-        %m = stablehlo.add %i, %n : tensor<i32>
-        %s = stablehlo.while(%j = %i) : tensor<i32>
-        cond {
-          %c = stablehlo.compare LT, %j, %m : (tensor<i32>, tensor<i32>) -> tensor<i1>
-          stablehlo.return %c : tensor<i1>
-        } do {
-          %k = stablehlo.add %j, %one : tensor<i32>
-          stablehlo.return %k : tensor<i32>
-        }
-        stablehlo.return %s : tensor<i32>
-      }
-      return %r : tensor<i32>
-    }"""
-    assert load(text)(number(7))[0] == 1 + 7 * 15
-
-
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs an interval timer")
 def test_a_loop_without_end_can_be_interrupted():
     text = """

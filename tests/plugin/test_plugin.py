@@ -1,7 +1,10 @@
 """The JAX platform `minihlo` on one device. Expected values are JAX's on CPU, numpy's, or worked out by hand."""
 
+import gc
+import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -295,3 +298,16 @@ def test_protocol_buffers() -> None:
     assert list(protobuf.read(bytes([0x08, 0xAC, 0x02, 0x12, 2]) + b"hi")) == [(1, 300), (2, b"hi")]
     with pytest.raises(ValueError, match="cut off"):
         list(protobuf.read(bytes([0x12, 5]) + b"hi"))
+
+
+def test_memory_of_handles_is_never_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The framework drops handles after the interpreter has cleared our modules, and counts down in that memory."""
+    monkeypatch.setattr(os, "register_at_fork", lambda **_: None)
+    pool = handles.Pool()
+    pool.add("object")
+    base = pool._chunks[0][1].base
+    assert base is not None
+    memory = weakref.ref(base)
+    del pool, base
+    gc.collect()
+    assert memory() is not None

@@ -25,12 +25,3 @@ def test_a_program_that_there_is_not() -> None:
     result = subprocess.run(command, cwd=_HERE, capture_output=True, text=True, timeout=300)
     assert result.returncode == 2
     assert "no program has 'nonsense' in its name (there is gelu" in result.stderr
-
-
-@pytest.mark.exhaustive
-def test_growth_of_one_function() -> None:
-    command = [sys.executable, "-m", "benchmarks.growth", "clip", "--sizes", "100,1000"]
-    result = subprocess.run(command, cwd=_HERE, capture_output=True, text=True, timeout=300)
-    assert result.returncode == 0, result.stderr
-    assert "clip" in result.stdout
-    assert "of 1 functions are marked" in result.stdout

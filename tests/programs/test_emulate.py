@@ -72,6 +72,15 @@ def test_conversions_to_wide_floats_follow_the_policy(target: str, policy: Polic
     check(_unary("convert", "f32", target, x.size), [x], policy)
 
 
+@pytest.mark.parametrize("op", ["add", "subtract"])
+def test_compilers_know_constant_zeros(op: str) -> None:
+    for zero in ("0.0", "-0.0"):
+        text = f"""func.func @main(%x: tensor<256xf8E4M3>) -> tensor<256xf8E4M3> {{
+          %y = stablehlo.constant dense<{zero}> : tensor<256xf8E4M3>
+          %r = stablehlo.{op} %x, %y : tensor<256xf8E4M3>\nreturn %r : tensor<256xf8E4M3> }}"""
+        check(text, [np.arange(256).astype(np.uint8).view(FORMATS["f8E4M3"].dtype)])
+
+
 @pytest.mark.parametrize("name", ["f8E4M3FN", "f8E5M2FNUZ", "f8E8M0FNU", "f4E2M1FN"])
 @pytest.mark.parametrize("source", ["i1", "i8", "ui8", "i16", "i32", "ui32", "i64", "ui64"])
 def test_conversions_of_integers(name: str, source: str) -> None:

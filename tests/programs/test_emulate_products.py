@@ -51,6 +51,13 @@ def test_dots(name: str, policy: Policy) -> None:
         check(_dot(name, other, name, x.shape, y.shape), [x, y], policy)
 
 
+def test_draws_for_sums_of_more_bits_than_f64_has() -> None:
+    x, y = (np.random.default_rng(i).integers(1, 12, (1, 60, 60), np.uint8) for i in range(2))
+    x[..., 0], y[:, 0], dtype = 0x7B, 0x7B, FORMATS["f8E5M2"].dtype
+    dot = _dot("f8E5M2", "f8E5M2", "f64", x.shape, y.shape)
+    check(dot, [x.view(dtype), y.view(dtype)], Policy(rounding="stochastic"))
+
+
 @pytest.mark.parametrize("shape", [(1, 1, 0, 1), (0, 2, 3, 2), (1, 0, 3, 2), (1, 1, 1, 1)])
 def test_dots_of_few_elements(shape: tuple[int, int, int, int]) -> None:
     batch, rows, length, columns = shape

@@ -31,8 +31,6 @@ import sys
 import numpy as np
 from minihlo import interp
 from minihlo.interp import load
-from minihlo.ops.minifloat.formats import FORMATS
-from minihlo.ops.policy import Policy
 bits = int(sys.argv[1])
 assert set_bits(bits) == 0
 x = np.array([1, 3, 1 << 22, (1 << 23) + 5, 0x80000007], np.uint32).view(np.float32)
@@ -51,22 +49,6 @@ for t, value in (("f32", x), ("f64", y)):
     for f in ("f8E8M0FNU", "bf16", "f16", "f8E4M3FN", "f32", "f64"):
         print(t, f, interp.cast(value, f).tobytes().hex())
     print(interp.scale(np.array([value[2]]), "f8E4M3FN").hex())
-for t, fmt in FORMATS.items():
-    if fmt.bits > 16 or not fmt.has_dtype:
-        continue
-    codes = np.arange(min(fmt.max_code + 1, 256), dtype=fmt.code_dtype)
-    value = codes.view(fmt.dtype)
-    shape = f"tensor<{len(codes)}x{t}>"
-    for policy in (Policy(), Policy(arithmetic="upcast")):
-        for op in ("add", "multiply", "divide", "exponential", "sqrt"):
-            operands = "%x" if op in ("exponential", "sqrt") else "%x, %y"
-            program = load(
-                f"func.func @main(%x: {shape}, %y: {shape}) -> ({shape}, tensor<{len(codes)}xf32>) {{"
-                f"%0 = stablehlo.{op} {operands} : {shape} %1 = stablehlo.convert %0 : ({shape}) ->"
-                f" tensor<{len(codes)}xf32> return %0, %1 : {shape}, tensor<{len(codes)}xf32> }}"
-            )
-            results = program(value, value[::-1], policy=policy)
-            print(t, op, policy.arithmetic, *(r.tobytes().hex() for r in results))
 assert set_bits(0) == bits  # as the caller left it
 """
 

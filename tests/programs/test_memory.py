@@ -1,7 +1,6 @@
 """What may be asked for is bounded by machine, control group and process."""
 
 import contextlib
-import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -157,19 +156,3 @@ def test_scratch_space_is_limited_too() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout == "refused\n", done.stderr
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep memory")
-def test_freed_memory_serves_the_next_arrays() -> None:
-    """Without `memory.keep_freed` each run takes some 700 new pages from the system."""
-    resource = pytest.importorskip("resource")
-    t, count = f"tensor<{1 << 18}xf32>", 10
-    sums = "\n".join(f"%a{i + 1} = stablehlo.add %a{i}, %a{i} : {t}" for i in range(6))
-    program = interp.load(f"func.func @main(%a0: {t}) -> {t} {{\n{sums}\n return %a6 : {t} }}")
-    x = np.ones(1 << 18, np.float32)
-    for _ in range(3):
-        program(x)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(count):
-        program(x)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 100 * count

@@ -5,7 +5,6 @@ and our float32 result may lie at most four times as far from that as JAX's own 
 of the largest element more. Integers, booleans and random bits must be equal.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -261,17 +260,3 @@ def ordered(x: Any) -> Any:
 @pytest.mark.parametrize("f", [special_functions, composed, ordered], ids=lambda f: f.__name__)
 def test_functions(f: Function) -> None:
     agree(f, numbers(6, 6))
-
-
-def test_shardings_of_one_device_change_nothing() -> None:
-    mesh = jax.make_mesh((1,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
-    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
-
-    def f(x: Any) -> Any:
-        whole = functools.partial(jax.shard_map, mesh=mesh, in_specs=split.spec, out_specs=jax.sharding.PartitionSpec())
-        return lax.with_sharding_constraint(x + 1, split), whole(lambda y: lax.psum(y, "x"))(x)
-
-    x = numbers(4, 4)
-    program, kept = exported(f, x)
-    for mine, theirs in zip(load(program)(*kept), leaves(jax.jit(f)(x)), strict=True):
-        np.testing.assert_array_equal(mine, theirs, strict=True)
