@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,10 +21,12 @@ from ..judgement import inputs, many
 from ..judgement.judge import judge_source
 from ..judgement.verdicts import CRASH, EXACT, UNSUPPORTED, WRONG, Judgement
 from ..parse import containers
-from ..parse.chunks import split
+from ..testing.chunks import split
 from .diff import backend_of
 from .run import read_inputs
 
+#: The names of public functions in text.
+_FUNCTION = re.compile(r"^\s*func\.func (?:public )?@([\w$.-]+)", re.MULTILINE)
 #: The options that a judgement hangs on.
 _ASKED = ("function", "input", "args", "samples", "seed", "flush", "ulp", "minimize")
 
@@ -33,7 +37,7 @@ def main(options: argparse.Namespace) -> int:
     given = read_inputs(options)
     allowed = Allowed(options.ulp, options.flush == "allow")
     try:
-        chosen = [p for p in _programs(places) if shards.has(options.shard, p.name)]
+        chosen = [p for p in _programs(places, options.function) if shards.has(options.shard, p.name)]
     except ValueError as error:
         raise InputError(f"--shard: {error}") from None
     if given is not None and len(chosen) != 1:
@@ -98,17 +102,26 @@ def _divide(places: list[str]) -> tuple[list[str], list[str]]:
     return programs, names
 
 
-def _programs(places: list[str]) -> list[many.Item]:
-    """Return the programs of the places; those of one file between `// -----` are numbered."""
+def _programs(places: list[str], function: str | None) -> list[many.Item]:
+    """Return the programs of the places; those of one file between `// -----` are numbered.
+
+    Of a program with several public functions and no `@main` each is one, unless a function is named.
+    """
     found = []
     for place in places:
         items = [many.Item("<stdin>", sys.stdin.buffer.read())] if place == "-" else many.items([place])
         for item in items:
-            chunks = [] if containers.is_binary(item.data) else split(item.data.decode(errors="replace"))
-            if len(chunks) < 2:
-                found.append(item)
-            else:
-                found += [many.Item(f"{item.name}#{i}", t.encode()) for i, (t, _) in enumerate(chunks)]
+            if containers.is_binary(item.data):
+                found.append(dataclasses.replace(item, function=function))
+                continue
+            chunks = [text for text, _ in split(item.data.decode(errors="replace"))]
+            for i, text in enumerate(chunks):
+                name = item.name if len(chunks) == 1 else f"{item.name}#{i}"
+                names = _FUNCTION.findall(text) if function is None else []
+                if len(names) < 2 or "main" in names:
+                    found.append(many.Item(name, text.encode() if len(chunks) > 1 else item.data, function))
+                else:
+                    found += [many.Item(f"{name}@{f}", text.encode(), f) for f in names]
     return found
 
 
@@ -117,7 +130,7 @@ def _judge(
 ) -> Judgement:
     """Return the verdict on one program. Raises ProgramError and InputError."""
     text = item.data if containers.is_binary(item.data) else item.data.decode(errors="replace")
-    source = Source.of_text(text, item.name, 1, options.function)
+    source = Source.of_text(text, item.name, 1, item.function)
     sets = [("given", given)] if given is not None else inputs.draw(source, options.seed, options.samples)
     return judge_source(source, sets, backend, allowed, not options.no_where, options.minimize, options.limit)
 

@@ -12,7 +12,7 @@ from ...ops.types import ElementType, Kind, TensorType
 from ..program import Operation
 from .evaluate import Evaluator, causes_of, join, merge_since, rule
 from .functions import function_of_samples, left_open
-from .intervals import Interval, add, broadcast, divide, indefinite, multiply, negate, widen
+from .intervals import UNDEFINED, Interval, add, broadcast, divide, indefinite, multiply, negate, widen
 from .values import F64, MOST, Enclosure, holds_integers, largest, leaves_open, of_parts, subnormal_hull, to_f64
 
 # -- arithmetic --------------------------------------------------------------------------------------------------------
@@ -48,7 +48,10 @@ def arithmetic(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> S
     bounds = broadcast(operands)
     nan = np.logical_or.reduce([n for *_, n in bounds])
     only_nan = np.logical_or.reduce([np.isnan(low) for low, *_ in bounds])
-    low, high = _ARITHMETIC[name](*[(low, high) for low, high, _ in bounds])
+    intervals = [(low, high) for low, high, _ in bounds]
+    low, high = _ARITHMETIC[name](*intervals)
+    if name in UNDEFINED:
+        nan = nan | UNDEFINED[name](*intervals)
     if holds_integers(element):
         return _integers(e, operation, operands, low, high)
     if not element.is_float:

@@ -170,7 +170,7 @@ class Evaluator:
             return name not in _LEFT_OPEN
         if name in ("convert", "reduce_precision", "uniform_dequantize"):
             return True
-        if any(t.is_complex for t in types):
+        if any(_is_complex(v.type) for v in (*operation.operands, *operation.results)):
             return record.accuracy is EXACT and name in ("add", "subtract", "negate", "real", "imag", "complex")
         return record.accuracy in (EXACT, EXACT_BUT_COMPLEX)
 
@@ -465,6 +465,10 @@ def _element(t: Type) -> ElementType:
 
 def _is_wide(element: ElementType) -> bool:
     return element.is_float or element.is_complex
+
+
+def _is_complex(t: Type) -> bool:
+    return isinstance(t, TensorType) and t.element.is_complex
 
 
 def _is_float(t: Type) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -62,6 +62,23 @@ def divide(x: Interval, y: Interval) -> Interval:
     low, high = _down(low, ~is_exact), _up(high, ~is_exact)
     has_zero = (y[0] <= 0) & (y[1] >= 0)
     return np.where(has_zero, -np.inf, low), np.where(has_zero, np.inf, high)
+
+
+def _holds_zero(x: Interval) -> np.ndarray:
+    return (x[0] <= 0) & (x[1] >= 0)
+
+
+def _is_endless(x: Interval) -> np.ndarray:
+    return np.isinf(x[0]) | np.isinf(x[1])
+
+
+#: Where an operation on numbers of two intervals may have no result: the difference of infinities, zero times infinity.
+UNDEFINED: dict[str, Callable[[Interval, Interval], np.ndarray]] = {
+    "add": lambda x, y: ((x[1] == np.inf) & (y[0] == -np.inf)) | ((x[0] == -np.inf) & (y[1] == np.inf)),
+    "subtract": lambda x, y: ((x[1] == np.inf) & (y[1] == np.inf)) | ((x[0] == -np.inf) & (y[0] == -np.inf)),
+    "multiply": lambda x, y: (_holds_zero(x) & _is_endless(y)) | (_is_endless(x) & _holds_zero(y)),
+    "divide": lambda x, y: (_holds_zero(x) & _holds_zero(y)) | (_is_endless(x) & _is_endless(y)),
+}
 
 
 def indefinite(

@@ -23,10 +23,11 @@ _MOST = 1 << 28
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """A program to judge: its name and its text or bytes."""
+    """A program to judge: its name, its text or bytes, and the function that runs, if it is not the only one."""
 
     name: str
     data: bytes
+    function: str | None = None
 
 
 def items(places: Iterable[str]) -> Iterator[Item]:

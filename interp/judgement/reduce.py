@@ -67,7 +67,7 @@ def _find(judge: Judge, minimize: bool, deadline: float) -> Part | None:
         finding = None
     shown = judge.wrong(few, wanted) if finding is None else finding[1]  # not every run has the fault
     assert shown is not None
-    if len(few) == 1 and starts_elsewhere(few[0], judge.trace.values):
+    if any(starts_elsewhere(o, judge.trace.values) for o in few):
         shown = dataclasses.replace(shown, kind=f"{shown.kind}, from an init that is no identity")
     return Part(tuple(map(short, few)), text, _texts(arrays), shown, is_alone_right, arrays)
 

@@ -142,6 +142,14 @@ def test_conversions_round_once() -> None:
     assert not found.admits(twice).all()
 
 
+def test_quotients_of_flushed_numbers_are_nan() -> None:
+    body = " %r = stablehlo.divide %x, %x : tensor<300xf32>"
+    found = enclosure(ONE.format(t="f32", body=body), np.full(300, 1e-45, np.float32))
+    assert found.admits(np.full(300, np.nan, np.float32)).all()
+    found = enclosure(ONE.format(t="f32", body=body), np.full(300, 2.0, np.float32))
+    assert not found.admits(np.full(300, np.nan, np.float32)).any()
+
+
 def test_what_is_not_decided() -> None:
     """Both outcomes of a comparison that hangs on a rounding are allowed; a loop that ends by it is undecided."""
     body = """ %c = stablehlo.constant dense<0x3F800002> : tensor<300xf32>

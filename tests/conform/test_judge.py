@@ -261,12 +261,15 @@ def test_many_programs(tmp_path: Path) -> None:
     (tmp_path / "programs").mkdir()
     (tmp_path / "programs" / "a.mlir").write_text(CHAIN)
     (tmp_path / "programs" / "b.mlir").write_text("func.func @main() -> tensor<f32> { return }")
+    two = "func.func @f() { return }\nfunc.func public @g() { return }\nfunc.func private @h() { return }"
+    (tmp_path / "programs" / "c.mlir").write_text(two)
     command = ("judge", "programs", "minihlo", "--json", "r.json", "--html", "r.html")
     status, out, _ = in_process(*command, cwd=tmp_path)
-    assert (status, out.splitlines()[-1]) == (0, "2 judged: 1 EXACT, 1 UNSUPPORTED")
+    assert (status, out.splitlines()[-1]) == (0, "4 judged: 3 EXACT, 1 UNSUPPORTED")
     rows = [json.loads(line) for line in (tmp_path / "r.json").read_text().splitlines()]
     assert [(r["program"], r["verdict"]) for r in rows] == [
-        ("programs/a.mlir", "EXACT"), ("programs/b.mlir", "UNSUPPORTED")
+        ("programs/a.mlir", "EXACT"), ("programs/b.mlir", "UNSUPPORTED"),
+        ("programs/c.mlir@f", "EXACT"), ("programs/c.mlir@g", "EXACT"),
     ]  # fmt: skip
     assert "UNSUPPORTED" in (tmp_path / "r.html").read_text()
     with (tmp_path / "r.json").open("a") as file:
@@ -274,7 +277,7 @@ def test_many_programs(tmp_path: Path) -> None:
     in_process(*command, cwd=tmp_path)  # nothing is judged again
     assert [json.loads(line) for line in (tmp_path / "r.json").read_text().splitlines()] == rows
     in_process(*command, "--seed", "1", cwd=tmp_path)  # but with other options
-    assert len((tmp_path / "r.json").read_text().splitlines()) == 4
+    assert len((tmp_path / "r.json").read_text().splitlines()) == 8
 
 
 def test_small_parts() -> None:
