@@ -21,7 +21,7 @@ from ...ops.types import ElementType
 from . import rounding
 from .floats import add_to_odd, exponent, is_finite, of_exact, power, round_to_form, to_integers, unsigned_zero
 from .loops import loop, repeat
-from .rounding import code_type, exact_of_bits, exact_of_float, flags_of, round_float, round_number
+from .rounding import code_type, exact_of_bits, exact_of_float, round_float, round_number
 from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, concatenate, constant, where
 
 #: Terms of a step that are written one after the other in a loop: more take longer to compile, and to run.
@@ -118,16 +118,17 @@ def _read(record: Accumulator, codes: Tensor, fmt: Format, compute: ElementType)
     if fmt.bits > 32:
         raise UnsupportedOpError(f"expected operands of up to 32 bits, got {fmt.name}")
     if fmt.bits <= 8:
-        all_of_them, index = operand(np.arange(1 << fmt.bits, dtype=np.uint8), fmt.name, record), codes.to(UI32)
-        values, exponents = all_of_them.values.astype(compute.dtype), all_of_them.exponents.astype(np.int32)
+        every, index = operand(np.arange(1 << fmt.bits, dtype=np.uint8), fmt.name, record), codes.to(UI32)
+        values, exponents = every.values.astype(compute.dtype), every.exponents.astype(np.int32)
         return _Side(constant(values, compute).take(index), constant(exponents, I32).take(index))
     x, places = exact_of_bits(codes.bits(code_type(fmt)), fmt), fmt.mantissa_bits
-    is_nan, is_infinite = flags_of(x)
-    significand = where(is_nan | is_infinite, 0, x.significand)
+    assert x.is_nan is not None
+    assert x.is_infinite is not None
+    significand = where(x.is_nan | x.is_infinite, 0, x.significand)
     if "operands" in record.flush:
         significand = where(significand < (1 << places), 0, significand)
     value = significand.bits(I32).to(compute) * power(x.exponent, compute)
-    value = where(is_infinite, np.inf, where(is_nan, np.nan, value))
+    value = where(x.is_infinite, np.inf, where(x.is_nan, np.nan, value))
     return _Side(where(x.sign, -value, value), where(significand.equals(0), ABSENT, x.exponent + places))
 
 
