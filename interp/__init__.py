@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     __version__: str
     from .api import load
-    from .blocks import dequantize, quantize, straight_through
+    from .blocks.convert import dequantize, quantize, straight_through
+    from .blocks.packing import pack, unpack
     from .diff.compare import compare
     from .errors import CheckFailure, Error, ExecutionError, InputError, OutputError, ProgramError, ResourceError
     from .judgement.judge import judge
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from .transform.emulated import emulate
     from .transform.function import jit
     from .values.numbers import cast, scale
-    from .values.packing import pack, unpack
 
 _HOME = {
     "Accumulator": "..ops.accumulators.record",
@@ -42,8 +42,8 @@ _HOME = {
         ".errors",
     ),
     **dict.fromkeys(("cast", "scale"), ".values.numbers"),
-    **dict.fromkeys(("pack", "unpack"), ".values.packing"),
-    **dict.fromkeys(("dequantize", "quantize", "straight_through"), ".blocks"),
+    **dict.fromkeys(("pack", "unpack"), ".blocks.packing"),
+    **dict.fromkeys(("dequantize", "quantize", "straight_through"), ".blocks.convert"),
     "blame": ".numerics.blame",
     "compare": ".diff.compare",
     "emulate": ".transform.emulated",

@@ -154,12 +154,15 @@ class Binder:
 
     def _call(self, operation: Operation, record: Op) -> Call:
         operands, results = (tuple([v.type for v in values]) for values in (operation.operands, operation.results))
+        regions = operation.regions
+        if record.traits.regions not in (RegionSemantics.LOOP, RegionSemantics.ONE):
+            regions = [inline(self._program, r) for r in regions]  # which is applied to elements
         return Call(
             operation.name,
             operands,
             results,
             with_meshes(operation.attributes, self._program),
-            tuple([self.body(self._without_calls(r, record)) for r in operation.regions]),
+            tuple([self.body(r) for r in regions]),
             self._policy,
             self._random,
             self._callees(operation, record.calls),
@@ -176,13 +179,6 @@ class Binder:
             assert function.body is not None
             callees[name] = Callee(function.argument_types, function.result_types, run, self.body(function.body))
         return callees
-
-    # -- regions ---------------------------------------------------------------------------------------------------
-
-    def _without_calls(self, region: Region, record: Op) -> Region:
-        """Return a region that is applied to elements without calls; a region of control flow as it is."""
-        is_control_flow = record.traits.regions in (RegionSemantics.LOOP, RegionSemantics.ONE)
-        return region if is_control_flow else inline(self._program, region)
 
     def body(self, region: Region) -> Body:
         """Return what an op may know of its region."""

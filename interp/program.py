@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 from ..ops.types import TensorType, Type
@@ -59,6 +60,14 @@ class Region:
     arguments: tuple[Value, ...]
     operations: list[Operation]
     returns: tuple[Value, ...]
+
+
+def all_operations(region: Region) -> Iterator[Operation]:
+    """Yield the operations of a region and of the regions in it."""
+    for operation in region.operations:
+        yield operation
+        for inner in operation.regions:
+            yield from all_operations(inner)
 
 
 @dataclasses.dataclass(eq=False, slots=True)

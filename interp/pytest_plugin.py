@@ -17,7 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from .backends import Backend
-    from .parse.chunks import Chunk
+    from .testing.chunks import Chunk
 
 _BACKEND = pytest.StashKey["Backend"]()
 
@@ -70,7 +70,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             passed.setdefault(config.rootpath / file, set()).add(name)
     if not passed:
         return
-    from .parse.chunks import chunks
+    from .testing.chunks import chunks
     from .testing.coverage import summary
 
     texts = []
@@ -82,7 +82,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def _is_test(path: Path) -> bool:
-    from .parse.chunks import chunks, has_checks
+    from .testing.chunks import chunks, has_checks
 
     try:
         return has_checks(path.read_text(encoding="utf-8")) and bool(chunks(path))
@@ -95,7 +95,7 @@ class MlirFile(pytest.File):
 
     def collect(self) -> Iterable[pytest.Item]:
         """An item for each function with checks."""
-        from .parse.chunks import chunks
+        from .testing.chunks import chunks
 
         try:
             functions = chunks(self.path)

@@ -9,20 +9,16 @@ Factorizations, which LAPACK makes of many small products, run on one thread as 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import functools
 import itertools
 import os
 import threading
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from . import threads
-
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
 
 #: The prefixes and suffixes of `openblas_set_num_threads` in builds of OpenBLAS.
 _BEFORE, _AFTER = ("", "scipy_"), ("", "64_", "_64", "64")
@@ -31,35 +27,40 @@ _BEFORE, _AFTER = ("", "scipy_"), ("", "64_", "_64", "64")
 _Library = tuple[Callable[[], int], Callable[[int], None]]
 
 
-class _OneThread:
-    """A context in which BLAS has one thread. It may be entered by several threads; the last to leave restores it."""
+class _State:
+    """The libraries of this process, how many contexts of `one_thread` are entered, and what they restore."""
 
     def __init__(self) -> None:
-        self._lock, self._inside = threading.Lock(), 0
-        self._libraries: list[_Library] | None = None
-        self._before: list[tuple[Callable[[int], None], int]] = []
+        self.lock, self.inside = threading.Lock(), 0
+        self.libraries: list[_Library] | None = None
+        self.before: list[tuple[Callable[[int], None], int]] = []
 
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._inside:
-                if self._libraries is None:
-                    self._libraries = _find_libraries()
-                self._before = [(change, count) for get, change in self._libraries if (count := get()) > 1]
-                for change, _ in self._before:
-                    change(1)
-            self._inside += 1
 
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                for change, count in self._before:
-                    change(count)
+_state = _State()
 
-    def look_again(self) -> None:
-        """Another library may have been loaded since."""
-        with self._lock:
-            self._libraries = None
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """A context, or decorator, in which BLAS has one thread.
+
+    It may be entered by several threads; the last to leave restores what was before.
+    """
+    state = _state
+    with state.lock:
+        if not state.inside:
+            if state.libraries is None:
+                state.libraries = _find_libraries()
+            state.before = [(change, count) for get, change in state.libraries if (count := get()) > 1]
+            for change, _ in state.before:
+                change(1)
+        state.inside += 1
+    try:
+        yield
+    finally:
+        with state.lock:
+            state.inside -= 1
+            for change, count in state.before if not state.inside else ():
+                change(count)
 
 
 def _find_libraries() -> list[_Library]:
@@ -81,41 +82,14 @@ def _find_libraries() -> list[_Library]:
     return libraries
 
 
-_state = _OneThread()
-
-
-def one_thread() -> _OneThread:
-    """The context in which BLAS has one thread."""
-    return _state
-
-
-def on_one_thread(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The function, with one thread of BLAS while it runs."""
-
-    @functools.wraps(function)
-    def run(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
-        with _state:
-            return function(*arguments, **keywords)
-
-    return run
-
-
 def look_again() -> None:
     """Find out anew which libraries there are, once another one may have been loaded."""
-    _state.look_again()
+    with _state.lock:
+        _state.libraries = None
 
 
-def _begin_anew() -> None:
-    """After a fork no other thread is there, nor inside."""
-    global _state
-    _state = _OneThread()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
-
-
-# -- products --------------------------------------------------------------------------------------------------------
+if hasattr(os, "register_at_fork"):  # after a fork no other thread is there, nor inside
+    os.register_at_fork(after_in_child=lambda: globals().update(_state=_State()))
 
 #: The terms of a part of a large product, and a divisor of its rows: BLAS packs the other operand for each part anew.
 #: They are part of the definition of a sum in f32, as other parts can have other last bits.

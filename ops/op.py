@@ -131,7 +131,8 @@ class Op:
                 wanted = describe(self.types) if t.element.has_dtype else "StableHLO"
                 raise UnsupportedOpError(f"expected an element type of {wanted}, got {t.element}")
         if any(isinstance(t.element, QuantizedType) for t in _tensors((*call.operands, *call.results))):
-            return _quantized()(self, call)
+            _load_all()
+            return _QUANTIZED[0](self, call)
         return self.bind(call)
 
 
@@ -180,7 +181,7 @@ def op(
     types: str = "any",
     *,
     values: str = "codes",
-    accuracy: Accuracy = EXACT,
+    accuracy: Accuracy | None = None,
     operands: int | None = None,
     is_elementwise: bool = False,
     has_effects: bool = False,
@@ -191,11 +192,15 @@ def op(
 ) -> Callable[[Callable[[Call], Run]], Callable[[Call], Run]]:
     """Declare the decorated function as the binder of op `name` (`stablehlo.` is added where no dialect is given).
 
+    Where no accuracy is given, an op of regions is as accurate as these, a sum of products as the policy says, and any
+    other op exact.
     Raises ValueError where the name is taken or the function has no docstring.
     """
 
     def declare(bind: Callable[[Call], Run]) -> Callable[[Call], Run]:
-        what = full_name(name), bind, element_types(types), values, accuracy, operands, bind.__doc__ or ""
+        usual = BY_BODY if values == "regions" else BY_POLICY if traits.terms is not None else EXACT
+        known = accuracy or usual
+        what = full_name(name), bind, element_types(types), values, known, operands, bind.__doc__ or ""
         rest = {"calls": calls, "any_sizes": any_sizes, "has_section": has_section, "traits": traits}
         register(Op(*what, is_elementwise, has_effects=has_effects, **rest))
         return bind
@@ -221,11 +226,6 @@ def for_quantized(bind: Callable[[Op, Call], Run]) -> Callable[[Op, Call], Run]:
     """Declare the decorated function as the one that binds any op to quantized types, by means of other ops."""
     _QUANTIZED.append(bind)
     return bind
-
-
-def _quantized() -> Callable[[Op, Call], Run]:
-    _load_all()
-    return _QUANTIZED[0]
 
 
 @functools.cache

@@ -55,10 +55,7 @@ def require_dimensions(name: str, dimensions: tuple[int, ...], rank: int) -> Non
     """Each must number a dimension of something of this rank, and none twice."""
     for d in dimensions:
         require(0 <= d < rank, f"expected {name} from 0 to {rank - 1}, got {d}")
-    require(
-        len(set(dimensions)) == len(dimensions),
-        f"expected {name} without repetition, got {list(dimensions)}",
-    )
+    require(len(set(dimensions)) == len(dimensions), f"expected {name} without repetition, got {list(dimensions)}")
 
 
 def storage(element: ElementType) -> np.dtype:

@@ -20,17 +20,18 @@ from .types import ElementType, Kind
 
 #: The most bits of an index.
 MOST_BITS = 16
-#: How many elements computed cost as much as the call that computes them. `add` of minifloats by exact arithmetic takes
-#: 0.15 ms for up to 256 elements, and 10 ms for all 65,536 pairs.
+#: How many elements computed cost as much as the call that computes them, and moved as much as two calls of numpy.
+#: tuning: `add` of minifloats by exact arithmetic takes 0.15 ms for up to 256 elements, 10 ms for all 65,536 pairs.
 CALL_COST = 1 << 10
 #: How many elements of a large array are computed at a time, so that intermediate results stay in the cache, and
-#: threads do not meet too often. 10**6 conversions of f32 take 1.1 ms so, 1.6 with a quarter and 1.2 with four times as
-#: many; exponentials of f32 take 2.0, 3.0 and 5.3 ms.
+#: threads do not meet too often.
+#: tuning: exponentials of 10**6 f32 take 2.0 ms so, 3.0 with a quarter and 5.3 with four times as many.
 BLOCK = 1 << 17
-#: How many elements of 8 bits are looked up before there is a table of pairs, which is made in 0.2 ms: gelu of 10**6
-#: f8E4M3FNUZ takes 0.5 ms by pairs, 0.9 ms without.
-PAIRS_FROM = 1 << 19
-#: Up to so many columns a fold goes through each by itself, 0.04 us a step; numpy takes 1.2 us for a step of all.
+#: The pairs of elements of 8 bits. There is a table of them once as many elements were looked up: gelu of 10**6
+#: f8E4M3FNUZ takes 0.5 ms so, 0.9 ms without.
+PAIRS = 1 << 16
+#: Up to so many columns a fold goes through each by itself.
+#: tuning: a step then takes 0.04 µs for each column, in numpy 1.2 µs for all.
 FEW_COLUMNS = 24
 #: The most bytes of all tables together.
 MOST_BYTES = 1 << 27
@@ -90,8 +91,8 @@ class Tabulated:
     def _pairs_if_they_pay(self, entries: np.ndarray, size: int) -> np.ndarray | None:
         """The results of two neighbouring elements, as one integer, by the two bytes that store these."""
         pairs, self._computed = self._pairs, self._computed + size
-        if pairs is None and self._computed >= PAIRS_FROM and entries.itemsize <= 4:
-            neighbours = np.arange(1 << 16, dtype=np.uint16).view(np.uint8)
+        if pairs is None and self._computed >= PAIRS and entries.itemsize <= 4:
+            neighbours = np.arange(PAIRS, dtype=np.uint16).view(np.uint8)
             pairs = self._pairs = entries.take(neighbours, mode="wrap").view(f"u{2 * entries.itemsize}")
             _bound(self, pairs.nbytes)
         return pairs
@@ -114,27 +115,19 @@ class Tabulated:
         """Forget the table. It is made anew when that pays."""
         self._entries, self._pairs, self._computed = None, None, 0
 
-    def fold(self, start: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The accumulators after the last row, where the function gives the next accumulator for one and an element.
-
-        Args:
-            start: the first accumulators, of shape (columns,).
-            rows: the elements, of shape (steps, columns); both types have at most 8 bits.
-        """
-        return self._fold(start, rows, None)
-
-    def prefixes(self, start: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The accumulators after each row, of shape (steps, columns); otherwise as `fold`."""
-        trail = np.empty(rows.shape, self._result)
-        self._fold(start, rows, trail)
-        return trail
-
     def _table_if_it_pays(self, calls: int, size: int) -> np.ndarray | None:
         """The table, if it exists or pays with so many more elements to compute, in so many calls."""
         self._computed += calls * CALL_COST + size
         return self.table() if self._computed >= self._cases else self._entries
 
-    def _fold(self, start: np.ndarray, rows: np.ndarray, trail: np.ndarray | None) -> np.ndarray:
+    def fold(self, start: np.ndarray, rows: np.ndarray, trail: np.ndarray | None = None) -> np.ndarray:
+        """The accumulators after the last row, where the function gives the next accumulator for one and an element.
+
+        Args:
+            start: the first accumulators, of shape (columns,).
+            rows: the elements, of shape (steps, columns); both types have at most 8 bits.
+            trail: of the same shape; the accumulators after each row are written there.
+        """
         entries = self._table_if_it_pays(len(rows), rows.size)
         if entries is None:
             totals = start
@@ -173,24 +166,21 @@ def in_blocks(compute: Run, arrays: Sequence[np.ndarray], result: np.dtype, wide
     size = np.broadcast(*arrays).size
     if size <= BLOCK:
         return compute(*(arrays if wide is None else [x.astype(wide) for x in arrays]))
-    if any(x.size == size and x.flags.c_contiguous for x in arrays):
-        is_flat = all(x.size == size and x.flags.c_contiguous for x in arrays)
-        rows = [x.reshape(-1) for x in arrays] if is_flat else np.broadcast_arrays(*arrays)
-        found = np.empty(np.broadcast(*arrays).shape, result)
-        target, step = found.reshape(rows[0].shape), max(BLOCK * len(rows[0]) // size, 1)
+    rows = np.broadcast_arrays(*arrays)
+    whole = next((x for x in rows if 0 not in x.strides), rows[0])
+    order = sorted(range(whole.ndim), key=lambda d: -abs(whole.strides[d]))  # as it lies in memory
+    rows = [x.transpose(order) for x in rows]
+    found = np.empty(rows[0].shape, result)
+    if all(x.flags.c_contiguous for x in rows):
+        rows = [x.reshape(-1) for x in rows]
+    target, step = found.reshape(rows[0].shape), max(BLOCK * len(rows[0]) // size, 1)
 
-        def work(first: int) -> None:
-            part = slice(first, first + step)
-            target[part] = compute(*[x[part] if wide is None else x[part].astype(wide) for x in rows])
+    def work(first: int) -> None:
+        part = slice(first, first + step)
+        target[part] = compute(*[x[part] if wide is None else x[part].astype(wide) for x in rows])
 
-        threads.for_each(work, range(0, len(rows[0]), step))
-        return found
-    roles, flags = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]], ["external_loop", "buffered"]
-    operands, types = (*arrays, None), [*(x.dtype if wide is None else wide for x in arrays), result]
-    with np.nditer(operands, flags, roles, types, casting="unsafe", buffersize=BLOCK) as parts:  # pyright: ignore[reportArgumentType, reportCallIssue]
-        for *some, out in parts:
-            out[...] = compute(*some)
-        return parts.operands[-1]
+    threads.for_each(work, range(0, len(rows[0]), step))
+    return found if order == sorted(order) else found.transpose(np.argsort(order))
 
 
 def _walk_columns(

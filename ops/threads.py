@@ -65,11 +65,5 @@ def _processors() -> int:
 _PROCESSORS = _processors()
 
 
-def _forget() -> None:
-    """Forget the pool in a child after a fork: its threads are not there."""
-    global _pool
-    _pool = None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+if hasattr(os, "register_at_fork"):  # in a child the threads of the pool are not there
+    os.register_at_fork(after_in_child=lambda: globals().update(_pool=None))

@@ -62,7 +62,6 @@ class OpTraits:
         selects_operand: The result is one of the operands as it is.
         is_pure: The result depends on the operands alone, and takes a time that the types determine: no loop, no random
             bits, no other process, no code of the user. Elementwise ops are pure.
-        moves: Each element of the result is one of an operand; which one, the shapes and attributes alone say.
         keeps_bits: The op reads the operand's bits as another type, element by element if both types are equally wide.
         overwrites: The operand of which the result is a changed copy; its kernel may write over it (`Call.spare`).
         effects: What it exchanges values with. An op with such effects has `Op.has_effects` too.
@@ -82,7 +81,6 @@ class OpTraits:
     combining: Combining | None = None
     selects_operand: bool = False
     is_pure: bool = False
-    moves: bool = False
     keeps_bits: bool = False
     overwrites: int | None = None
     effects: Effects = Effects.NOTHING
@@ -100,8 +98,6 @@ def first_operand(_: int) -> Iterable[int]:
     return (0,)
 
 
-NOTHING, PURE = OpTraits(), OpTraits(is_pure=True)
+NOTHING, PURE, LINEAR = OpTraits(), OpTraits(is_pure=True), OpTraits(linear=first_operand)
 #: Of ops that give linear functions of their first operand, which depend on the other ones.
 PURE_LINEAR = OpTraits(is_pure=True, linear=first_operand)
-#: Of ops that move the elements of one operand to places that the shapes and attributes determine.
-MOVES = dataclasses.replace(PURE_LINEAR, moves=True)

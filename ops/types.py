@@ -201,7 +201,6 @@ def quantized_type(
     zeros = (0,) * len(scales) if zero_points is None else zero_points
     _require(stored.is_integer and stored.bits <= 32, f"its storage type is {stored} (i2 to i32 or ui2 to ui32)")
     _require(meant.is_float, f"its expressed type is {meant} (a float type)")
-    unsigned = stored.kind is Kind.UNSIGNED
     whole = stored.range
     low, high = limits or whole
     _require(whole[0] <= low < high <= whole[1], f"its limits are {low}:{high} (within {whole[0]}:{whole[1]})")
@@ -210,14 +209,14 @@ def quantized_type(
     _require(len(zeros) == len(scales) >= 1 and (axis is not None or len(scales) == 1), "it needs one scale")
     _require(axis is None or axis >= 0, f"its dimension is {axis} (0 or above)")
 
-    each = [_decimal(s) + f":{z}" * (z != 0) for s, z in zip(scales, zeros, strict=True)]
-    name = f"u{stored.bits}" if unsigned else stored.name
-    name += f"<{low}:{high}>" if (low, high) != whole else ""
-    name += f":{meant}" + ("" if axis is None else f":{axis}")
-    name = f"!quant.uniform<{name}, {each[0] if axis is None else '{' + ', '.join(each) + '}'}>"
-    return QuantizedType(
-        name, stored.kind, stored.bits, stored.name, meant.name, tuple(map(float, scales)), zeros, axis, low, high
-    )
+    texts = [repr(float(s)).partition("e") for s in scales]  # MLIR reads a number with a point
+    numbers = ["".join((digits if "." in digits else f"{digits}.0", *rest)) for digits, *rest in texts]
+    each = [text + f":{z}" * (z != 0) for text, z in zip(numbers, zeros, strict=True)]
+    within = f"<{low}:{high}>" if (low, high) != whole else ""
+    along, all_ = ("", each[0]) if axis is None else (f":{axis}", f"{{{', '.join(each)}}}")
+    name = f"!quant.uniform<{stored.name.replace('ui', 'u')}{within}:{meant}{along}, {all_}>"
+    scales = tuple(map(float, scales))
+    return QuantizedType(name, stored.kind, stored.bits, stored.name, meant.name, scales, zeros, axis, low, high)
 
 
 _NUMBER = r"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?"
@@ -245,22 +244,13 @@ def _parse_quantized(text: str) -> QuantizedType:
         )
     parameters = [m for m in each if m]
     try:
-        return quantized_type(
-            re.sub(r"^u(?=\d)", "ui", match["storage"]),
-            match["expressed"],
-            tuple(float(m[1]) for m in parameters),
-            tuple(int(m[2] or 0) for m in parameters),
-            None if match["axis"] is None else int(match["axis"]),
-            None if match["low"] is None else (int(match["low"]), int(match["high"])),
-        )
+        scales, zeros = tuple(float(m[1]) for m in parameters), tuple(int(m[2] or 0) for m in parameters)
+        axis = None if match["axis"] is None else int(match["axis"])
+        limits = None if match["low"] is None else (int(match["low"]), int(match["high"]))
+        storage = re.sub(r"^u(?=\d)", "ui", match["storage"])
+        return quantized_type(storage, match["expressed"], scales, zeros, axis, limits)
     except ValueError as error:
         raise ValueError(f"{text} is not supported: {error}") from None
-
-
-def _decimal(x: float) -> str:
-    """The shortest text that MLIR reads as this number: with a point always."""
-    digits, e, exponent = repr(float(x)).partition("e")
-    return (digits if "." in digits else f"{digits}.0") + e + exponent
 
 
 def _require(condition: bool, message: str) -> None:

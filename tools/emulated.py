@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 
 from minihlo import interp
+from minihlo.interp import transport
 from minihlo.interp.backends import BackendError, emulated
 from minihlo.interp.backends.own import Minihlo
 from minihlo.interp.conform.run import Choice, tasks
 from minihlo.interp.conform.tester import Tester
 from minihlo.interp.conform.verdicts.outcome import Settings
 from minihlo.interp.oracle.formats import MINIFLOATS
-from minihlo.interp.parse.chunks import chunks
 from minihlo.interp.policies import parse_policy
 from minihlo.interp.testing import checked
-from minihlo.interp.values import transport
+from minihlo.interp.testing.chunks import chunks
 from minihlo.ops.policy import Policy
 
 from .random_programs.builder import random_program

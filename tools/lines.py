@@ -34,12 +34,12 @@ JUDGING_COMMANDS = (
 )  # fmt: skip
 
 BUDGETS = (
-    Budget("ops", 16_350, ("ops",)),
-    Budget("interp without emulation", 49_300, ("interp",), ("interp/emulate",)),
+    Budget("ops", 15_900, ("ops",)),
+    Budget("interp without emulation", 49_150, ("interp",), ("interp/emulate",)),
     Budget("emulation", 4_550, ("interp/emulate",)),
     Budget(
         "judging",
-        26_600,
+        26_500,
         ("interp/judging", "interp/conform", "interp/diff", "interp/probing", "interp/backends", "interp/judgement",
          "interp/enclose", *(f"interp/commands/{name}.py" for name in JUDGING_COMMANDS)),
     ),
@@ -47,7 +47,7 @@ BUDGETS = (
     Budget("passes, machine, binding", 2_500, ("interp/passes", "interp/machine.py", "interp/bind.py")),
     Budget(
         "core",
-        18_200,
+        17_200,
         ("ops", "interp/program.py", "interp/parse", "interp/passes", "interp/machine.py", "interp/bind.py",
          "interp/values", "interp/api.py", "interp/loaded.py", "interp/lowered.py"),
         ("ops/accumulators", "ops/blocks", "ops/processes"),

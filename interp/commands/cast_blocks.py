@@ -17,10 +17,10 @@ from ...ops.minifloat.codec import decode, to_fraction
 from ...ops.minifloat.formats import FORMATS, Format
 from ...ops.minifloat.number import FINITE
 from ...ops.types import ElementType, named_type
-from ..blocks import quantize
+from ..blocks.checks import block_axes
+from ..blocks.convert import quantize
 from ..errors import InputError
 from ..parse.literals import array_of_literals, fraction, real
-from ..values.blocks import block_axes
 from ..values.printing import code_text, number_text
 from ..values.values import parse_value
 

@@ -22,9 +22,9 @@ from ..diff.report import Report
 from ..diff.source import Source
 from ..errors import Error, InputError, LimitError, OutputError
 from ..parse import containers
-from ..parse.chunks import split
 from ..program import Function, Operation
 from ..samples import RUNS, sample
+from ..testing.chunks import split
 from .run import read_inputs, read_source
 
 #: A program whose loops take more operations than these runs on other samples.

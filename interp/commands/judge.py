@@ -21,7 +21,7 @@ from ..judgement import inputs, many
 from ..judgement.judge import judge_source
 from ..judgement.verdicts import CRASH, EXACT, UNSUPPORTED, WRONG, Judgement
 from ..parse import containers
-from ..parse.chunks import split
+from ..testing.chunks import split
 from .diff import backend_of
 from .run import read_inputs
 

@@ -24,12 +24,12 @@ from ..machine import Listener, Plan, plan, run_grid
 from ..machine import run as run_plan
 from ..parse import containers
 from ..parse.attributes import Elided
-from ..parse.chunks import split
 from ..parse.parser import parse, parse_attributes
 from ..parse.spmd import meets_processes
 from ..program import Operation, Program
 from ..samples import fill_elided, sample
 from ..settings import default_settings
+from ..testing.chunks import split
 from ..values import npy, safetensors
 from ..values.printing import format_value, json_value
 from ..values.values import check_input, read_values, tensors_of, value_of

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...ops.op import Call, CheckError, lookup
 from ...ops.types import TensorType
+from .. import transport
 from ..backends import PROGRAMS, BackendError, backend
 from ..diff.compare import fit_arguments
 from ..diff.examiner import receive
@@ -17,7 +18,6 @@ from ..emulate.program import emulate_text
 from ..errors import CheckFailure, ExecutionError, InputError
 from ..machine import Plan
 from ..program import Operation
-from ..values import transport
 
 
 def run_on(name: str, text: bytes, file: str, p: Plan, arguments: Sequence[Any]) -> list[Any]:

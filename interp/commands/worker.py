@@ -43,7 +43,7 @@ def _tests(text: str, function: str | None) -> list[str | None]:
 
     Of several those that take nothing are run.
     """
-    from ..parse.chunks import entries, functions
+    from ..testing.chunks import entries, functions
 
     declared = functions(text)
     if function is not None:
@@ -63,8 +63,8 @@ def _results(path: str, skip: int, timeout: float | None, max_steps: int | None,
     from ..api import read
     from ..errors import Error
     from ..machine import plan, run
-    from ..parse.chunks import split
     from ..parse.parser import parse, parse_attributes
+    from ..testing.chunks import split
     from ..values.values import check_input
 
     try:

@@ -23,7 +23,7 @@ from ..judging.record import OF_GRADES
 from ..oracle.exact import OPS
 from ..oracle.expected import Expected
 from ..oracle.formats import FORMATS, Format, bits
-from ..parse.chunks import Chunk, chunks
+from ..testing.chunks import Chunk, chunks
 from .cases.case import ROW_OPS, Case
 from .result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst
 from .verdicts import outcome

@@ -12,14 +12,13 @@ import numpy as np
 from ...ops.op import lookup
 from ...ops.policy import Policy
 from ...ops.types import TensorType, type_of_dtype
-from .. import machine
+from .. import machine, transport
 from ..backends import OPERATIONS, Backend, BackendError
 from ..errors import Error
 from ..judging.equality import GradedResult, distance, equal_values, is_subnormal
 from ..judging.record import CRASH, FAIL, OF_GRADES, OPEN, SAME, UNSUPPORTED, WRONG, worst
 from ..program import Location, Operation, Value
 from ..testing.failures import format_element
-from ..values import transport
 from .diagnosis import explain_unrounded
 from .judge import Kind, grade_policies, judge, kind_of, selects
 from .operations import operate

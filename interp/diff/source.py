@@ -14,6 +14,7 @@ from jaxlib.mlir.passmanager import PassManager
 
 from ...ops.policy import Policy
 from ...ops.types import QuantizedType, TensorType, Type
+from .. import transport
 from ..errors import ProgramError, UnsupportedError
 from ..machine import Plan, find_function, plan
 from ..parse import parser
@@ -21,7 +22,6 @@ from ..parse.reader import Locator, Reader
 from ..parse.syntax import NEWER
 from ..program import Function, Location, Operation, Program, Region, Value
 from ..system.isolate import quiet_native_stderr
-from ..values import transport
 from .mlir import drop_shardings, inline_calls, replace_operands
 
 _MAIN, _ALONE = "main", "one op"

@@ -11,13 +11,13 @@ import numpy as np
 from ...ops.op import call_attribute, traits_of
 from ...ops.traits import RegionSemantics
 from ...ops.types import TensorType, type_of_dtype
+from .. import transport
 from ..backends import BackendError
 from ..errors import Error, ProgramError
 from ..judging.equality import equal_values
 from ..judging.record import ACCURACY, CRASH, FAIL, PASS, UNSUPPORTED, worst
 from ..program import Function, Operation, Region, Value
 from ..testing.failures import format_element
-from ..values import transport
 from .examiner import NOTE as _NOTE
 from .examiner import Examiner, receive
 from .judge import Kind, kind_of, rounds

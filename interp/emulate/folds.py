@@ -33,6 +33,7 @@ from .tensor import UI8, Tensor, concatenate, constant, fill, fill_by_name, inse
 
 #: An iteration of a loop combines so many elements, if that is so many lookups for each of its columns at most: a
 #: compiler takes long for more, and for other steps than lookups.
+#: tuning: sums of 32 columns of 1,000 f8E4M3FN take 0.09 ms so, 0.12 ms step by step.
 _ELEMENTS, _STEPS = 1 << 9, 8
 
 Step = Callable[..., list[Tensor]]

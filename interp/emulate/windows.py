@@ -21,6 +21,7 @@ from .scatters import update_rows
 from .tensor import I32, Tensor, concatenate, constant, iota, where, write
 
 #: Windows of up to so many elements are combined by as many operations, written one after the other.
+#: tuning: maxima of 3×3 windows of 8×64×64×16 f8E4M3FN take 0.9 ms so, 22 ms by reduce_window.
 _UNROLLED = 16
 
 Axes = Sequence[Axis]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.types import type_of_dtype
+from .. import transport
 from ..backends import Backend, BackendError
 from ..diff.examiner import receive
 from ..diff.source import Source, captures, is_movable_type
@@ -18,7 +19,6 @@ from ..enclose.evaluate import Evaluator
 from ..errors import Error, UnsupportedError
 from ..parse import parser
 from ..program import CONSTANT, Operation, Region, Value
-from ..values import transport
 from .verdicts import CRASH, WRONG, Finding, compare
 
 #: The most iterations of a loop whose regions are judged.

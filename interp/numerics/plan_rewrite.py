@@ -14,10 +14,10 @@ from ...ops.blocks.targets import DEQUANTIZE, QUANTIZE
 from ...ops.minifloat.formats import FORMATS
 from ...ops.op import traits_of
 from ...ops.types import TensorType
+from ..blocks.checks import block_axes
 from ..parse import parser
 from ..passes.rewriting import with_operations, with_regions
 from ..program import Function, Operation, Program, Region, Value
-from ..values.blocks import block_axes
 from .observe import reached_operations
 from .statistics import range_of
 

@@ -12,12 +12,12 @@ from ...ops.blocks.targets import QUANTIZE
 from ...ops.op import call_attribute
 from ...ops.policy import Policy
 from ...ops.types import type_of_dtype
+from ..blocks.checks import block_format
 from ..diff.compare import fit_arguments
 from ..diff.judge import rounds
 from ..diff.source import Source
 from ..program import Operation
 from ..system import host_floats
-from ..values.blocks import block_format
 from . import profile_report
 from .observe import ObservedProgram, runs_operations
 from .profile_exact import Exact, target

@@ -13,7 +13,7 @@ from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
 from ...ops.blocks.scales import decode_f64
 from ...ops.cast import codes_of
 from ...ops.types import ELEMENT_TYPES
-from ..values.blocks import block_axes, conversion
+from ..blocks.checks import block_axes, conversion
 from .statistics import decibels, finite, range_of
 
 

@@ -20,8 +20,7 @@ from ..diff.examiner import place_of
 from ..diff.source import Source, inputs
 from ..diff.walk import Values, Walk
 from ..errors import LimitError
-from ..passes.rewriting import all_operations
-from ..program import Location, Operation
+from ..program import Location, Operation, all_operations
 from .evaluators import Evaluator, exact_results, to_declared
 
 

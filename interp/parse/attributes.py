@@ -234,36 +234,29 @@ def _string(_: Converter, a: Any) -> str:
         return a.value_bytes.decode(errors="backslashreplace")
 
 
-def _type_attribute(self: Converter, a: ir.TypeAttr) -> Any:
-    try:
-        return self.any_type(a.value)
-    except AttributeValueError:
-        return Opaque(str(a))
+def _or_text(convert: Callable[[Converter, Any], Any], refusal: type[Exception]) -> Callable[[Converter, Any], Any]:
+    """The conversion of a kind of attributes, or, where it raises an exception, their text."""
 
+    def converted(self: Converter, a: Any) -> Any:
+        try:
+            return convert(self, a)
+        except refusal:
+            return Opaque(str(a))
 
-def _sequence(_: Converter, a: Any) -> tuple:
-    return tuple(a)
-
-
-def _array(self: Converter, a: Any) -> Any:
-    try:
-        return tuple(self.attribute(x) for x in a)
-    except TypeError:  # an element that jaxlib cannot hand to Python
-        return Opaque(str(a))
+    return converted
 
 
 def _dict(self: Converter, a: Any) -> Any:
-    try:
-        # By number: a name with a zero byte is not found again.
-        return {entry.name: self.attribute(entry.attr) for entry in (a[i] for i in range(len(a)))}
-    except TypeError:
-        return Opaque(str(a))
+    # By number: a name with a zero byte is not found again.
+    return {entry.name: self.attribute(entry.attr) for entry in (a[i] for i in range(len(a)))}
 
 
 def _value(_: Converter, a: Any) -> Any:
     return a.value
 
 
+_SEQUENCES = [getattr(ir, f"Dense{kind}ArrayAttr") for kind in ("Bool", "I8", "I16", "I32", "I64", "F32", "F64")]
+#: jaxlib cannot hand every element of an array or a dictionary to Python.
 _KINDS: dict[type, Callable[[Converter, Any], Any]] = {
     ir.IntegerAttr: _value,
     ir.BoolAttr: _value,
@@ -271,12 +264,12 @@ _KINDS: dict[type, Callable[[Converter, Any], Any]] = {
     ir.StringAttr: _string,
     ir.FlatSymbolRefAttr: _value,
     ir.SymbolRefAttr: lambda _, a: "::".join(a.value),
-    ir.ArrayAttr: _array,
-    ir.DictAttr: _dict,
+    ir.ArrayAttr: _or_text(lambda self, a: tuple(self.attribute(x) for x in a), TypeError),
+    ir.DictAttr: _or_text(_dict, TypeError),
     ir.UnitAttr: lambda _, __: True,
-    ir.TypeAttr: _type_attribute,
+    ir.TypeAttr: _or_text(lambda self, a: self.any_type(a.value), AttributeValueError),
     ir.DenseElementsAttr: Converter.dense,
     ir.DenseIntElementsAttr: Converter.dense,
     ir.DenseFPElementsAttr: Converter.dense,
-    **{getattr(ir, f"Dense{kind}ArrayAttr"): _sequence for kind in ("Bool", "I8", "I16", "I32", "I64", "F32", "F64")},
+    **dict.fromkeys(_SEQUENCES, lambda _, a: tuple(a)),
 }

@@ -6,6 +6,7 @@ uses. HLO is converted by jaxlib, as XLA does it.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
 import struct
@@ -33,7 +34,7 @@ def mlir_of(source: str | bytes, file: str) -> str | bytes:
         if (artifact := _exported(source)) is not None:
             return artifact
         if _is_proto(source):
-            return _of_proto(source, file)
+            return _converted(lambda: _native("hlo_to_stablehlo")(_module_in(source) or source), file)
         if not source.lstrip().startswith((b"HloModule", b"//", b"/*")):
             return source
         try:
@@ -86,10 +87,6 @@ def _module_in(data: bytes, depth: int = 2) -> bytes | None:
     return None
 
 
-def _of_proto(data: bytes, file: str) -> bytes:
-    return _converted(lambda: _native("hlo_to_stablehlo")(_module_in(data) or data), file)
-
-
 def _of_text(text: str, file: str) -> bytes:
     def convert() -> bytes:
         module = _native("hlo_module_from_text")(text)
@@ -110,13 +107,10 @@ def _converted(convert: Any, file: str) -> bytes:
 
 def _native(name: str) -> Any:
     """A function of jaxlib, which versions have in other places."""
-    for place in ("jaxlib._hlo", "jaxlib._jax", "jaxlib._jax.mlir", "jaxlib.xla_extension"):
-        module, _, inner = place.partition("._jax.")
-        try:
-            found: Any = importlib.import_module(f"{module}._jax" if inner else module)
-        except ImportError:
-            continue
-        found = getattr(found, inner) if inner else found
-        if hasattr(found, name):
-            return getattr(found, name)
+    for module in ("_hlo", "_jax"):
+        with contextlib.suppress(ImportError):
+            found: Any = importlib.import_module(f"jaxlib.{module}")
+            for place in (found, getattr(found, "mlir", None)):
+                if hasattr(place, name):
+                    return getattr(place, name)
     raise AttributeError(name)

@@ -57,7 +57,9 @@ def array_of_text(body: str, t: TensorType) -> np.ndarray:
     elif body.startswith('"0x'):
         array = _array_of_raw(bytes.fromhex(body[3:-1]), t)
     else:
-        literals = _parts(body) if t.element.is_complex else _BETWEEN.split(body.strip("[] \n"))
+        # Of complex numbers those of the `(re, im)` pairs, in order.
+        is_pairs = t.element.is_complex
+        literals = re.findall(r"[^\s,()\[\]]+", body) if is_pairs else _BETWEEN.split(body.strip("[] \n"))
         array = _array_of_literals(literals, t.element.part)
         if t.element.is_complex:
             array = array.view(t.element.dtype)
@@ -106,11 +108,6 @@ def _array_of_raw(data: bytes, t: TensorType) -> np.ndarray:
         array = np.frombuffer(data, element.dtype.newbyteorder("<") if holds(element) else element.dtype)
         array = array.astype(element.dtype, copy=False)
     return array.reshape(dimensions(t))
-
-
-def _parts(body: str) -> list[str]:
-    """The literals of `(re, im)` pairs, in order."""
-    return re.findall(r"[^\s,()\[\]]+", body)
 
 
 def _array_of_literals(literals: list[str], element: ElementType) -> np.ndarray:

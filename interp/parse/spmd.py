@@ -21,7 +21,7 @@ from ...ops.processes.sharded import Sharding
 from ...ops.traits import Effects
 from ...ops.types import TensorType
 from ..errors import ProgramError, UnsupportedError
-from ..program import Function, Location, Operation, Program, Region, Value
+from ..program import Function, Location, Operation, Program, Region, Value, all_operations
 from . import sharding
 
 #: The custom calls that lead to the parts of devices, and back.
@@ -46,19 +46,12 @@ def _target(operation: Operation) -> str:
     return str(operation.attributes.get("call_target_name", "")) if is_call else ""
 
 
-def _operations(region: Region) -> Iterator[Operation]:
-    for operation in region.operations:
-        yield operation
-        for inner in operation.regions:
-            yield from _operations(inner)
-
-
 def _uses(operation: Operation) -> Iterator[Value]:
     """Yield the operands of an operation and of those in its regions."""
     yield from operation.operands
     for region in operation.regions:
         yield from region.returns
-        for inner in _operations(region):
+        for inner in all_operations(region):
             yield from inner.operands
 
 
@@ -152,7 +145,7 @@ class _Rewriter:
         place = (operations or leaving)[0].location
         uses = dict.fromkeys([v for o in operations for v in _uses(o)] + [o.operands[0] for o in leaving])
         calls = [entering[v] for v in uses if v in entering]
-        own = {r for o in _operations(Region((), operations, ())) for r in o.results}
+        own = {r for o in all_operations(Region((), operations, ())) for r in o.results}
         if any(v in of_devices and v not in own and v not in entering for v in uses):
             raise UnsupportedError(f"{place}: values of devices between two manual computations are not supported")
         takes = [self._sharding(o, o.operands[0], o.results[0], self._sources.get(o.operands[0])) for o in calls]

@@ -46,11 +46,15 @@ class _Eliminator:
 
     def _operation(self, operation: Operation) -> Operation | None:
         if operation.name == CONSTANT:
-            self._note_constant(operation)
+            value = operation.attributes.get("value")
+            if isinstance(value, np.ndarray) and value.nbytes <= MOST_BYTES:
+                (result,) = operation.results
+                self._constants[result] = result.type, value.tobytes()
             return operation
         record = lookup(operation.name)
         if record is not None and record.traits.regions is not RegionSemantics.ELEMENTS:
-            regions = tuple([self._inner().region(r) for r in operation.regions])
+            inner = (_Eliminator(self._twins, self._constants, self._seen.new_child()) for _ in operation.regions)
+            regions = tuple([e.region(r) for e, r in zip(inner, operation.regions, strict=True)])
             if not is_same(regions, operation.regions):
                 origin = operation.origin or operation
                 operation = dataclasses.replace(operation, regions=regions, origin=origin)
@@ -66,9 +70,6 @@ class _Eliminator:
         self._twins.update(zip(operation.results, self._seen[key], strict=True))
         return None
 
-    def _inner(self) -> _Eliminator:
-        return _Eliminator(self._twins, self._constants, self._seen.new_child())
-
     def _key(self, operation: Operation) -> Hashable | None:
         bodies = [key_of_region(r, self._key_of_value) for r in operation.regions]
         if not operation.results or any(body is None for body in bodies):
@@ -80,9 +81,3 @@ class _Eliminator:
     def _key_of_value(self, value: Value) -> Hashable:
         """Return the value itself, or the bits of a small constant."""
         return self._constants.get(value, value)
-
-    def _note_constant(self, operation: Operation) -> None:
-        value = operation.attributes.get("value")
-        if isinstance(value, np.ndarray) and value.nbytes <= MOST_BYTES:
-            (result,) = operation.results
-            self._constants[result] = result.type, value.tobytes()

@@ -38,7 +38,9 @@ def _fold(region: Region, kernel_of: Callable[[Operation], Run | None], constant
             operations.append(operation)
         elif (values := _evaluate(operation, kernel_of, constants)) is not None:
             constants.update(zip(operation.results, values, strict=True))
-            operations += [_constant(r, v, operation) for r, v in zip(operation.results, values, strict=True)]
+            origin, place = operation.origin or operation, operation.location
+            for result, value in zip(operation.results, values, strict=True):
+                operations.append(Operation(CONSTANT, (), (result,), {"value": value}, (), place, origin))
         else:
             operations.append(operation)
     return with_operations(region, operations)
@@ -66,8 +68,3 @@ def _evaluate(
     except (OpError, ArithmeticError, LookupError, TypeError, ValueError, MemoryError):
         return None  # it fails where it runs, if it runs
     return tuple(map(np.asarray, (values,) if len(types) == 1 else values))
-
-
-def _constant(result: Value, value: np.ndarray, operation: Operation) -> Operation:
-    origin = operation.origin or operation
-    return Operation(CONSTANT, (), (result,), {"value": value}, (), operation.location, origin)

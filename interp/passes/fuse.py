@@ -177,23 +177,13 @@ def _width(value: Value) -> int:
 
 
 def _pays(operations: dict[Operation, None]) -> bool:
-    """Return whether one lookup takes less time than the operations of a group."""
-    costs = [cost for operation in operations if (cost := _cost(operation)) > 0]
-    return len(costs) > 1 and sum(costs) > 1
+    """Return whether one lookup takes less time than the operations of a group: of several, and not of integers alone.
 
-
-def _cost(operation: Operation) -> float:
-    """Return the time of an operation in lookups: about what numpy takes for an element."""
-    record = lookup(operation.name)
-    assert record is not None
-    elements = [_element(v) for v in (*operation.operands, *operation.results)]
-    if record.traits.keeps_bits:
-        return 0
-    if any(e.is_float and e.bits <= 16 for e in elements):
-        return 1
-    if any(e.is_float for e in elements):
-        return 12 if record.accuracy.is_near else 0.3
-    return 0.2
+    numpy computes with integers in less time than it looks up.
+    """
+    computed = [o for o in operations if not traits_of(o.name).keeps_bits]
+    values = [v for o in computed for v in (*o.operands, *o.results)]
+    return len(computed) > 1 and any(_element(v).is_float for v in values)
 
 
 def _only_number(value: Any) -> np.ndarray | None:

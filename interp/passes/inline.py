@@ -13,8 +13,8 @@ from collections.abc import Container, Iterator
 
 from ...ops.op import call_attribute
 from ...ops.programs.control import is_known_composite
-from ..program import BARRIER, Function, Operation, Program, Region, Value
-from .rewriting import Values, all_operations, copy_operation, copy_value, size_of, with_regions
+from ..program import BARRIER, Function, Operation, Program, Region, Value, all_operations
+from .rewriting import Values, copy_operation, copy_value, size_of, with_regions
 
 #: The operations of the longest function that is inlined, and of all inlined functions together. They decide which
 #: kind of body a reduction has, and so in which order it is applied: no tuning.

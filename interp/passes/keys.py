@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.op import lookup
-from ..program import CONSTANT, Operation, Region, Value
+from ..program import CONSTANT, Region, Value
 
 
 def key_of_attributes(attributes: Mapping[str, Any]) -> Hashable:
@@ -34,7 +34,9 @@ def key_of_region(region: Region, outer: Callable[[Value], Hashable] = lambda va
     names: dict[Value, int] = {v: i for i, v in enumerate(region.arguments)}
     lines: list[Hashable] = []
     for operation in region.operations:
-        if not _is_plain(operation):
+        record = lookup(operation.name)
+        is_pure = operation.name == CONSTANT or (record is not None and record.is_pure and not record.traits.is_call)
+        if operation.regions or not is_pure:
             return None
         operands = tuple([names[v] if v in names else outer(v) for v in operation.operands])
         types = tuple([r.type for r in operation.results])
@@ -42,9 +44,3 @@ def key_of_region(region: Region, outer: Callable[[Value], Hashable] = lambda va
         names |= {r: len(names) + i for i, r in enumerate(operation.results)}
     returned = tuple([names[v] if v in names else outer(v) for v in region.returns])
     return tuple([v.type for v in region.arguments]), tuple(lines), returned
-
-
-def _is_plain(operation: Operation) -> bool:
-    record = lookup(operation.name)
-    is_pure = operation.name == CONSTANT or (record is not None and record.is_pure and not record.traits.is_call)
-    return is_pure and not operation.regions

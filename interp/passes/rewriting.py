@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...ops.op import lookup
-from ..program import PRINT, Operation, Region, Value
+from ..program import PRINT, Operation, Region, Value, all_operations
 
 #: The values of a copy in terms of the place it is copied to. Other values stay as they are.
 Values = dict[Value, Value]
@@ -44,14 +44,6 @@ def size_of(region: Region) -> int | None:
             return None
         count += 1
     return count
-
-
-def all_operations(region: Region) -> Iterator[Operation]:
-    """Yield the operations of a region and of the regions in it."""
-    for operation in region.operations:
-        yield operation
-        for inner in operation.regions:
-            yield from all_operations(inner)
 
 
 def copy_value(value: Value, values: Values) -> Value:

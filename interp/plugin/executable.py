@@ -38,6 +38,7 @@ _PLANS = 8
 #: shorter one would not let its caller run anyway.
 _SHORT = 5e-3
 #: The seconds to expect, before a program has run, for each evaluation of an op, and for each operation and each byte.
+#: tuning: a loop of 5,000 iterations of four scalar operations takes 31 ms, an addition of 10**6 f32 0.5 ms.
 _EVALUATION, _OPERATION = 2e-6, 1e-9
 _clock = time.perf_counter
 _DONOR, _ALIAS = "jax.buffer_donor", "tf.aliasing_output"

@@ -17,15 +17,14 @@ from jaxlib.mlir.passmanager import PassManager
 
 from ...ops.op import Call, CheckError, lookup
 from ...ops.types import Kind, TensorType
-from .. import machine
+from .. import machine, transport
 from ..backends import Backend, BackendError, Minihlo
 from ..errors import CheckFailure, InputError
 from ..machine import plan
 from ..parse import parser
-from ..parse.chunks import Chunk
 from ..parse.reader import one_line
 from ..program import Function, Operation, Program
-from ..values import transport
+from .chunks import Chunk
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,9 +10,9 @@ import numpy as np
 
 from ...ops.op import Call, CheckError, lookup
 from ...ops.types import ElementType, TensorType
-from ..parse.chunks import Chunk
 from ..program import Operation, Region, Value
 from .checked import Mismatch
+from .chunks import Chunk
 
 #: The number of elements of a mismatch to show, and the largest operand to show as a whole.
 _ELEMENTS = 4

@@ -24,9 +24,9 @@ from ...ops.blocks.targets import DEQUANTIZE, QUANTIZE
 from ...ops.policy import Policy
 from ...ops.types import ElementType
 from .. import plugin
+from ..blocks.checks import Options
 from ..errors import InputError
 from ..plugin.lowerings import ir_types
-from ..values.blocks import Options
 from .computation import PLATFORM
 from .function import Jitted
 

@@ -90,9 +90,6 @@ def _json_float(x: Any) -> float | str:
     return number if math.isfinite(number) else str(number)
 
 
-# -- dense ------------------------------------------------------------------------------------------------------------
-
-
 def _dense(array: np.ndarray, t: TensorType, full: bool) -> str:
     printer = _printer(t.element)
     if array.shape == ():
@@ -213,9 +210,6 @@ def _general(sign: str, digits: str, exponent: int) -> str:
         point = max(power, 0) + 1
         return f"{sign}{plain[:point]}.{plain[point:]}"
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{power:+d}"
-
-
-# -- codes ------------------------------------------------------------------------------------------------------------
 
 
 def _codes(array: np.ndarray, t: TensorType) -> str:

@@ -189,7 +189,10 @@ def check_input(value: Any, t: Type, what: str = "input") -> Any:
     if isinstance(value, bool | int | float | complex | list | tuple):
         array = _of_python(value, t, what)
     else:
-        array = npy.as_element(_array(value, what), t.element, what)
+        if not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
+            raise InputError(f"{what}: expected an array, got {type(value).__name__}")
+        refuse_mask(value, what)
+        array = npy.as_element(to_numpy(value, f"{what}: expected an array that numpy can read"), t.element, what)
     if not t.admits(array.shape):
         raise InputError(f"{what}: expected shape {_sizes_text(t)} for {t}, got {list(array.shape)}")
     return array
@@ -205,13 +208,6 @@ def _check_structure(value: Any, t: Type, what: str) -> Any:
     if not isinstance(value, tuple | list) or len(value) != len(elements):
         raise InputError(f"{what}: expected a tuple of {len(elements)} values for {t}, got {given}")
     return tuple(check_input(v, e, f"{what}[{i}]") for i, (v, e) in enumerate(zip(value, elements, strict=True)))
-
-
-def _array(value: Any, what: str) -> np.ndarray:
-    if not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
-        raise InputError(f"{what}: expected an array, got {type(value).__name__}")
-    refuse_mask(value, what)
-    return to_numpy(value, f"{what}: expected an array that numpy can read")
 
 
 def to_numpy(value: Any, expected: str = "expected an array") -> np.ndarray:
@@ -233,10 +229,11 @@ def _of_python(value: Any, t: TensorType, what: str) -> np.ndarray:
     shape, leaves = _flatten(value, what)
     if t.element.is_complex:
         try:
-            array = np.array([complex(x) for x in leaves], np.complex128).astype(t.element.dtype)
+            wide = np.array([complex(x) for x in leaves], np.complex128)
         except (TypeError, ValueError, OverflowError):
             raise InputError(f"{what}: expected complex numbers, got another object") from None
-        exact = all(_same(a, complex(x)) for a, x in zip(array.tolist(), leaves, strict=True))
+        array = wide.astype(t.element.dtype)
+        exact = np.array_equal(array, wide, equal_nan=True)
     else:
         array, exact = _real_leaves(leaves, t.element, what)
     if not exact:
@@ -264,11 +261,7 @@ def _real_leaves(leaves: list[Any], element: ElementType, what: str) -> tuple[np
     if not element.is_float:
         return array, True
     back = cast(array, element, element_type("f64"), Policy()).tolist()
-    return array, all(b == x or (b != b and x != x) for b, x in zip(back, leaves, strict=True))
-
-
-def _same(a: complex, b: complex) -> bool:
-    return all(x == y or (x != x and y != y) for x, y in ((a.real, b.real), (a.imag, b.imag)))
+    return array, all(b == x or b != b for b, x in zip(back, leaves, strict=True))
 
 
 def _flatten(value: Any, what: str) -> tuple[tuple[int, ...], list[Any]]:

@@ -21,10 +21,8 @@ def arith_constant(call: Call) -> Run:
     if not isinstance(value, np.ndarray):
         require(isinstance(value, bool | int | float), f"expected value to be a number, got {value!r}")
         value = _number(value, t.element)
-    require(
-        t.admits(value.shape) and value.dtype == t.element.dtype,
-        f"expected a value of type {t}, got {value.dtype}{list(value.shape)}",
-    )
+    fits = t.admits(value.shape) and value.dtype == t.element.dtype
+    require(fits, f"expected a value of type {t}, got {value.dtype}{list(value.shape)}")
     return lambda: value
 
 
@@ -185,14 +183,10 @@ def _declare_division(name: str, is_signed: bool, towards: int) -> None:
 
         def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
             x, y = _reread(x, element), _reread(y, element)
-            truncated = divide(x, y)
-            a, b, quotient = (np.asarray(v).astype(object) for v in (x, y, truncated))
+            a, b, quotient = (np.asarray(v).astype(np.int64 if is_signed else np.uint64) for v in (x, y, divide(x, y)))
             # One further where the remainder has the sign that the quotient was not rounded towards.
-            inexact = (quotient * b != a) & (b != 0)
-            further = inexact & (((a < 0) == (b < 0)) == (towards > 0))
-            return _reread(
-                np.where(further, quotient + towards, quotient).astype(np.int64 if is_signed else np.uint64), t.element
-            )
+            further = (quotient * b != a) & (b != 0) & (((a < 0) == (b < 0)) == (towards > 0))
+            return _reread(np.where(further, quotient + towards, quotient), t.element)
 
         return kernel
 

@@ -1,19 +1,43 @@
-"""Arithmetic: sums, products, quotients, signs, and numbers rounded to whole ones."""
+"""Arithmetic: sums, products, quotients, signs, whole numbers, the larger and the smaller; and logic on bits."""
 
 from __future__ import annotations
+
+import functools
 
 import numpy as np
 
 from ..minifloat import arithmetic
 from ..op import CORRECTLY_ROUNDED, EXACT
-from ..traits import NOTHING, Combining, OpTraits, first_operand
-from . import whole_division
+from ..traits import LINEAR, NOTHING, Combining, OpTraits
 from .elementwise import elementwise
 
 
 def _forward(x: np.ndarray) -> np.ndarray:
     """Complex numbers that lie forward in memory: numpy rounds products of such that lie backwards in other ways."""
     return x.copy() if min(x.strides, default=0) < 0 else x
+
+
+def _divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The truncated quotient; by zero all bits set (as XLA), and of the smallest by -1 the smallest."""
+    is_zero = np.equal(y, 0)
+    if is_zero.any():
+        return np.where(is_zero, ~np.zeros_like(y), _quotient(x, np.where(is_zero, np.ones_like(y), y)))
+    return _quotient(x, y)
+
+
+def _remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The remainder of truncated division, with the sign of the dividend; by zero the dividend (as XLA)."""
+    is_zero = np.equal(y, 0)
+    if is_zero.any():
+        return np.where(is_zero, x, _remainder(x, np.where(is_zero, np.ones_like(y), y)))
+    return x - _quotient(x, y) * y
+
+
+def _quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    floored = x // y
+    if x.dtype.kind == "u":
+        return floored
+    return floored + (((x < 0) != (y < 0)) & (floored * y != x))
 
 
 def _product(x, y):
@@ -23,7 +47,6 @@ def _product(x, y):
 _ADD = OpTraits(combining=Combining(np.add, np.logical_or, on_floats=True), linear=range)
 _SUBTRACT = OpTraits(combining=Combining(np.subtract, any_order=False, on_floats=True), linear=range)
 _MULTIPLY = OpTraits(combining=Combining(np.multiply, np.logical_and, on_floats=True), is_bilinear=True)
-_LINEAR = OpTraits(linear=first_operand)
 _ROUNDED, _REAL, _NUMBERS, _ALL = (
     CORRECTLY_ROUNDED,
     "integer float",
@@ -34,9 +57,9 @@ for _name, _types, _accuracy, _host, _integer, _boolean, _traits, _doc in (
     ("add", _ALL, _ROUNDED, np.add, None, np.logical_or, _ADD, "Sum; of booleans, or."),
     ("subtract", _NUMBERS, _ROUNDED, np.subtract, None, None, _SUBTRACT, "Difference."),
     ("multiply", _ALL, _ROUNDED, _product, np.multiply, np.logical_and, _MULTIPLY, "Product; of booleans, and."),
-    ("divide", _NUMBERS, _ROUNDED, np.divide, whole_division.divide, None, _LINEAR,
+    ("divide", _NUMBERS, _ROUNDED, np.divide, _divide, None, LINEAR,
      "Quotient; of integers truncated, by zero all bits set (as XLA), and the smallest by -1 itself."),
-    ("remainder", _REAL, EXACT, np.fmod, whole_division.remainder, None, NOTHING,
+    ("remainder", _REAL, EXACT, np.fmod, _remainder, None, NOTHING,
      "Remainder of truncated division, with the sign of the dividend; of integers by zero, the dividend (as XLA)."),
 ):  # fmt: skip
     elementwise(
@@ -44,7 +67,7 @@ for _name, _types, _accuracy, _host, _integer, _boolean, _traits, _doc in (
         integer=_integer, boolean=_boolean, doc=_doc, traits=_traits,
     )(_host)  # fmt: skip
 elementwise(
-    "negate", _NUMBERS, accuracy=EXACT, direct=arithmetic.negate, is_native=True, traits=_LINEAR,
+    "negate", _NUMBERS, accuracy=EXACT, direct=arithmetic.negate, is_native=True, traits=LINEAR,
     doc="The operand with its sign flipped, of NaN and zero too; of integers, the two's complement.",
 )(np.negative)  # fmt: skip
 
@@ -73,3 +96,61 @@ def round_nearest_afz(x):
     size = np.abs(x)
     whole = np.trunc(size)
     return np.copysign(whole + (size - whole >= 0.5), x)
+
+
+# On the bits of integers, and on booleans.
+for _name, _host, _doc in (
+    ("and", np.bitwise_and, "Bitwise and."),
+    ("or", np.bitwise_or, "Bitwise or."),
+    ("xor", np.bitwise_xor, "Bitwise exclusive or."),
+):
+    _traits = OpTraits(combining=Combining(_host))
+    elementwise(_name, "bool integer", accuracy=EXACT, operands=2, doc=_doc, traits=_traits)(_host)
+elementwise("not", "bool integer", accuracy=EXACT, doc="Bitwise complement.")(np.invert)
+
+
+_BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def _extreme(choose: np.ufunc, choose_zero: np.ufunc, x, y):
+    """numpy's maximum or minimum, with -0 below +0 as IEEE 754-2019 section 9.6 asks.
+
+    Equal numbers have equal bits unless they are zeros of unlike sign: `choose_zero` gives the bits of both.
+    """
+    if x.dtype.kind == "c":
+        return _complex_extreme(choose is np.maximum, x, y)
+    result = np.asarray(choose(x, y))
+    if y.size and not any(y.strides) and y[(0,) * y.ndim] != 0:
+        return result  # beside one number that is not zero, no two zeros meet
+    bits = _BITS[result.itemsize]
+    loser = 1 << 8 * result.itemsize - 1 if choose is np.maximum else 0
+    if (result.view(bits) == loser).any():
+        result = np.where(x == y, choose_zero(x.view(bits), y.view(bits)).view(result.dtype), result)
+    return result
+
+
+def _complex_extreme(largest: bool, x, y):
+    """Complex numbers in lexicographic order; NaN in any part makes that operand the result."""
+    before = (x.real < y.real) | ((x.real == y.real) & (x.imag < y.imag))
+    take_y = (before if largest else ~before & (x != y)) & ~np.isnan(x)
+    return np.where(take_y | (np.isnan(y) & ~np.isnan(x)), y, x)
+
+
+_COMPLEX = "complex numbers lexicographically; of booleans"
+for _name, _choose, _choose_zero, _of_booleans, _direct, _doc in (
+    ("maximum", np.maximum, np.bitwise_and, np.logical_or, arithmetic.maximum,
+     f"The larger; NaN if either is NaN, +0 above -0; {_COMPLEX}, or."),
+    ("minimum", np.minimum, np.bitwise_or, np.logical_and, arithmetic.minimum,
+     f"The smaller; NaN if either is NaN, -0 below +0; {_COMPLEX}, and."),
+):  # fmt: skip
+    elementwise(
+        _name,
+        "bool integer float complex",
+        accuracy=EXACT,
+        operands=2,
+        direct=_direct,
+        integer=_choose,
+        boolean=_of_booleans,
+        doc=_doc,
+        traits=OpTraits(Combining(_choose, _of_booleans, largest=_choose is np.maximum), selects_operand=True),
+    )(functools.partial(_extreme, _choose, _choose_zero))

@@ -12,7 +12,7 @@ from ..minifloat.number import FINITE
 from ..op import EXACT_BUT_COMPLEX, Call, Run, op
 from ..policy import Policy
 from ..require import identity, require, require_shape
-from ..traits import OpTraits, first_operand
+from ..traits import LINEAR, OpTraits
 from ..types import ELEMENT_TYPES, ElementType, Kind
 from .elementwise import declare_test
 from .float_kernels import Function, float_kernel
@@ -100,9 +100,6 @@ def count_leading_zeros(call: Call) -> Run:
     return kernel
 
 
-# -- bit casts ---------------------------------------------------------------------------------------------------------
-
-
 @op("bitcast_convert", "any foreign", operands=1, traits=OpTraits(is_pure=True, keeps_bits=True))
 def bitcast_convert(call: Call) -> Run:
     """The same bits read as another type; the last dimension splits or joins elements, the lowest bits first.
@@ -112,10 +109,8 @@ def bitcast_convert(call: Call) -> Run:
     """
     old, new = call.tensor(), call.result()
     source, target = old.element, new.element
-    require(
-        source.is_complex == target.is_complex,
-        f"expected both or neither type to be complex, got {source} and {target}",
-    )
+    fits = source.is_complex == target.is_complex
+    require(fits, f"expected both or neither type to be complex, got {source} and {target}")
     if source.bits == target.bits:
         require_shape(call, old.shape)
         dtype = target.dtype
@@ -126,10 +121,8 @@ def bitcast_convert(call: Call) -> Run:
     if source.bits > target.bits:
         require_shape(call, (*old.shape, ratio))
         return lambda x: _split(np.asarray(x), source, target, ratio)
-    require(
-        old.shape and old.shape[-1] in (ratio, None),
-        f"expected a last dimension of {ratio} to make {target}, got {old}",
-    )
+    fits = old.shape and old.shape[-1] in (ratio, None)
+    require(fits, f"expected a last dimension of {ratio} to make {target}, got {old}")
     require_shape(call, old.shape[:-1])
     return lambda x: _join(x, source, target)
 
@@ -155,18 +148,14 @@ def _join(x: np.ndarray, source: ElementType, target: ElementType) -> np.ndarray
     return x.view(target.dtype).reshape(shape)
 
 
-# -- parts -------------------------------------------------------------------------------------------------------------
-
-
 def _require_part(call: Call) -> None:
     t = call.tensor()
-    require(
-        call.result().element == t.element.part, f"expected a result of {t.element.part}, got {call.result().element}"
-    )
+    fits = call.result().element == t.element.part
+    require(fits, f"expected a result of {t.element.part}, got {call.result().element}")
     require_shape(call, t.shape)
 
 
-@op("real", "float complex", operands=1, is_elementwise=True, traits=OpTraits(linear=first_operand))
+@op("real", "float complex", operands=1, is_elementwise=True, traits=LINEAR)
 def real(call: Call) -> Run:
     """The real part; of a real number itself.
 
@@ -176,7 +165,7 @@ def real(call: Call) -> Run:
     return (lambda x: x.real) if call.tensor().element.is_complex else identity
 
 
-@op("imag", "float complex", operands=1, is_elementwise=True, traits=OpTraits(linear=first_operand))
+@op("imag", "float complex", operands=1, is_elementwise=True, traits=LINEAR)
 def imag(call: Call) -> Run:
     """The imaginary part; of a real number 0.
 

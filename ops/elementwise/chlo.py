@@ -1,21 +1,22 @@
-"""CHLO's elementwise ops: functions with an elementary formula, tests for infinity, neighbours, and constants.
+"""CHLO's elementwise ops: functions, tests for infinity, neighbours, and constants.
 
 An op that is not declared here for its operands' type is left to the expansion that CHLO itself defines; so are all
-functions of complex numbers, whose formulas there are chosen with care, and the ops on 16 bits and more whose exact
-definition in `chlo_special.py` would be slow.
+functions of complex numbers, whose formulas there are chosen with care, and the special functions of 16 bits and more,
+whose exact definition would be slow.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..cast import array_of, cast, codes_of, wrap
-from ..minifloat import arithmetic, functions, hyperbolic
-from ..minifloat.codec import round_number
+from ..minifloat import arithmetic, functions, hyperbolic, special
+from ..minifloat.codec import decode, round_number
 from ..minifloat.formats import Format
 from ..minifloat.number import NAN, Number
 from ..movement.shape import constant
@@ -24,13 +25,11 @@ from ..ordering import value_keys
 from ..policy import Policy
 from ..require import identity, require, require_element, require_shape
 from ..tables import Tabulated
-from ..types import ELEMENT_TYPES, ElementType, Kind
+from ..types import ELEMENT_TYPES, ElementType, Kind, type_of_dtype
 from .elementwise import declare_test, elementwise
 
 #: Programs compare their results in these types with recorded ones of the expansion, which are up to 6 ULP off.
 _TO_16 = Accuracy("correctly rounded up to 16 bits; f32 and f64 by CHLO's expansion", is_near=True)
-
-# -- functions ---------------------------------------------------------------------------------------------------------
 
 
 for _name, _host, _direct, _doc in (
@@ -48,6 +47,31 @@ for _name, _host, _direct in (("cosh", np.cosh, hyperbolic.cosh), ("sinh", np.si
     elementwise(f"chlo.{_name}", "float", accuracy=_TO_16, direct=_direct, expanded="f32 f64", doc=_doc)(_host)
 
 
+def _declare_special(name: str, meaning: str, direct: Callable[..., Number], operands: int = 1) -> None:
+    # numpy has none of these: the exact function, rounded to the host's type, takes the place of the host's.
+    def host(*arrays: np.ndarray) -> np.ndarray:
+        fmt = type_of_dtype(arrays[0].dtype).format
+        numbers = (decode(codes_of(x, fmt), fmt) for x in np.broadcast_arrays(*arrays))
+        return array_of(round_number(direct(*numbers), fmt, Policy()), fmt)
+
+    host.__doc__ = meaning
+    elementwise(f"chlo.{name}", "minifloat", accuracy=ROUNDED_TO_32, operands=operands, direct=direct)(host)
+
+
+_declare_special("erf", "The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0.", special.erf)
+_declare_special("erfc", "One minus the error function, accurate where that is near one.", special.erfc)
+_declare_special("erf_inv", "The inverse of the error function; NaN beyond -1 and 1.", special.erf_inv)
+_declare_special(
+    "lgamma", "The logarithm of the gamma function's absolute value; +infinity at its poles.", special.lgamma
+)
+_declare_special("digamma", "The derivative of the logarithm of the gamma function; NaN at its poles.", special.digamma)
+_declare_special("bessel_i1e", "The modified Bessel function of order 1, divided by exp(|x|).", special.bessel_i1e)
+_declare_special(
+    "polygamma", "The n-th derivative of digamma; NaN unless n is an integer of 0 or more.", special.polygamma, 2
+)
+_declare_special("zeta", "Hurwitz's zeta function, the sum of (q + k)**-x over k >= 0; NaN for x < 1.", special.zeta, 2)
+
+
 elementwise(
     "chlo.square", "float", accuracy=CORRECTLY_ROUNDED, direct=lambda x: arithmetic.multiply(x, x),
     doc="The operand times itself.",
@@ -62,15 +86,9 @@ def conj(call: Call) -> Run:
     return np.conjugate if call.tensor().element.is_complex else identity
 
 
-# -- tests -------------------------------------------------------------------------------------------------------------
-
-
 declare_test("chlo.is_inf", "Whether the number is infinite, of either sign.", lambda x: x.is_infinite, np.isinf)
 declare_test("chlo.is_pos_inf", "Whether the number is +infinity.", lambda x: x.is_infinite & ~x.sign, np.isposinf)
 declare_test("chlo.is_neg_inf", "Whether the number is -infinity.", lambda x: x.is_infinite & x.sign, np.isneginf)
-
-
-# -- neighbours --------------------------------------------------------------------------------------------------------
 
 
 @op("chlo.next_after", "float", values="numbers", operands=2, is_elementwise=True)
@@ -119,9 +137,6 @@ def _neighbour_table(element: ElementType) -> Tabulated:
     return Tabulated(functools.partial(_neighbours, element), [element, element], element.dtype)
 
 
-# -- integers ----------------------------------------------------------------------------------------------------------
-
-
 @op("chlo.mulhi", "integer", values="numbers", operands=2, is_elementwise=True)
 def mulhi(call: Call) -> Run:
     """The upper half of the product in twice as many bits."""
@@ -131,27 +146,22 @@ def mulhi(call: Call) -> Run:
     element = x.element
     is_signed = element.kind is Kind.SIGNED
     if element.bits == 64:
-        return _upper_signed if is_signed else _upper_unsigned
+        return lambda x, y: _upper_half(x, y, is_signed)
     wide = np.dtype(f"{'i' if is_signed else 'u'}{max(2 * element.bits // 8, 1)}")
     return lambda x, y: wrap((x.astype(wide) * y.astype(wide)) >> element.bits, element)
 
 
-def _upper_unsigned(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """From the four products of halves."""
+def _upper_half(x: np.ndarray, y: np.ndarray, is_signed: bool) -> np.ndarray:
+    """Of the product of integers of 64 bits, from the four products of halves."""
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
-    (x_high, x_low), (y_high, y_low) = ((v >> half, v & low) for v in (x, y))
+    (x_high, x_low), (y_high, y_low) = ((v.view(np.uint64) >> half, v.view(np.uint64) & low) for v in (x, y))
     middle = x_high * y_low + (x_low * y_low >> half)
     other = x_low * y_high + (middle & low)
-    return x_high * y_high + (middle >> half) + (other >> half)
+    upper = x_high * y_high + (middle >> half) + (other >> half)
+    if not is_signed:
+        return upper
+    return upper.view(np.int64) - np.where(x < 0, y, 0) - np.where(y < 0, x, 0)  # read as unsigned, it is 2**64 more
 
-
-def _upper_signed(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Read as unsigned, a negative operand is 2**64 more."""
-    upper = _upper_unsigned(x.view(np.uint64), y.view(np.uint64)).view(np.int64)
-    return upper - np.where(x < 0, y, 0) - np.where(y < 0, x, 0)
-
-
-# -- constants ---------------------------------------------------------------------------------------------------------
 
 op("chlo.constant", operands=0)(constant)
 

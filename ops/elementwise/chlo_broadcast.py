@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..op import Call, Op, OpError, Run, full_name, lookup, register
+from ..require import require
 from ..types import TensorType
 
 #: Of each of these there is a broadcast_* op; those of CHLO have their dialect written.
@@ -22,7 +23,10 @@ def _declare(op: Op) -> None:
         given = call.attributes.get("broadcast_dimensions")
         places = [_places(t, rank, given) for t in tensors]
         result = call.result()
-        _check(tensors, places, result)
+        for d, size in enumerate(result.shape):  # the sizes in each dimension must be equal, or 1
+            sizes = {t.shape[p.index(d)] for t, p in zip(tensors, places, strict=True) if d in p} - {None, 1}
+            fits = len(sizes) <= 1 and (size is None or not sizes - {size})
+            require(fits, f"expected operands that broadcast to {result}, got {', '.join(map(str, tensors))}")
         attributes = {name: value for name, value in call.attributes.items() if name != "broadcast_dimensions"}
         types = [TensorType(result.shape, t.element) for t in tensors]
         kernel = op.function(call.like(op.name, types, call.results, **attributes))
@@ -49,14 +53,6 @@ def _places(t: TensorType, rank: int, given: object) -> tuple[int, ...]:
     if len(places) != own or any(not 0 <= d < rank for d in places) or sorted(set(places)) != list(places):
         raise OpError(f"expected {own} broadcast_dimensions of 0 to {rank - 1}, ascending, for {t}, got {list(places)}")
     return places
-
-
-def _check(tensors: list[TensorType], places: list[tuple[int, ...]], result: TensorType) -> None:
-    """The sizes in each dimension must be equal, or 1."""
-    for d, size in enumerate(result.shape):
-        sizes = {t.shape[p.index(d)] for t, p in zip(tensors, places, strict=True) if d in p} - {None, 1}
-        if len(sizes) > 1 or (size is not None and sizes - {size}):
-            raise OpError(f"expected operands that broadcast to {result}, got {', '.join(map(str, tensors))}")
 
 
 def _spread(x: np.ndarray, places: tuple[int, ...], rank: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from ..op import CORRECTLY_ROUNDED, Call, op
 from ..policy import Policy
 from ..require import identity, require, require_shape
 from ..tables import Tabulated, index_bits
-from ..traits import OpTraits, Run, first_operand
+from ..traits import LINEAR, Run
 from ..types import ElementType
 
 
@@ -25,7 +25,7 @@ from ..types import ElementType
     accuracy=CORRECTLY_ROUNDED,
     operands=1,
     is_elementwise=True,
-    traits=OpTraits(linear=first_operand),
+    traits=LINEAR,
 )
 def convert(call: Call) -> Run:
     """The numbers in another element type: integers wrap, floats are rounded once, or truncated to integers.
@@ -80,7 +80,7 @@ def _table(source: ElementType, target: ElementType, policy: Policy) -> Tabulate
     accuracy=CORRECTLY_ROUNDED,
     operands=1,
     is_elementwise=True,
-    traits=OpTraits(linear=first_operand),
+    traits=LINEAR,
 )
 def reduce_precision(call: Call) -> Run:
     """The nearest number of fewer mantissa bits (ties to even codes), infinite or zero where fewer exponent bits end.

@@ -140,8 +140,6 @@ def _through_f32(function: Function, element: ElementType) -> Run:
     return lambda *arrays: in_blocks(compute, arrays, dtype)
 
 
-# -- stochastic rounding -----------------------------------------------------------------------------------------------
-
 #: What stochastic rounding chooses from: the codes below and above, and the fraction, in units of 2**-62.
 _CHOICE = np.dtype([("low", np.uint16), ("high", np.uint16), ("fraction", np.int64)])
 
@@ -183,8 +181,6 @@ def _choices(function: Function, element: ElementType, policy: Policy) -> Run:
 
     return kernel
 
-
-# -- correct rounding by way of f64 ------------------------------------------------------------------------------------
 
 #: Bound on the error, in units of f64's last place, of a host function: numpy's vector library promises 4.
 _HOST_ERROR = 16

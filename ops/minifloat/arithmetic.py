@@ -7,10 +7,12 @@ odd where they cannot be (see `number.py`). The rules for infinities, NaN and si
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from .codec import bit_length, rounds_up
-from .number import CANCELLED, FINITE, INFINITE, NAN, WORK_BITS, Number
+from .number import CANCELLED, FINITE, INFINITE, NAN, WORK_BITS, Number, finite
 
 
 def negate(x: Number) -> Number:
@@ -37,9 +39,7 @@ def add(x: Number, y: Number) -> Number:
     total = total + np.where(small.sign, -small_significand, small_significand)
     cancelled = (total == 0) & (x.sign != y.sign)
     negative = np.where(total == 0, x.sign & y.sign, total < 0)
-    result = Number(
-        np.full(total.shape, FINITE, np.uint8), negative, np.abs(total), np.where(cancelled, CANCELLED, big.exponent)
-    )
+    result = finite(negative, np.abs(total), np.where(cancelled, CANCELLED, big.exponent))
     infinite = x.is_infinite | y.is_infinite
     result = _infinite_where(result, infinite, np.where(x.is_infinite, x.sign, y.sign))
     return _nan_where(result, x.is_infinite & y.is_infinite & (x.sign != y.sign), x, y)
@@ -53,12 +53,7 @@ def subtract(x: Number, y: Number) -> Number:
 
 def multiply(x: Number, y: Number) -> Number:
     """x * y."""
-    result = Number(
-        np.full(np.broadcast_shapes(x.kind.shape, y.kind.shape), FINITE, np.uint8),
-        x.sign ^ y.sign,
-        x.significand * y.significand,
-        x.exponent + y.exponent,
-    )
+    result = finite(x.sign ^ y.sign, x.significand * y.significand, x.exponent + y.exponent)
     result = _infinite_where(result, x.is_infinite | y.is_infinite, result.sign)
     return _nan_where(result, (x.is_infinite & y.is_zero) | (x.is_zero & y.is_infinite), x, y)
 
@@ -70,12 +65,7 @@ def divide(x: Number, y: Number) -> Number:
     quotient = x.significand // divisor
     quotient |= quotient * divisor != x.significand
     quotient = np.where(y.is_infinite, 0, quotient)
-    result = Number(
-        np.full(np.broadcast_shapes(x.kind.shape, y.kind.shape), FINITE, np.uint8),
-        x.sign ^ y.sign,
-        quotient,
-        x.exponent - y.exponent,
-    )
+    result = finite(x.sign ^ y.sign, quotient, x.exponent - y.exponent)
     result = _infinite_where(result, x.is_infinite | y.is_zero, result.sign)
     return _nan_where(result, (x.is_infinite & y.is_infinite) | (x.is_zero & y.is_zero), x, y)
 
@@ -97,12 +87,7 @@ def remainder(x: Number, y: Number) -> Number:
         rest = (rest << step) % modulus
         missing = missing - step
     keep = smaller | y.is_infinite
-    result = Number(
-        np.full(rest.shape, FINITE, np.uint8),
-        np.broadcast_to(x.sign, rest.shape),
-        np.where(keep, x.significand, rest),
-        np.where(keep, x.exponent, low),
-    )
+    result = finite(x.sign, np.where(keep, x.significand, rest), np.where(keep, x.exponent, low))
     return _nan_where(result, x.is_infinite | y.is_zero, x, y)
 
 
@@ -130,32 +115,7 @@ def equal(x: Number, y: Number) -> np.ndarray:
     return ~less(x, y) & ~less(y, x) & ~x.is_nan & ~y.is_nan
 
 
-def floor(x: Number) -> Number:
-    """The largest integer not above x."""
-    return _to_integer(x, "down")
-
-
-def ceil(x: Number) -> Number:
-    """The smallest integer not below x; -0 between -1 and 0."""
-    return _to_integer(x, "up")
-
-
-def truncate(x: Number) -> Number:
-    """The integer part of x."""
-    return _to_integer(x, "toward_zero")
-
-
-def round_nearest_even(x: Number) -> Number:
-    """The nearest integer, ties to even."""
-    return _to_integer(x, "nearest_even")
-
-
-def round_nearest_afz(x: Number) -> Number:
-    """The nearest integer, ties away from zero."""
-    return _to_integer(x, "nearest_away")
-
-
-def _to_integer(x: Number, rounding: str) -> Number:
+def _to_integer(rounding: str, x: Number) -> Number:
     cut = np.clip(-x.exponent, 1, 62)
     kept = x.significand >> cut
     rest = x.significand - (kept << cut)
@@ -164,6 +124,11 @@ def _to_integer(x: Number, rounding: str) -> Number:
     return x.replace(
         significand=np.where(fractional, whole, x.significand), exponent=np.where(fractional, 0, x.exponent)
     )
+
+
+floor, ceil, round_nearest_even, round_nearest_afz = (
+    functools.partial(_to_integer, rounding) for rounding in ("down", "up", "nearest_even", "nearest_away")
+)
 
 
 def _normalised(x: Number) -> Number:
@@ -188,12 +153,7 @@ def _by_exponent(x: Number, y: Number) -> tuple[Number, Number]:
 
 
 def _select(condition: np.ndarray, x: Number, y: Number) -> Number:
-    return Number(
-        np.where(condition, x.kind, y.kind),
-        np.where(condition, x.sign, y.sign),
-        np.where(condition, x.significand, y.significand),
-        np.where(condition, x.exponent, y.exponent),
-    )
+    return Number(*(np.where(condition, getattr(x, f), getattr(y, f)) for f in Number.__slots__))
 
 
 def _shift_right_sticky(significand: np.ndarray, shift: np.ndarray) -> np.ndarray:

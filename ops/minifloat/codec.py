@@ -9,7 +9,7 @@ import numpy as np
 from ..draws import FRACTION_BITS, Draws
 from ..policy import Policy
 from .formats import Format, Nan
-from .number import CANCELLED, FINITE, INFINITE, NAN, WORK_BITS, Number
+from .number import CANCELLED, FINITE, INFINITE, NAN, WORK_BITS, Number, finite
 
 _NEAREST = ("nearest_even", "nearest_away", "stochastic")
 
@@ -189,9 +189,7 @@ def exact(value: Fraction | int) -> Number:
         scaled = magnitude / Fraction(2) ** exponent
         significand = scaled.numerator // scaled.denominator
         significand |= int(scaled.denominator != 1)
-    return Number(
-        np.array(FINITE, np.uint8), np.array(value < 0), np.array(significand, np.int64), np.array(exponent, np.int64)
-    )
+    return finite(np.array(value < 0), np.array(significand, np.int64), np.array(exponent, np.int64))
 
 
 def to_fraction(x: Number) -> Fraction:

@@ -62,6 +62,16 @@ def ziv(enclose: Callable[[int], tuple[int, int, int]], bits: int = START) -> Tr
     return result
 
 
+def near(value: Callable[[int], int], error: int) -> Callable[[int], tuple[int, int, int]]:
+    """What encloses a value that is computed in fixed point, within so many units."""
+
+    def enclose(p: int) -> tuple[int, int, int]:
+        v = value(p)
+        return v - error, v + error, -p
+
+    return enclose
+
+
 def magnitude(significand: int, exponent: int) -> int:
     """The number is below 2**top and at least 2**(top-1)."""
     return significand.bit_length() + exponent
@@ -116,12 +126,7 @@ def log(_: bool, m: int, e: int) -> Triple:
     """The natural logarithm of x > 0; at 1 a zero."""
     if m == 1 and e == 0:
         return False, 0, 0
-
-    def enclose(p: int) -> tuple[int, int, int]:
-        v = fixed.log(m, e, p)
-        return v - 2, v + 2, -p
-
-    return ziv(enclose)
+    return ziv(near(lambda p: fixed.log(m, e, p), 2))
 
 
 def log1p(sign: bool, m: int, e: int) -> Triple:
@@ -129,12 +134,7 @@ def log1p(sign: bool, m: int, e: int) -> Triple:
     if is_linear(m, e, 2):
         return beside(sign, m, e, up=sign)
     one_plus_x = (1 << max(-e, 0)) + ((-m if sign else m) << max(e, 0))
-
-    def enclose(p: int) -> tuple[int, int, int]:
-        v = fixed.log(one_plus_x, min(e, 0), p)
-        return v - 2, v + 2, -p
-
-    return ziv(enclose, START - min(magnitude(m, e), 0))
+    return ziv(near(lambda p: fixed.log(one_plus_x, min(e, 0), p), 2), START - min(magnitude(m, e), 0))
 
 
 def logistic(sign: bool, m: int, e: int) -> Triple:
@@ -181,12 +181,8 @@ def sin(sign: bool, m: int, e: int) -> Triple:
     """The sine of x radians."""
     if is_linear(m, e, 3):
         return beside(sign, m, e, up=False)
-
-    def enclose(p: int) -> tuple[int, int, int]:
-        v, _ = fixed.sin_cos(m, e, p)
-        return v - 2, v + 2, -p
-
-    negative, significand, exponent = ziv(enclose, START - min(magnitude(m, e), 0))
+    sine = near(lambda p: fixed.sin_cos(m, e, p)[0], 2)
+    negative, significand, exponent = ziv(sine, START - min(magnitude(m, e), 0))
     return negative != sign, significand, exponent
 
 
@@ -194,12 +190,7 @@ def cos(_: bool, m: int, e: int) -> Triple:
     """The cosine of x radians."""
     if 2 * magnitude(m, e) <= TINY:
         return beside(False, 1, 0, up=False)
-
-    def enclose(p: int) -> tuple[int, int, int]:
-        _, v = fixed.sin_cos(m, e, p)
-        return v - 2, v + 2, -p
-
-    return ziv(enclose)
+    return ziv(near(lambda p: fixed.sin_cos(m, e, p)[1], 2))
 
 
 def tan(sign: bool, m: int, e: int) -> Triple:

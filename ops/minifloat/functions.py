@@ -32,7 +32,7 @@ QUARTER_PI, HALF_PI, THREE_QUARTERS_PI, PI = ((FINITE, *elementary.quarters_of_p
 def flat(x: Number) -> Number:
     """The same numbers in one dimension, with odd significands, so that equal numbers have equal fields."""
     x = arithmetic.compact(x)
-    return Number(x.kind.reshape(-1), x.sign.reshape(-1), x.significand.reshape(-1), x.exponent.reshape(-1))
+    return Number(*(getattr(x, f).reshape(-1) for f in Number.__slots__))
 
 
 def exceeds_one(x: Number) -> np.ndarray:
@@ -74,8 +74,7 @@ class Result:
 
     def number(self, shape: tuple[int, ...]) -> Number:
         """The finished result."""
-        fields = (self.kind, self.sign, self.significand, self.exponent)
-        return Number(*(field.reshape(shape) for field in fields))
+        return Number(*(getattr(self, f).reshape(shape) for f in Number.__slots__))
 
 
 #: A test of each number of an array.

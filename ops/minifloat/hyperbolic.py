@@ -10,7 +10,7 @@ import math
 
 from . import elementary
 from . import fixedpoint as fixed
-from .elementary import START, TINY, Triple, beside, clamped, fixed_exp, is_linear, magnitude, ziv
+from .elementary import START, TINY, Triple, beside, clamped, fixed_exp, is_linear, magnitude, near, ziv
 from .functions import (
     BOTH_INVALID,
     HALF_PI,
@@ -111,22 +111,12 @@ def _asinh(sign: bool, m: int, e: int) -> Triple:
     """The inverse of the hyperbolic sine at x."""
     if is_linear(m, e, 3):
         return beside(sign, m, e, up=False)
-
-    def enclose(p: int) -> tuple[int, int, int]:
-        v = _log_of_sum(m, e, 1, p)
-        return v - 5, v + 5, -p
-
-    return sign, *ziv(enclose, START - min(magnitude(m, e), 0))[1:]
+    return sign, *ziv(near(lambda p: _log_of_sum(m, e, 1, p), 5), START - min(magnitude(m, e), 0))[1:]
 
 
 def _acosh(_: bool, m: int, e: int) -> Triple:
     """The inverse of the hyperbolic cosine at x > 1."""
-
-    def enclose(p: int) -> tuple[int, int, int]:
-        v = _log_of_sum(m, e, -1, p)  # p is so large that nothing but the root is cut
-        return v - 5, v + 5, -p
-
-    return ziv(enclose)
+    return ziv(near(lambda p: _log_of_sum(m, e, -1, p), 5))  # p is so large that nothing but the root is cut
 
 
 def _atanh(sign: bool, m: int, e: int) -> Triple:

@@ -49,3 +49,9 @@ class Number:
     def replace(self, **changes: np.ndarray) -> Number:
         """The same numbers with some of the fields replaced."""
         return dataclasses.replace(self, **changes)
+
+
+def finite(sign: np.ndarray, significand: np.ndarray, exponent: np.ndarray) -> Number:
+    """Finite numbers; the fields are broadcast to one shape."""
+    fields = np.broadcast_arrays(sign, significand, exponent)
+    return Number(np.full(fields[0].shape, FINITE, np.uint8), *fields)

@@ -34,9 +34,6 @@ def bernoulli(k: int) -> Fraction:
     return _bernoulli_numbers(-(-k // _CHUNK) * _CHUNK)[k - 1]
 
 
-# -- the error function ------------------------------------------------------------------------------------------------
-
-
 def root_of_pi(p: int) -> int:
     """The square root of pi, fixed at p, within 2 units."""
     return math.isqrt(fixed.pi(p) << p)
@@ -82,9 +79,6 @@ def inverse_erf(m: int, e: int, p: int) -> tuple[int, int]:
     low, high = max(y - slack, 0), y + slack
     is_between = erf(low) + 64 <= x <= erf(high) - 64
     return (low >> w - p, (high >> w - p) + 1) if is_between else (0, 8 << p)
-
-
-# -- the gamma function ------------------------------------------------------------------------------------------------
 
 
 def _shifted(n: int, e: int, least: int) -> tuple[int, int, list[int], int]:
@@ -145,9 +139,6 @@ def digamma(n: int, e: int, p: int) -> int:
     return total - sum((1 << w - be) // x for x in before) >> w - p
 
 
-# -- a Bessel function -------------------------------------------------------------------------------------------------
-
-
 def bessel_i1e(n: int, e: int, p: int) -> tuple[int, int, int]:
     """The modified Bessel function I1 of x = n * 2**e > 0, exact, over exp(x): between low and high, times 2**exponent.
 
@@ -189,9 +180,6 @@ def _i1e_far(n: int, e: int, w: int, p: int) -> tuple[int, int, int]:
     # 2**-p of the result.
     result = (total << 3 * w) // root
     return result - (result >> p), result + (result >> p), -3 * w - exponent // 2
-
-
-# -- the Hurwitz zeta function -----------------------------------------------------------------------------------------
 
 
 def hurwitz_zeta(s: Fraction, q: Fraction, p: int) -> tuple[int, int, int]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from . import fixedpoint as fixed
 from . import series
-from .elementary import START, TINY, Triple, beside, clamped, common_bits, is_linear, magnitude
+from .elementary import START, TINY, Triple, beside, clamped, common_bits, is_linear, magnitude, near
 from .functions import (
     BOTH_INVALID,
     INFINITY,
@@ -98,22 +98,12 @@ def _erf_inv(sign: bool, m: int, e: int) -> Triple:
 
 def _lgamma(sign: bool, m: int, e: int) -> Triple:
     """The logarithm of |Gamma(x)|, where that is not 1 and not infinite."""
-
-    def enclose(p: int) -> tuple[int, int, int]:
-        v = series.log_gamma(-m if sign else m, e, p)
-        return v - 3, v + 3, -p
-
-    return _settle(enclose)
+    return _settle(near(lambda p: series.log_gamma(-m if sign else m, e, p), 3))
 
 
 def _digamma(sign: bool, m: int, e: int) -> Triple:
     """The logarithmic derivative of Gamma at x, which is no pole."""
-
-    def enclose(p: int) -> tuple[int, int, int]:
-        v = series.digamma(-m if sign else m, e, p)
-        return v - 3, v + 3, -p
-
-    return _settle(enclose)
+    return _settle(near(lambda p: series.digamma(-m if sign else m, e, p), 3))
 
 
 def _bessel_i1e(sign: bool, m: int, e: int) -> Triple:
@@ -176,15 +166,16 @@ def _is_pole(x: Number) -> np.ndarray:
     return _is_integer(x) & (x.sign | x.is_zero)
 
 
-def _is_one_or_two(x: Number) -> np.ndarray:
-    return ~x.sign & (x.significand == 1) & ((x.exponent == 0) | (x.exponent == 1))
-
-
 erf = Lifted(_erf, SAME_ZEROS, (ONE, MINUS_ONE))
 erfc = Lifted(_erfc, (ONE, ONE), (ZERO, _TWO))
 erf_inv = Lifted(_erf_inv, SAME_ZEROS, BOTH_INVALID, at_one(INFINITY, MINUS_INFINITY))
 # At poles as C's lgamma (F.10.5.3), and as XLA's digamma.
-lgamma = Lifted(_lgamma, (INFINITY, INFINITY), (INFINITY, INFINITY), ((_is_one_or_two, ZERO), (_is_pole, INFINITY)))
+lgamma = Lifted(
+    _lgamma,
+    (INFINITY, INFINITY),
+    (INFINITY, INFINITY),
+    ((lambda x: ~x.sign & (x.significand == 1) & (x.exponent >> 1 == 0), ZERO), (_is_pole, INFINITY)),
+)
 digamma = Lifted(_digamma, BOTH_INVALID, (INFINITY, INVALID), ((_is_pole, INVALID),))
 bessel_i1e = Lifted(_bessel_i1e, SAME_ZEROS, SAME_ZEROS)
 
@@ -243,6 +234,5 @@ def polygamma(n: Number, x: Number) -> Number:
     _poles(result, rest & _is_pole(x), is_odd)
     result.compute(_polygamma, rest & ~_is_pole(x), n, x)
     first, plain = digamma(x), is_number & n.is_zero
-    pairs = ((getattr(result, name), getattr(first, name)) for name in ("kind", "sign", "significand", "exponent"))
-    chosen = (np.where(plain, theirs, ours) for ours, theirs in pairs)
+    chosen = (np.where(plain, getattr(first, f), getattr(result, f)) for f in Number.__slots__)
     return Number(*(field.reshape(shape) for field in chosen))

@@ -131,9 +131,8 @@ def get_dimension_size(call: Call) -> Run:
     """
     t, dimension = call.tensor(), int(call.attribute("dimension"))
     require_dimensions("dimension", (dimension,), len(t.shape))
-    require(
-        call.result() == TensorType((), ELEMENT_TYPES["i32"]), f"the result is {call.result()} (expected tensor<i32>)"
-    )
+    fits = call.result() == TensorType((), ELEMENT_TYPES["i32"])
+    require(fits, f"the result is {call.result()} (expected tensor<i32>)")
     return lambda x: np.array(x.shape[dimension], np.int32)
 
 

@@ -44,9 +44,8 @@ class Places:
 
     def check(self, rank: int, indices_rank: int) -> None:
         """Raise OpError where the dimensions do not fit the ranks or each other."""
-        require(
-            0 <= self.vector <= indices_rank, f"expected index_vector_dim from 0 to {indices_rank}, got {self.vector}"
-        )
+        fits = 0 <= self.vector <= indices_rank
+        require(fits, f"expected index_vector_dim from 0 to {indices_rank}, got {self.vector}")
         require_dimensions("the index map", self.mapped, rank)
         require_dimensions("the dimensions without window", (*self.dropped, *self.batching), rank)
         require_dimensions("the batching dimensions of the indices", self.of_indices, indices_rank)
@@ -60,13 +59,11 @@ class Places:
     def check_shapes(self, shape: Shape, indices: Shape) -> None:
         """Raise OpError where index vectors or batching dimensions have the wrong size."""
         count = indices[self.vector] if self.vector < len(indices) else 1
-        require(
-            count == len(self.mapped), f"index vectors have {count} elements (expected {len(self.mapped)}, as mapped)"
-        )
+        fits = count == len(self.mapped)
+        require(fits, f"index vectors have {count} elements (expected {len(self.mapped)}, as mapped)")
         for d, s in zip(self.batching, self.of_indices, strict=True):
-            require(
-                shape[d] == indices[s], f"expected batching dimensions of one size, got {shape[d]} and {indices[s]}"
-            )
+            fits = shape[d] == indices[s]
+            require(fits, f"expected batching dimensions of one size, got {shape[d]} and {indices[s]}")
 
     def window(self, rank: int) -> Shape:
         """The dimensions a window has."""
@@ -113,9 +110,8 @@ def _bound(
     element: ElementType, places: Places, offset_dims: Shape, shape: Shape, indices: Shape, sizes: Shape
 ) -> tuple[Shape, Run]:
     """The shape of the result of a gather from a tensor of this shape, and the kernel."""
-    require(
-        len(sizes) == len(shape), f"expected slice_sizes for {len(shape)} dimensions of the operand, got {list(sizes)}"
-    )
+    fits = len(sizes) == len(shape)
+    require(fits, f"expected slice_sizes for {len(shape)} dimensions of the operand, got {list(sizes)}")
     fits = all(0 <= size <= n for size, n in zip(sizes, shape, strict=True))
     require(fits, f"expected slice_sizes of at least 0 that fit {list(shape)}, got {list(sizes)}")
     places.check_shapes(shape, indices)
@@ -161,10 +157,8 @@ def _gather(call: Call, places: Places, offset_dims: Shape, sizes: Shape | None)
     require(list(offset_dims) == sorted(offset_dims), f"expected offset_dims in order, got {list(offset_dims)}")
     places.check(len(operand.shape), len(indices.shape))
     window = places.window(len(operand.shape))
-    require(
-        len(offset_dims) == len(window),
-        f"expected {len(window)} offset_dims, one for each dimension of a slice, got {list(offset_dims)}",
-    )
+    fits = len(offset_dims) == len(window)
+    require(fits, f"expected {len(window)} offset_dims, one for each dimension of a slice, got {list(offset_dims)}")
     rank = len(places.grid((0,) * len(indices.shape))) + len(window)
     require(len(result.shape) == rank, f"the result is {result} (expected of rank {rank})")
     bound = functools.lru_cache(functools.partial(_bound, operand.element, places, offset_dims))
@@ -222,9 +216,8 @@ def torch_index_select(call: Call) -> Run:
     )
     rank, more = len(operand.shape), len(index.shape) - 1
     require(0 <= dim < rank, f"expected dim to be a dimension of {operand}, got {dim}")
-    require(
-        0 <= batch <= min(dim, more + 1), f"expected batch_dims of at most dim and the rank of {index}, got {batch}"
-    )
+    fits = 0 <= batch <= min(dim, more + 1)
+    require(fits, f"expected batch_dims of at most dim and the rank of {index}, got {batch}")
     batching = tuple(range(batch))
     places = Places(mapped=(dim,), dropped=(dim,), batching=batching, of_indices=batching, vector=more + 1)
     offset_dims = tuple(d if d < dim else d + more - batch for d in range(batch, rank) if d != dim)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..op import BY_BODY, Call, Run, op
+from ..op import Call, Run, op
 from ..require import require, shape_text
 from ..types import ELEMENT_TYPES, TensorType
 
@@ -39,9 +39,6 @@ def _at(index: Any, count: int) -> int:
     """An index into `count` things."""
     require(0 <= index < count, f"index {index} is out of bounds (expected from 0 to {count - 1})")
     return int(index)
-
-
-# -- shapes ------------------------------------------------------------------------------------------------------------
 
 
 @op("shape.const_shape", operands=0)
@@ -132,9 +129,6 @@ def _require_same(*shapes: np.ndarray) -> None:
     require(_are_same(shapes), f"shapes {_shapes_text(shapes)} differ (expected the same)")
 
 
-# -- witnesses ---------------------------------------------------------------------------------------------------------
-
-
 def _witness(check: Callable[..., object]) -> Run:
     """The kernel that calls `check`, which raises OpError, and gives a witness."""
 
@@ -166,16 +160,13 @@ def assuming_all(call: Call) -> Run:
     return lambda *_: _WITNESS
 
 
-@op("shape.assuming", "bool", values="regions", accuracy=BY_BODY, operands=1, any_sizes=True)
+@op("shape.assuming", "bool", values="regions", operands=1, any_sizes=True)
 def assuming(call: Call) -> Run:
     """The results of the region, which is run: a witness has not failed."""
     require(len(call.bodies) == 1 and not call.bodies[0].arguments, "must have one region, which takes nothing")
     require(len(call.bodies[0].results) == len(call.results), f"the region has type {call.bodies[0]}")
     is_single = len(call.results) == 1
     return lambda regions, _: regions[0]()[0] if is_single else regions[0]()
-
-
-# -- tensors -----------------------------------------------------------------------------------------------------------
 
 
 @op("tensor.rank", operands=1, any_sizes=True)
@@ -203,9 +194,6 @@ def extract(call: Call) -> Run:
     _require_scalars(call, 1)
     require(call.result() == TensorType((), t.element), f"the result is {call.result()} (expected {t.element})")
     return lambda x, *indices: x[(*(_at(i, n) for i, n in zip(indices, x.shape, strict=True)), ...)]
-
-
-# -- of any sizes ------------------------------------------------------------------------------------------------------
 
 
 def _declare(name: str, operands: int | None, kernel: Run, check: Callable[[Call], object], doc: str) -> None:

@@ -6,10 +6,10 @@ import numpy as np
 
 from ..op import Call, Run, op
 from ..require import require, require_element, require_shape
-from ..traits import MOVES, PURE_LINEAR, OpTraits
+from ..traits import PURE_LINEAR, OpTraits
 
 
-@op("slice", operands=1, traits=MOVES)
+@op("slice", operands=1, traits=PURE_LINEAR)
 def slice_(call: Call) -> Run:
     """The elements between fixed bounds, with a stride, in each dimension.
 

@@ -1,4 +1,4 @@
-"""sort: several arrays along one dimension, by any comparator, always stably.
+"""sort: several arrays along one dimension, by any comparator, always stably; and top_k.
 
 The comparator is called on arrays of pairs, as few times as possible. Many elements of 8 bits are sorted by the ranks
 of their codes. Of others, first come hypotheses: the orders of the values, or of the total order, of the first operand,
@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..op import BY_BODY, Call, Run, op
+from ..op import Call, Run, op
 from ..ordering import sort_total, stable_argsort, total_keys, value_keys
 from ..require import require, unpack
-from ..traits import OpTraits, Shapes
+from ..traits import PURE, OpTraits, Shapes
 from ..types import ElementType, Kind, TensorType
 
 #: Whether the elements at the first positions come before those at the second: positions in the flattened rows.
@@ -40,7 +40,7 @@ def _comparisons(operands: Shapes, _: Shapes, attributes: Mapping[str, Any]) -> 
     return math.prod(shape) * math.log2(max(along, 1))
 
 
-@op("sort", values="regions", accuracy=BY_BODY, traits=OpTraits(is_pure=True, body_runs=_comparisons))
+@op("sort", values="regions", traits=OpTraits(is_pure=True, body_runs=_comparisons))
 def sort(call: Call) -> Run:
     """The operands put in the order of the comparator along a dimension, all by the same permutation; stable.
 
@@ -171,9 +171,6 @@ def _is_sorted(before: Before, order: np.ndarray, counts: np.ndarray | None = No
     return bool(before(left[swapped], right[swapped]).all())
 
 
-# -- hypotheses ----------------------------------------------------------------------------------------------------
-
-
 def _hypotheses(before: Before, rows: list[np.ndarray], elements: list[ElementType]) -> Iterator[np.ndarray]:
     """The orders of the first operand's values, of its total order, and of the values of the first operands in turn."""
     if elements[0].is_complex:
@@ -219,9 +216,6 @@ def _incomparable_last(before: Before, rows: np.ndarray, element: ElementType) -
     return order if _is_sorted(before, order, ~is_nan) else None
 
 
-# -- merging -------------------------------------------------------------------------------------------------------
-
-
 def _merge_sort(before: Before, count: int, length: int) -> np.ndarray:
     """A stable merge sort of `count` rows, all pairs of runs of one width at a time."""
     order = np.arange(count * length).reshape(count, length)
@@ -256,3 +250,34 @@ def _merge(before: Before, order: np.ndarray, width: int) -> np.ndarray:
     np.put_along_axis(merged, slots, right, 1)
     merged[~is_taken] = order[:, ~is_right].reshape(-1)
     return merged
+
+
+@op("chlo.top_k", "bool integer float", values="numbers", operands=1, traits=PURE)
+def top_k(call: Call) -> Run:
+    """The k largest elements along the last dimension, and their indices. Equal elements keep their order.
+
+    The smallest where an attribute `largest`, which custom calls have for this op, is false.
+    Floats are in total order, as XLA sorts them: NaN, infinity, …, +0, -0, …, -infinity, -NaN.
+    """
+    operand, count = call.tensor(), int(call.attribute("k"))
+    values, indices = call.result(0), call.result(1)
+    length = operand.shape[-1] if operand.shape else 0
+    fits = operand.shape and count >= 0 and (length is None or count <= length)
+    require(fits, f"k is {count} (expected at most the size of the last dimension of {operand})")
+    shape = (*operand.shape[:-1], count)
+    for name, t, element in (("values", values, operand.element), ("indices", indices, indices.element)):
+        expected = TensorType(shape, element)
+        require(t.element == element and t.agrees(expected), f"{name} is {t} (expected {expected})")
+    is_wide = indices.element.is_integer and indices.element.bits >= 32
+    require(is_wide, f"indices is {indices} (expected of element type i32)")
+    index_dtype, is_largest = indices.element.dtype, call.attributes.get("largest", True)
+
+    def kernel(x: np.ndarray) -> Any:
+        rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1]) if x.size else x.reshape(-1, max(x.shape[-1], 1))
+        keys = total_keys(rows, operand.element)
+        order = stable_argsort(~keys if is_largest else keys)[:, :count]
+        shape = (*x.shape[:-1], count)
+        taken = np.take_along_axis(rows, order, 1).reshape(shape)
+        return taken, order.astype(index_dtype).reshape(shape)
+
+    return kernel

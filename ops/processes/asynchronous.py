@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..op import BY_BODY, Call, Run, op
+from ..op import Call, Run, op
 from ..require import require, unpack
 from ..traits import Effects, OpTraits
 from ..types import FutureType
@@ -13,7 +13,7 @@ from .exchange import Future
 from .parallel import current
 
 
-@op("async_start", values="regions", accuracy=BY_BODY, has_effects=True, traits=OpTraits(effects=Effects.PROCESSES))
+@op("async_start", values="regions", has_effects=True, traits=OpTraits(effects=Effects.PROCESSES))
 def async_start(call: Call) -> Run:
     """Starts the collective op in its body with the operands of this process, and does not wait.
 

@@ -45,7 +45,7 @@ def all_gather(call: Call) -> Run:
     return _exchange(call, groups, combine, dim)
 
 
-@op("all_reduce", values="regions", accuracy=BY_BODY, has_effects=True, traits=_FOLD)
+@op("all_reduce", values="regions", has_effects=True, traits=_FOLD)
 def all_reduce(call: Call) -> Run:
     """The operands of all processes of a group, combined element by element by the body in the order of the group.
 
@@ -80,7 +80,7 @@ def _same_for_all(values: list[Values], total: Values) -> list[Values]:
     return [total] * len(values)
 
 
-@op("reduce_scatter", values="regions", operands=1, accuracy=BY_BODY, has_effects=True, traits=_FOLD)
+@op("reduce_scatter", values="regions", operands=1, has_effects=True, traits=_FOLD)
 def reduce_scatter(call: Call) -> Run:
     """As all_reduce; then each process of a group keeps its part of the result, cut along scatter_dimension.
 
@@ -114,10 +114,8 @@ def all_to_all(call: Call) -> Run:
     _check_pairs_of_types(call, but=(split, concat))
 
     def combine(values: list[Values], _: Values) -> list[Values]:
-        require(
-            len(values) == count,
-            f"split_count is {count} in a group of {len(values)} processes (expected {len(values)})",
-        )
+        fits = len(values) == count
+        require(fits, f"split_count is {count} in a group of {len(values)} processes (expected {len(values)})")
         parts = [[_split(x, count, split) for x in mine] for mine in values]
         return [
             tuple(np.concatenate([theirs[i][to] for theirs in parts], concat) for i in range(len(call.results)))
@@ -142,7 +140,7 @@ def collective_broadcast(call: Call) -> Run:
     return _exchange(call, groups, combine, zeros_outside=True)
 
 
-@op("collective_reduce", values="regions", accuracy=BY_BODY, has_effects=True, traits=_FOLD)
+@op("collective_reduce", values="regions", has_effects=True, traits=_FOLD)
 def collective_reduce(call: Call) -> Run:
     """As all_reduce, for the first process of each group or the one that the last operand names; zeros for the others.
 

@@ -27,9 +27,8 @@ def run_parallel(call: Call) -> Run:
     rows = [tuple(row) if isinstance(row, tuple | list) else (row,) for row in call.attribute("programs")]
     names = [name for row in rows for name in row]
     lengths = [len(row) for row in rows]
-    require(
-        names and len(set(lengths)) == 1, f"expected rows of programs of one length, at least 1, got lengths {lengths}"
-    )
+    fits = names and len(set(lengths)) == 1
+    require(fits, f"expected rows of programs of one length, at least 1, got lengths {lengths}")
     shape = len(rows), len(rows[0])
     functions = [call.functions[name] for name in names]
     feeds = [call.functions[name] for name in call.attributes.get("infeed", ())]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..movement.shape import constant
-from ..op import BY_BODY, Call, OpError, Run, op
+from ..op import Call, OpError, Run, op
 from ..require import identity, require, unpack
 from ..traits import OpTraits, RegionSemantics, first_operand
 from ..types import TensorType, TokenType
@@ -174,13 +174,7 @@ def _identity(call: Call) -> Run:
     return identity
 
 
-@op(
-    "sdy.manual_computation",
-    values="regions",
-    accuracy=BY_BODY,
-    has_effects=True,
-    traits=OpTraits(regions=RegionSemantics.ALL),
-)
+@op("sdy.manual_computation", values="regions", has_effects=True, traits=OpTraits(regions=RegionSemantics.ALL))
 def manual_computation(call: Call) -> Run:
     """The body applied to each device's part of the operands; the parts of the results are joined.
 
@@ -307,10 +301,8 @@ def _check_parts(
     fit = len(parts) == len(shardings) == len(are_parts)
     require(fit, f"expected a sharding for each of {len(parts)} operands or results, got {len(shardings)}")
     counts = [s.mesh.size if is_part else s.addends for s, is_part in zip(shardings, are_parts, strict=True)]
-    require(
-        len(wholes) == sum(counts),
-        f"expected {sum(counts)} operands or results, as the shardings have devices, got {len(wholes)}",
-    )
+    fits = len(wholes) == sum(counts)
+    require(fits, f"expected {sum(counts)} operands or results, as the shardings have devices, got {len(wholes)}")
     firsts = list(itertools.accumulate(counts, initial=0))[:-1]
     shapes = []
     for sharding, part, is_part, first in zip(shardings, parts, are_parts, firsts, strict=True):

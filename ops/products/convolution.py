@@ -13,7 +13,7 @@ import numpy as np
 from ..accumulators.product import is_exact
 from ..accumulators.selection import accumulator_of, check_accumulator
 from ..cast import cast
-from ..op import BY_POLICY, Call, OpError, Run, op
+from ..op import Call, OpError, Run, op
 from ..policy import Policy
 from ..reductions.axes import Axis, windows
 from ..reductions.window import integers_or, require_positive
@@ -240,13 +240,7 @@ def _terms(shapes: Shapes, attributes: Mapping[str, Any]) -> int:
     return math.prod(n for d, n in enumerate(shapes[1]) if d != outputs)
 
 
-@op(
-    "convolution",
-    values="numbers",
-    accuracy=BY_POLICY,
-    operands=2,
-    traits=OpTraits(is_pure=True, is_bilinear=True, terms=_terms),
-)
+@op("convolution", values="numbers", operands=2, traits=OpTraits(is_pure=True, is_bilinear=True, terms=_terms))
 def convolution(call: Call) -> Run:
     """Dot products of windows of lhs, padded with zeros, with the kernels in rhs, in groups of features or batches.
 
@@ -263,14 +257,7 @@ def convolution(call: Call) -> Run:
     return _convolution(call, has_padding=True)
 
 
-@op(
-    "dynamic_conv",
-    values="numbers",
-    accuracy=BY_POLICY,
-    operands=3,
-    any_sizes=True,
-    traits=OpTraits(terms=_terms),
-)
+@op("dynamic_conv", values="numbers", operands=3, any_sizes=True, traits=OpTraits(terms=_terms))
 def dynamic_conv(call: Call) -> Run:
     """A convolution whose padding is an operand.
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..accumulators.selection import check_accumulator
-from ..op import BY_POLICY, Call, Run, op
+from ..op import Call, Run, op
 from ..require import require
 from ..traits import OpTraits, Shapes
 from ..types import TensorType
@@ -31,13 +31,7 @@ def terms(shapes: Shapes, attributes: Mapping[str, Any], name: str = "dot_dimens
     return math.prod(shapes[0][d] for d in numbers.get("lhs_contracting_dimensions", ()))
 
 
-@op(
-    "dot_general",
-    values="numbers",
-    accuracy=BY_POLICY,
-    operands=2,
-    traits=OpTraits(is_pure=True, is_bilinear=True, terms=terms),
-)
+@op("dot_general", values="numbers", operands=2, traits=OpTraits(is_pure=True, is_bilinear=True, terms=terms))
 def dot_general(call: Call) -> Run:
     """Sums of products of two tensors over their contracting dimensions, for each index of the others.
 
@@ -61,14 +55,10 @@ def dot_general(call: Call) -> Run:
     return _contract(call, batching, contracting, algorithm)
 
 
-@op(
-    "dot",
-    values="numbers",
-    accuracy=BY_POLICY,
-    operands=2,
-    traits=OpTraits(is_pure=True, is_bilinear=True, terms=lambda shapes, _: shapes[0][-1]),
-    has_section=False,
-)
+_DOT = OpTraits(is_pure=True, is_bilinear=True, terms=lambda shapes, _: shapes[0][-1])
+
+
+@op("dot", values="numbers", operands=2, traits=_DOT, has_section=False)
 def dot(call: Call) -> Run:
     """The inner product of vectors, or the product of matrices and vectors; the older form of dot_general."""
     ranks = [len(call.tensor(i).shape) for i in range(2)]

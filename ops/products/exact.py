@@ -143,9 +143,6 @@ def range_between(fmt: Format, bottom: int, top: int) -> Range:
     return Range(low, int(ends.significand[1]).bit_length() + high - low)
 
 
-# -- sums that no type holds -----------------------------------------------------------------------------------------
-
-
 def _sliced_sums(c: Contraction, x: np.ndarray, y: np.ndarray, x_range: Range, y_range: Range) -> np.ndarray:
     """The sums of the products of all slices, a part of the rows at a time."""
     (batch, rows, length), columns = x.shape, y.shape[-1]
@@ -222,9 +219,6 @@ def _set_negative_zeros(sums: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
             marks.append(np.concatenate(each, axis).astype(np.float64))
         marks[0][..., marks[0].shape[-1] // 2 :] *= -1
         sums[zero & (blas.matmul(*marks) < x.shape[-1])] = -0.0
-
-
-# -- sums that are nearly exact --------------------------------------------------------------------------------------
 
 
 def _reproducible(x: np.ndarray, y: np.ndarray) -> np.ndarray:

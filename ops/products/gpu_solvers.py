@@ -17,12 +17,6 @@ from ..programs.custom_call import bound_target
 from . import lapack
 from .lapack import Arrays, Use
 
-#: Routines by the name that follows that of the library, and how many operands they have.
-_SOLVERS = {
-    "potrf": (lapack.potrf, 1), "getrf": (lapack.getrf, 1), "geqrf": (lapack.geqrf, 1), "orgqr": (lapack.orgqr, 2),
-    "ormqr": (lapack.ormqr, 3), "syevd": (lapack.syevd, 1), "syevj": (lapack.syevd, 1), "sytrd": (lapack.sytrd, 1),
-}  # fmt: skip
-
 
 def _options(call: Call) -> dict[str, Any]:
     """The flags of a call under LAPACK's names."""
@@ -93,20 +87,23 @@ def _declare() -> None:
     perturbed = lambda _, *systems: (xla_targets.tridiagonal_solve(*systems, perturb_singular=True),)  # noqa: E731
     # Of TPUs, whose flags are numbers in a text: the triangle comes first.
     eigh = lambda use, a: xla_targets.eigh(a, not str(use.call.configuration or "").startswith("0"))  # noqa: E731
+    own = {name: routine[:2] for name, routine in lapack.ROUTINES.items()}
     declared: dict[str, tuple[Any, int]] = {"Eigh": (eigh, 1), "tridiagonal_solve_perturbed_ffi": (perturbed, 4)}
     for vendor in ("cu", "hip"):
         routines = {
-            **_SOLVERS, "gesvd": (gesvd, 1), "gesdd": (gesvd, 1), "gesvdj": (gesvdj, 1), "gesvdp": (gesvdj, 1),
+            **{name: own[name] for name in ("potrf", "getrf", "geqrf", "orgqr", "ormqr", "syevd", "sytrd")},
+            "syevj": own["syevd"], "gesvd": (gesvd, 1),
+            "gesdd": (gesvd, 1), "gesvdj": (gesvdj, 1), "gesvdp": (gesvdj, 1),
             "geev": (_geev, 1), "syrk": (_symmetric_product, 4),
         }  # fmt: skip
         for name, routine in routines.items():
             declared |= {f"{vendor}solver_{name}{ffi}": routine for ffi in ("", "_ffi")}
         for name in ("getrf", "geqrf"):
-            declared |= {f"{vendor}blas_{name}_batched{ffi}": _SOLVERS[name] for ffi in ("", "_ffi")}
+            declared |= {f"{vendor}blas_{name}_batched{ffi}": own[name] for ffi in ("", "_ffi")}
         declared |= {
-            f"{vendor}hybrid_eig_real": (lapack.geev, 1),
-            f"{vendor}hybrid_eig_comp": (lapack.geev, 1),
-            f"{vendor}hybrid_geqp3": (lapack.geqp3, 2),
+            f"{vendor}hybrid_eig_real": own["geev"],
+            f"{vendor}hybrid_eig_comp": own["geev"],
+            f"{vendor}hybrid_geqp3": own["geqp3"],
             f"{vendor}sparse_gtsv2_ffi": (lambda _, *systems: (xla_targets.tridiagonal_solve(*systems),), 4),
             f"{vendor}_tridiagonal_solve_perturbed": (perturbed, 4),
             f"{vendor}_lu_pivots_to_permutation": (_permutation, 1),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..blas import on_one_thread
+from ..blas import one_thread
 from ..op import Call, Run, kernel_of
 from ..programs import xla_targets
 from ..programs.custom_call import bound_target
@@ -39,18 +39,6 @@ class Use:
         return self._kernels[key]
 
 
-def _routine(real: str, complex_: str | None = None, operands: int = 1) -> Callable[[Routine], Routine]:
-    """Makes the decorated function the routine of that name, for f32, f64 and both complex types."""
-
-    def declare(function: Routine) -> Routine:
-        for letter in "sdcz":
-            name = real if letter in "sd" else complex_ or real
-            bound_target(f"lapack_{letter}{name}_ffi")(binder(function, operands))
-        return function
-
-    return declare
-
-
 def _options(call: Call) -> dict[str, Any]:
     return dict(call.configuration) if isinstance(call.configuration, dict) else {}
 
@@ -66,7 +54,7 @@ def binder(
         for i in range(operands):
             require(call.tensor(i).shape != () or i > 0, f"the operand is {call.tensor(i)} (expected matrices)")
 
-        @on_one_thread
+        @one_thread()
         def kernel(*values: np.ndarray) -> Any:
             outputs = [np.asarray(x) for x in function(use, *values)]
             for i in range(len(outputs), len(call.results)):
@@ -98,11 +86,7 @@ def transpose(a: np.ndarray) -> np.ndarray:
     return np.swapaxes(a, -1, -2)
 
 
-# -- factorizations ----------------------------------------------------------------------------------------------------
-
-
-@_routine("getrf")
-def getrf(_: Use, a: np.ndarray) -> Arrays:
+def _getrf(_: Use, a: np.ndarray) -> Arrays:
     lu, pivots, _order = xla_targets.lu(a)
     steps = min(a.shape[-2:])
     singular = np.diagonal(lu, axis1=-2, axis2=-1)[..., :steps] == 0
@@ -110,28 +94,7 @@ def getrf(_: Use, a: np.ndarray) -> Arrays:
     return lu, np.asarray(pivots + 1), np.where(singular.any(-1), first, 0)
 
 
-@_routine("potrf")
-def potrf(use: Use, a: np.ndarray) -> Arrays:
-    return (use.kernel("cholesky", a.shape, lower=_flag(use.attributes, "uplo", "L"))(a),)
-
-
-@_routine("geqrf")
-def geqrf(_: Use, a: np.ndarray) -> Arrays:
-    return xla_targets.qr(a)
-
-
-@_routine("geqp3", operands=2)
-def geqp3(_: Use, a: np.ndarray, pivots: np.ndarray) -> Arrays:
-    return xla_targets.pivoted_qr(a, pivots)
-
-
-@_routine("orgqr", "ungqr", operands=2)
-def orgqr(_: Use, a: np.ndarray, taus: np.ndarray) -> Arrays:
-    return (xla_targets.householder_product(a, taus),)
-
-
-@_routine("ormqr", "unmqr", operands=3)
-def ormqr(use: Use, a: np.ndarray, taus: np.ndarray, c: np.ndarray) -> Arrays:
+def _ormqr(use: Use, a: np.ndarray, taus: np.ndarray, c: np.ndarray) -> Arrays:
     m, k = a.shape[-2:]
     square = np.concatenate([a, np.zeros((*a.shape[:-1], m - k), a.dtype)], -1)
     q = xla_targets.wide(xla_targets.householder_product(xla_targets.wide(square), xla_targets.wide(taus)))
@@ -140,7 +103,6 @@ def ormqr(use: Use, a: np.ndarray, taus: np.ndarray, c: np.ndarray) -> Arrays:
     return (np.matmul(q, wide) if use.attributes.get("left", True) else np.matmul(wide, q),)
 
 
-@_routine("trsm", operands=2)
 def _trsm(use: Use, a: np.ndarray, b: np.ndarray) -> Arrays:
     given = use.attributes
     trans = chr(int(given.get("trans_x", ord("N"))))
@@ -156,22 +118,12 @@ def _trsm(use: Use, a: np.ndarray, b: np.ndarray) -> Arrays:
     return (solve(a, b),)
 
 
-@_routine("gtsv", operands=4)
-def gtsv(_: Use, below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np.ndarray) -> Arrays:
+def _gtsv(_: Use, below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np.ndarray) -> Arrays:
     """Tridiagonal systems. The first element of `below` and the last of `above` are not read."""
     x = xla_targets.tridiagonal_solve(below, diagonal, above, b)
     return below, diagonal, above, x, nan_flags(x.max(-1, initial=0))
 
 
-# -- eigenvalues and singular values -----------------------------------------------------------------------------------
-
-
-@_routine("syevd", "heevd")
-def syevd(use: Use, a: np.ndarray) -> Arrays:
-    return xla_targets.eigh(a, _flag(use.attributes, "uplo", "L"))
-
-
-@_routine("geev")
 def geev(use: Use, a: np.ndarray) -> Arrays:
     left, right = _flag(use.attributes, "compute_left", "V"), _flag(use.attributes, "compute_right", "V")
     w, *sides = xla_targets.eig(a, left, right)
@@ -193,18 +145,12 @@ def nan_flags(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.isnan(x).any(-1), np.int32)
 
 
-_routine("gesdd")(_singular)
-_routine("gesvd")(_singular)
-
-
-@_routine("gehrd")
 def _gehrd(use: Use, a: np.ndarray) -> Arrays:
     low, high, size = int(use.attributes.get("low", 1)), int(use.attributes.get("high", a.shape[-1])), a.shape[-1]
     require((low, high) == (1, size), f"rows {low} to {high} of {size} (expected all)")
     return xla_targets.hessenberg(a)
 
 
-@_routine("gees")
 def _gees(_: Use, a: np.ndarray) -> Arrays:
     t, z = xla_targets.schur(a, True)
     diagonal = xla_targets.wide(np.diagonal(t, axis1=-2, axis2=-1))
@@ -220,6 +166,25 @@ def _gees(_: Use, a: np.ndarray) -> Arrays:
     return t, z, diagonal, imaginary, counted, nan_flags(diagonal)
 
 
-@_routine("sytrd", "hetrd")
-def sytrd(use: Use, a: np.ndarray) -> Arrays:
-    return xla_targets.tridiagonal(a, _flag(use.attributes, "uplo", "L"))
+#: What computes each routine, how many operands it has, and its name for complex types if that is another.
+ROUTINES: dict[str, tuple[Routine, int, str]] = {
+    "getrf": (_getrf, 1, ""),
+    "potrf": (lambda use, a: (use.kernel("cholesky", a.shape, lower=_flag(use.attributes, "uplo", "L"))(a),), 1, ""),
+    "geqrf": (lambda _, a: xla_targets.qr(a), 1, ""),
+    "geqp3": (lambda _, a, pivots: xla_targets.pivoted_qr(a, pivots), 2, ""),
+    "orgqr": (lambda _, a, taus: (xla_targets.householder_product(a, taus),), 2, "ungqr"),
+    "ormqr": (_ormqr, 3, "unmqr"),
+    "trsm": (_trsm, 2, ""),
+    "gtsv": (_gtsv, 4, ""),
+    "syevd": (lambda use, a: xla_targets.eigh(a, _flag(use.attributes, "uplo", "L")), 1, "heevd"),
+    "geev": (geev, 1, ""),
+    "gesdd": (_singular, 1, ""),
+    "gesvd": (_singular, 1, ""),
+    "gehrd": (_gehrd, 1, ""),
+    "gees": (_gees, 1, ""),
+    "sytrd": (lambda use, a: xla_targets.tridiagonal(a, _flag(use.attributes, "uplo", "L")), 1, "hetrd"),
+}
+for _name, (_function, _operands, _complex) in ROUTINES.items():
+    for _letter in "sdcz":
+        _full = _name if _letter in "sd" else _complex or _name
+        bound_target(f"lapack_{_letter}{_full}_ffi")(binder(_function, _operands))

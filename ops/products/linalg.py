@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..blas import on_one_thread
+from ..blas import one_thread
 from ..cast import cast
 from ..op import Accuracy, Call, Run, op
 from ..require import require, require_element, require_shape
@@ -50,9 +50,6 @@ def _is_square(t: TensorType) -> bool:
     return m == n or None in (m, n)
 
 
-# -- cholesky --------------------------------------------------------------------------------------------------------
-
-
 @op("cholesky", "float complex", values="numbers", accuracy=_HOST, operands=1)
 def cholesky(call: Call) -> Run:
     """The triangular matrix L with L L* = the operand, or U with U* U = the operand if `lower` is false.
@@ -70,7 +67,7 @@ def cholesky(call: Call) -> Run:
     upper = not call.attributes.get("lower", False)
     widened, rounded = _widening(call, t.element), _rounding(call)
 
-    @on_one_thread
+    @one_thread()
     def kernel(a: np.ndarray) -> np.ndarray:
         return rounded(_factor(widened(a), upper))
 
@@ -89,9 +86,6 @@ def _factor(a: np.ndarray, upper: bool) -> np.ndarray:
     # The host does not see every NaN.
     is_bad = np.isnan(factor).any((-2, -1), keepdims=True)
     return np.where(is_bad, np.nan, factor) if is_bad.any() else factor
-
-
-# -- triangular_solve ------------------------------------------------------------------------------------------------
 
 
 @op("triangular_solve", "float complex", values="numbers", accuracy=_HOST, operands=2)
@@ -121,7 +115,7 @@ def triangular_solve(call: Call) -> Run:
     backwards = lower == is_flipped
     widened, rounded = _widening(call, a.element), _rounding(call)
 
-    @on_one_thread
+    @one_thread()
     def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         x, y = widened(x), widened(y)
         if transpose == "ADJOINT":

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..accumulators.selection import check_accumulator
 from ..cast import cast
-from ..op import BY_POLICY, Call, Run, op
+from ..op import Call, Run, op
 from ..policy import Policy
 from ..require import require, require_dimensions, require_shape
 from ..traits import OpTraits
@@ -24,7 +24,7 @@ Dimensions = tuple[int, ...]
 _terms = functools.partial(terms, name="ragged_dot_dimension_numbers")
 
 
-@op("chlo.ragged_dot", values="numbers", accuracy=BY_POLICY, operands=3, traits=OpTraits(terms=_terms))
+@op("chlo.ragged_dot", values="numbers", operands=3, traits=OpTraits(terms=_terms))
 def ragged_dot(call: Call) -> Run:
     """dot_general of groups of consecutive places along one dimension of lhs; the sizes of the groups are an operand.
 
@@ -52,9 +52,8 @@ def ragged_dot(call: Call) -> Run:
         len(groups) == int(ragged[0] in x_free) and not set(groups) & set(y_batch + y_sum),
         f"rhs_group_dimensions is {list(groups)} (expected one free dimension where that of lhs is free, else none)",
     )
-    require(
-        sizes and call.tensor(2).element.is_integer, f"group_sizes is {call.tensor(2)} (expected lists of integers)"
-    )
+    fits = sizes and call.tensor(2).element.is_integer
+    require(fits, f"group_sizes is {call.tensor(2)} (expected lists of integers)")
     count = sizes[-1]
     require(not groups or y_shape[groups[0]] == count, f"rhs is {call.tensor(1)} (expected {count} groups)")
     for xs, ys in ((x_batch, y_batch), (x_sum, y_sum)):

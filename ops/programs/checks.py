@@ -127,9 +127,6 @@ def _distance(x: Any, y: Any) -> str:
     return "not comparable" if distance == INFINITELY_FAR else f"{distance} ULP apart"
 
 
-# -- when values agree -----------------------------------------------------------------------------------------------
-
-
 def _is_equal(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     element = type_of_dtype(x.dtype)
     if element.is_complex:
@@ -137,7 +134,7 @@ def _is_equal(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     if not element.is_float:
         return x == y
     keys = value_keys(x, element)
-    return (keys == value_keys(y, element)) & ~_is_nan(keys)
+    return (keys == value_keys(y, element)) & (keys != np.iinfo(keys.dtype).max)
 
 
 EQUAL = Condition(_is_equal, "equal")
@@ -188,8 +185,3 @@ def ulp_distance(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     largest = element.format.max_code
     finite = (abs(first) <= largest) & (abs(second) <= largest)
     return np.where((first == second) | finite, distance, np.uint64(INFINITELY_FAR))
-
-
-def _is_nan(keys: np.ndarray) -> np.ndarray:
-    """Of value keys of a float type."""
-    return keys == np.iinfo(keys.dtype).max

@@ -8,21 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..op import BY_BODY, Call, Run, op
+from ..op import Call, Run, op
 from ..require import require
 from ..traits import OpTraits, RegionSemantics
 from ..types import TensorType, element_type
 
 
-@op(
-    "if",
-    "bool",
-    values="regions",
-    accuracy=BY_BODY,
-    operands=1,
-    any_sizes=True,
-    traits=OpTraits(regions=RegionSemantics.ONE),
-)
+@op("if", "bool", values="regions", operands=1, any_sizes=True, traits=OpTraits(regions=RegionSemantics.ONE))
 def if_(call: Call) -> Run:
     """The results of the first branch where pred is true, else of the second; the other is not run.
 
@@ -33,15 +25,7 @@ def if_(call: Call) -> Run:
     return lambda pred: 0 if pred else 1
 
 
-@op(
-    "case",
-    "i32",
-    values="regions",
-    accuracy=BY_BODY,
-    operands=1,
-    any_sizes=True,
-    traits=OpTraits(regions=RegionSemantics.ONE),
-)
+@op("case", "i32", values="regions", operands=1, any_sizes=True, traits=OpTraits(regions=RegionSemantics.ONE))
 def case(call: Call) -> Run:
     """The results of the branch that index names, or of the last if there is no such branch. No other is run.
 
@@ -53,7 +37,7 @@ def case(call: Call) -> Run:
     return lambda index: index if 0 <= index <= last else last
 
 
-@op("while", values="regions", accuracy=BY_BODY, any_sizes=True, traits=OpTraits(regions=RegionSemantics.LOOP))
+@op("while", values="regions", any_sizes=True, traits=OpTraits(regions=RegionSemantics.LOOP))
 def while_(call: Call) -> Run:
     """The body applied to the operands, then to its own results, as long as cond of them is true.
 
@@ -87,21 +71,13 @@ def _called(call: Call, attribute: str) -> Run:
 _CALL = OpTraits(is_pure=True, is_call=True)
 
 
-@op("func.call", values="regions", accuracy=BY_BODY, has_effects=True, calls=("callee",), any_sizes=True, traits=_CALL)
+@op("func.call", values="regions", has_effects=True, calls=("callee",), any_sizes=True, traits=_CALL)
 def call_(call: Call) -> Run:
     """The results of another function of the program."""
     return _called(call, "callee")
 
 
-@op(
-    "composite",
-    values="regions",
-    accuracy=BY_BODY,
-    has_effects=True,
-    calls=("decomposition",),
-    any_sizes=True,
-    traits=_CALL,
-)
+@op("composite", values="regions", has_effects=True, calls=("decomposition",), any_sizes=True, traits=_CALL)
 def composite(call: Call) -> Run:
     """The results of its decomposition, a function of the program, or of what its name is known to mean."""
     bind = _COMPOSITES.get(str(call.attributes.get("name")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,16 +19,14 @@ from . import checks
 #: Returns the result, a tuple of several, or None.
 Target = Callable[..., Any]
 
-_TARGETS: dict[str, Target] = {}
-_BOUND: dict[str, Callable[[Call], Run]] = {}
+_TARGETS: dict[str, Callable[[Call], Run]] = {}  #: the binders
 
 
 def target(name: str) -> Callable[[Target], Target]:
     """Makes the decorated function what `custom_call @name` calls. Raises ValueError where the name is taken."""
 
     def declare(function: Target) -> Target:
-        _require_new(name)
-        _TARGETS[name] = function
+        bound_target(name)(functools.partial(_bind_function, function))
         return function
 
     return declare
@@ -37,8 +36,9 @@ def bound_target(name: str) -> Callable[[Callable[[Call], Run]], Callable[[Call]
     """Makes the decorated function the binder of `custom_call @name`, for a target that needs more than the values."""
 
     def declare(bind: Callable[[Call], Run]) -> Callable[[Call], Run]:
-        _require_new(name)
-        _BOUND[name] = bind
+        if name in _TARGETS:
+            raise ValueError(f"custom_call target {name!r} is declared twice")
+        _TARGETS[name] = bind
         return bind
 
     return declare
@@ -46,12 +46,7 @@ def bound_target(name: str) -> Callable[[Callable[[Call], Run]], Callable[[Call]
 
 def is_target(name: str) -> bool:
     """Whether a custom call of that name has a function."""
-    return name in _TARGETS or name in _BOUND
-
-
-def _require_new(name: str) -> None:
-    if is_target(name):
-        raise ValueError(f"custom_call target {name!r} is declared twice")
+    return name in _TARGETS
 
 
 @op(
@@ -73,13 +68,16 @@ def custom_call(call: Call) -> Run:
         return parts if len(whole.elements) != 1 else lambda *values: (parts(*values),)
     if "indices_of_shape_operands" in call.attributes:
         return _without_shapes(call)
-    if name in _BOUND:
-        return _BOUND[name](call)
-    function = _TARGETS.get(name)
-    if function is None:
-        raise UnsupportedOpError(f"expected a known target, got {name!r}{hint(name, [*_TARGETS, *_BOUND])}")
+    bind = _TARGETS.get(name)
+    if bind is None:
+        raise UnsupportedOpError(f"expected a known target, got {name!r}{hint(name, _TARGETS)}")
+    return bind(call)
+
+
+def _bind_function(function: Target, call: Call) -> Run:
+    """The kernel of a target that is a function of arrays."""
     keywords = dict(call.configuration) if isinstance(call.configuration, Mapping) else {}
-    types = call.results
+    name, types = call.attribute("call_target_name"), call.results
 
     def kernel(*values: Any) -> Any:
         results = function(*values, **keywords)
@@ -109,9 +107,6 @@ def _check_result(name: str, result: Any, t: Any) -> Any:
     fits = array.dtype == t.element.dtype and t.admits(array.shape)
     require(fits, f"target {name!r} gave an array of {array.dtype} {list(array.shape)} (expected {t})")
     return array
-
-
-# -- the targets of JAX's test programs ------------------------------------------------------------------------------
 
 
 @target("check.expect_eq")

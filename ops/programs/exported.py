@@ -33,9 +33,8 @@ def shape_assertion(call: Call) -> Run:
 def dynamic_reduce_window(call: Call) -> Run:
     """reduce_window whose window sizes, strides, dilations and padding are values; the body is a function."""
     callee = call.callee()
-    require(
-        len(call.operands) >= 7 and len(call.operands) % 2 == 1, f"expected 2N + 5 operands, got {len(call.operands)}"
-    )
+    fits = len(call.operands) >= 7 and len(call.operands) % 2 == 1
+    require(fits, f"expected 2N + 5 operands, got {len(call.operands)}")
     names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations", "padding")
     count = len(call.operands) - len(names)
     for i in range(count, len(call.operands)):
@@ -59,9 +58,8 @@ def dynamic_reduce_window(call: Call) -> Run:
 def dynamic_top_k(call: Call) -> Run:
     """top_k of as many elements as the second operand says."""
     require(len(call.operands) == 2, f"expected 2 operands, got {len(call.operands)}")
-    require(
-        call.tensor(1).element.is_integer and call.tensor(1).shape == (), f"k is {call.tensor(1)} (expected an integer)"
-    )
+    fits = call.tensor(1).element.is_integer and call.tensor(1).shape == ()
+    require(fits, f"k is {call.tensor(1)} (expected an integer)")
 
     @functools.lru_cache
     def bound(shape: tuple[int, ...], k: int) -> Run:

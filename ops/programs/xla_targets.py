@@ -13,17 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from ..blas import look_again, on_one_thread
+from ..blas import look_again, one_thread
 from ..op import Call, OpError, Run
-from .custom_call import bound_target, target
+from .custom_call import Target, bound_target, target
 
 Arrays = tuple[np.ndarray, ...]
 
-#: Numbers of LAPACK's workspace for each column: with fewer it takes one column at a time.
-_WORK = 64
-#: So many matrices for each of their rows are factored one by one, others step by step, all at once. LU of f32, step by
-#: step and so, µs: 2×2 48 and 15, 15×15 329 and 20, 64 of 2×2 62 and 258, 16 of 4×4 106 and 84, 64 of 8×8 270 and 357;
-#: ms: 316×316 15.8 and 0.7, 1000×1000 327 and 18. The last bits of f64 differ.
+#: So many matrices for each of their rows are factored one by one, others step by step, all at once. The last bits of
+#: f64 differ.
+#: tuning: LU of 64 2×2 f32 takes 62 µs step by step, 258 µs one by one, of one 316×316 15.8 and 0.7 ms.
 _FEW = 4
 
 
@@ -47,6 +45,11 @@ def _inspect(call: Call) -> Run:
 @target("dce_sink")
 def _sink(*_: Any) -> None:
     """Keeps its operands from being left out of a program."""
+
+
+def _linear(name: str) -> Callable[[Target], Target]:
+    """Makes the decorated function, while BLAS has one thread, what `custom_call @name` calls."""
+    return lambda function: target(name)(one_thread()(function))
 
 
 def real_type(dtype: np.dtype) -> np.dtype:
@@ -76,11 +79,7 @@ def each(a: np.ndarray, function: Callable[[np.ndarray], Arrays]) -> Arrays:
     return tuple(np.stack(parts).reshape(*batch, *parts[0].shape) for parts in zip(*rows, strict=True))
 
 
-# -- QR ----------------------------------------------------------------------------------------------------------------
-
-
-@target("Qr")
-@on_one_thread
+@_linear("Qr")
 def qr(a: np.ndarray) -> Arrays:
     """Householder's factors: R above the diagonal, the reflectors below it, and their scales."""
     m, n = a.shape[-2:]
@@ -90,29 +89,18 @@ def qr(a: np.ndarray) -> Arrays:
     return np.swapaxes(h, -1, -2).astype(a.dtype), tau.astype(a.dtype)
 
 
-@target("ProductOfElementaryHouseholderReflectors")
-@on_one_thread
+@_linear("ProductOfElementaryHouseholderReflectors")
 def householder_product(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
     """The columns of the product of reflectors that `Qr` gives."""
-    m, n = a.shape[-2:]
-    reflectors, scales = wide(a), wide(taus)
-    if m >= n == taus.shape[-1] and _are_few(a):
-        name = "ungqr" if a.dtype.kind == "c" else "orgqr"
-        pairs = zip(reflectors.reshape(-1, m, n), scales.reshape(-1, n), strict=True)
-        columns = np.stack([_lapack(name, x, tau, lwork=_WORK * n)[0] for x, tau in pairs])
-        return columns.reshape(a.shape).astype(a.dtype)
-    q = np.zeros((*a.shape[:-2], m, n), reflectors.dtype)
-    q[..., range(min(m, n)), range(min(m, n))] = 1
-    for i in range(taus.shape[-1] - 1, -1, -1):
-        v = reflectors[..., i:, i].copy()
-        v[..., 0] = 1
-        row = np.matmul(v.conj()[..., None, :], q[..., i:, :])
-        q[..., i:, :] -= scales[..., i, None, None] * v[..., :, None] * row
-    return q.astype(a.dtype)
+    (m, n), k = a.shape[-2:], taus.shape[-1]
+    v = np.tril(wide(a)[..., :k], -1) + np.eye(m, k)
+    adjoint, scales = np.swapaxes(v, -1, -2).conj(), wide(taus)[..., None]
+    # I - V T V*, by the UT transform (Joffrain et al., 2006): the inverse of T is that of the scales, and V* V above.
+    t = np.linalg.solve(np.eye(k) + scales * np.triu(adjoint @ v, 1), scales * np.eye(k))
+    return (np.eye(m, n) - v @ t @ adjoint[..., :n]).astype(a.dtype)
 
 
-@target("minihlo.geqp3")
-@on_one_thread
+@_linear("minihlo.geqp3")
 def pivoted_qr(a: np.ndarray, pivots: np.ndarray) -> Arrays:
     """As `Qr`, of a matrix whose columns are put in order on the way."""
     if not a.size:
@@ -122,11 +110,7 @@ def pivoted_qr(a: np.ndarray, pivots: np.ndarray) -> Arrays:
     return r.astype(a.dtype), order.astype(pivots.dtype), tau.astype(a.dtype)
 
 
-# -- LU ----------------------------------------------------------------------------------------------------------------
-
-
-@target("LuDecomposition")
-@on_one_thread
+@_linear("LuDecomposition")
 def lu(a: np.ndarray) -> Arrays:
     """Both factors in one matrix, the row that each step swapped with its own, and the order of the rows."""
     lu = wide(a)
@@ -161,11 +145,7 @@ def _lu_by_lapack(a: np.ndarray) -> Arrays:
     return lu, pivots.astype(np.int32), order
 
 
-# -- eigenvalues and singular values -----------------------------------------------------------------------------------
-
-
-@target("minihlo.eigh")
-@on_one_thread
+@_linear("minihlo.eigh")
 def eigh(a: np.ndarray, lower: bool = True) -> Arrays:
     """The eigenvectors and eigenvalues of a Hermitian matrix, of which one triangle is read."""
 
@@ -173,8 +153,7 @@ def eigh(a: np.ndarray, lower: bool = True) -> Arrays:
     return v.astype(a.dtype), w.astype(real_type(a.dtype))
 
 
-@target("minihlo.eig")
-@on_one_thread
+@_linear("minihlo.eig")
 def eig(a: np.ndarray, left: bool = False, right: bool = False) -> Arrays:
     """The eigenvalues, and the left and the right eigenvectors that are asked for."""
     dtype = np.result_type(a.dtype, np.complex64)
@@ -190,8 +169,7 @@ def eig(a: np.ndarray, left: bool = False, right: bool = False) -> Arrays:
     return tuple(x.astype(dtype) for x in (w, *[vl] * left, *[vr] * right))
 
 
-@target("minihlo.svd")
-@on_one_thread
+@_linear("minihlo.svd")
 def svd(a: np.ndarray, full_matrices: bool = False, compute_uv: bool = True) -> Arrays:
     """The singular values, and the matrices of both sides where they are asked for."""
     m, n = a.shape[-2:]
@@ -204,16 +182,14 @@ def svd(a: np.ndarray, full_matrices: bool = False, compute_uv: bool = True) -> 
     return s.astype(real_type(a.dtype)), u.astype(a.dtype), vt.astype(a.dtype)
 
 
-@target("minihlo.hessenberg")
-@on_one_thread
+@_linear("minihlo.hessenberg")
 def hessenberg(a: np.ndarray) -> Arrays:
     """The form with zeros below the first subdiagonal, where the reflectors are kept, and their scales."""
     h, tau = each(wide(a), lambda m: _lapack("gehrd", m)[:2])
     return h.astype(a.dtype), tau.astype(a.dtype)
 
 
-@target("minihlo.schur")
-@on_one_thread
+@_linear("minihlo.schur")
 def schur(a: np.ndarray, compute_schur_vectors: bool = True) -> Arrays:
     """Schur's triangular form, and its vectors where they are asked for."""
     scipy = _scipy("scipy.linalg")
@@ -221,8 +197,7 @@ def schur(a: np.ndarray, compute_schur_vectors: bool = True) -> Arrays:
     return (t.astype(a.dtype), *[z.astype(a.dtype)] * compute_schur_vectors)
 
 
-@target("minihlo.tridiagonal")
-@on_one_thread
+@_linear("minihlo.tridiagonal")
 def tridiagonal(a: np.ndarray, lower: bool = True) -> Arrays:
     """A Hermitian matrix in tridiagonal form: its reflectors, diagonal, subdiagonal, and their scales."""
     name = "hetrd" if a.dtype.kind == "c" else "sytrd"
@@ -243,8 +218,7 @@ def _by_lapack(below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np
     return x.astype(b.dtype)
 
 
-@target("minihlo.tridiagonal_solve")
-@on_one_thread
+@_linear("minihlo.tridiagonal_solve")
 def tridiagonal_solve(
     below: np.ndarray, diagonal: np.ndarray, above: np.ndarray, b: np.ndarray, perturb_singular: bool = False
 ) -> np.ndarray:

@@ -57,9 +57,6 @@ def _same_numbers(call: Call) -> Run:
     return identity
 
 
-# -- an op on quantized types ----------------------------------------------------------------------------------------
-
-
 @for_quantized
 def bind(record: Op, call: Call) -> Run:
     """The kernel of a use of any op with quantized types. Raises OpError where the use is not valid."""
@@ -163,10 +160,8 @@ def _of_regions(record: Op, call: Call) -> Run:
     for index, t in enumerate(call.operands):
         taken = _taken_as(call, index)
         if isinstance(t, TensorType) and taken is not None and taken != t.element:
-            require(
-                _is_quantized(t) and taken.expressed == t.element.expressed,
-                f"the body takes {taken}, not {t.element}",
-            )
+            fits = _is_quantized(t) and taken.expressed == t.element.expressed
+            require(fits, f"the body takes {taken}, not {t.element}")
             target = dataclasses.replace(t, element=taken)
             dequantize, quantize = dequantizer(t, call), quantizer(target, call)
             converts.append(lambda x, d=dequantize, q=quantize: q(d(x)))
@@ -230,9 +225,6 @@ def _tabulate(record: Op, call: Call) -> Run:
         record, dataclasses.replace(call, operands=of_open_size(call.operands), results=of_open_size(call.results))
     )
     return Tabulated(kernel, [call.tensor(i).element for i in range(len(call.operands))], call.result().element.dtype)
-
-
-# -- products --------------------------------------------------------------------------------------------------------
 
 
 def _product(record: Op, call: Call) -> Run:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..op import Call, Run, kernel_of
 from ..programs.custom_call import bound_target
-from ..require import require
+from ..require import require, unpack
 from ..types import TensorType
 
 
@@ -40,8 +40,7 @@ def approx_top_k(call: Call) -> Run:
         most = int(values[-1]) if has_count else length if size is None else size
         outputs = ordered((callee.run,), *arrays)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-        kept = tuple(np.take(x, range(most), dimension) for x in outputs)
-        return kept[0] if count == 1 else kept
+        return unpack(tuple(np.take(x, range(most), dimension) for x in outputs))
 
     return kernel
 

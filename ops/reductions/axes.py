@@ -70,7 +70,8 @@ def pad_windows(x: np.ndarray, fill: Any, axes: Sequence[Axis]) -> np.ndarray:
     target, source = [a.padded_places[0] for a in axes], [a.padded_places[1] for a in axes]
     lengths = tuple([a.layout[0] for a in axes])
     if not all(a.layout[3] for a in axes):
-        target, source = (_grid(v, n) for v, n in ((target, lengths), (source, x.shape)))
+        places = ((target, lengths), (source, x.shape))
+        target, source = (np.ix_(*(np.arange(n)[i] for i, n in zip(v, sizes, strict=True))) for v, sizes in places)
     elements = x[tuple(source)]
     if elements.shape == lengths:
         return elements
@@ -93,8 +94,3 @@ def windows(x: np.ndarray, fill: Any, axes: Sequence[Axis]) -> np.ndarray:
     # `as_strided` knows numpy's own types only.
     bits = padded if x.dtype.isbuiltin == 1 else padded.view(f"u{x.dtype.itemsize}")
     return np.lib.stride_tricks.as_strided(bits, shape, inner + outer, writeable=False).view(x.dtype)
-
-
-def _grid(indices: Sequence[slice | np.ndarray], lengths: Shape) -> list[Any]:
-    each = [np.arange(n)[i] if isinstance(i, slice) else i for i, n in zip(indices, lengths, strict=True)]
-    return list(np.ix_(*each))

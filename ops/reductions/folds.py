@@ -232,6 +232,8 @@ def _fold_in_order(ufunc: np.ufunc, start: np.ndarray, rows: np.ndarray) -> np.n
     use[0], use[1:] = start, rows
     if width == 1 and not is_complex:
         return ufunc.accumulate(use, axis=0, out=use)[-1]
+    if ufunc is np.add:  # whose own initial value would change a sum of -0
+        return ufunc.reduce(use, axis=0, initial=-use.dtype.type(0))[:width]
     return ufunc.reduce(use, axis=0)[:width]
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..op import BY_BODY, Call, Run, op
+from ..op import Call, Run, op
 from ..require import require, require_shape
 from ..types import TensorType
 
 
-@op("map", values="regions", accuracy=BY_BODY)
+@op("map", values="regions")
 def map_(call: Call) -> Run:
     """The body applied to the operands' elements at each place.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..cast import cast
-from ..op import BY_BODY, Call, Run, op
+from ..op import Call, Run, op
 from ..require import require, unpack
 from ..traits import OpTraits, Shapes
 from .folds import PAIRS_FROM, Step, body_elements, fold_of, long_fold_of
@@ -20,12 +20,7 @@ def _additions(operands: Shapes, results: Shapes, _: Mapping[str, Any]) -> float
     return max(math.prod(operands[0]) - math.prod(results[0]), 0)
 
 
-@op(
-    "reduce",
-    values="regions",
-    accuracy=BY_BODY,
-    traits=OpTraits(is_pure=True, folds=True, linear=range, body_runs=_additions),
-)
+@op("reduce", values="regions", traits=OpTraits(is_pure=True, folds=True, linear=range, body_runs=_additions))
 def reduce(call: Call) -> Run:
     """The elements along dimensions combined by the body, from the init value, in row-major order.
 
@@ -51,7 +46,7 @@ def reduce(call: Call) -> Run:
 
     def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> Any:
         operands = zip(values, sources, elements * 2, strict=True)
-        arrays = [np.asarray(x if s == e else cast(x, s, e, call.policy)) for x, s, e in operands]
+        arrays = [np.asarray(cast(x, s, e, call.policy)) for x, s, e in operands]
         shape = [arrays[0].shape[d] for d in order]
         steps, kept = math.prod(shape[:folded]), shape[folded:]
         width = math.prod(kept)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..op import BY_BODY, Call, Run, op
+from ..op import Call, Run, op
 from ..require import require, unpack
 from ..types import TensorType, Type
 
 
-@op("chlo.scan", values="regions", accuracy=BY_BODY)
+@op("chlo.scan", values="regions")
 def scan(call: Call) -> Run:
     """The body applied to each slice of the inputs along a dimension and to the values that it carries along.
 

@@ -5,20 +5,22 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..cast import cast
 from ..movement.gather import Places, integers, interleaving, row_major
-from ..op import BY_BODY, Call, Run, op
-from ..require import require, require_dimensions
+from ..op import Call, Run, op
+from ..require import require, require_dimensions, unpack
 from ..traits import OpTraits
 from .folds import Step, body_elements
 from .scatter_update import Arrays, ScatterUpdate, scatter_update
 
 Shape = tuple[int, ...]
+#: A ScatterUpdate with its region.
+Apply = Callable[[Arrays, np.ndarray, Arrays], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,14 +68,12 @@ class _Windows:
 
         def kernel(region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> Arrays:
             results = tuple([np.array(x, order="C", copy=None if in_place else True) for x in tensors])
-            update(apply, region, results, indices, updates)
+            update(functools.partial(apply, region), results, indices, updates)
             return results
 
         return kernel
 
-    def _update_slice(
-        self, apply: ScatterUpdate, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
-    ) -> None:
+    def _update_slice(self, apply: Apply, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> None:
         """A single window."""
         starts = dict(zip(self.places.mapped, indices.reshape(-1).tolist(), strict=True))
         inside, covered = [], []
@@ -86,13 +86,11 @@ class _Windows:
         windows = [x[(*inside, ...)] for x in tensors]
         rows = tuple([np.array(w).reshape(1, -1) for w in windows])
         parts = tuple([u.reshape(self.sizes)[(*covered, ...)].reshape(1, -1) for u in updates])
-        apply(region, rows, np.zeros(1, np.int64), parts)
+        apply(rows, np.zeros(1, np.int64), parts)
         for window, row in zip(windows, rows, strict=True):
             window[...] = row.reshape(window.shape)
 
-    def _update_rows(
-        self, leading: int, apply: ScatterUpdate, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
-    ) -> None:
+    def _update_rows(self, leading: int, apply: Apply, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> None:
         """Windows that are whole rows of a matrix, whose rows are the places in so many leading dimensions."""
         strides = row_major(self.shape[:leading])
         targets, inside = np.zeros(self.grid, np.int64), np.ones((), bool)
@@ -103,11 +101,9 @@ class _Windows:
         row, inner = (width,) if width != 1 else (), np.argsort(self.order)  # elements are not rows, but a vector
         parts = tuple([u.transpose(inner).reshape(targets.size, *row) for u in updates])
         targets, parts = _select_inside(targets, inside, parts)
-        apply(region, tuple([x.reshape(math.prod(self.shape[:leading]), *row) for x in tensors]), targets, parts)
+        apply(tuple([x.reshape(math.prod(self.shape[:leading]), *row) for x in tensors]), targets, parts)
 
-    def _update_elements(
-        self, apply: ScatterUpdate, region: Step, tensors: Arrays, indices: np.ndarray, updates: Arrays
-    ) -> None:
+    def _update_elements(self, apply: Apply, tensors: Arrays, indices: np.ndarray, updates: Arrays) -> None:
         """Every element of the updates by itself, in row-major order."""
         starts, rank = self._starts(indices), len(self.shape)
         window = self.places.window(rank)
@@ -122,7 +118,7 @@ class _Windows:
                 inside = inside & self._is_inside(at, d)
         targets, inside = (v.transpose(self.order) for v in (targets, np.broadcast_to(inside, targets.shape)))
         targets, parts = _select_inside(targets, inside, tuple([u.reshape(-1) for u in updates]))
-        apply(region, tuple([x.reshape(-1) for x in tensors]), targets, parts)
+        apply(tuple([x.reshape(-1) for x in tensors]), targets, parts)
 
     def _starts(self, indices: np.ndarray) -> dict[int, np.ndarray]:
         """For each dimension where it varies, the start of every window."""
@@ -178,7 +174,7 @@ _TRAITS = OpTraits(
 )
 
 
-@op("scatter", values="regions", accuracy=BY_BODY, traits=_TRAITS)
+@op("scatter", values="regions", traits=_TRAITS)
 def scatter(call: Call) -> Run:
     """The operand with updates combined by a body into windows at computed indices. What is out of bounds is skipped.
 
@@ -192,10 +188,8 @@ def scatter(call: Call) -> Run:
     body takes and gives scalars. (C24, C25) The results have the inputs' shape and the body's element types.
     """
     count = len(call.operands) // 2
-    require(
-        count and len(call.operands) == 2 * count + 1,
-        f"expected inputs, indices and as many updates, got {len(call.operands)} operands",
-    )
+    fits = count and len(call.operands) == 2 * count + 1
+    require(fits, f"expected inputs, indices and as many updates, got {len(call.operands)} operands")
     inputs, updates = ([call.tensor(i + first) for i in range(count)] for first in (0, count + 1))
     indices, results = call.tensor(count), [call.result(i) for i in range(len(call.results))]
     require(indices.element.is_integer, f"scatter_indices is {indices} (expected integers)")
@@ -221,11 +215,10 @@ def scatter(call: Call) -> Run:
 
     def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> np.ndarray | Arrays:
         operands = zip((*values[:count], *values[count + 1 :]), sources * 2, elements * 2, strict=True)
-        arrays = tuple([np.asarray(x if s == e else cast(x, s, e, call.policy)) for x, s, e in operands])
+        arrays = tuple([np.asarray(cast(x, s, e, call.policy)) for x, s, e in operands])
         tensors, where, parts = arrays[:count], np.asarray(values[count]), arrays[count:]
         run = windows(tensors[0].shape, where.shape, parts[0].shape)
         is_empty = not parts[0].size  # however large the windows are
-        results = tuple(map(np.array, tensors)) if is_empty else run(regions[0], tensors, where, parts)
-        return results[0] if count == 1 else results
+        return unpack(tuple(map(np.array, tensors)) if is_empty else run(regions[0], tensors, where, parts))
 
     return kernel

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..op import Body, Call
-from ..types import ElementType, TensorType
+from ..ordering import stable_argsort
+from ..types import TensorType
 from .folds import Step, fold_of, ufunc_of
 
 Arrays = tuple[np.ndarray, ...]
@@ -23,7 +24,10 @@ def scatter_update(call: Call, body: Body) -> ScatterUpdate:
     elements = [t.element for t in body.results if isinstance(t, TensorType)]
     if body.passed_on == tuple(range(len(elements), 2 * len(elements))):  # the updates as they are
         return overwrite
-    step, fold, ufunc = body.vectorised, fold_of(call, body), _ufunc_at(call, body, elements)
+    step, fold, ufunc = body.vectorised, fold_of(call, body), None
+    if len(elements) == 1 and not (elements[0].is_integer and elements[0].bits < 8):
+        ufunc = ufunc_of(call, body, elements[0])  # whose `at` gives the results bit for bit, but for complex products
+        ufunc = None if elements[0].is_complex and ufunc is np.multiply else ufunc
 
     def apply(region: Step, rows: Arrays, targets: np.ndarray, updates: Arrays) -> None:
         if not updates[0].size:
@@ -69,14 +73,6 @@ def overwrite(_: Any, rows: Arrays, targets: np.ndarray, updates: Arrays) -> Non
         r[targets] = u  # numpy, too, keeps the last one
 
 
-def _ufunc_at(call: Call, body: Body, elements: Sequence[ElementType]) -> np.ufunc | None:
-    """The ufunc whose `at` gives the results of the body bit for bit; None where there is none."""
-    if len(elements) != 1 or (elements[0].is_integer and elements[0].bits < 8):
-        return None
-    ufunc = ufunc_of(call, body, elements[0])
-    return None if elements[0].is_complex and ufunc is np.multiply else ufunc
-
-
 def _group(targets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The distinct targets, those with the most updates first.
 
@@ -84,16 +80,10 @@ def _group(targets: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray, np.n
         The targets; how many updates each has; the indices of the updates, target by target; and for each target where
         its indices begin there.
     """
-    count = len(targets)
-    bits = count.bit_length()
-    if size.bit_length() + bits < 64:  # sorting numbers is quicker than a stable sort that gives the order
-        keys = np.sort(targets << bits | np.arange(count))
-        order, ordered = keys & ((1 << bits) - 1), keys >> bits
-    else:
-        order = np.argsort(targets, kind="stable")
-        ordered = targets[order]
+    order = stable_argsort(targets.astype(np.int32) if size < 1 << 31 else targets)
+    ordered = targets[order]
     firsts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    counts = np.diff(firsts, append=count)
+    counts = np.diff(firsts, append=len(targets))
     most = counts.max()
     by_count = np.argsort((most - counts).astype(np.min_scalar_type(most)), kind="stable")
     firsts = firsts[by_count]

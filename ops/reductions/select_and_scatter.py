@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..cast import cast
-from ..op import BY_BODY, Call, Run, op
+from ..op import Call, Run, op
 from ..require import require, require_shape
 from ..traits import OpTraits
 from ..types import Kind, TensorType
@@ -22,11 +22,7 @@ Select = Callable[..., tuple[Any, ...]]
 
 
 @op(
-    "select_and_scatter",
-    values="regions",
-    accuracy=BY_BODY,
-    operands=3,
-    traits=OpTraits(is_pure=True, folds=True, body_runs=window_runs),
+    "select_and_scatter", values="regions", operands=3, traits=OpTraits(is_pure=True, folds=True, body_runs=window_runs)
 )
 def select_and_scatter(call: Call) -> Run:
     """Each source goes to the element selected in its window of the operand, and is combined there by a body.
@@ -61,8 +57,7 @@ def select_and_scatter(call: Call) -> Run:
     def kernel(regions: tuple[Select, ...], *values: np.ndarray) -> np.ndarray:
         x, sources, init = map(np.asarray, values)
         axes = axes_of(x.shape)
-        if operand.element != element:
-            sources, init = (cast(v, operand.element, element, call.policy) for v in (sources, init))
+        sources, init = (cast(v, operand.element, element, call.policy) for v in (sources, init))
         chosen = chosen_places(step or regions[0], x, axes, is_vectorised=step is not None).reshape(-1)
         there = np.flatnonzero(chosen >= 0)
         result = np.full(x.size, init, element.dtype)

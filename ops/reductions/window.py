@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from ..cast import cast, wrap
-from ..op import BY_BODY, Body, Call, Run, op
-from ..require import require, require_shape
+from ..op import Body, Call, Run, op
+from ..require import require, require_shape, unpack
 from ..traits import OpTraits, Shapes
 from ..types import ElementType, TensorType
 from .axes import Axis, Shape, pad_windows, windows
@@ -78,12 +78,7 @@ def window_runs(_: Shapes, results: Shapes, attributes: Mapping[str, Any]) -> fl
     return math.prod(results[0]) * max(window - 1, 1)
 
 
-@op(
-    "reduce_window",
-    values="regions",
-    accuracy=BY_BODY,
-    traits=OpTraits(is_pure=True, folds=True, linear=range, body_runs=window_runs),
-)
+@op("reduce_window", values="regions", traits=OpTraits(is_pure=True, folds=True, linear=range, body_runs=window_runs))
 def reduce_window(call: Call) -> Run:
     """Each result is a window of the operand folded by a body: the initial value with the first element, and so on.
 
@@ -96,10 +91,8 @@ def reduce_window(call: Call) -> Run:
     shape, which the windows determine, and the body's element types.
     """
     count = len(call.operands) // 2
-    require(
-        count and len(call.operands) == 2 * count,
-        f"expected inputs and as many initial values, got {len(call.operands)} operands",
-    )
+    fits = count and len(call.operands) == 2 * count
+    require(fits, f"expected inputs and as many initial values, got {len(call.operands)} operands")
     inputs, inits = ([call.tensor(i + first) for i in range(count)] for first in (0, count))
     body = body_of(call, 0)
     elements = body_elements(body, count)
@@ -120,7 +113,7 @@ def reduce_window(call: Call) -> Run:
 
     def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> Any:
         pairs = zip(values, sources, elements * 2, strict=True)
-        values = tuple([np.asarray(v if s == e else cast(v, s, e, call.policy)) for v, s, e in pairs])
+        values = tuple([np.asarray(cast(v, s, e, call.policy)) for v, s, e in pairs])
         arrays, inits, axes = values[:count], values[count:], axes_of(values[0].shape)
         folded = prefixes(arrays[0], inits[0], axes) if prefixes is not None else None
         if folded is None:
@@ -130,7 +123,7 @@ def reduce_window(call: Call) -> Run:
             folded = ranks.largest(fold_ranks, arrays, inits)
         if folded is None:
             folded = _fold_windows(fold, regions[0], together, arrays, inits, axes)
-        return folded[0] if count == 1 else folded
+        return unpack(folded)
 
     return kernel
 
@@ -148,7 +141,11 @@ def _fold_windows(
 ) -> tuple[np.ndarray, ...]:
     """Fold windows by the methods that are not of one running fold."""
     if step is not None and are_large(axes):
-        return _fold_as_tree(step, arrays, inits, axes)
+        # By folds of 1, 2, 4, ... neighbours, the last dimension first.
+        parts = tuple([pad_windows(x, init, axes) for x, init in zip(arrays, inits, strict=True)])
+        for d in reversed(range(len(axes))):
+            parts = fold_along(step, parts, d, axes[d])
+        return broadcast_like(step(*inits, *parts), parts)
     return _fold_in_order(fold, region, step, arrays, inits, axes)
 
 
@@ -201,7 +198,8 @@ def _prefixes_of(
             return None
         start = np.broadcast_to(init, rows.shape[1:])
         if tables:
-            return tables[not forward].prefixes(start, rows)
+            tables[not forward].fold(start, rows, trail := np.empty(rows.shape, rows.dtype))
+            return trail
         is_one = rounds_once(call, body) and (forward or commutes)
         with call.random.one_rounding(call.policy) if is_one else contextlib.nullcontext():
             totals = np.empty(rows.shape, rows.dtype)
@@ -239,14 +237,6 @@ def are_large(axes: Axes) -> bool:
         return False
     length = math.prod(a.layout[0] for a in axes)
     return math.prod(counts) * math.prod(a.window for a in axes) >= _OVERLAP * length
-
-
-def _fold_as_tree(step: Step, arrays: Values, inits: Values, axes: Axes) -> tuple[np.ndarray, ...]:
-    """The result of each window, by folds of 1, 2, 4, ... neighbours, the last dimension first."""
-    parts = tuple([pad_windows(x, init, axes) for x, init in zip(arrays, inits, strict=True)])
-    for d in reversed(range(len(axes))):
-        parts = fold_along(step, parts, d, axes[d])
-    return broadcast_like(step(*inits, *parts), parts)
 
 
 def fold_along(step: Step, parts: Any, d: int, axis: Axis) -> Any:

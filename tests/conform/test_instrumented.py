@@ -3,9 +3,9 @@
 import numpy as np
 
 from minihlo import interp
+from minihlo.interp import transport
 from minihlo.interp.diff.examiner import receive
 from minihlo.interp.diff.source import Source
-from minihlo.interp.values import transport
 from minihlo.ops.types import type_of_dtype
 
 TEXT = """func.func @main(%x: tensor<3xf32>, %y: tensor<2xi32>) -> (tensor<2xi32>, tensor<3xf32>, tensor<3xf32>) {

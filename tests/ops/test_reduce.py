@@ -277,3 +277,8 @@ def test_refused(operands, results, arguments, dimensions, message):
 def test_the_parser_refuses_what_the_specification_does():
     with pytest.raises(ProgramError):
         reduce(np.zeros((2, 3), np.float32), 0, "add", (2,), "f32")
+
+
+@pytest.mark.parametrize("columns", [1, 3, 40])
+def test_sums_of_negative_zeros_are_negative(columns):
+    assert np.signbit(reduce(np.full((5, columns), -0.0, np.float32), -0.0, "add", (0,), "f32")).all()

@@ -19,13 +19,13 @@ LAYERS = [
     "ops.quantization", "ops.movement",
     "ops.elementwise", "ops.programs", "ops.reductions", "ops.products", "ops.blocks", "ops.processes", "interp.errors",
     "interp.foreign", "interp.policies", "interp.settings", "interp.program", "interp.steps",
-    "interp.system", "interp.samples", "interp.pages", "interp.parse",
+    "interp.system", "interp.samples", "interp.pages", "interp.transport", "interp.parse",
     "interp.values", "interp.passes", "interp.dynamic", "interp.code", "interp.expansions", "interp.printer",
     "interp.bodies", "interp.bind", "interp.machine", "interp.listing", "interp.loaded", "interp.lowered", "interp.api",
     "interp.emulate",
     "interp.products", "interp.backends", "interp.testing", "interp.judging", "interp.enclose",
     "interp.probing", "interp.conform", "interp.diff", "interp.judgement",
-    "interp.plugin", "interp.transform", "interp.blocks", "interp.numerics", "interp.commands",
+    "interp.plugin", "interp.blocks.checks", "interp.transform", "interp.blocks", "interp.numerics", "interp.commands",
     "interp.command_options", "interp.cli", "interp.pytest_plugin",
 ]  # fmt: skip
 #: Files of one kind in a folder, at most.

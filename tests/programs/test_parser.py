@@ -12,9 +12,9 @@ from jaxlib.mlir.dialects import stablehlo
 
 from minihlo.interp.errors import ProgramError
 from minihlo.interp.parse import parser, syntax
-from minihlo.interp.parse.chunks import split
 from minihlo.interp.parse.parser import from_module, parse, parse_attributes
 from minihlo.interp.program import Operation, Program, Region
+from minihlo.interp.testing.chunks import split
 from minihlo.ops.types import ELEMENT_TYPES, FutureType, TensorType, element_type
 
 SMALL = """\

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from minihlo.interp.parse.chunks import chunks, has_checks
 from minihlo.interp.testing import coverage
+from minihlo.interp.testing.chunks import chunks, has_checks
 
 from ..thinned import thinned
 

@@ -23,7 +23,6 @@ POLICIES = (
 def tables_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every function that can be a table is one from its first element on."""
     monkeypatch.setattr(tables, "CALL_COST", 1 << tables.MOST_BITS)
-    monkeypatch.setattr(tables, "PAIRS_FROM", 0)
 
 
 def bits(x: np.ndarray) -> tuple[np.dtype, tuple[int, ...], bytes]:

@@ -16,10 +16,10 @@ from minihlo.interp.conform.cases.case import Case
 from minihlo.interp.oracle.case import Operands
 from minihlo.interp.oracle.exact import OPS
 from minihlo.interp.oracle.formats import FORMATS, INTEGERS
-from minihlo.interp.parse.chunks import Chunk, chunks
 from minihlo.interp.program import Operation
 from minihlo.interp.testing import checked, failures
 from minihlo.interp.testing.checked import Exported
+from minihlo.interp.testing.chunks import Chunk, chunks
 from minihlo.ops.policy import Policy
 from minihlo.ops.types import ElementType, TensorType
 from tools.mlir_tests import catalog

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from minihlo.interp import transport
 from minihlo.interp.backends import BackendError, ChildBackend
 from minihlo.interp.diff.source import Source
-from minihlo.interp.values import transport
 
 from .program import Module
 

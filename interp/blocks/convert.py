@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..ops.types import type_of_dtype
-from .errors import InputError
-from .system import host_floats, memory
-from .values.blocks import Axis, block_axes, block_format, check_blocks, conversion, scale_of_tensor
-from .values.numbers import element_of, real_array
+from ...ops.types import type_of_dtype
+from ..errors import InputError
+from ..system import host_floats, memory
+from ..values.numbers import element_of, real_array
+from .checks import Axis, block_axes, block_format, check_blocks, conversion, scale_of_tensor
 
 
 @host_floats.in_default
@@ -60,7 +60,7 @@ def quantize(
     fmt = block_format(name)
     options = conversion(fmt, scale, rounding, overflow, seed)
     if _is_jax(x):
-        from .transform import blocks as in_jax
+        from ..transform import blocks as in_jax
 
         return in_jax.quantize(x, fmt, block_axes(x.ndim, fmt, axis), options, tensor_scale)
     array, source = real_array(x)
@@ -110,7 +110,7 @@ def dequantize(
         raise InputError(f"expected a floating-point type, got {target}")
     options = conversion(fmt, None, rounding, overflow, seed)
     if _is_jax(codes) or _is_jax(scales):
-        from .transform import blocks as in_jax
+        from ..transform import blocks as in_jax
 
         axes = block_axes(np.ndim(codes), fmt, axis)
         return in_jax.dequantize(codes, scales, fmt, axes, options, target, tensor_scale)
@@ -139,7 +139,7 @@ def straight_through(x: Any, name: str, axis: Axis = -1, **options: Any) -> Any:
         InputError: As `quantize`; or `x` is not of a floating-point dtype.
     """
     if _is_jax(x):
-        from .transform import blocks as in_jax
+        from ..transform import blocks as in_jax
 
         return in_jax.straight_through(x, lambda value: _round_trip(value, name, axis, options))
     return _round_trip(x, name, axis, options)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxlib.mlir import ir
 
-from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
+from ..ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
 
 
 def carrier(element: ElementType) -> ElementType:

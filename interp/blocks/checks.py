@@ -16,7 +16,7 @@ from ...ops.policy import Policy
 from ...ops.random_stream import first_draws
 from ...ops.types import ElementType
 from ..errors import InputError
-from .values import to_numpy
+from ..values.values import to_numpy
 
 Axis = int | tuple[int, ...]
 

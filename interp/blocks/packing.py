@@ -12,11 +12,11 @@ from ...ops.blocks.formats import BLOCK_FORMATS, BlockFormat
 from ...ops.types import ELEMENT_TYPES, ElementType, TensorType
 from ..errors import InputError
 from ..system import memory
-from . import npy
-from .bits import pack_bits, unpack_bits
-from .blocks import block_axes, check_blocks
-from .numbers import element_of
-from .values import refuse_mask
+from ..values import npy
+from ..values.bits import pack_bits, unpack_bits
+from ..values.numbers import element_of
+from ..values.values import refuse_mask
+from .checks import block_axes, check_blocks
 
 
 def pack(codes: Any, format: str, axis: int | tuple[int, ...] = -1) -> bytes:
