@@ -39,7 +39,7 @@ BUDGETS = (
     Budget("emulation", 4_550, ("interp/emulate",)),
     Budget(
         "judging",
-        26_500,
+        26_550,
         ("interp/judging", "interp/conform", "interp/diff", "interp/probing", "interp/backends", "interp/judgement",
          "interp/enclose", *(f"interp/commands/{name}.py" for name in JUDGING_COMMANDS)),
     ),
@@ -52,7 +52,7 @@ BUDGETS = (
          "interp/values", "interp/api.py", "interp/loaded.py", "interp/lowered.py"),
         ("ops/accumulators", "ops/blocks", "ops/processes"),
     ),
-    Budget("numerics", 3_750, ("interp/numerics",)),
+    Budget("numerics", 3_700, ("interp/numerics",)),
 )  # fmt: skip
 
 
