@@ -35,11 +35,11 @@ JUDGING_COMMANDS = (
 
 BUDGETS = (
     Budget("ops", 15_900, ("ops",)),
-    Budget("interp without emulation", 49_250, ("interp",), ("interp/emulate",)),
+    Budget("interp without emulation", 49_150, ("interp",), ("interp/emulate",)),
     Budget("emulation", 4_550, ("interp/emulate",)),
     Budget(
         "judging",
-        26_600,
+        26_550,
         ("interp/judging", "interp/conform", "interp/diff", "interp/probing", "interp/backends", "interp/judgement",
          "interp/enclose", *(f"interp/commands/{name}.py" for name in JUDGING_COMMANDS)),
     ),
@@ -52,7 +52,7 @@ BUDGETS = (
          "interp/values", "interp/api.py", "interp/loaded.py", "interp/lowered.py"),
         ("ops/accumulators", "ops/blocks", "ops/processes"),
     ),
-    Budget("numerics", 3_750, ("interp/numerics",)),
+    Budget("numerics", 3_700, ("interp/numerics",)),
 )  # fmt: skip
 
 

@@ -14,17 +14,19 @@ from ...ops.blocks.formats import BLOCK_FORMATS
 from ...ops.cast import codes_of
 from ...ops.close import hint
 from ...ops.draws import Draws
-from ...ops.minifloat.codec import decode, round_number, to_fraction
+from ...ops.minifloat.codec import decode, round_number
 from ...ops.minifloat.formats import Format
 from ...ops.minifloat.number import FINITE, NAN, Number
 from ...ops.policy import Policy
 from ...ops.random_stream import first_draws
-from ...ops.types import ElementType, named_type
+from ...ops.types import ElementType
 from ..errors import InputError
 from ..parse.literals import array_of_literals, fraction, is_code, real
 from ..values.numbers import convert
 from ..values.printing import code_text, number_text
 from ..values.values import parse_value
+from . import cast_blocks
+from .cast_blocks import element_of, exact_value, float_text
 
 
 def main(options: argparse.Namespace) -> int:
@@ -33,24 +35,22 @@ def main(options: argparse.Namespace) -> int:
     Raises InputError for a value or a type that cannot be converted.
     """
     if options.format in BLOCK_FORMATS:
-        from .cast_blocks import main as cast_to_blocks
-
-        return cast_to_blocks(options)
+        return cast_blocks.main(options)
     if options.scale:
         raise InputError(f"--scale: expected a block format ({', '.join(BLOCK_FORMATS)}), got {options.format}")
     text = options.value.strip()
     if options.format.startswith(tuple(name.partition("_")[0] for name in BLOCK_FORMATS)):
         raise InputError(f"expected a block format, got {options.format!r}{hint(options.format, BLOCK_FORMATS)}")
-    target = _element(options.format)
+    target = element_of(options.format)
     policy = options.policy
     draws = first_draws(policy)
     if "=" in text or text.startswith("@"):
         array, t = parse_value(text)
-        if options.source and _element(options.source) != t.element:
+        if options.source and element_of(options.source) != t.element:
             raise InputError(f"expected a value of type {options.source}, as --from says, got {text[:60]!r}")
         values, source = array.ravel(), t.element
     elif options.source or is_code(text):
-        source = _element(options.source or options.format)
+        source = element_of(options.source or options.format)
         values = array_of_literals([text], source)
     else:
         values, source = None, None
@@ -66,16 +66,6 @@ def main(options: argparse.Namespace) -> int:
         blocks.append("\n".join([*lines, *_lines(_exact(value, source), result, target)]))
     print("\n\n".join(blocks))
     return 0
-
-
-def _element(name: str) -> ElementType:
-    try:
-        element = named_type(name)
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    if element.is_complex:
-        raise InputError(f"expected a real type, got {element}")
-    return element
 
 
 def _real_to(text: str, target: ElementType, policy: Policy, draws: Draws | None) -> str:
@@ -105,10 +95,7 @@ def _to_integer(number: Number, exact: Fraction | None, target: ElementType) -> 
 
 def _exact(value: np.generic, element: ElementType) -> Fraction | None:
     """Return the exact value of an element, or None for infinities and NaN."""
-    if not element.is_float:
-        return Fraction(int(value))
-    number = decode(codes_of(np.asarray(value), element.format), element.format)
-    return to_fraction(number) if number.kind == FINITE else None
+    return exact_value(value, element.format) if element.is_float else Fraction(int(value))
 
 
 def _lines(exact: Fraction | None, result: np.generic, element: ElementType) -> list[str]:
@@ -150,8 +137,7 @@ def _step(code: int, fmt: Format) -> Fraction:
 def _element_text(value: np.generic, element: ElementType) -> str:
     if not element.is_float:
         return f"{element} {str(bool(value)).lower() if element.bits == 1 else int(value)}"
-    code = int(codes_of(np.asarray(value), element.format))
-    return f"{element} {code_text(code, element.bits)} = {number_text(element.format, code)}"
+    return f"{element} {float_text(value, element.format)}"
 
 
 def _neighbours(value: np.generic, element: ElementType) -> tuple[str, str]:

@@ -37,15 +37,16 @@ def main(options: argparse.Namespace) -> int:
         array, fmt.name, scale=options.scale, rounding=policy.rounding, overflow=overflow, seed=policy.seed
     )
     of_tensor = Fraction(float(rest[0])) if rest else Fraction(1)
-    print(f"{fmt.name}: {block_shape(fmt)} {fmt.element}, scale {fmt.scale}, {options.scale or fmt.rule}")
+    shape = "x".join(map(str, fmt.block))
+    print(f"{fmt.name}: {shape} {fmt.element}, scale {fmt.scale}, {options.scale or fmt.rule}")
     if rest:
-        print(f"tensor   scale f32 {_float(np.asarray(rest[0]), FORMATS['f32'])}")
+        print(f"tensor   scale f32 {float_text(rest[0], FORMATS['f32'])}")
     rows = []
     for code, text, number, block in zip(
         codes.reshape(-1), texts, exact, _blocks_of(array.shape, fmt).reshape(-1), strict=True
     ):
         element, stored = _element(code, fmt)
-        scale = _exact(scales.reshape(-1)[block], fmt.scale_format)
+        scale = exact_value(scales.reshape(-1)[block], fmt.scale_format)
         value = None if element is None or scale is None else element * scale * of_tensor
         error = "" if value is None or number is None else f"error {_decimal(value - number, '+')}"
         rows.append((int(block), [text, stored, "= nan" if value is None else f"= {_decimal(value)}", error]))
@@ -54,24 +55,19 @@ def main(options: argparse.Namespace) -> int:
     for block, cells in sorted(rows, key=lambda row: row[0]):
         if block != last:
             place = np.unravel_index(block, scales.shape) if scales.ndim > 1 else (block,)
-            scale = _float(np.asarray(scales.reshape(-1)[block]), fmt.scale_format)
+            scale = float_text(scales.reshape(-1)[block], fmt.scale_format)
             print(f"block {', '.join(str(int(i)) for i in place)}  scale {scale}")
             last = block
         print("  " + "  ".join(f"{c:{w}}" for c, w in zip(cells, widths, strict=True)).rstrip())
     return 0
 
 
-def block_shape(fmt: BlockFormat) -> str:
-    """The size of a block, such as `32` and `128x128`."""
-    return "x".join(map(str, fmt.block))
-
-
 def _operand(text: str, source: str | None) -> tuple[np.ndarray, list[str], list[Fraction | None]]:
     """The array of a text, with its elements as texts and as exact numbers; None for non-finite ones."""
     if "=" in text or text.startswith("@"):
         array, t = parse_value(text)
-        element = t.element
-        if source and real_type(source) != element:
+        element = element_of(str(t.element))
+        if source and element_of(source) != element:
             raise InputError(f"expected a value of type {source}, as --from says, got {text[:60]!r}")
     else:
         words, shape = _parse_nested(text)
@@ -80,24 +76,13 @@ def _operand(text: str, source: str | None) -> tuple[np.ndarray, list[str], list
             exact = [fraction(w) if real(w).kind == FINITE else None for w in words]
             numbers = [float(w) if e is None else _odd(e, w) for e, w in zip(exact, words, strict=True)]
             return np.array(numbers, np.float64).reshape(shape), words, exact
-        element = real_type(source)
+        element = element_of(source)
         array = array_of_literals(words, element).reshape(shape)
-    if element.is_complex:
-        raise InputError(f"expected a real type, got {element}")
     values = array.reshape(-1)
     if not element.is_float:
         return array, [str(int(v)) for v in values], [Fraction(int(v)) for v in values]
     codes = codes_of(values, element.format)
-    return array, [number_text(element.format, int(c)) for c in codes], [_exact(v, element.format) for v in values]
-
-
-def real_type(name: str) -> ElementType:
-    """The real element type of a name. Raises InputError."""
-    try:
-        element = named_type(name)
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    return element
+    return array, [number_text(element.format, int(c)) for c in codes], [exact_value(v, element.format) for v in values]
 
 
 def _parse_nested(text: str) -> tuple[list[str], tuple[int, ...]]:
@@ -150,17 +135,7 @@ def _element(code: Any, fmt: BlockFormat) -> tuple[Fraction | None, str]:
     if fmt.element_format is None:
         value = Fraction(int(code), 1 << fmt.fraction_bits)
         return value, f"{code_text(int(code) & 0xFF, 8)} = {_decimal(value)}"
-    return _exact(code, fmt.element_format), _float(np.asarray(code), fmt.element_format)
-
-
-def _exact(value: Any, fmt: Format) -> Fraction | None:
-    number = decode(codes_of(np.asarray(value), fmt), fmt)
-    return to_fraction(number) if number.kind == FINITE else None
-
-
-def _float(value: np.ndarray, fmt: Format) -> str:
-    code = int(codes_of(value, fmt))
-    return f"{code_text(code, fmt.bits)} = {number_text(fmt, code)}"
+    return exact_value(code, fmt.element_format), float_text(code, fmt.element_format)
 
 
 def _decimal(value: Fraction, sign: str = "") -> str:
@@ -172,3 +147,26 @@ def _decimal(value: Fraction, sign: str = "") -> str:
         return f"{float(value):{sign}.6g}"
     exponent = value.numerator.bit_length() - value.denominator.bit_length()
     return f"about {'-' if value < 0 else sign}2^{exponent}"
+
+
+def element_of(name: str) -> ElementType:
+    """The real element type of a name. Raises InputError."""
+    try:
+        element = named_type(name)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if element.is_complex:
+        raise InputError(f"expected a real type, got {element}")
+    return element
+
+
+def exact_value(value: Any, fmt: Format) -> Fraction | None:
+    """The exact value of a float, or None for infinities and NaN."""
+    number = decode(codes_of(np.asarray(value), fmt), fmt)
+    return to_fraction(number) if number.kind == FINITE else None
+
+
+def float_text(value: Any, fmt: Format) -> str:
+    """The code and the number of a float."""
+    code = int(codes_of(np.asarray(value), fmt))
+    return f"{code_text(code, fmt.bits)} = {number_text(fmt, code)}"

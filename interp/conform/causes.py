@@ -274,11 +274,6 @@ def pattern(message: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def names(cause: Cause, run: str) -> list[str]:
-    """The signatures of a cause in a run, each once."""
-    return list(dict.fromkeys(m.case.signature for m in cause.members if m.run == run))
-
-
 def of_cases(cases: Iterable[CaseResult]) -> list[Cause]:
     """The causes of one run."""
     return causes({"": list(cases)})

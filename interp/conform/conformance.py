@@ -114,9 +114,6 @@ def forbidden(profile: Profile, waivers: Iterable[Waiver], takes: str) -> Iterat
             yield waiver, fitting[0][0]
 
 
-# -- one case ----------------------------------------------------------------------------------------------------------
-
-
 def _objection(profile: Profile, case: CaseResult, need: str) -> str:
     """The objection to a case; empty if it conforms to the profile."""
     if case.verdict == UNSUPPORTED:
@@ -146,9 +143,6 @@ def _accumulator(case: CaseResult) -> str:
     if not case.op.startswith(_PRODUCTS) or case.verdict in (FAIL, CRASH, UNSUPPORTED):
         return ""
     return next((c for c in case.causes if c != _NONDETERMINISTIC), "exact")
-
-
-# -- declared ----------------------------------------------------------------------------------------------------------
 
 
 def _declarations(profile: Profile, results: Sequence[CaseResult]) -> Iterator[tuple[str, str]]:

@@ -114,8 +114,8 @@ def runs_of(
             runs += [tester.results(parts) for _ in range(RUNS - 2)]
     found: dict[int, Results] = {}
     for i in wanted:
-        first, *rest = (r[i] for r in runs)
-        found[i] = _unlike(parts[i], [first, *([others[i]] if i in others else rest[:1]), *rest[1:]])
+        given, *rest = (r[i] for r in runs)
+        found[i] = _unlike(parts[i], [given, *([others[i]] if i in others else rest[:1]), *rest[1:]])
     return found
 
 

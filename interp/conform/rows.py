@@ -52,8 +52,6 @@ class RowPart:
         """The number of elements of an operand."""
         return int(np.prod(self.shape))
 
-    # -- as part of a program ------------------------------------------------------------------------------------------
-
     def emit(self, builder: Builder) -> None:
         """Adds the case to a program, as its next result."""
         row_programs.emit(builder, self.case, self.form, self.arrays, self.shape)
@@ -63,8 +61,6 @@ class RowPart:
         """The op that combines elements."""
         return row_programs.body(self.case)
 
-    # -- as a call -----------------------------------------------------------------------------------------------------
-
     def operate(self, call: Call) -> np.ndarray:
         """The results of a backend that computes single operations."""
         given = list(self.arrays)
@@ -73,8 +69,6 @@ class RowPart:
         elif self.form == "reversed":
             given = [np.array(x[::-1, ::-1])[::-1, ::-1] for x in given]
         return np.asarray(call(self.operation, given))
-
-    # -- right results -------------------------------------------------------------------------------------------------
 
     @functools.cached_property
     def query(self) -> SumQuery:

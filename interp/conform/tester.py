@@ -77,28 +77,24 @@ class Tester:
         results = self.results(parts)
         others = self._try_some_again(parts[: len(specs)], results) if self.settings.can_repeat else {}
         formed = _judge_sums(parts[: len(specs)], results[: len(specs)], self.settings.accumulators)
-        for i, (part, got) in enumerate(zip(parts, results, strict=True)):
+        zeros_are_open = self.kind == "operations"
+        for i, (part, got) in enumerate(zip(parts[: len(specs)], results, strict=False)):
+            began = time.perf_counter()
             if isinstance(got, BackendError):
                 found[i] = self._without(part, got)
-                continue
-            began = time.perf_counter()
-            if i >= len(specs):
-                break
-            zeros_are_open = self.kind == "operations"
-            if isinstance(part, BlockPart):
-                result = blocks.result_of(part, got, self.settings)
-                found[i] = dataclasses.replace(result, seconds=round(time.perf_counter() - began, 3))
-                continue
-            if isinstance(part, RowPart):
-                result = outcome.of_rows(part, got, self.settings, zeros_are_open, formed.get(i))
+            elif isinstance(part, Part):
+                judged, codes = part.judge(got, self.settings.ulp, zeros_are_open)
+                seconds = time.perf_counter() - began
+                found[i] = result = outcome.of_elements(part, judged, codes, self.settings, seconds)
+                if result.verdict in (FAIL, ACCURACY):
+                    failing.append((i, part, judged, codes))
+            else:
+                if isinstance(part, BlockPart):
+                    result = blocks.result_of(part, got, self.settings)
+                else:
+                    result = outcome.of_rows(part, got, self.settings, zeros_are_open, formed.get(i))
                 result = outcome.nondeterministic(result) if i in others else result
                 found[i] = dataclasses.replace(result, seconds=round(time.perf_counter() - began, 3))
-                continue
-            judged, codes = part.judge(got, self.settings.ulp, zeros_are_open)
-            seconds = time.perf_counter() - began
-            found[i] = result = outcome.of_elements(part, judged, codes, self.settings, seconds)
-            if result.verdict in (FAIL, ACCURACY):
-                failing.append((i, part, judged, codes))
         evidence = self._evidence(parts, results, found, others)
         for i, result in add_explanations(self, parts, failing, found, evidence):
             found[i] = result

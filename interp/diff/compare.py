@@ -92,15 +92,8 @@ def compare(
             raise InputError(f"policies: expected two, got {len(two)}")
     chosen = subject(backend) if two is None else Minihlo(*two[1])
     try:
-        if is_program(function):
-            if kwargs or static_argnums is not None or static_argnames is not None:
-                raise InputError("a program takes arrays only (keywords and static arguments are for functions)")
-            source, arrays = source_of(function), list(args)
-        elif callable(function):
-            platform = getattr(chosen, "platform", "cpu")
-            source, arrays, _ = trace(function, args, kwargs, static_argnums, static_argnames, platform)
-        else:
-            raise InputError(f"expected a function or a program, got {type(function).__name__}")
+        platform = getattr(chosen, "platform", "cpu")
+        source, arrays, _ = program_of(function, args, kwargs, static_argnums, static_argnames, platform)
         beside, policy = ("", policy) if two is None else two[0]
         return examine(source, arrays, chosen, how, policy, iterations, beside, flush)
     finally:
@@ -158,6 +151,33 @@ def source_of(program: Any) -> Source:
     if hasattr(program, "operation"):
         return Source(program, Locator("<module>"), "<module>")
     return Source.of_text(*contents(program))
+
+
+def program_of(
+    function: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+    platform: str = "cpu",
+) -> tuple[Source, list[Any], Callable[[list[Any]], Any]]:
+    """The program of a function or program, its arrays, and the conversion of a list of results to the function's.
+
+    A function is lowered for a platform of JAX. Raises InputError for anything else, and for arguments that do not fit.
+    """
+    if is_program(function):
+        if kwargs or static_argnums is not None or static_argnames is not None:
+            raise InputError("a program takes arrays only (keywords and static arguments are for functions)")
+        return source_of(function), list(args), list
+    check_function(function)
+    source, arrays, tree = trace(function, args, kwargs, static_argnums, static_argnames, platform)
+    return source, arrays, tree.unflatten
+
+
+def check_function(function: Any) -> None:
+    """Raises InputError for anything but a function or a program."""
+    if not is_program(function) and not callable(function):
+        raise InputError(f"expected a function or a program, got {type(function).__name__}")
 
 
 def is_program(thing: Any) -> bool:

@@ -9,8 +9,7 @@ import numpy as np
 
 from ..backends import PROGRAMS, Backend, BackendError
 from ..backends.subjects import subject
-from ..diff.compare import fit_arguments, is_program, source_of
-from ..diff.compare import trace as trace_function
+from ..diff.compare import fit_arguments, is_program, program_of
 from ..diff.source import Source
 from ..enclose import Allowed
 from ..errors import Error, InputError
@@ -71,17 +70,9 @@ def judge(
     """
     chosen = subject(backend)
     try:
-        if is_program(function):
-            if kwargs:
-                raise InputError("a program takes arrays only (keywords are for functions)")
-            source = source_of(function)
-            sets = [("given", list(args))] if args else inputs.draw(source, seed, samples)
-        elif callable(function):
-            platform = getattr(chosen, "platform", "cpu")
-            source, arrays, _ = trace_function(function, args, kwargs, None, None, platform)
-            sets = [("given", arrays)]
-        else:
-            raise InputError(f"expected a function or a program, got {type(function).__name__}")
+        source, arrays, _ = program_of(function, args, kwargs, platform=getattr(chosen, "platform", "cpu"))
+        is_drawn = is_program(function) and not args
+        sets = inputs.draw(source, seed, samples) if is_drawn else [("given", arrays)]
         return judge_source(source, sets, chosen, allowed or Allowed(), where, minimize, seconds)
     finally:
         chosen.close()

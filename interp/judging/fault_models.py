@@ -16,7 +16,6 @@ from ..oracle.rounding import EVEN, Exact, encode
 from .record import Codes, Compute
 
 Read = Callable[[Format, Codes], np.ndarray]
-Write = Callable[[Format, np.ndarray], Codes]
 
 
 def decode(fmt: Format, codes: Codes) -> np.ndarray:

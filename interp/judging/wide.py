@@ -16,7 +16,8 @@ from ...ops.types import ELEMENT_TYPES, TensorType, Type
 from .. import machine
 from ..errors import Error
 from ..machine import Plan, plan
-from ..program import Function, Operation, Program, Region, Value
+from ..passes.rewriting import copy_operation, copy_value, used_values
+from ..program import CONSTANT, Function, Operation, Program, Region, Value
 
 _F64 = ELEMENT_TYPES["f64"]
 _PLAIN = Policy()
@@ -62,17 +63,41 @@ def wide_plan(operation: Operation, real: bool = False) -> Plan | None:
     bodies = [sole_op_name(r) for r in operation.regions]
     if any(b not in _BODIES for b in bodies):
         return None
-    arguments = tuple(Value(_wide(v.type, real)) for v in operation.operands)
-    results = tuple(Value(_wide(v.type, real)) for v in operation.results)
-    attributes = {k: v for k, v in operation.attributes.items() if k not in _LEFT_OUT}
-    regions = tuple(_body(str(b), results[0].type, operation) for b in bodies)
-    made = dataclasses.replace(operation, operands=arguments, results=results, attributes=attributes, regions=regions)
-    takes, gives = (tuple(v.type for v in vs) for vs in (arguments, results))
-    function = Function("main", True, takes, gives, Region(arguments, [made], results), operation.location)
+    alone = dataclasses.replace(operation, operands=tuple(Value(v.type) for v in operation.operands))
+    made = widened(alone, lambda t: _wide(t, real))
+    takes, gives = (tuple(v.type for v in vs) for vs in (made.operands, made.results))
+    body = Region(made.operands, [made], made.results)
+    function = Function("main", True, takes, gives, body, operation.location)
     try:
         return plan(Program({"main": function}))
     except Error:
         return None
+
+
+def widened(operation: Operation, wide: Callable[[Type], Type]) -> Operation:
+    """A copy of an op with other types."""
+    values: dict[Value, Value] = {}
+
+    def copy(old: Operation) -> Operation:
+        regions = []
+        for r in old.regions:
+            arguments = tuple(copy_value(v, values) for v in r.arguments)
+            operations = list(map(copy, r.operations))
+            regions.append(Region(arguments, operations, tuple(copy_value(v, values) for v in r.returns)))
+        made = copy_operation(old, tuple(regions), values)
+        made.attributes = {k: v for k, v in old.attributes.items() if k not in _LEFT_OUT}
+        if old.name == CONSTANT:
+            t, of = old.results[0].type, wide(old.results[0].type)
+            if of != t and isinstance(t, TensorType) and isinstance(of, TensorType):
+                made.attributes["value"] = cast(old.attributes["value"], t.element, of.element, _PLAIN)
+        return made
+
+    for v in used_values(operation):
+        copy_value(v, values)
+    made = copy(operation)
+    for v in values.values():
+        v.type = wide(v.type)
+    return made
 
 
 def with_body(operation: Operation, name: str) -> Operation:

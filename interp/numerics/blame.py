@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.types import TensorType, type_of_dtype
-from ..diff.compare import fit_arguments
+from ..diff.compare import fit_arguments, program_of
 from ..diff.examiner import types_of
 from ..diff.source import Source, is_movable
 from ..errors import Error, InputError
@@ -19,7 +19,6 @@ from ..judging.equality import equal_values
 from .blame_report import Blame, BlamedOp, percent
 from .evaluators import Choice, Evaluator, choice, convert_to, pair
 from .measures import Amount, Measure, Outcome
-from .programs import program_of
 from .reports import own_line
 from .search import Effect, Search
 from .substitution import Site, Substitution
@@ -96,7 +95,7 @@ def blame(
     try:
         chosen.append(choice(bad, "bad"))
         platform = next((c.platform for c in reversed(chosen) if c.platform), "cpu")
-        source, arrays, unflatten = program_of(function, args, kwargs, static_argnums, static_argnames, on=platform)
+        source, arrays, unflatten = program_of(function, args, kwargs, static_argnums, static_argnames, platform)
         return examine(source, arrays, chosen[0], chosen[1], measure, share, evaluations, iterations, memory, unflatten)
     finally:
         for c in chosen:

@@ -24,12 +24,13 @@ import numpy as np
 from jax._src import core, pjit
 
 from ...ops.policy import Policy
+from ..diff.compare import program_of
 from ..diff.source import Source
 from ..errors import InputError
 from ..parse.reader import Locator
 from ..transform.computation import Computation
 from ..transform.primitive import to_numpy
-from .programs import program_of
+from .programs import lowered_here
 
 T = TypeVar("T")
 #: Called with the traced ClosedJaxpr, the same object for each call, and the flat list of arguments.
@@ -157,7 +158,11 @@ class CallObserver(Generic[T]):
         """The same of a jitted function and its arguments."""
         jaxpr = jitted.trace(*args, **kwargs).jaxpr
         refuse_effects(jaxpr)
-        source, arrays, _ = program_of(jitted, args, kwargs, on=self.lowered_for())
+        on = self.lowered_for()
+        if isinstance(on, str):
+            source, arrays, _ = program_of(jitted, args, kwargs, platform=on)
+        else:
+            source, arrays, _ = lowered_here(jitted, args, kwargs, policy=on)
         if id(jaxpr) not in self._made:
             self._made[id(jaxpr)] = jaxpr, self._make(source), None
         return self._made[id(jaxpr)][1], [a if a is None else np.array(a) for a in arrays]

@@ -26,8 +26,8 @@ from ..diff.examiner import Examiner
 from ..diff.judge import rounds
 from ..diff.source import Source, inputs
 from ..errors import Error, InputError
-from ..passes.rewriting import copy_operation, copy_value
-from ..program import CONSTANT, Operation, Region, Value
+from ..judging.wide import widened
+from ..program import Operation
 
 Arrays = Sequence[Any]
 
@@ -147,7 +147,7 @@ def _in_wide(source: Source, element: ElementType) -> Evaluator:
     def results(operation: Operation, values: Arrays) -> list[Any]:
         if operation not in known:
             keeps = traits_of(operation.name).keeps_bits  # its results depend on the codes
-            known[operation] = None if keeps else widened(operation, element)
+            known[operation] = None if keeps else widened(operation, lambda t: _wide(t, element))
         wide = known[operation]
         if wide is not None:
             try:
@@ -209,30 +209,6 @@ def _is_same(narrow: Any, value: Any) -> bool:
         return True
     back = cast(narrow, type_of_dtype(narrow.dtype), type_of_dtype(value.dtype), EXACT)
     return bool(np.array_equal(back, value, equal_nan=True))
-
-
-def widened(operation: Operation, element: ElementType) -> Operation:
-    """A copy of an op with an element type instead of narrower floats."""
-    values: dict[Value, Value] = {}
-
-    def copy(old: Operation) -> Operation:
-        regions = []
-        for r in old.regions:
-            arguments = tuple(copy_value(v, values) for v in r.arguments)
-            operations = list(map(copy, r.operations))
-            regions.append(Region(arguments, operations, tuple(copy_value(v, values) for v in r.returns)))
-        made = copy_operation(old, tuple(regions), values)
-        made.attributes = {k: v for k, v in old.attributes.items() if k != "algorithm"}  # it names narrow types
-        if old.name == CONSTANT:
-            made.attributes["value"] = convert_to(old.attributes["value"], _wide(old.results[0].type, element))
-        return made
-
-    for v in inputs(operation):
-        copy_value(v, values)
-    made = copy(operation)
-    for v in values.values():
-        v.type = _wide(v.type, element)
-    return made
 
 
 def _wide(t: Type, element: ElementType) -> Type:

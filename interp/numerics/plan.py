@@ -16,7 +16,7 @@ from ...ops.minifloat.formats import FORMATS
 from ...ops.policy import Policy
 from ...ops.types import TensorType, TokenType
 from .. import machine
-from ..diff.compare import fit_arguments
+from ..diff.compare import check_function, fit_arguments
 from ..diff.source import Source
 from ..errors import InputError
 from ..machine import plan
@@ -26,7 +26,7 @@ from .measures import Measure as NormMeasure
 from .observe import ObservedProgram
 from .plan_rewrite import Rounding, bits_of, products, rewrite
 from .plan_search import Operand, Search
-from .programs import check_function, check_policy, program_of
+from .programs import check_policy, lowered_here
 from .reports import Report, own_line, plain, short_place, text_table
 from .statistics import range_of
 
@@ -101,7 +101,7 @@ class QuantizePlan(Report):
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            source, arrays, unflatten = program_of(function, args, kwargs, on=self.policy)
+            source, arrays, unflatten = lowered_here(function, args, kwargs, policy=self.policy)
             return unflatten(self._run(source, arrays))
 
         return run
@@ -187,7 +187,7 @@ def quantize_plan(
     if measure is not None and not callable(measure):
         raise InputError(f"measure: expected a function, got {type(measure).__name__}")
     chosen = check_policy(policy)
-    source, arrays, unflatten = program_of(function, args, kwargs, on=chosen)
+    source, arrays, unflatten = lowered_here(function, args, kwargs, policy=chosen)
     values, known = fit_arguments(source, arrays, partitions=True)
     operations = products(known.program, known.function)
     if not operations:

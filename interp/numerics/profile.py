@@ -22,7 +22,7 @@ from . import profile_report
 from .observe import ObservedProgram, runs_operations
 from .profile_exact import Exact, target
 from .profile_tensors import LineProfile, Step, TensorProfile, lines_of
-from .programs import check_policy, program_of
+from .programs import check_policy, lowered_here
 from .reports import Report, own_line, write
 from .statistics import Statistics
 from .statistics_blocks import BlockStatistics, call_format
@@ -71,7 +71,7 @@ def profile(
         ExecutionError: An operation failed while it ran.
     """
     made = Profile(policy, blocks)
-    made.run(*program_of(function, args, kwargs, static_argnums, static_argnames, on=made.policy)[:2])
+    made.run(*lowered_here(function, args, kwargs, static_argnums, static_argnames, policy=made.policy)[:2])
     return made
 
 

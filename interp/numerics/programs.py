@@ -6,34 +6,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...ops.policy import Policy
-from ..diff.compare import is_program, source_of, trace
+from ..diff.compare import check_function, is_program, program_of
 from ..diff.source import Source
 from ..errors import InputError
 
 
-def program_of(
+def lowered_here(
     function: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
     *,
-    on: Policy | str,
+    policy: Policy,
 ) -> tuple[Source, list[Any], Callable[[list[Any]], Any]]:
-    """The program of a function or program, its arrays, and the conversion of a list of results to the function's.
-
-    A function is lowered for a platform of JAX, or for this interpreter under a policy.
-
-    Raises InputError for anything else, for arguments that do not fit, and without JAX.
-    """
+    """As `program_of`, with a function lowered for this interpreter under a policy. Raises InputError without JAX."""
     if is_program(function):
-        if kwargs or static_argnums is not None or static_argnames is not None:
-            raise InputError("a program takes arrays only (keywords and static arguments are for functions)")
-        return source_of(function), list(args), list
+        return program_of(function, args, kwargs, static_argnums, static_argnames)
     check_function(function)
-    if isinstance(on, str):
-        source, arrays, tree = trace(function, args, kwargs, static_argnums, static_argnames, on)
-        return source, arrays, tree.unflatten
     from .. import plugin
 
     try:
@@ -41,17 +31,11 @@ def program_of(
         from ..transform.computation import PLATFORM, lowered_under
     except ImportError:
         raise InputError("a function needs JAX, which is not installed (pip install jax)") from None
-    token = lowered_under.set(on)  # functions of `interp.jit` become part of the program
+    token = lowered_under.set(policy)  # functions of `interp.jit` become part of the program
     try:
-        return program_of(function, args, kwargs, static_argnums, static_argnames, on=PLATFORM)
+        return program_of(function, args, kwargs, static_argnums, static_argnames, PLATFORM)
     finally:
         lowered_under.reset(token)
-
-
-def check_function(function: Any) -> None:
-    """Raises InputError for anything but a function or a program."""
-    if not is_program(function) and not callable(function):
-        raise InputError(f"expected a function or a program, got {type(function).__name__}")
 
 
 def check_policy(policy: Any, where: str = "policy") -> Policy:

@@ -59,8 +59,6 @@ class Session:
         codes = np.arange(1 << (8 * fmt.code_dtype.itemsize), dtype=np.int64) if fmt.bits <= 16 else np.zeros(0, int)
         self._nans = np.isnan(values(codes.astype(fmt.code_dtype), fmt.name))
 
-    # -- questions -----------------------------------------------------------------------------------------------------
-
     def ask(self, kind: str, dots: Dots) -> Answers:
         """Ask the backend and keep its answers."""
         made = Answers(kind, dots, self.asker.ask(dots.x, dots.y))
@@ -78,8 +76,6 @@ class Session:
         for kind, dots in kinds:
             self.answers.append(Answers(kind, dots, got[first : first + len(dots)]))
             first += len(dots)
-
-    # -- predictions ---------------------------------------------------------------------------------------------------
 
     def misses(self, record: Accumulator, answers: Answers) -> np.ndarray:
         """Return which dots a record does not predict. All NaN are equal."""

@@ -50,9 +50,6 @@ def _limits(element: str) -> tuple[int, int]:
     return (-1 << (width - 1), (1 << (width - 1)) - 1) if is_signed else (0, (1 << width) - 1)
 
 
-# -- floats ------------------------------------------------------------------------------------------------------------
-
-
 def _floats(fmt: Format, target: str, is_full: bool) -> np.ndarray:
     """Codes of both signs, including zeros, infinities and NaN with several payloads."""
     goal, beside = FORMATS.get(target), _OF_F64 if fmt.bits == 64 else (-1, 0, 1)
@@ -114,9 +111,6 @@ def _with_fractions(target: str) -> np.ndarray:
     whole |= {(1 << k) + d for k in range(66) for d in (-2, -1, 0, 1, 2)}
     numbers = np.array(sorted(abs(n) for n in whole), np.float64)
     return np.abs(np.concatenate([numbers + rest for rest in (0.0, 0.25, 0.5, 0.75, -0.5)]))
-
-
-# -- integers ----------------------------------------------------------------------------------------------------------
 
 
 def _integers_at(numbers: np.ndarray) -> set[int]:

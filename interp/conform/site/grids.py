@@ -41,9 +41,6 @@ def _backends(site: Site, up: str = "") -> list[Head]:
     return [(e.label, up + e.page) for e in site.latest]
 
 
-# -- backend × operation × format --------------------------------------------------------------------------------------
-
-
 def overview(site: Site) -> Iterator[Section]:
     """The whole grid: a row for each operation, a column for each backend, in each cell a letter for each format."""
     entries = site.latest
@@ -94,9 +91,6 @@ def by_backend_and_format(site: Site) -> Section:
         rows.append((head, cells))
     columns = [(c, site.format(c)) for c in site.columns]
     return Section(render("site_grids.html#by_format", columns=columns, rows=rows))
-
-
-# -- slices ------------------------------------------------------------------------------------------------------------
 
 
 def of_format(site: Site, column: str) -> dict[str, str]:

@@ -121,9 +121,6 @@ def _rows(places: np.ndarray, first: int, last: int) -> Alternatives:
     return rows
 
 
-# -- in the type of the program ----------------------------------------------------------------------------------------
-
-
 def _target(part: Part | RowPart, codes: np.ndarray, rows: Alternatives) -> Target:
     element = part.case.result
     if element in FORMATS:

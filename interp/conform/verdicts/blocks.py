@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...judging.record import NONE, Diagnosis, Fault
+from ...judging.record import NONE, Diagnosis
 from ...judging.table import cause
 from ...oracle import blocks as oracle
 from ...oracle.formats import FORMATS
@@ -40,6 +40,9 @@ def result_of(part: BlockPart, got: np.ndarray, settings: Settings) -> CaseResul
     verdicts = judged.verdicts
     counts = {v: n for v in (PASS, DIVERGENT, FAIL) if (n := int((verdicts == v).sum()))}
     why = judged.diagnosis() if FAIL in counts else NONE
+    points: dict[str, dict[str, int]] = {}
+    for (point, name), count in judged.chosen.items():
+        points.setdefault(point, {})[name] = count
     errors = np.select([verdicts == DIVERGENT, verdicts == FAIL], [OPEN, _WRONG], 0).astype(np.int8)
     return outcome.blank(
         part.case,
@@ -48,7 +51,7 @@ def result_of(part: BlockPart, got: np.ndarray, settings: Settings) -> CaseResul
         total=len(got),
         counts=counts,
         choices=[judged.sentences[point, name] for point, name in judged.chosen],
-        open_points=judged.open_points,
+        open_points=points,
         diagnosis=why.sentence,
         causes=list(why.causes),
         failures=list(judged.failures(settings.errors)),
@@ -82,12 +85,12 @@ class _Judgement:
         by_rule = {r: self._without_negative_zero(codes) for r, codes in by_rule.items()}
         best = max(by_rule, key=lambda r: int(self._blocks(self.got == by_rule[r]).sum()))
         differs = ~self._blocks(by_rule[best] == by_rule[rules[0]]) & self._blocks(self.got == by_rule[best])
-        self.own, self.is_other = best, differs
+        self.own = best
         if differs.any():
             self._note("scale-rule", best, f"the scale of a block: by the rule {best}", int(differs.sum()))
         return by_rule[best]
 
-    own, is_other = "", np.zeros(0, bool)
+    own = ""
 
     def _without_negative_zero(self, codes: np.ndarray) -> np.ndarray:
         """The right codes, with +0 for -0 if the backend has no -0 among all its elements."""
@@ -131,8 +134,7 @@ class _Judgement:
                 self._note(choice.point, choice.identifier, choice.sentence, int(explained.sum()))
         if self._lacks_minus and (self.is_right | self.is_open).any():
             zeros = part.expected != self._without_negative_zero(part.expected)
-            self.is_minus = np.unique(self.of_block[zeros])
-            self._note("negative-zero", "plus-zero", "-0 becomes +0", len(self.is_minus))
+            self._note("negative-zero", "plus-zero", "-0 becomes +0", len(np.unique(self.of_block[zeros])))
 
     def _choose_elements_of_nan(self) -> None:
         """Finds blocks whose scale is rightly NaN, so that any elements give NaN."""
@@ -149,22 +151,12 @@ class _Judgement:
             if is_point.any():
                 self._note(point, "elements", "the scale is NaN, and elements are numbers", int(is_point.sum()))
 
-    is_minus = np.zeros(0, np.intp)
-
     def _of_own_rule(self) -> BlockPart:
         """The part, with the backend's own rule."""
         if not self.own:
             return self.part
         facts = tuple((k, self.own if k == "scale" else v) for k, v in self.part.case.attributes)
         return dataclasses.replace(self.part, case=dataclasses.replace(self.part.case, attributes=facts))
-
-    @property
-    def open_points(self) -> dict[str, dict[str, int]]:
-        """For each open point the number of blocks of each choice."""
-        found: dict[str, dict[str, int]] = {}
-        for (point, name), count in self.chosen.items():
-            found.setdefault(point, {})[name] = count
-        return found
 
     @property
     def is_wrong(self) -> np.ndarray:
@@ -188,9 +180,10 @@ class _Judgement:
             return cause("zeros")
         part, found = self._of_own_rule(), []
         left = wrong.copy()
-        for fault, codes in self._readings(part):
-            hits = self._blocks(self.got == codes)
-            if (right & ~hits).any() or not (left & hits).any():
+        for fault in faults():
+            codes = fault.compute(part)
+            hits = ~right if codes is None else self._blocks(self.got == self._without_negative_zero(codes))
+            if codes is None or (right & ~hits).any() or not (left & hits).any():
                 continue
             if (left <= hits).all() and not found:
                 return fault.diagnosis()
@@ -198,39 +191,27 @@ class _Judgement:
                 found.append(fault)
                 left &= ~hits
         explained = Diagnosis("; ".join(f.sentence for f in found), tuple(f.identifier for f in found))
-        if not left.any():
-            return explained
-        rest = self._common(left)
-        if not found:
-            return rest
-        return explained.join(rest or cause("other-blocks"))
-
-    def _readings(self, part: BlockPart) -> Iterator[tuple[Fault, np.ndarray]]:
-        for fault in faults():
-            codes = fault.compute(part)
-            if codes is not None:
-                yield fault, self._without_negative_zero(codes)
+        rest = self._common(left) if left.any() else NONE
+        return explained.join(rest or cause("other-blocks")) if found and left.any() else rest or explained
 
     def _common(self, wrong: np.ndarray) -> Diagnosis:
         """A property of wrong blocks that no fault explains."""
         part = self.part
         elements = int(np.prod(part.outputs[0][1]))
         flat, shape = self.got[:elements], part.outputs[0][1]
-        if self._is_half_missing(flat, elements):
+        if self._is_half_missing(flat):
             return cause("half-missing")
-        x = part.numbers if part.case.op == "quantize" else None
         if len(part.outputs) == 3 and not np.isfinite(FORMATS["f32"].decode(self.got[-1:])[0]):
             return cause("tensor-scale")
-        if x is not None and not (wrong & ~part.block.each(np.isnan(x)).any(axis=-1).ravel()).any():
+        is_quantize = part.case.op == "quantize"
+        if is_quantize and part.block.each(np.isnan(part.numbers)).any(axis=-1).ravel()[wrong].all():
             return cause("nan-block-not-nan")
-        if part.case.op == "dequantize":
-            factors = oracle.factors(part.arrays[1], part.block).ravel()
-            if np.isnan(factors)[wrong].all():
-                return cause("nan-scale-not-nan")
+        if not is_quantize and np.isnan(oracle.factors(part.arrays[1], part.block)).ravel()[wrong].all():
+            return cause("nan-scale-not-nan")
         last = partial(part.block, shape).ravel()
         if last.any() and not (wrong & ~last).any():
             return cause("partial-blocks")
-        if part.case.op != "quantize":
+        if not is_quantize:
             return NONE
         of_scales = (np.arange(len(self.got)) >= elements) & (self.of_block >= 0)
         off = np.append(wrong, False)[self.of_block] & of_scales & (self.got != self.right)
@@ -242,18 +223,13 @@ class _Judgement:
             as_given = oracle.elements(
                 part.numbers, given[1].astype(part.block.scale_fmt.code_dtype), part.block, tensor
             )
-        same = ~part.block.each(given[0] != as_given).any(axis=-1).ravel()
-        if same[wrong].all():
-            return cause("scales")
-        return cause("scales-and-elements")
+        differ = part.block.each(given[0] != as_given).any(axis=-1).ravel()
+        return cause("scales-and-elements" if differ[wrong].any() else "scales")
 
-    def _is_half_missing(self, flat: np.ndarray, elements: int) -> bool:
-        half = elements // 2
-        for gone, there in ((slice(half, None), slice(half)), (slice(half), slice(half, None))):
-            if not flat[gone][: elements - half].any() and (flat[there] == self.right[:elements][there]).all():
-                return True
-        every = flat.reshape(-1)
-        return not every[1::2].any() and (every[::2] == self.right[:elements][::2]).all()
+    def _is_half_missing(self, flat: np.ndarray) -> bool:
+        is_right, at = flat == self.right[: len(flat)], np.arange(len(flat))
+        parts = at < len(flat) // 2, at >= len(flat) // 2, at % 2 == 0
+        return any(not flat[~there].any() and is_right[there].all() for there in parts)
 
     # -- failures ------------------------------------------------------------------------------------------------------
 
@@ -261,9 +237,8 @@ class _Judgement:
         """The first wrong codes, else the first open ones, with a description of their blocks."""
         verdicts = self.verdicts
         for verdict in (FAIL, DIVERGENT):
-            for i in np.flatnonzero(verdicts == verdict)[:most]:
-                yield self._failure(int(i), verdict)
-            if (verdicts == verdict).any():
+            if (at := np.flatnonzero(verdicts == verdict)).size:
+                yield from (self._failure(int(i), verdict) for i in at[:most])
                 return
 
     def _failure(self, i: int, verdict: str) -> Failure:
@@ -287,12 +262,10 @@ class _Judgement:
             codes = [int(part.arrays[0].ravel()[i]), int(scale), *(int(t) for t in part.arrays[2:])]
             types = part.types[: len(codes)]
             return [[c] for c in codes], [[value_text(c, t)] for c, t in zip(codes, types, strict=True)]
-        source = part.case.operands[0]
         if which == 2:
             return [[]], [[]]
-        block = part.block.each(part.arrays[0]).reshape(self.count, -1)[self.of_block[i]]
-        codes = block[:1024].tolist()
-        return [codes], [[value_text(c, source) for c in codes]]
+        codes = part.block.each(part.arrays[0]).reshape(self.count, -1)[self.of_block[i]][:1024].tolist()
+        return [codes], [[value_text(c, part.case.operands[0]) for c in codes]]
 
 
 def _block_of(part: BlockPart) -> np.ndarray:

@@ -39,14 +39,10 @@ def explain(part: Part, judged: Judgement, got: np.ndarray, evidence: Evidence |
 
     `evidence` is from further runs: whether failures depend on positions, or are intermittent.
     """
-    for grade in (WRONG, NEAR):
-        failing = np.flatnonzero(judged.verdicts == grade)
-        if failing.size:
-            break
-    else:
+    grades = (np.flatnonzero(judged.verdicts == grade) for grade in (WRONG, NEAR))
+    failing = next((at for at in grades if at.size), None)
+    if failing is None or (of_positions(part.form) and part.size == 1):  # one wrong code has many possible reasons
         return NONE
-    if of_positions(part.form) and part.size == 1:
-        return NONE  # one wrong code has many possible reasons
     in_doubt = evidence is None or (evidence.moved is None and not evidence.is_intermittent)
     if in_doubt and (tail := _tail(part, failing)):
         return tail
@@ -77,13 +73,9 @@ def _of_operands(part: Part, judged: Judgement, got: np.ndarray, failing: np.nda
 
 def _alike(part: Part, failing: np.ndarray) -> np.ndarray:
     """The elements that a fault must leave right: with a scalar those on the same side as the failing ones."""
-    everywhere = np.ones(part.size, bool)
-    if part.form not in ("scalar", "broadcast"):
-        return everywhere
     first = np.arange(part.size) < part.size // 2
-    if first[failing].all() or not first[failing].any():
-        return first == first[failing[0]]
-    return everywhere
+    is_one_side = part.form in ("scalar", "broadcast") and (first[failing] == first[failing[0]]).all()
+    return first == first[failing[0]] if is_one_side else np.ones(part.size, bool)
 
 
 # -- positions ---------------------------------------------------------------------------------------------------------

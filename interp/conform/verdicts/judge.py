@@ -18,8 +18,7 @@ from ..result import ABSENT, CUT, IS_INFINITE, IS_NAN, NOT_NAN, WRONG_ZERO
 from ..result import OPEN as LEFT_OPEN
 
 #: Formats of up to 8 bits are computed in a wider one everywhere: functions are faithful there (faithful.py). Formats
-#: of
-#: 16 bits are computed in themselves by some (XLA's expm1 in f16 is 2 ULP off); an exact result that is a number of
+#: of 16 bits are computed in themselves by some (XLA's expm1 in f16 is 2 ULP off); an exact result that is a number of
 #: the format has to be that number. Wider ones only have the limit, as in mathematical libraries.
 _FAITHFUL_BITS, _EXACT_BITS = 8, 16
 

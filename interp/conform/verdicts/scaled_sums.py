@@ -141,9 +141,6 @@ def _is_coarse(part: ScaledPart, changed: ScaledPart) -> np.ndarray:
     return np.logical_or.outer(*sides).ravel()
 
 
-# -- faults ------------------------------------------------------------------------------------------------------------
-
-
 def _with_faults(parts: Parts, results: Arrays, found: Sequence[SumResult]) -> list[SumResult]:
     """Adds an explanation to shapes that nothing else explains: one fault, or a common property."""
     left = [(p, g, f) for p, g, f in zip(parts, results, found, strict=True) if not f.identifier]
