@@ -68,29 +68,6 @@ def test_exit_with_a_few_threads_at_work(seed: int) -> None:
     run(f"        seed = {seed}" + _THREADS)
 
 
-@pytest.mark.exhaustive
-def test_exit_handler_waits_for_threads() -> None:
-    # It was registered before ours, so it runs after it.
-    out = run("""
-        import atexit, threading
-        is_over = False
-        def work():
-            while not is_over:
-                f(x, x)
-            print("ended")
-        def ends():
-            global is_over
-            is_over = True
-            thread.join()
-        atexit.register(ends)
-        thread = threading.Thread(target=work, daemon=True)
-        x = jnp.arange(4.0)
-        f = jax.jit(lambda a, b: a + b)
-        thread.start()
-    """)
-    assert out == "ended\n"
-
-
 def test_exit_while_a_thread_holds_a_lock() -> None:
     # Such as a logger that writes an array which is not there yet.
     out = run("""

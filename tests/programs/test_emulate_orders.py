@@ -51,8 +51,10 @@ def _compare(direction, *types):
     return _body(types, line, [("%c", "tensor<i1>")])
 
 
-@pytest.mark.parametrize("element", ["f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f4E2M1FN", "f8E8M0FNU"])
-@pytest.mark.parametrize("direction", ["LT", "GT"])
+@pytest.mark.parametrize(
+    ("element", "direction"),
+    [("f8E4M3FN", "LT"), ("f8E5M2", "GT"), ("f8E4M3FNUZ", "LT"), ("f4E2M1FN", "GT"), ("f8E8M0FNU", "LT")],
+)
 def test_sort(element, direction):
     for is_finite in (False, True):
         x = codes(RNG, element, (4, 60), is_finite)
