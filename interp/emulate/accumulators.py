@@ -21,8 +21,8 @@ from ...ops.types import ElementType
 from . import rounding
 from .floats import add_to_odd, exponent, is_finite, of_exact, power, round_to_form, to_integers, unsigned_zero
 from .loops import loop, repeat
-from .rounding import code_type, exact_of_bits, exact_of_float, flags_of, round_float, round_number
-from .tensor import F32, F64, I32, I64, UI32, Tensor, constant, where
+from .rounding import code_type, exact_of_bits, exact_of_float, round_float, round_number
+from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, concatenate, constant, where
 
 #: Terms of a step that are written one after the other in a loop: more take longer to compile, and to run.
 _UNROLLED = 4
@@ -52,8 +52,6 @@ def accumulate(
     """
     sides = [lhs, rhs] if scales is None else [lhs, rhs, scales.element, scales.element]
     compute = F32 if _fits_f32(record, sides, x.shape[-1]) else F64
-    if sum(t.format.precision - (t.format.precision == 1) for t in sides) > F64.format.precision:
-        raise UnsupportedOpError(f"expected products of at most 53 bits, got {lhs} and {rhs}")
     a = _read(record, x.transpose((2, 0, 1)), lhs.format, compute)
     b = _read(record, y.transpose((1, 0, 2)), rhs.format, compute)
     if record.inner > 1:
@@ -62,10 +60,26 @@ def accumulate(
     if scales is not None:
         a = a.scaled(scales.x.transpose((2, 0, 1)), scales, record.inner)
         b = b.scaled(scales.y.transpose((1, 0, 2)), scales, record.inner)
+    x_bits, y_bits = (sum(t.format.precision - (t.format.precision == 1) for t in sides[i::2]) for i in range(2))
+    if x_bits + y_bits > F64.format.precision:
+        if record.keep != EXACT or x_bits + y_bits // 2 >= F64.format.precision:
+            raise UnsupportedOpError(f"expected products of at most 53 bits, got {lhs} and {rhs}")
+        a, b = _split(a, b, x_bits)
     low = sum(t.format.min_exponent for t in sides)
     high = sum((t.format.max_code >> t.format.mantissa_bits) - t.format.bias + 1 for t in sides)
     sums = _Sums(record, a, b, (low, high), rounds_to_odd)
     return sums.finish(sums.run())
+
+
+def _split(a: _Side, b: _Side, bits: int) -> tuple[_Side, _Side]:
+    """Return twice as many products, which f64 holds: of `b` the leading bits, and the others; `a` has so many."""
+    high = (b.values.bits(UI64) & ((1 << 64) - (1 << bits))).bits(F64)
+    low = where(is_finite(b.values), b.values - high, 0.0)
+    x = where(is_finite(a.values), a.values, 0.0)
+    return (
+        _Side(concatenate([a.values, x], 0), concatenate([a.exponents] * 2, 0)),
+        _Side(concatenate([high, low], 0), concatenate([b.exponents] * 2, 0)),
+    )
 
 
 def _fits_f32(record: Accumulator, types: Sequence[ElementType], length: int) -> bool:
@@ -104,16 +118,17 @@ def _read(record: Accumulator, codes: Tensor, fmt: Format, compute: ElementType)
     if fmt.bits > 32:
         raise UnsupportedOpError(f"expected operands of up to 32 bits, got {fmt.name}")
     if fmt.bits <= 8:
-        all_of_them, index = operand(np.arange(1 << fmt.bits, dtype=np.uint8), fmt.name, record), codes.to(UI32)
-        values, exponents = all_of_them.values.astype(compute.dtype), all_of_them.exponents.astype(np.int32)
+        every, index = operand(np.arange(1 << fmt.bits, dtype=np.uint8), fmt.name, record), codes.to(UI32)
+        values, exponents = every.values.astype(compute.dtype), every.exponents.astype(np.int32)
         return _Side(constant(values, compute).take(index), constant(exponents, I32).take(index))
     x, places = exact_of_bits(codes.bits(code_type(fmt)), fmt), fmt.mantissa_bits
-    is_nan, is_infinite = flags_of(x)
-    significand = where(is_nan | is_infinite, 0, x.significand)
+    assert x.is_nan is not None
+    assert x.is_infinite is not None
+    significand = where(x.is_nan | x.is_infinite, 0, x.significand)
     if "operands" in record.flush:
         significand = where(significand < (1 << places), 0, significand)
     value = significand.bits(I32).to(compute) * power(x.exponent, compute)
-    value = where(is_infinite, np.inf, where(is_nan, np.nan, value))
+    value = where(x.is_infinite, np.inf, where(x.is_nan, np.nan, value))
     return _Side(where(x.sign, -value, value), where(significand.equals(0), ABSENT, x.exponent + places))
 
 

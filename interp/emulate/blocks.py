@@ -33,11 +33,10 @@ from .rewrite import Emulation
 from .rounding import (
     Exact,
     code_type,
+    exact_of_bits,
     exact_of_float,
     exact_of_integer,
-    flags_of,
     normal,
-    numbers_of,
     round_float,
     round_number,
 )
@@ -253,8 +252,8 @@ def scaled_dot(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     draws = draw(e, sums.shape) if policy.rounding == "stochastic" else None
     if storage == result:
         return [_as(sums, result).reshape(shape)]
-    number = numbers_of(sums, storage.format)
-    number = dataclasses.replace(number, sign=number.sign & ~flags_of(number)[0])
+    number = exact_of_bits(sums, storage.format)
+    number = dataclasses.replace(number, sign=number.sign & ~number.is_nan)  # type: ignore[operator]
     return [_as(round_number(number, result.format, policy.for_results(result), draws), result).reshape(shape)]
 
 

@@ -20,7 +20,7 @@ from ..program import CONSTANT, Operation
 from .products import Sums, decoded
 from .rewrite import Emulation
 from .rules import attributes_of, emulates
-from .tensor import HIGHEST, Tensor, concatenate, constant, write
+from .tensor import HIGHEST, Tensor, concatenate, constant, where, write
 
 _F32 = ELEMENT_TYPES["f32"]
 
@@ -104,7 +104,8 @@ def _padded(sums: Sums, x: Tensor, window: Window, padding: Sequence[int], order
 def _direct(e: Emulation, operation: Operation, operands: Sequence[Tensor], padding: Sequence[int]) -> Tensor | None:
     """Return a convolution by the device's own, in a type that holds every partial sum; None where there is none.
 
-    Codes are padded before: the device must not decide what zeros of the padding do to what is not finite.
+    The device must not decide what zeros of the padding do to a kernel that is not finite: infinities meet them as
+    numbers of the operand, and NaN is put where the kernel has it.
     """
     (x, y), sums, source, rank = operands, Sums.of(e, operation), e.source.mlir(operation), len(operands[0].shape)
     if not sums.are_minifloats or not (sums.lhs.format.has_zero and sums.rhs.format.has_zero) or source is None:
@@ -117,12 +118,17 @@ def _direct(e: Emulation, operation: Operation, operands: Sequence[Tensor], padd
         return None
     if rank < 3 or 0 in (*x.shape, *y.shape, *shape):
         return None
-    x, _ = _padded(sums, x, Window.of(e.call(operation), rank - 2), padding, numbers.lhs)
+    has_infinity = sums.lhs.format.has_infinity or sums.rhs.format.has_infinity
+    if has_infinity:
+        x, _ = _padded(sums, x, Window.of(e.call(operation), rank - 2), padding, numbers.lhs)
+        attributes = {k: v for k, v in attributes.items() if k not in ("padding", "lhs_dilation")}
     attributes["precision_config"] = HIGHEST
-    for name in ("padding", "lhs_dilation"):
-        attributes.pop(name, None)
     values = [decoded(e, v, t, compute) for v, t in ((x, sums.lhs), (y, sums.rhs))]
-    found = sums.plain_sums(write("convolution", compute, shape, *values, **attributes))
+    found = write("convolution", compute, shape, *values, **attributes)
+    if not has_infinity and sums.rhs.format.nan_code is not None:
+        has_nan = values[1].differs(values[1]).any(numbers.rhs[1:]).broadcast(shape, [numbers.result[1]])
+        found = where(has_nan, math.nan, found)
+    found = sums.plain_sums(found)
     if policy.rounding != "stochastic":
         return sums.round_sums(found)
     # Draws are in the order of batch, spatial and output feature, the features of groups outermost.

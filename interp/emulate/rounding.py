@@ -10,10 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
-
 from ...ops.draws import FRACTION_BITS
-from ...ops.minifloat.codec import decode
 from ...ops.minifloat.formats import FORMATS, Format, Nan
 from ...ops.policy import Policy
 from ...ops.types import ElementType, Kind
@@ -86,30 +83,6 @@ def exact_of_bits(bits: Tensor, fmt: Format) -> Exact:
     return Exact(
         (bits >> (fmt.bits - 1)).differs(0), significand, exponent, magnitude > infinity, magnitude.equals(infinity)
     )
-
-
-def flags_of(x: Exact) -> tuple[Tensor, Tensor]:
-    """Return where numbers are NaN, and where infinite."""
-    never = x.sign & ~x.sign
-    return never if x.is_nan is None else x.is_nan, never if x.is_infinite is None else x.is_infinite
-
-
-def numbers_of(codes: Tensor, fmt: Format) -> Exact:
-    """Return the numbers of codes, or bits, of a format; infinities and NaN have the significand 0."""
-    if fmt.bits > 8:
-        found = exact_of_bits(codes.bits(code_type(fmt)), fmt)
-        is_nan, is_infinite = flags_of(found)
-        return dataclasses.replace(found, significand=where(is_nan | is_infinite, 0, found.significand))
-    x, index = decode(np.arange(1 << fmt.bits), fmt), codes.to(UI32)
-    is_number = ~(x.is_nan | x.is_infinite)
-
-    def look_up(entries: np.ndarray) -> Tensor:
-        return constant(entries.astype(np.int32), I32).take(index)
-
-    return Exact(
-        look_up(x.sign).differs(0), look_up(x.significand * is_number).bits(UI32), look_up(x.exponent),
-        look_up(x.is_nan).differs(0), look_up(x.is_infinite).differs(0),
-    )  # fmt: skip
 
 
 def normal(x: Exact) -> tuple[Tensor, Tensor]:

@@ -43,6 +43,8 @@ _I64 = ELEMENT_TYPES["i64"]
 MOST_ITERATIONS = 100_000
 #: The most steps of a loop whose end is not decided, of which the interpreter's result is looked at.
 MOST_STEPS = 10_000_000
+#: The most elements of a value; an enclosure takes some twelve numbers of f64 for each while it is computed.
+MOST_ELEMENTS = 1 << 24
 #: The operands whose elements are moved, of operations that have others; of the rest all are.
 _MOVED: Mapping[str, tuple[int, ...]] = {
     "gather": (0,), "dynamic_gather": (0,), "dynamic_slice": (0,), "dynamic_update_slice": (0, 1), "pad": (0, 1),
@@ -124,6 +126,8 @@ class Evaluator:
         """Return the enclosures of a region's results."""
         self.values.update(zip(region.arguments, arguments, strict=True))
         for operation in region.operations:
+            for v in (*operation.operands, *operation.results):
+                _require_small(v.type, operation)
             given = [self.values[v] for v in operation.operands]
             with np.errstate(all="ignore"):
                 self.values.update(zip(operation.results, self.operation(operation, given), strict=True))
@@ -465,6 +469,13 @@ def _element(t: Type) -> ElementType:
 
 def _is_wide(element: ElementType) -> bool:
     return element.is_float or element.is_complex
+
+
+def _require_small(t: Type, operation: Operation) -> None:
+    count = t.size if isinstance(t, TensorType) and t.is_static else 0
+    if count > MOST_ELEMENTS:
+        expected = f"expected at most {MOST_ELEMENTS:,} elements to enclose, got {t}"
+        raise UnsupportedError(f"{operation.location}: {operation.name}: {expected}")
 
 
 def _is_complex(t: Type) -> bool:

@@ -103,9 +103,8 @@ class CallObserver(Generic[T]):
         """`name` is that of the observer in errors."""
         self._name, self._make = name, make
         self._jitted: dict[int, tuple[Any, Any]] = {}
-        self._made: dict[
-            int, tuple[Any, T, Computation | None]
-        ] = {}  # kept with the function, whose id is then its own
+        #: With what JAX has of the function, whose id is then its own.
+        self._made: dict[int, tuple[Any, T, Computation | None]] = {}
 
     def take(self, key: int, thing: Any, prepare: Callable[[], tuple[T, list[Any]]]) -> None:
         """Takes a call: the key of its function, what JAX has of the function, and the preparation of its program."""

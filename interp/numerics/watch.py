@@ -134,6 +134,8 @@ class watch(jitted_calls.CallObserver[CheckedProgram]):  # noqa: N801 (used as a
         except BaseException:
             self._backend.close()
             raise
+        for known in (self._made, self._prepared, self._refused):  # of a backend that is closed
+            known.clear()
         self._began, self.spent = time.perf_counter(), 0.0
         self._file.write("start", backend=self._backend.name, budget=self._budget, every=self._every)
         some = self._every is None and jitted_calls.can_show_some

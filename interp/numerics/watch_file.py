@@ -15,6 +15,7 @@ from .reports import plain
 
 #: Number of failures of one op that are written; the others are counted.
 _EACH = 3
+_FIELDS = ("op", "source", "types", "verdict", "elements", "differing", "notes")
 
 
 class WatchFile:
@@ -46,14 +47,8 @@ class WatchFile:
         self.write(
             "failure",
             **fields,
-            op=report.op,
             location=str(report.location),
-            source=report.source,
-            types=report.types,
-            verdict=report.verdict,
-            elements=report.elements,
-            differing=report.differing,
-            notes=report.notes,
+            **{n: getattr(report, n) for n in _FIELDS},
             worst=[str(e) for e in report.worst],
             saved=self._save(report),
         )

@@ -23,6 +23,7 @@ from ..errors import CheckFailure, InputError
 from ..machine import plan
 from ..parse import parser
 from ..parse.reader import one_line
+from ..passes.rewriting import all_operations
 from ..program import Function, Operation, Program
 from .chunks import Chunk
 
@@ -124,7 +125,8 @@ def export(chunk: Chunk) -> Exported:
     program, function = _read(chunk)
     assert function.body is not None
     checks = [o for o in function.body.operations if o.name.startswith("check.")]
-    if len(checks) != sum(1 for o in _all_operations(program) if o.name.startswith("check.")):
+    bodies = [f.body for f in program.functions.values() if f.body is not None]
+    if len(checks) != sum(o.name.startswith("check.") for body in bodies for o in all_operations(body)):
         raise BackendError("refused", f"{function.location}: only minihlo runs checks in regions and called functions")
     module = parser.module(chunk.text, chunk.file, chunk.line)
     try:
@@ -146,14 +148,6 @@ def judge(exported: Exported, results: Iterator[np.ndarray]) -> list[Mismatch]:
 def compared_values(exported: Exported, results: Iterator[np.ndarray]) -> list[np.ndarray]:
     """Return the values that the checks compare: their first operands."""
     return [_decode(results, check)[0] for check in exported.checks]
-
-
-def _all_operations(program: Program) -> Iterator[Operation]:
-    regions = [f.body for f in program.functions.values() if f.body]
-    while regions:
-        for operation in regions.pop().operations:
-            yield operation
-            regions += operation.regions
 
 
 def _rewrite(

@@ -128,8 +128,9 @@ def _convolution(call: Call, has_padding: bool) -> Run:
     def kernel(lhs: np.ndarray, rhs: np.ndarray, pads: np.ndarray | None = None) -> np.ndarray:
         x, y = lhs.transpose(numbers.lhs), rhs.transpose(numbers.rhs)
         axes = axes_of(x.shape, y.shape, padding or () if pads is None else tuple(pads.reshape(-1).tolist()))
-        is_finite = not (contraction.rhs.is_float or contraction.rhs.is_complex) or bool(np.isfinite(y).all())
-        has_phases = drops_zeros and is_finite and any(a.base_dilation > 1 for a in axes)
+        has_phases = drops_zeros and any(a.base_dilation > 1 for a in axes)
+        if has_phases and (contraction.rhs.is_float or contraction.rhs.is_complex):
+            has_phases = bool(np.isfinite(y).all())
         multiply = _products_by_phase if has_phases else _products
         products = multiply(contraction, _by_group(x, features, batches), y, zero, axes, window.reversal)
         # group, batch, spatial, feature -> batch, group and feature, spatial
