@@ -83,7 +83,7 @@ def test_a_long_chain_of_calls(how: str) -> None:
 def test_a_long_chain_that_is_not_inlined(how: str) -> None:
     program = load(chain(700, how))
     seen = []
-    watched = program.plan(listener=lambda operation, _: seen.append(operation.name))
+    watched = program.plan(listener=lambda operation, *_: seen.append(operation.name))
     assert program.run(watched, [ONE])[0].tolist() == [701, 702]
     assert seen.count("stablehlo.add") == 700
     bare = plan(program.program, settings=Settings(tables=False))

@@ -46,7 +46,8 @@ def test_templates_run_no_code_and_escape_everything() -> None:
     templates = sorted(Path(str(pages.__file__)).parent.glob("*.html"))
     assert len(templates) > 10
     for template in templates:
-        found = re.findall(r"\|\s*safe|Markup|autoescape|<script|javascript:|\bon[a-z]+=|https?:", template.read_text())
+        text = template.read_text().replace("http://www.w3.org/2000/svg", "")  # the name of a namespace
+        found = re.findall(r"\|\s*safe|Markup|autoescape|<script|javascript:|\bon[a-z]+=|https?:", text)
         assert not found, (template.name, found)
 
 
