@@ -36,8 +36,9 @@ def main(options: argparse.Namespace) -> int:
     places, names = _divide(options.places)
     given = read_inputs(options)
     allowed = Allowed(options.ulp, options.flush == "allow")
+    programs = _programs(places, options.function)
     try:
-        chosen = [p for p in _programs(places, options.function) if shards.has(options.shard, p.name)]
+        chosen = [p for p in programs if shards.has(options.shard, p.name)]
     except ValueError as error:
         raise InputError(f"--shard: {error}") from None
     if given is not None and len(chosen) != 1:

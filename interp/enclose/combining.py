@@ -15,9 +15,6 @@ from ..program import Operation, Region, Value
 if TYPE_CHECKING:
     from .evaluate import Evaluator
 
-#: Operations whose operands may change places.
-_COMMUTATIVE = tuple(f"stablehlo.{name}" for name in ("add", "multiply", "maximum", "minimum", "and", "or", "xor"))
-
 
 def combination(region: Region) -> Operation | None:
     """Return a region's only operation, if it is one on both arguments, in either order if that gives the same."""
@@ -25,8 +22,13 @@ def combination(region: Region) -> Operation | None:
     if sole is None and len(region.operations) == 1 and len(region.arguments) == 2:
         (last,) = region.operations
         is_swapped = last.operands == region.arguments[::-1] and region.returns == last.results
-        sole = last if is_swapped and last.name in _COMMUTATIVE else None
+        sole = last if is_swapped and _any_order(last) else None
     return sole
+
+
+def _any_order(operation: Operation) -> bool:
+    combining = traits_of(operation.name).combining
+    return combining is not None and combining.any_order
 
 
 def is_free_of_order(e: Evaluator, region: Region) -> bool:
@@ -34,8 +36,7 @@ def is_free_of_order(e: Evaluator, region: Region) -> bool:
     if region.operations and bodies.is_selection(region):
         return e.remember((region, "free"), lambda: _is_symmetric(e, region))
     sole = combination(region)
-    combining = None if sole is None else traits_of(sole.name).combining
-    return combining is not None and combining.any_order
+    return sole is not None and _any_order(sole)
 
 
 def _is_symmetric(e: Evaluator, region: Region) -> bool:

@@ -10,10 +10,23 @@ import numpy as np
 
 from ...ops.types import ElementType, Kind, TensorType
 from ..program import Operation
-from .evaluate import Evaluator, causes_of, join, merge_since, rule
+from .evaluate import Evaluator, rule
 from .functions import function_of_samples, left_open
 from .intervals import UNDEFINED, Interval, add, broadcast, divide, indefinite, multiply, negate, widen
-from .values import F64, MOST, Enclosure, holds_integers, largest, leaves_open, of_parts, subnormal_hull, to_f64
+from .values import (
+    F64,
+    MOST,
+    Enclosure,
+    causes_of,
+    holds_integers,
+    join,
+    largest,
+    leaves_open,
+    merge_since,
+    of_parts,
+    subnormal_hull,
+    to_f64,
+)
 
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 

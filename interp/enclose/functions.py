@@ -12,7 +12,7 @@ import numpy as np
 
 from ...ops.types import Kind
 from ..program import Operation
-from .evaluate import Evaluator, merge_since, rule
+from .evaluate import Evaluator, rule
 from .intervals import Interval, broadcast, indefinite, widen
 from .values import C128, F64, Enclosure, by_parts, computed_in, of_parts, to_f64, ulp_of
 
@@ -28,23 +28,12 @@ def function_of_points(e: Evaluator, operation: Operation, operands: Sequence[En
         if not part.is_float:
             found.append(x)
             continue
-        slack = 2 * e.allowed.ulps(part) * ulp_of(np.abs(own), computed_in(part))
-        found.append(_around(e, operation, operands, i, x, own, np.where(np.isfinite(slack), slack, 0.0)))
+        error = 2 * e.allowed.ulps(part) * ulp_of(np.abs(own), computed_in(part))
+        error = np.where(np.isfinite(error), error, 0.0)
+        if x.element.is_complex:  # whose parts depend on the formula where one overflows or is NaN
+            error = np.where(np.isfinite(own), error, np.inf)
+        found.append(e.around(operation, operands, own, error, value=x.value, index=i))
     return found
-
-
-def _around(
-    e: Evaluator, operation: Operation, operands: Sequence[Enclosure], index: int, x: Enclosure, own: np.ndarray,
-    slack: np.ndarray,
-) -> Enclosure:  # fmt: skip
-    low, high = by_parts(own, lambda v: v - slack), by_parts(own, lambda v: v + slack)
-    nan = np.isnan(own)
-    if x.element.is_complex:  # whose parts depend on the formula where one overflows or is NaN
-        nan = ~np.isfinite(own)
-        low, high = (
-            by_parts(v, lambda w, end=end: np.where(nan, end, w)) for v, end in ((low, -np.inf), (high, np.inf))
-        )
-    return e.finish(operation, operands, low, high, nan, value=x.value, index=index)
 
 
 @np.errstate(all="ignore")
@@ -68,7 +57,7 @@ def function_of_samples(e: Evaluator, operation: Operation, operands: Sequence[E
 
     def at(arrays: Sequence[np.ndarray]) -> np.ndarray:
         given = [v.astype(wide.dtype) if x.element.is_complex else v for v, x in zip(arrays, operands, strict=True)]
-        return np.asarray(e.run_as(operation, given, wide if wide is F64 else C128, range(len(operands)))[0])
+        return np.asarray(e.run_as(operation, given, wide, range(len(operands)))[0])
 
     center = at(middle)
     signs = [(1, -1) if not np.iscomplexobj(m) else (1 + 1j, 1 - 1j, -1 + 1j, -1 - 1j) for m in middle]
@@ -90,13 +79,8 @@ def function_of_samples(e: Evaluator, operation: Operation, operands: Sequence[E
     (own,) = e.nominal(operation, operands)
     part = own.element.part
     error = 2 * whole + noise + 2 * e.allowed.ulps(part) * ulp_of(np.abs(center), computed_in(part))
-    error, center = np.where(known, error, 0.0), np.where(known, center, to_f64(own.value, own.element))
-    since = merge_since(operands, shape)
-    if not known.all():
-        mine = np.where(known, np.int32(0), np.int32(e.cause(operation)))
-        since = mine if since is None else np.where(since != 0, since, mine)
-    low, high = by_parts(center, lambda v: v - error), by_parts(center, lambda v: v + error)
-    return [e.finish(operation, operands, low, high, np.isnan(center), value=own.value, since=since)]
+    center = np.where(known, center, to_f64(own.value, own.element))
+    return [e.around(operation, operands, center, error, known, own.value)]
 
 
 # -- functions ---------------------------------------------------------------------------------------------------------

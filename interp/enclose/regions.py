@@ -13,11 +13,20 @@ from ..bodies import independent_parts, is_selection, sole_operation
 from ..errors import UnsupportedError
 from ..program import Operation, Region, Value
 from .combining import combination, is_free_of_order, lift
-from .evaluate import MOST_ITERATIONS, Evaluator, join, rule
+from .evaluate import MOST_ITERATIONS, Evaluator, rule
+from .movement import move
 from .sums import adds, sum_of_elements
-from .values import F64, Enclosure, holds_integers, is_fnuz, subnormal_hull
+from .values import F64, Enclosure, holds_integers, is_fnuz, join, subnormal_hull
 
 _MONOTONE = ("maximum", "minimum", "and", "or")
+
+
+def chosen_branch(operation: Operation, index: Any) -> Region:
+    """Return the branch that an `if` or a `case` runs for the value of its operand."""
+    last = len(operation.regions) - 1
+    if operation.name == "stablehlo.if":
+        return operation.regions[0 if index else last]
+    return operation.regions[int(index) if 0 <= index <= last else last]
 
 
 @rule("if", "case")
@@ -25,12 +34,7 @@ def branch(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seque
     """The branch that is chosen, or what any of them may give where the choice is not decided."""
     (index,) = operands
     if index.is_exact:
-        chosen = int(index.value)
-        if operation.name.endswith("if"):
-            chosen = 1 - chosen
-        elif not 0 <= chosen < len(operation.regions):
-            chosen = len(operation.regions) - 1
-        return e.region(operation.regions[chosen], [])
+        return e.region(chosen_branch(operation, index.value), [])
     if index.since is not None:
         return e.undecide(operation, operands)
     found = [e.region(r, []) for r in operation.regions]
@@ -119,7 +123,7 @@ def _scatter(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
     is_exact = all(x.is_exact for x in operands)
     if not operands[count].is_exact or not (replaces or (is_exact and all(map(e.is_exact, region.operations)))):
         return None
-    found = e.nominal(operation, operands) if is_exact else e.move(operation, operands) if count == 1 else None
+    found = e.nominal(operation, operands) if is_exact else move(e, operation, operands) if count == 1 else None
     if found is None:
         return None
     numbers = [np.zeros(operands[0].value.shape), operands[count].value, np.ones(operands[count + 1].value.shape)]

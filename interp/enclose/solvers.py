@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.types import ElementType
 from ..program import Operation
 from .evaluate import Evaluator, rule
 from .values import Enclosure, by_parts, to_f64
@@ -31,17 +32,18 @@ def _middle(x: Enclosure) -> tuple[np.ndarray, np.ndarray]:
     return middle, np.abs(high - middle) * (low != high) * (1 + 1e-15)
 
 
+def _slack(element: ElementType, n: int) -> float:
+    """Return the relative error of sums of n terms, each of which is rounded a few times."""
+    return _ROUNDINGS * (n + 1) * 2.0**-element.part.format.precision * (2 if element.is_complex else 1)
+
+
 def _around(
-    e: Evaluator, operation: Operation, operands: Sequence[Any], error: np.ndarray, known: np.ndarray
+    e: Evaluator, operation: Operation, operands: Sequence[Any], error: np.ndarray, known: np.ndarray | bool = True
 ) -> list[Enclosure]:
-    """Return the interpreter's result with an error, which may be infinite; undecided where nothing is known of it."""
+    """Return the interpreter's result with an error; undecided where nothing is known of it."""
     (own,) = e.nominal(operation, operands)
     value = to_f64(own.value, own.element)
-    known = np.broadcast_to(known & ~np.isnan(error) & np.isfinite(value), value.shape)
-    error = np.where(known, error, 0.0)
-    since = None if known.all() else np.where(known, np.int32(0), np.int32(e.cause(operation)))
-    low, high = by_parts(value, lambda v: v - error), by_parts(value, lambda v: v + error)
-    return [e.finish(operation, operands, low, high, np.isinf(error), value=own.value, since=since)]
+    return [e.around(operation, operands, value, error, known & ~np.isnan(error) & np.isfinite(value), own.value)]
 
 
 @rule("triangular_solve")
@@ -66,9 +68,7 @@ def triangular_solve(e: Evaluator, operation: Operation, operands: Sequence[Any]
     if inverse is None:
         return None
     size, back = np.abs(t), np.abs(inverse)
-    roundoff = 2.0**-b.element.part.format.precision
-    slack = _ROUNDINGS * (n + 1) * roundoff * (2 if b.element.is_complex else 1)
-    growth = back @ (slack * size + t_off)
+    growth = back @ (_slack(b.element, n) * size + t_off)
     error = (growth @ back @ np.abs(y) + back @ y_off) * (1 + 2 * _FIRST_ORDER)
     error = np.where(np.isfinite(error), error, np.nan)
     known = np.broadcast_to(growth.sum(-1, keepdims=True) < _FIRST_ORDER, error.shape)
@@ -98,9 +98,7 @@ def cholesky(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
     if inverse is None:
         return None
     size, back = np.abs(factor), np.abs(inverse)
-    roundoff = 2.0**-a.element.part.format.precision
-    slack = _ROUNDINGS * (n + 1) * roundoff * (2 if a.element.is_complex else 1)
-    relative = np.tril(back @ (slack * size @ size.swapaxes(-2, -1) + off) @ back.swapaxes(-2, -1))
+    relative = np.tril(back @ (_slack(a.element, n) * size @ size.swapaxes(-2, -1) + off) @ back.swapaxes(-2, -1))
     error = size @ relative * (1 + 2 * _FIRST_ORDER)
     known = np.broadcast_to(relative.sum((-2, -1), keepdims=True) < _FIRST_ORDER, error.shape)
     given = np.tril(np.ones((n, n))) == 1
@@ -126,7 +124,6 @@ def fft(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence
     if x.since is not None:
         return None
     (own,) = e.nominal(operation, operands)
-    value = to_f64(own.value, own.element)
     lengths = [int(n) for n in np.ravel(operation.attributes["fft_length"])]
     kind = str(operation.attributes["fft_type"])
     axes, terms = tuple(range(-len(lengths), 0)), int(np.prod(lengths))
@@ -138,4 +135,4 @@ def fft(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence
     error = error + np.sum(off, axis=axes, keepdims=True) * (2 if kind == "IRFFT" else 1) / (
         terms if kind in ("IFFT", "IRFFT") else 1
     )
-    return _around(e, operation, operands, np.broadcast_to(error, value.shape), np.ones(value.shape, bool))
+    return _around(e, operation, operands, np.broadcast_to(error, own.value.shape))

@@ -16,8 +16,8 @@ from ...ops.op import traits_of
 from ...ops.types import ElementType, TensorType
 from ..program import Operation
 from .combining import combination
-from .evaluate import Evaluator, causes_of, rule
-from .values import C128, F64, Enclosure, by_parts, largest, least_normal, to_f64
+from .evaluate import Evaluator, rule
+from .values import C128, F64, Enclosure, by_parts, causes_of, largest, least_normal, to_f64
 
 #: The unit roundoff of f64, in which sums are computed here.
 _U64 = 2.0**-53
@@ -42,9 +42,9 @@ def sum_of_elements(
 ) -> Sequence[Any] | None:
     """A reduction, window or scatter whose region adds the operands `at`; those in which it is linear by default."""
     linear = traits_of(operation.name).linear
-    if at is None and linear is None:
-        return None
-    return _sum(e, operation, operands, list(linear(len(operands)) if at is None and linear is not None else at or ()))
+    if at is None:
+        at = None if linear is None else list(linear(len(operands)))
+    return None if at is None else _sum(e, operation, operands, at)
 
 
 def _sum(e: Evaluator, operation: Operation, operands: Sequence[Any], at: Sequence[int]) -> Sequence[Any] | None:

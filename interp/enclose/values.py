@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -183,6 +184,13 @@ def least_normal(element: ElementType) -> float:
     return 2.0 ** (fmt.min_exponent + fmt.mantissa_bits)
 
 
+def flush(low: np.ndarray, high: np.ndarray, element: ElementType) -> tuple[np.ndarray, np.ndarray]:
+    """Return bounds of numbers of which those that are subnormal may be taken as zero."""
+    least = least_normal(element)
+    near = (low < least) & (high > -least)
+    return np.where(near, np.minimum(low, 0.0), low), np.where(near, np.maximum(high, 0.0), high)
+
+
 def subnormal_hull(low: np.ndarray, high: np.ndarray, element: ElementType) -> tuple[np.ndarray, np.ndarray]:
     """Return bounds of a choice among numbers of which those that are subnormal may be taken for equal."""
     least = least_normal(element)
@@ -209,3 +217,51 @@ def is_fnuz(element: ElementType) -> bool:
 def holds_integers(element: ElementType) -> bool:
     """Return whether elements are integers or booleans."""
     return element.is_integer or element.kind is Kind.BOOL
+
+
+def join(first: Enclosure, second: Enclosure) -> Enclosure:
+    """Return what one or the other of two enclosures holds."""
+    if not isinstance(first, Enclosure):
+        return first
+    (a, b, m), (c, d, n) = first.bounds(), second.bounds()
+    low, high = hull([a, c], [b, d])
+    since = np.maximum(causes_of(first), causes_of(second))
+    return dataclasses.replace(first, low=low, high=high, nan=m | n, since=since if since.any() else None)
+
+
+def causes_of(x: Enclosure) -> np.ndarray:
+    """Return the index of the cause of each element that is undecided, else 0."""
+    return np.zeros(x.value.shape, np.int32) if x.since is None else x.since
+
+
+def merge_since(operands: Sequence[Any], shape: tuple[int, ...]) -> np.ndarray | None:
+    """Return the causes of elements that depend on the same elements of operands; None where there is none."""
+    known = [x.since for x in operands if isinstance(x, Enclosure) and x.since is not None]
+    if not known:
+        return None
+    return np.broadcast_to(np.maximum.reduce([np.broadcast_to(s, shape) for s in known]), shape).astype(np.int32)
+
+
+def hull(lows: Sequence[np.ndarray], highs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the least of lower bounds and the greatest of upper ones; of complex numbers by parts."""
+    if any(map(np.iscomplexobj, (*lows, *highs))):
+        low, high = (
+            of_parts(f.reduce([np.real(x) for x in ends]), f.reduce([np.imag(x) for x in ends]))
+            for f, ends in ((np.fmin, lows), (np.fmax, highs))
+        )
+        return low, high
+    return np.fmin.reduce(list(lows)), np.fmax.reduce(list(highs))
+
+
+def exactly_known(x: Any) -> bool:
+    """Return whether a value is the interpreter's: a tensor, each of a tuple, or a token."""
+    if isinstance(x, tuple):
+        return all(map(exactly_known, x))
+    return not isinstance(x, Enclosure) or x.is_exact
+
+
+def value_of(x: Any) -> Any:
+    """Return the interpreter's value of an enclosure, or of each of a tuple."""
+    if isinstance(x, tuple):
+        return tuple(map(value_of, x))
+    return x.value if isinstance(x, Enclosure) else x

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,13 +51,12 @@ def _set(
 ) -> tuple[str, list[np.ndarray]]:
     rng = np.random.Generator(np.random.Philox([seed, index]))
     kind = index % len(KINDS)
-    draws = (_ordinary, _few, lambda t, rng: _beside_midpoints(t, floats, rng), lambda t, rng: sample(t, 1, rng))
-    arrays = [draws[kind](t, rng) if t.element.is_float else sample(t, 0, rng) for t in types]
+    draws: tuple[Callable[[TensorType], np.ndarray], ...] = (
+        lambda t: sample(t, 0, rng), lambda t: _few(t, rng), lambda t: _beside_midpoints(t, floats, rng),
+        lambda t: sample(t, 1, rng),
+    )  # fmt: skip
+    arrays = [draws[kind](t) if t.element.is_float else sample(t, 0, rng) for t in types]
     return f"{KINDS[kind]} (--seed {seed}, sample {index})", arrays
-
-
-def _ordinary(t: TensorType, rng: np.random.Generator) -> np.ndarray:
-    return sample(t, 0, rng)
 
 
 def _few(t: TensorType, rng: np.random.Generator) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.op import traits_of
 from ...ops.types import type_of_dtype
 from .. import transport
 from ..backends import Backend, BackendError
@@ -16,7 +17,9 @@ from ..diff.source import Source, captures, is_movable_type
 from ..enclose import Allowed, Enclosure, enclose
 from ..enclose.combining import combination
 from ..enclose.evaluate import Evaluator
+from ..enclose.regions import chosen_branch
 from ..errors import Error, UnsupportedError
+from ..judging.equality import equal_values
 from ..parse import parser
 from ..program import CONSTANT, Operation, Region, Value
 from .verdicts import CRASH, WRONG, Finding, compare
@@ -58,9 +61,7 @@ class Trace:
         evaluator, name = Evaluator(self.source.program, allowed), operation.name
         evaluator.values = {v: evaluator.exactly(v.type, x) for v, x in self.values.items()}
         if name in ("stablehlo.if", "stablehlo.case"):
-            index, last = int(self.values[operation.operands[0]]), len(operation.regions) - 1
-            index = 1 - index if name.endswith("if") else index if 0 <= index <= last else last
-            yield self._region(evaluator, operation.regions[index], [])
+            yield self._region(evaluator, chosen_branch(operation, self.values[operation.operands[0]]), [])
         elif name == "stablehlo.while":
             state = [self.values[v] for v in operation.operands]
             condition, body = operation.regions
@@ -133,7 +134,7 @@ class Judge:
 
     def frontier(self, operations: Sequence[Operation]) -> list[Value]:
         """Return the results of operations that none of them uses."""
-        used = {v for o in operations for v in (*o.operands, *_captured(o))}
+        used = {v for o in operations for v in (*o.operands, *captures(o))}
         found = [v for o in operations for v in o.results if v not in used]
         return [v for v in found if is_movable_type(v.type) and v in self.trace.values]
 
@@ -153,14 +154,6 @@ class Judge:
         found = self._known[key]
         return None if found is None else found[1]
 
-    def first_wrong(self, operations: Sequence[Operation]) -> Value | None:
-        """Return the first value of a part's frontier that is wrong."""
-        wanted = self.frontier(operations)
-        if self.wrong(operations) is None:
-            return None
-        found = self._known[(tuple(operations), tuple(wanted))]
-        return None if found is None else wanted[found[0]]
-
     def text(self, operations: Sequence[Operation], wanted: Sequence[Value]) -> tuple[str, list[Value]]:
         """Return a part as a program, and the values that are its arguments."""
         return self.trace.source.part(operations, wanted, packed=False)
@@ -176,24 +169,14 @@ class Judge:
             return None
 
 
-#: What a reduction combines by.
-_COMBINE: dict[str, Any] = {
-    "add": np.add, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum, "and": np.bitwise_and,
-    "or": np.bitwise_or, "xor": np.bitwise_xor,
-}  # fmt: skip
-
-
 @np.errstate(all="ignore")
 def starts_elsewhere(operation: Operation, values: Mapping[Value, Any]) -> bool:
     """Return whether a reduction has an init that is no identity, which implementations use more than once or never."""
     if operation.name not in ("stablehlo.reduce", "stablehlo.reduce_window") or len(operation.results) != 1:
         return False
     sole, (x, init) = combination(operation.regions[0]), (values.get(v) for v in operation.operands)
-    combine = None if sole is None else _COMBINE.get(sole.name.removeprefix("stablehlo."))
-    if combine is None or x is None or init is None:
+    combining = None if sole is None else traits_of(sole.name).combining
+    if combining is None or x is None or init is None:
         return False
-    return not np.array_equal(combine(x, init), x)
-
-
-def _captured(operation: Operation) -> list[Value]:
-    return list(captures(operation))
+    ufunc = combining.of_booleans if x.dtype == bool and combining.of_booleans else combining.ufunc
+    return not equal_values(np.asarray(ufunc(x, init), x.dtype), x).all()
