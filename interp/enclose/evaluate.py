@@ -137,7 +137,7 @@ class Evaluator:
         found = _RULES.get(name)
         is_exact = all(map(exactly_known, [*operands, *captured]))
         if is_exact and self.is_exact(operation) and not _is_open(operation):
-            return self._either_zero(operation, self.nominal(operation, operands))
+            return _either_zero(operation, self.nominal(operation, operands))
         results = found(self, operation, operands) if found is not None else None
         if results is not None:
             return results
@@ -167,12 +167,6 @@ class Evaluator:
         if any(element_of(v.type).is_complex for v in (*operation.operands, *operation.results)):
             return record.accuracy is EXACT and name in ("add", "subtract", "negate", "real", "imag", "complex")
         return record.accuracy in (EXACT, EXACT_BUT_COMPLEX)
-
-    def _either_zero(self, operation: Operation, results: list[Any]) -> list[Any]:
-        """Return results of a choice between numbers: a zero may be the other one."""
-        if not _chooses(operation):
-            return results
-        return [x if not isinstance(x, Enclosure) or not x.element.is_float else _as_interval(x) for x in results]
 
     def flushed(self, x: Any) -> Any:
         """Return an operand that is computed with: its subnormal numbers may be taken as zero."""
@@ -345,15 +339,12 @@ def _is_open(operation: Operation) -> bool:
     return record is not None and record.values == "numbers" and any(map(leaves_open, elements))
 
 
-def _chooses(operation: Operation) -> bool:
-    """Return whether an operation gives the larger or the smaller of numbers."""
+def _either_zero(operation: Operation, results: list[Any]) -> list[Any]:
+    """Return exact results; where the larger or the smaller of numbers is chosen, a zero may be the other one."""
     inner = [o for r in operation.regions for o in r.operations]
-    return any(o.name.removeprefix("stablehlo.") in ("maximum", "minimum", "clamp") for o in (operation, *inner))
-
-
-def _as_interval(x: Enclosure) -> Enclosure:
-    low, high, nan = x.bounds()
-    return dataclasses.replace(x, low=low, high=high, nan=nan) if (low == 0).any() else x
+    if not any(o.name.removeprefix("stablehlo.") in ("maximum", "minimum", "clamp") for o in (operation, *inner)):
+        return results
+    return [x.as_interval() if x.element.is_float and not x.value.all() else x for x in results]
 
 
 def _require_small(operation: Operation) -> None:

@@ -40,10 +40,8 @@ def move(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
         return e.undecide(operation, operands)
     if len(elements) != 1 or any(element_of(v.type) not in elements for v in operation.results):
         return e.undecide(operation, operands)
-    indices, start = [], 0
-    for x in data:
-        indices.append(np.arange(start, start + x.value.size).reshape(x.value.shape))
-        start += x.value.size
+    ends = np.cumsum([x.value.size for x in data])
+    indices = [np.arange(end - x.value.size, end).reshape(x.value.shape) for x, end in zip(data, ends, strict=True)]
     arrays = [indices[at.index(i)] if i in at else value_of(x) for i, x in enumerate(operands)]
     places = e.run_as(operation, arrays, _I64, at)
     return [_take(e, v.type, data, p) for v, p in zip(operation.results, places, strict=True)]
@@ -54,11 +52,7 @@ def _take(e: Evaluator, t: Type, data: Sequence[Enclosure], places: np.ndarray) 
     assert isinstance(t, TensorType)
 
     def pick(arrays: Sequence[np.ndarray]) -> np.ndarray:
-        return (
-            np.concatenate([np.ravel(a) for a in arrays])[places]
-            if places.size
-            else np.zeros(places.shape, arrays[0].dtype)
-        )
+        return np.concatenate([np.ravel(a) for a in arrays])[places]
 
     value = pick([x.value for x in data])
     low = high = nan = since = None
@@ -70,8 +64,6 @@ def _take(e: Evaluator, t: Type, data: Sequence[Enclosure], places: np.ndarray) 
 
 
 def _move_values(name: str, operation: Operation, operands: Sequence[Any]) -> list[Any]:
-    if name == "tuple":
-        return [tuple(operands)]
     if name == "get_tuple_element":
         return [operands[0][int(operation.attributes["index"])]]
-    return list(operands) if operation.name == BARRIER else [None]
+    return [tuple(operands)] if name == "tuple" else list(operands) if operation.name == BARRIER else [None]

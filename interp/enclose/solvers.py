@@ -129,8 +129,7 @@ def fft(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence
     axes, terms = tuple(range(-len(lengths), 0)), int(np.prod(lengths))
     middle, off = _middle(x)
     size = np.sqrt(np.sum(np.abs(middle) ** 2, axis=axes, keepdims=True)) * np.sqrt(terms)
-    unit = 2.0**-own.element.part.format.precision
-    error = 8 * unit * (np.log2(max(terms, 2)) + 2) * size
+    error = 8 * 2.0**-own.element.part.format.precision * (np.log2(max(terms, 2)) + 2) * size
     # Each element has the weight of its root of one, and twice that where the half that is not given is its conjugate.
     error = error + np.sum(off, axis=axes, keepdims=True) * (2 if kind == "IRFFT" else 1) / (
         terms if kind in ("IFFT", "IRFFT") else 1

@@ -75,6 +75,11 @@ class Enclosure:
         wide = to_f64(self.value, self.element)
         return wide, wide, np.isnan(wide)
 
+    def as_interval(self) -> Enclosure:
+        """Return the same with bounds, in which both zeros are one number."""
+        low, high, nan = self.bounds()
+        return dataclasses.replace(self, low=low, high=high, nan=nan)
+
     @np.errstate(all="ignore")
     def results(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the bounds after a result's rounding to its type; those that overflow to NaN are infinite."""

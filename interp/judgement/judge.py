@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -110,7 +111,7 @@ def judge_source(
             found.verdict = worst([found.verdict, UNSUPPORTED if error.how == "refused" else CRASH])
             found.notes.append(f"{name}: {' '.join(str(error).split())[:240]}")
             if where and found.part is None and error.how != "refused":
-                found.part = find_part(Judge(trace, backend, allowed, CRASH), minimize, seconds)
+                found.part = find_part(Judge(trace, backend, allowed, CRASH), minimize, time.monotonic() + seconds)
             continue
         findings = [compare(x, got) for x, got in zip(trace.enclosures, theirs, strict=True)]
         found.findings[name] = findings
@@ -121,7 +122,8 @@ def judge_source(
         if where and found.part is None and any(f.verdict == WRONG for f in findings):
             changes = _changes(backend, fitted, values, theirs)
             found.notes += [CHANGES] if changes else []
-            found.part = find_part(Judge(trace, backend, allowed, tries=_TRIES if changes else 1), minimize, seconds)
+            parts = Judge(trace, backend, allowed, tries=_TRIES if changes else 1)
+            found.part = find_part(parts, minimize, time.monotonic() + seconds)
             if found.part is None:
                 found.notes.append("no smaller part of it was found to be wrong by itself")
     return found

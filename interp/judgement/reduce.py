@@ -31,18 +31,14 @@ _INTEGER = re.compile(r"dense<(\d+)> : tensor<u?i\d+>")
 _SHOWN = 64
 
 
-def find_part(judge: Judge, minimize: bool, seconds: float) -> Part | None:
-    """Return the smallest part with the fault that is found in a time.
+def find_part(judge: Judge, minimize: bool, deadline: float) -> Part | None:
+    """Return the smallest part with the fault that is found in a time; None where the whole does not have it.
 
     Args:
         judge: The judge of the program's parts.
         minimize: Whether inputs, shapes, types and attributes are made simpler too.
-        seconds: The time that the search may take.
+        deadline: When the search ends, by `time.monotonic`.
     """
-    return _find(judge, minimize, time.monotonic() + seconds)
-
-
-def _find(judge: Judge, minimize: bool, deadline: float) -> Part | None:
     operations = judge.trace.operations
     if judge.wrong(operations) is None:
         return None
@@ -53,7 +49,7 @@ def _find(judge: Judge, minimize: bool, deadline: float) -> Part | None:
         wanted = [alone]
         few = _fewest(few, lambda chosen: judge.wrong(chosen, [alone]) is not None, deadline)
     for inner in judge.enter(few[0]) if len(few) == 1 else ():
-        part = _find(inner, minimize, deadline) if time.monotonic() < deadline else None
+        part = find_part(inner, minimize, deadline) if time.monotonic() < deadline else None
         if part is not None:
             return part
     text, inputs = judge.text(few, wanted)

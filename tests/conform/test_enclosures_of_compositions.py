@@ -26,19 +26,16 @@ def normal(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(F32)
 
 
-def positive(n: int) -> np.ndarray:
+def positive(n: int, least: float = 2.0) -> np.ndarray:
     x = normal(n, n)
-    return (x @ x.T + 2 * np.eye(n, dtype=F32)).astype(F32)
-
-
-#: Scaled by about one, so that what follows has operands that are not known exactly.
-INEXACT = "%{0}s = stablehlo.exponential %{0}z : {1}\n %{0} = stablehlo.multiply %{0}i, %{0}s : {1}\n"
+    return (x @ x.T + least * np.eye(n, dtype=F32)).astype(F32)
 
 
 def inexact(name: str, t: str) -> str:
     """Return operations that give `%NAME` from the argument `%NAMEi`, as the same numbers with an error."""
-    zero = f"%{name}z = stablehlo.constant dense<0.0> : {t}\n "
-    return zero + INEXACT.format(name, t)
+    return f"""%{name}z = stablehlo.constant dense<0.0> : {t}
+      %{name}s = stablehlo.exponential %{name}z : {t}
+      %{name} = stablehlo.multiply %{name}i, %{name}s : {t}\n"""
 
 
 def case(
@@ -60,16 +57,35 @@ def case(
 
 SQUARE, TALL, FEATURES = "tensor<6x6xf32>", "tensor<6x3xf32>", "tensor<5xf32>"
 A, B = np.tril(positive(6)), normal(6, 3)
-X, SCALE, OFFSET, MEAN, VARIANCE = normal(40, 5), normal(5), normal(5), normal(5), positive(5).diagonal().copy()
+X, SCALE, OFFSET, MEAN, VARIANCE = (
+    normal(40, 5) + F32(30),
+    normal(5),
+    normal(5),
+    normal(5),
+    positive(5).diagonal().copy(),
+)
 NORM, EPSILON = "tensor<40x5xf32>", "epsilon = 0.001 : f32, feature_index = 1 : i64"
+
+
+def _factor(a: np.ndarray) -> np.ndarray:
+    """Return the Cholesky factor by columns, every step of which is rounded to f32."""
+    factor = np.zeros_like(a)
+    for j in range(len(a)):
+        column = a[j:, j] - sum(factor[j:, k] * factor[j, k] for k in range(j))
+        factor[j:, j] = column / np.sqrt(column[0])
+    return factor
+
+
+def _product_and_sum(x: np.ndarray, scale: Any, offset: Any, mean: Any, variance: Any) -> np.ndarray:
+    factor = scale / np.sqrt(variance + F32(0.001))
+    return x * factor + (offset - mean * factor)
 
 
 def _norm(x: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> list[np.ndarray]:
     """Normalize with E[x^2] - mean^2, and as one product and one sum."""
     mean = x.mean(0)
     variance = (x * x).mean(0) - mean * mean
-    factor = scale / np.sqrt(variance + F32(0.001))
-    return [x * factor + (offset - mean * factor), mean, variance]
+    return [_product_and_sum(x, scale, offset, mean, variance), mean, variance]
 
 
 def _gradients(x: np.ndarray, scale: np.ndarray, mean: np.ndarray, variance: np.ndarray, g: np.ndarray) -> list[Any]:
@@ -97,8 +113,8 @@ CASES: dict[str, tuple[Callable[[bool], tuple[str, Sequence[np.ndarray]]], Calla
         lambda a, b: [b @ np.linalg.inv((np.tril(a, -1) + np.eye(6, dtype=F32)).T)],
     ),
     "cholesky": (
-        case(f"%r = stablehlo.cholesky %a, lower = true : {SQUARE}", SQUARE, (positive(6),)),
-        lambda a: [np.where(np.tri(6) == 1, np.linalg.cholesky(a), np.asarray(a))],
+        case(f"%r = stablehlo.cholesky %a, lower = true : {SQUARE}", SQUARE, (positive(6, 0.02),)),
+        lambda a: [np.where(np.tri(6) == 1, _factor(a), a)],
     ),
     "fft": (
         case("%r = stablehlo.fft %a, type = RFFT, length = [12] : (tensor<2x12xf32>) -> tensor<2x7xcomplex<f32>>",
@@ -112,6 +128,14 @@ CASES: dict[str, tuple[Callable[[bool], tuple[str, Sequence[np.ndarray]]], Calla
             f"{NORM} {FEATURES} {FEATURES}", (X, SCALE, OFFSET), f"{NORM}, {FEATURES}, {FEATURES}",
         ),
         _norm,
+    ),
+    "batch_norm_inference": (
+        case(
+            f"""%r = "stablehlo.batch_norm_inference"(%a, %b, %c, %d, %e) <{{{EPSILON}}}>
+              : ({NORM}, {FEATURES}, {FEATURES}, {FEATURES}, {FEATURES}) -> {NORM}""",
+            f"{NORM} {FEATURES} {FEATURES} {FEATURES} {FEATURES}", (X, SCALE, OFFSET, MEAN, VARIANCE), NORM,
+        ),
+        lambda x, *features: [_product_and_sum(x, *features)],
     ),
     "batch_norm_grad": (
         case(
@@ -172,18 +196,18 @@ def test_complex_sums_and_functions() -> None:
     text = f"""func.func @main(%x: {t}, %y: tensor<9x4xcomplex<f32>>) -> tensor<4x4xcomplex<f32>> {{
       %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
         : ({t}, tensor<9x4xcomplex<f32>>) -> tensor<4x4xcomplex<f32>>
-      %1 = stablehlo.tanh %0 : tensor<4x4xcomplex<f32>>
+      %1 = stablehlo.exponential %0 : tensor<4x4xcomplex<f32>>
       return %1 : tensor<4x4xcomplex<f32>>
     }}"""
-    x, y = ((normal(*s) + 1j * normal(*s)).astype(np.complex64) / 4 for s in ((4, 9), (9, 4)))
+    x, y = ((normal(*s) + 1j * normal(*s)).astype(np.complex64) * 2 for s in ((4, 9), (9, 4)))
     (found,) = enclosures(text, x, y)
     assert not found.undecided.any()
     for _ in range(50):
         order, total = RNG.permutation(9), np.zeros((4, 4), np.complex64)
         for k in order:
             total += x[:, k, None] * y[k]
-        assert found.admits(np.tanh(total.astype(np.complex128)).astype(np.complex64)).all()
-    assert not found.admits(np.tanh(x[:, 1:] @ y[1:])).any()
+        assert found.admits(np.exp(total.astype(np.complex128)).astype(np.complex64)).all()
+    assert not found.admits(np.exp(x[:, 1:] @ y[1:])).any()
 
 
 def test_scatters_that_meet() -> None:
