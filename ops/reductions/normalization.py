@@ -1,7 +1,13 @@
-"""Batch normalization: the specification's own compositions of other ops, each step rounded to the element type."""
+"""Batch normalization: the specification's own compositions of other ops.
+
+The steps of f16, bf16 and f32 are those of f64, in which none overflows where the result is finite, and each result is
+rounded once. The steps of f64 and of minifloats are rounded to the type, as the specification writes them.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +19,8 @@ from ..require import require, require_dimensions, require_element, require_shap
 from ..types import ELEMENT_TYPES, TensorType
 from .folds import fold_of
 
-_STEPS = Accuracy("each step of its composition is rounded")
+_STEPS = Accuracy("f16, bf16 and f32 computed in f64 and rounded once; others rounded at each step")
+_F64 = ELEMENT_TYPES["f64"]
 
 
 class _Steps:
@@ -21,17 +28,34 @@ class _Steps:
 
     def __init__(self, call: Call) -> None:
         self._call, t = call, call.tensor()
+        self._element = t.element
+        if t.element.bits in (16, 32):
+            call, t = dataclasses.replace(call, policy=Policy()), TensorType(t.shape, _F64)
         rank, self._feature = len(t.shape), int(call.attribute("feature_index"))
         require_dimensions("feature_index", (self._feature,), rank)
-        self._type = t
-        self._features = TensorType((t.shape[self._feature],), t.element)
+        self._steps, self._type = call, t
         self._across = tuple(-1 if d == self._feature else 1 for d in range(rank))
         self.add, self.subtract, self.multiply, self.divide = map(self._bind, ("add", "subtract", "multiply", "divide"))
         self.sqrt = self._bind("sqrt", 1)
-        self.epsilon = self._constant(float(call.attribute("epsilon")))
+        # A constant of the program has the operand's type, and is rounded to nearest, whatever the policy.
+        epsilon = cast(np.array(float(call.attribute("epsilon"))), _F64, self._element, Policy())
+        self.epsilon = cast(epsilon, self._element, t.element, Policy())
         self._zero, scalar = self._constant(0.0), TensorType((), t.element)
         body = Body((scalar,) * 2, (scalar,), "stablehlo.add", vectorised=lambda x, y: (self.add(x, y),))
         self._fold = fold_of(call, body)
+
+    def run(self, formula: Callable[..., Any]) -> Run:
+        """A kernel: the formula of the steps and the operands, its results rounded to the type."""
+        policy, random = self._call.policy, self._call.random
+
+        def narrow(x: np.ndarray) -> np.ndarray:
+            return cast(x, self._type.element, self._element, policy, random.draws(policy))
+
+        def run(*values: np.ndarray) -> Any:
+            results = formula(self, *(cast(x, self._element, self._type.element, policy) for x in values))
+            return tuple(map(narrow, results)) if isinstance(results, tuple) else narrow(results)
+
+        return run
 
     def check(self, first: int, *results: int) -> None:
         """Operands from `first` on and these results have one element for each feature; all have one element type."""
@@ -41,9 +65,11 @@ class _Steps:
             self.check_features(t)
 
     def check_features(self, t: TensorType) -> None:
-        n = self._features.shape[0]
+        operand = self._call.tensor()
+        n = operand.shape[self._feature]
         fits = len(t.shape) == 1 and (t.shape[0] == n or None in (t.shape[0], n))
-        require(fits, f"{t} does not fit the features of {self._type} (expected {self._features})")
+        expected = TensorType((n,), operand.element)
+        require(fits, f"{t} does not fit the features of {operand} (expected {expected})")
 
     def spread(self, features: np.ndarray) -> np.ndarray:
         return features.reshape(self._across)
@@ -67,11 +93,10 @@ class _Steps:
         return self._constant(float(x.size // features if features else 0)).reshape((1,))
 
     def _constant(self, value: float) -> np.ndarray:
-        # Constants of a program are rounded to nearest, whatever the policy.
-        return cast(np.array(value), ELEMENT_TYPES["f64"], self._type.element, Policy())
+        return cast(np.array(value), _F64, self._type.element, Policy())
 
     def _bind(self, name: str, operands: int = 2) -> Run:
-        return kernel_of(self._call.like(name, (self._type,) * operands, (self._type,)))
+        return kernel_of(self._steps.like(name, (self._type,) * operands, (self._type,)))
 
 
 @op("batch_norm_inference", "float", values="numbers", accuracy=_STEPS, operands=5)
@@ -84,7 +109,7 @@ def batch_norm_inference(call: Call) -> Run:
     steps = _Steps(call)
     steps.check(1)
     require_shape(call, call.tensor().shape)
-    return lambda *values: normalize(steps, *values)
+    return steps.run(normalize)
 
 
 def normalize(steps: Any, x: Any, *features: Any) -> Any:
@@ -105,7 +130,7 @@ def batch_norm_training(call: Call) -> Run:
     steps = _Steps(call)
     steps.check(1, 1, 2)
     require_shape(call, call.tensor().shape)
-    return lambda *values: normalize_by_own(steps, *values)
+    return steps.run(normalize_by_own)
 
 
 def normalize_by_own(steps: Any, x: Any, scale: Any, offset: Any) -> tuple[Any, Any, Any]:
@@ -129,7 +154,7 @@ def batch_norm_grad(call: Call) -> Run:
         steps.check_features(call.tensor(i))
     require_shape(call, call.tensor().shape)
     require_shape(call, call.tensor(4).shape)
-    return lambda *values: gradients(steps, *values)
+    return steps.run(gradients)
 
 
 def gradients(steps: Any, x: Any, scale: Any, mean: Any, variance: Any, gradient: Any) -> tuple[Any, Any, Any]:

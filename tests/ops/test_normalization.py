@@ -1,4 +1,7 @@
-"""Batch normalization, against the specification's composition followed step by step in exact arithmetic."""
+"""Batch normalization, against the specification's composition followed step by step in exact arithmetic.
+
+Each step is rounded, to the element type or, for f16, bf16 and f32, to f64.
+"""
 
 import numpy as np
 import pytest
@@ -72,7 +75,9 @@ GIVEN = pytest.mark.parametrize(("shape", "feature"), CASES, ids=str)
 )
 def test_every_step_is_rounded(element: str, shape: tuple[int, ...], feature: int, name: str) -> None:
     features = (shape[feature],)
-    reference = BatchNorm(oracle.FORMATS[element], shape, feature, EPSILON)
+    epsilon = oracle.decode(oracle.FORMATS[element], oracle.encode(oracle.FORMATS[element], oracle.Fraction(EPSILON)))
+    steps = "f64" if element in ("f16", "bf16", "f32") else element
+    reference = BatchNorm(oracle.FORMATS[steps], shape, feature, float(epsilon))
     takes = [shape, *[features] * {"inference": 4, "training": 2, "grad": 3}[name], *[shape] * (name == "grad")]
     results = [tensor(element, *s) for s in (shape, features, features)][: 1 if name == "inference" else 3]
     for seed in range(4):
@@ -163,3 +168,14 @@ def test_errors(name: str, types: list[TensorType], results: list[TensorType], f
     attributes = {"epsilon": 0.0, "feature_index": feature}
     with pytest.raises(OpError, match=message):
         record.function(Call(record.name, tuple(types), tuple(results), attributes))
+
+
+def test_no_step_overflows_where_the_result_is_finite() -> None:
+    """16384 / sqrt(1/16) is 65536, which f16 lacks; times 2^-7, and 3, it is 515. The mean of 70,000 ones is one."""
+    x, one = np.array([[16384.0], [1]], np.float16), tensor("f16", 1)
+    features = [np.array([v], np.float16) for v in (2**-7, 3, 0, 0.0625)]
+    (result,) = run("batch_norm_inference", [x, *features], [type_of(x)], 1, Policy(), 0.0)
+    assert result.ravel().tolist() == [515, 3.03125]
+    many, ones = np.ones((70_000, 1), np.float16), [np.ones(1, np.float16)] * 2
+    _, mean, variance = run("batch_norm_training", [many, *ones], [type_of(many), one, one], 1, Policy())
+    assert (mean.tolist(), variance.tolist()) == ([1], [0])
