@@ -23,6 +23,8 @@ def test_arrays_of_every_type_come_and_go() -> None:
         names = ("int2 int4 int8 int16 int32 int64 uint2 uint4 uint8 uint16 uint32 uint64 bool float16 bfloat16 "
             "float32 float64 complex64 complex128 float4_e2m1fn float8_e3m4 float8_e4m3 float8_e4m3fn float8_e4m3fnuz "
             "float8_e4m3b11fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu").split()
+        if jax.__version_info__ >= (0, 12):
+            names += ["float6_e2m3fn", "float6_e3m2fn"]
         for name in names:
             dtype = np.dtype(getattr(jnp, name) if name != "bool" else bool)
             v = np.array([[1, 0, 1], [1, 1, 0]]).astype(dtype)

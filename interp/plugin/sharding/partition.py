@@ -278,6 +278,7 @@ _PRIMITIVES = {
         1: "i1", 26: "i2", 21: "i4", 2: "i8", 3: "i16", 4: "i32", 5: "i64", 27: "ui2", 22: "ui4", 6: "ui8", 7: "ui16",
         8: "ui32", 9: "ui64", 10: "f16", 11: "f32", 16: "bf16", 12: "f64", 19: "f8E5M2", 28: "f8E4M3", 20: "f8E4M3FN",
         23: "f8E4M3B11FNUZ", 29: "f8E3M4", 24: "f8E5M2FNUZ", 25: "f8E4M3FNUZ", 32: "f4E2M1FN", 33: "f8E8M0FNU",
+        35: "f6E3M2FN", 36: "f6E2M3FN",
         15: "complex<f32>", 18: "complex<f64>",
     }.items()
 }  # fmt: skip
