@@ -2,6 +2,7 @@
 
 #sdy.sharding<@mesh, [{"x", "y":(2)4}, {}, {"z", ?}], replicated={"w"}>      of one value
 #sdy.sharding<@mesh, [{"x"}], unreduced={"y"}>                               of addends, which differ along "y"
+#sdy.sharding<@mesh, [{"x"}], unreduced=max{"y"}>                            of values whose largest counts
 #sdy.sharding_per_value<[<@mesh, [{"x"}]>, <@mesh, []>]>                     of several
 {devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate}                       the older form, an attribute mhlo.sharding
 
@@ -31,7 +32,7 @@ _AXIS = r'(?:"[^"]*"(?::\(\d+\)\d+)?|\?)'
 _AXES = rf"\{{\s*(?:{_AXIS}(?:\s*,\s*{_AXIS})*)?\s*\}}(?:\s*p\d+)?"
 _SHARDING = re.compile(
     rf"<\s*(?P<mesh>{_NAME})\s*,\s*\[\s*(?P<dims>(?:{_AXES}(?:\s*,\s*{_AXES})*)?)\s*\]"
-    rf"(?P<lists>(?:\s*,\s*(?:replicated|unreduced)=\s*{_AXES})*)\s*>"
+    rf"(?P<lists>(?:\s*,\s*(?:replicated|unreduced)=\s*(?:max|min|sum)?\s*{_AXES})*)\s*>"
 )
 _REPLICATED = re.compile(r"\{(replicated|maximal device=\d+)\}")
 #: The last dimensions of a grid of devices may cut nothing: the parts are the same, or manual, along them.
@@ -84,9 +85,8 @@ def _sharding(match: re.Match[str], text: str, program: Program) -> Sharding:
     mesh = _mesh(match["mesh"], program)
     dimensions = [_axes(dim) for dim in re.findall(_AXES, match["dims"])]
     dims = tuple(tuple(a for a in dim if a is not None) for dim in dimensions)
-    unreduced = [
-        a for axes in re.findall(rf"unreduced=\s*({_AXES})", match["lists"]) for a in _axes(axes) if a is not None
-    ]
+    lists = re.findall(rf"unreduced=\s*(max|min|sum|)\s*({_AXES})", match["lists"])
+    unreduced = [a for _, axes in lists for a in _axes(axes) if a is not None]
     sizes = dict(mesh.axes)
     if any(axis.name not in sizes for dim in (*dims, unreduced) for axis in dim):
         raise ProgramError(f"expected axes of the mesh ({', '.join(sizes)}), got sharding {text}")
@@ -94,7 +94,8 @@ def _sharding(match: re.Match[str], text: str, program: Program) -> Sharding:
         raise ProgramError(f"expected whole axes as unreduced ones, got sharding {text}")
     names = {axis.name for axis in unreduced}
     opened = frozenset(i for i, dim in enumerate(dimensions) if None in dim)
-    return Sharding(mesh, dims, tuple(name for name, _ in mesh.axes if name in names), opened)
+    kinds = [kind for kind, _ in lists if kind]
+    return Sharding(mesh, dims, tuple(name for name, _ in mesh.axes if name in names), opened, *kinds[:1])
 
 
 def _axes(text: str) -> list[Axis | None]:

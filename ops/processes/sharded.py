@@ -86,13 +86,14 @@ class Sharding:
     """The axes of a mesh along which each dimension of a tensor is cut, the first axis into the largest parts.
 
     Along the axes in `unreduced`, which have the order of the mesh, each device has an addend of its own: the tensor is
-    the sum of them. A dimension in `opened` may be cut further.
+    the sum of them, or their `max` or `min`. A dimension in `opened` may be cut further.
     """
 
     mesh: Mesh
     dims: tuple[tuple[Axis, ...], ...]
     unreduced: tuple[str, ...] = ()
     opened: frozenset[int] = frozenset()
+    reduction: str = "sum"
 
     @property
     def addends(self) -> int:

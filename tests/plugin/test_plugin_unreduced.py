@@ -8,6 +8,7 @@ from ..jax_child import run_jax
 
 _MESH = """
         from jax.sharding import AxisType
+        import functools
         from jax import reshard
         mesh = jax.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
         jax.set_mesh(mesh)
@@ -193,3 +194,18 @@ def test_a_sharding_that_is_not_understood_is_an_error(text: str) -> None:
     function.attributes["arg_attrs"] = ({kind: Opaque(text)},)
     with pytest.raises(ProgramError, match="expected"):
         Partition(function, program, 8 if "#sdy" in text else 2)
+
+
+def test_the_largest_and_smallest_of_addends() -> None:
+    run("""
+        if jax.__version_info__ >= (0, 12):
+            for kind, ours in (("max", np.maximum), ("min", np.minimum)):
+                spec = P(None, unreduced={"x"}, unreduced_kind=jax.sharding.UnreducedKind[kind])
+                reduce = functools.partial(getattr(jax.lax, f"reduce_{kind}"), axes=(0,), out_sharding=spec)
+                extreme = jax.jit(reduce)(put(-x, "x", None))
+                held(extreme, *[ours.reduce(-x[:4])] * 4, *[ours.reduce(-x[4:])] * 4)
+                same(reshard(extreme, P()), ours.reduce(-x))
+                same(reshard(extreme, P("y")), ours.reduce(-x))
+                double = jax.jit(lambda a: reshard(a, P(None)) * 2)(extreme)
+                same(double, 2 * ours.reduce(-x))
+    """)

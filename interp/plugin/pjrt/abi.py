@@ -40,7 +40,7 @@ NamedValue = _structure("NamedValue", "name", "name_size:n", "type:i", "union:q"
 TILED = 0  #: the type of a Layout by dimensions
 STRING, INT64, INT64_LIST, FLOAT, BOOL = range(5)  #: the types of a NamedValue
 
-#: The buffer types by number, as our element types; 23 is a token, 30 and 31 are signed and unsigned numbers of one bit.
+#: The buffer types by number, as our element types; 23 is a token, 30 and 31 are numbers of one bit.
 ELEMENTS = (
     "", "i1", "i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64", "f16", "f32", "f64", "bf16", "complex<f32>",
     "complex<f64>", "f8E5M2", "f8E4M3FN", "f8E4M3B11FNUZ", "f8E5M2FNUZ", "f8E4M3FNUZ", "i4", "ui4", "", "i2", "ui2",

@@ -1,6 +1,7 @@
 """Addends of unreduced values: how they are made of a value, and added up.
 
-An unreduced value is the sum of addends: along some axes of a mesh each device has one of its own.
+An unreduced value is the sum of addends: along some axes of a mesh each device has one of its own. Or it is the largest
+or smallest of them: then each may be the value itself.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from ....ops.types import ElementType, TensorType
 from ...errors import ProgramError
 from ...program import Location, Operation, Region, Value
 
+ADD = "stablehlo.add"
+#: The op that a sharding's reduction stands for.
+_COMBINING = {"sum": ADD, "max": "stablehlo.maximum", "min": "stablehlo.minimum"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Form:
@@ -23,6 +28,7 @@ class Form:
 
     mesh: Mesh = dataclasses.field(default_factory=lambda: Mesh(()))
     names: tuple[str, ...] = ()
+    combining: str = ADD  #: the op that makes the value of its addends
 
     @property
     def places(self) -> list[dict[str, int]]:
@@ -33,7 +39,12 @@ class Form:
     def of(self, names: Iterable[str]) -> Form:
         """The form with these axes of the mesh."""
         wanted = set(names)
-        return Form(self.mesh, tuple(n for n, _ in self.mesh.axes if n in wanted)) if wanted else PLAIN
+        names = tuple(n for n, _ in self.mesh.axes if n in wanted)
+        return dataclasses.replace(self, names=names) if wanted else PLAIN
+
+    def is_like(self, other: Form) -> bool:
+        """Whether both have the same mesh, and addends of the same kind."""
+        return (self.mesh, self.combining) == (other.mesh, other.combining)
 
 
 PLAIN = Form()
@@ -49,7 +60,9 @@ class Sum:
 
 def form_of(known: Sharding | None) -> Form:
     """The form that a sharding asks for."""
-    return Form(known.mesh, known.unreduced) if known is not None and known.unreduced else PLAIN
+    if known is None or not known.unreduced:
+        return PLAIN
+    return Form(known.mesh, known.unreduced, _COMBINING[known.reduction])
 
 
 def union(forms: Iterable[Form]) -> Form:
@@ -58,15 +71,15 @@ def union(forms: Iterable[Form]) -> Form:
     for form in forms:
         if not result.names:
             result = form
-        elif form.mesh == result.mesh:
+        elif form.is_like(result):
             result = result.of((*result.names, *form.names))
     return result
 
 
-def is_sum(operation: Operation) -> bool:
-    """Whether the one body of an op is an addition."""
+def combining_of(operation: Operation) -> str | None:
+    """The only op of the one body of an op; None where there are several."""
     bodies = [r.operations for r in operation.regions]
-    return len(bodies) == 1 and [o.name for o in bodies[0]] == ["stablehlo.add"]
+    return bodies[0][0].name if len(bodies) == 1 and len(bodies[0]) == 1 else None
 
 
 class Emitter:
@@ -83,7 +96,7 @@ class Emitter:
         """The value in another form. `known` is how it lies on devices."""
         if value.form == form:
             return value
-        common = value.form.of(set(value.form.names) & set(form.names)) if value.form.mesh == form.mesh else PLAIN
+        common = value.form.of(set(value.form.names) & set(form.names)) if value.form.is_like(form) else PLAIN
         value = self._added(value, common, at)
         if common == form:
             return value
@@ -103,7 +116,10 @@ class Emitter:
         totals: dict[tuple[int, ...], Value] = {}
         for place, addend in zip(value.form.places, value.addends, strict=True):
             key = _key(place, form)
-            totals[key] = self.emit("add", (totals[key], addend), addend.type, at) if key in totals else addend
+            if key in totals:
+                combining = value.form.combining.removeprefix("stablehlo.")
+                addend = self.emit(combining, (totals[key], addend), addend.type, at)
+            totals[key] = addend
         return Sum(form, tuple(totals[key] for key in _keys(form)))
 
     # -- a value as a sum ----------------------------------------------------------------------------------------------
@@ -112,10 +128,12 @@ class Emitter:
         """Addends of a value that has been one."""
         if not isinstance(value.type, TensorType) or not value.type.is_static:
             raise ProgramError(f"{at}: expected a tensor of known sizes to be unreduced, got {value.type}")
-        if value in self.sources:
+        if value in self.sources and (combining_of(self.sources[value][0]) or ADD) == form.combining:
             addends = self._split_sum(*self.sources[value], form)
             if addends is not None:
                 return addends
+        if form.combining != ADD:
+            return (value,) * len(form.places)
         shape = _shape(value)
         cuts = known.dims if known is not None and known.mesh == form.mesh else ((),) * len(shape)
         addends = self._distributed(form, cuts, shape, at, value.type, lambda w: self._only(value, w, at))
@@ -143,7 +161,7 @@ class Emitter:
                 for i, d in dim:
                     slices[i][d] = limit
             sliced = tuple(self._slice(v, s, at) for v, s in zip(operands, slices, strict=True))
-            if start is not None:
+            if start is not None and form.combining == ADD:
                 operands[start] = self._zeros(operands[start].type, at)
             result = Value(operation.results[0].type)
             regions = tuple(copied(r) for r in operation.regions)
@@ -166,7 +184,7 @@ class Emitter:
         zeros: Value | None = None
         for place in form.places:
             number = lying.part(form.mesh.device(place), form.names)
-            if number not in done:
+            if number not in done or form.combining != ADD:
                 done.add(number)
                 sizes = [n // count for n, count in zip(shape, counts, strict=True)]
                 addends.append(part([(i * n, (i + 1) * n) for i, n in zip(number, sizes, strict=True)]))
@@ -244,14 +262,14 @@ _SUMS = ("stablehlo.dot_general", "stablehlo.reduce", "stablehlo.scatter")
 
 
 def is_splittable(operation: Operation) -> bool:
-    """Whether the result of an op can become the sum of what devices compute of their parts of its operands."""
+    """Whether the result of an op can become the sum, or extreme, of what devices compute of parts of its operands."""
     if operation.name not in _SUMS or len(operation.results) != 1:
         return False
-    return not operation.regions or is_sum(operation)
+    return not operation.regions or combining_of(operation) in _COMBINING.values()
 
 
 def copied(region: Region) -> Region:
-    """A copy of a body that is an addition."""
+    """A copy of a body that has no regions."""
     values = {v: Value(v.type) for v in (*region.arguments, *(r for o in region.operations for r in o.results))}
     operations = [
         dataclasses.replace(

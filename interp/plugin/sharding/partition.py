@@ -44,6 +44,7 @@ class Tiling:
         numbers: Of each device, the number of the addend of which it has a part; empty if there is only one.
         is_direct: Whether the program takes or gives the parts themselves.
         is_manual: Whether it is a device's own part in a manual computation, of which no more is known.
+        reduction: What the addends are combined by: `sum`, `max` or `min`.
     """
 
     whole: tuple[int, ...]
@@ -53,6 +54,7 @@ class Tiling:
     numbers: tuple[int, ...] = ()
     is_direct: bool = False
     is_manual: bool = False
+    reduction: str = "sum"
 
     @property
     def count(self) -> int:
@@ -111,8 +113,11 @@ class Tiling:
         """Return a serialized OpSharding."""
         if self.is_manual:
             return protobuf.message((1, _MANUAL))
+        reduction: list[tuple[int, Any]] = []
+        if self.reduction != "sum":  # as Shardy writes it
+            reduction.append((7, protobuf.message((1, "sdy::reduction_op"), (2, self.reduction.upper()))))
         if self.addends == len(self.places) > 1:
-            return protobuf.message((1, _UNREDUCED))
+            return protobuf.message((1, _UNREDUCED), *reduction)
         if not self.is_cut and self.addends == 1:
             return b""
         holders: dict[tuple[tuple[int, ...], int], list[int]] = {}
@@ -128,7 +133,7 @@ class Tiling:
                 dims.append(count)
                 kinds.append(kind)
         last = [(6, 1)] if kinds == [_REPLICATED] else [(8, kinds)] if kinds else []
-        return protobuf.message((1, _OTHER), (3, dims), (4, devices), *last)
+        return protobuf.message((1, _OTHER), (3, dims), (4, devices), *last, *reduction)
 
 
 #: Types of an OpSharding.
@@ -268,7 +273,8 @@ def _tiling(t: Type, declared: Sharding | str | None, devices: int) -> Tiling:
         raise ProgramError(f"expected a sharding of {t} on {devices} devices, got {declared}")
     each = range(devices)
     numbers = tuple(map(declared.addend, each)) if declared.unreduced else ()
-    return Tiling(shape, declared.parts(), tuple(map(declared.part, each)), declared.addends, numbers)
+    places, addends = tuple(map(declared.part, each)), declared.addends
+    return Tiling(shape, declared.parts(), places, addends, numbers, reduction=declared.reduction)
 
 
 #: The numbers of XLA's element types, by ours. (Those of buffer types are others.)

@@ -67,7 +67,7 @@ def refined(declared: Sharding | None, known: Sharding | None, t: Type) -> Shard
         if i in declared.opened and not dims[i] and not used & {a.name for a in axes} and size and size % count == 0:
             dims[i] = axes
             used |= {a.name for a in axes}
-    return Sharding(mesh, tuple(dims), declared.unreduced)
+    return dataclasses.replace(declared, mesh=mesh, dims=tuple(dims), opened=frozenset())
 
 
 def fitting(known: Sharding | None, t: Type) -> Sharding | None:

@@ -1,6 +1,7 @@
 """Rewrites programs with unreduced values as programs of plain values: each addend becomes a value of its own.
 
-An op that is linear in unreduced operands is applied to each addend, any other op to their sum. A change of sharding
+An op that is linear in unreduced operands is applied to each addend, any other op to their sum; values whose largest or
+smallest addend counts are made plain before any op. A change of sharding
 adds the addends up, or splits a value into addends. If the value is a product or a sum, they are the results of the
 devices' parts of the operands; else they are the devices' parts of the value, with zeros for devices that have the same
 part as another.
@@ -21,7 +22,7 @@ from ...errors import ProgramError
 from ...parse import sharding
 from ...parse.attributes import Opaque
 from ...program import BARRIER, Function, Location, Operation, Program, Region, Value
-from .addends import PLAIN, Emitter, Form, Sum, copied, form_of, is_splittable, is_sum, union
+from .addends import ADD, PLAIN, Emitter, Form, Sum, combining_of, copied, form_of, is_splittable, union
 from .propagation import CONSTRAINTS, Known, Propagation
 
 Shardings = Sequence[Sharding | None]
@@ -214,7 +215,7 @@ class _Block(Emitter):
         """An op that is applied to each addend of its operands, or to their sums where it is not linear in them."""
         sums = [self._sums[v] for v in operation.operands]
         regions = tuple(map(self._plain_region, operation.regions))
-        unreduced = [i for i, s in enumerate(sums) if s.form.names]
+        unreduced = [i for i, s in enumerate(sums) if s.form.names and s.form.combining == ADD]
         linear = _linear_operands(operation, self._separate(operation, sums, unreduced)) if unreduced else ()
         unreduced = [i for i in unreduced if i in linear]
         form = union(sums[i].form for i in unreduced)
@@ -289,6 +290,6 @@ def _linear_operands(operation: Operation, unreduced: Sequence[int]) -> Iterable
     traits = traits_of(operation.name)
     if traits.is_bilinear:
         return unreduced
-    if traits.linear is None or (operation.regions and not is_sum(operation)):
+    if traits.linear is None or (operation.regions and combining_of(operation) != ADD):
         return ()
     return tuple(traits.linear(len(operation.operands)))
