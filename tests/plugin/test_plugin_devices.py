@@ -135,6 +135,11 @@ def test_devices_keep_what_differs_between_them() -> None:
         passed = jax.jit(jax.shard_map(lambda a: a, in_specs=P("x", "y"), out_specs=P("x", "y"), **options))(given)
         for s, t in zip(given.addressable_shards, passed.addressable_shards):
             assert s.data.unsafe_buffer_pointer() != t.data.unsafe_buffer_pointer()
+        # Outside of jit, the result of a callback is said to be the same on all.
+        explicit = jax.make_mesh((2, 4), ("x", "y"), axis_types=(jax.sharding.AxisType.Explicit,) * 2)
+        add = lambda a: jax.pure_callback(lambda b: b + 1, jax.ShapeDtypeStruct(a.shape, a.dtype), a)
+        with jax.set_mesh(explicit):
+            same(jax.shard_map(add, in_specs=P("x"), out_specs=P("x"))(jax.device_put(x, P("x"))), x + 1)
     """)
 
 

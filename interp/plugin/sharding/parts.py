@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from ....ops.processes.sharded import Sharding
 from ...parse import sharding
+from ...parse.attributes import Opaque
 from ...program import Function, Operation, Program, Region, Value
 
 Shardings = Sequence[Sharding | None]
@@ -39,9 +40,9 @@ def with_parts(program: Program, function: Function, arguments: Shardings, resul
     Returns:
         The function, and which arguments and results, by their numbers before, have become parts.
     """
-    body = function.body
-    if body is None:
+    if function.body is None:
         return Parts(function)
+    body = _without_repeated(function.body, program)
     uses, manual_uses = _count_uses(body), collections.Counter[Value]()
     shardings: dict[Value, Sharding | None] = dict(zip(body.arguments, arguments, strict=True))
     for operation in body.operations:
@@ -73,6 +74,25 @@ def with_parts(program: Program, function: Function, arguments: Shardings, resul
     )
     numbers = [[i for i, v in enumerate(values) if v in parts] for values in (body.arguments, body.returns)]
     return Parts(rewritten, *map(frozenset, numbers))
+
+
+def _without_repeated(body: Region, program: Program) -> Region:
+    """The body without constraints that say again how the result of a manual computation lies on the devices."""
+    known: dict[Value, Sharding] = {}
+    same: dict[Value, Value] = {}
+    inner = sum((_count_uses(r) for o in body.operations for r in o.regions), collections.Counter[Value]())
+    operations: list[Operation] = []
+    for operation in body.operations:
+        known.update(_whole_values(operation, "out_shardings", operation.results, program))
+        text = operation.attributes.get("sharding")
+        if operation.name == "sdy.sharding_constraint" and isinstance(text, Opaque):
+            value, result = same.get(operation.operands[0], operation.operands[0]), operation.results[0]
+            if value in known and known[value] == sharding.shardings(text.text, program)[0] and not inner[result]:
+                same[result] = value
+                continue
+        operands = tuple(same.get(v, v) for v in operation.operands)
+        operations.append(dataclasses.replace(operation, operands=operands) if same else operation)
+    return Region(body.arguments, operations, tuple(same.get(v, v) for v in body.returns)) if same else body
 
 
 def _count_uses(region: Region) -> collections.Counter[Value]:
