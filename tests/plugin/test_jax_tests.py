@@ -7,6 +7,8 @@ import pytest
 from tools.jax_tests import page, run
 from tools.jax_tests.__main__ import list_files
 
+VERSIONS = {"jax": "1.2.3", "tests": "1 May 2020"}
+
 _TESTS = """
 import os, unittest
 class Tests(unittest.TestCase):
@@ -42,7 +44,7 @@ def test_a_file_is_run_to_its_end_once_and_reported_on_the_page(
     assert "'minihlo' != 'cpu'" in ours.messages["Tests::test_b"]
 
     reasons = [page.Reason("It is another platform.", ("x_test.py::*_b", "x_test.py::Tests::test_a", "y_test.py::*"))]
-    text = page.text([file, run.File("y_test.py")], results, reasons, "1.2.3")
+    text = page.text([file, run.File("y_test.py")], results, reasons, VERSIONS)
     assert "| `x_test.py` | 2 | 3 | 4 | 1 | 1 | 2 | 3 | 1 |" in text
     assert "| `y_test.py` | 1 | 10 | not run | not run | not run | not run | not run | not run |" in text
     assert "It is another platform.\n\n- `x_test.py::Tests::test_b`\n" in text
@@ -53,15 +55,15 @@ def test_a_file_is_run_to_its_end_once_and_reported_on_the_page(
     # Without the results, or without those of the CPU, what the page says stays, if the file is run in the same way.
     files, nothing = [file, run.File("y_test.py")], tmp_path / "nothing"
     run.path_of(results, file, "cpu").unlink()
-    assert [page.text(files, r, reasons, "1.2.3", text) for r in (nothing, results)] == [text] * 2
+    assert [page.text(files, r, reasons, VERSIONS, text) for r in (nothing, results)] == [text] * 2
     # Where nothing has failed on the CPU, its row goes with new results from here.
     text = text.replace("| 4 | 1 | 1 | 2 | 3 | 1 |", "| 5 | 0 | 1 | 2 | 3 | 1 |")
     run.Result({"Tests::test_b": run.PASSED}, is_complete=True, cases=3, devices=2).save(
         run.path_of(results, file, "minihlo")
     )
-    assert "| `x_test.py` | 2 | 3 | 5 | 0 | 1 | 1 | 0 | 0 |" in page.text(files, results, reasons, "1.2.3", text)
+    assert "| `x_test.py` | 2 | 3 | 5 | 0 | 1 | 1 | 0 | 0 |" in page.text(files, results, reasons, VERSIONS, text)
     other = run.File("x_test.py", devices=2, cases=4)
-    assert "| `x_test.py` | 2 | 4 | not run |" in page.text([other], nothing, reasons, "1.2.3", text)
+    assert "| `x_test.py` | 2 | 4 | not run |" in page.text([other], nothing, reasons, VERSIONS, text)
 
 
 def test_the_lists_can_be_read() -> None:

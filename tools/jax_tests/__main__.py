@@ -60,7 +60,7 @@ def main() -> None:
     if not arguments.only:
         arguments.output.parent.mkdir(exist_ok=True)
         before = arguments.output.read_text() if arguments.output.exists() else ""
-        arguments.output.write_text(page.text(list_files(), arguments.results, page.reasons(), _table()["jax"], before))
+        arguments.output.write_text(page.text(list_files(), arguments.results, page.reasons(), _table(), before))
 
 
 def _forget(results: Path, file: run.File, every: bool) -> None:
