@@ -1,5 +1,6 @@
 """Which cases of a test are in every run; the others are exhaustive tests."""
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,4 +17,18 @@ def thinned(cases: Iterable[Any], is_kept: Callable[..., bool]) -> list[Any]:
         values = case if isinstance(case, tuple) else (case,)
         marks = [] if is_kept(*values) else [pytest.mark.exhaustive]
         parameters.append(pytest.param(*values, marks=marks))
+    return parameters
+
+
+def rotated(*axes: Iterable[Any], every: int | None = None) -> list[Any]:
+    """All combinations of the values of some axes, of which one in `every` is in every run.
+
+    By default these are as few as have each value of the shortest axis with each of another in turn.
+    """
+    lists = [list(enumerate(axis)) for axis in axes]
+    every = every or min(map(len, lists))
+    parameters = []
+    for combination in itertools.product(*lists):
+        marks = [pytest.mark.exhaustive] * (sum(i for i, _ in combination) % every > 0)
+        parameters.append(pytest.param(*(value for _, value in combination), marks=marks))
     return parameters

@@ -17,6 +17,7 @@ from minihlo.interp.oracle.rounding import Exact
 from minihlo.ops.accumulators.record import Accumulator
 from minihlo.ops.accumulators.sums import dots
 
+from ..thinned import rotated
 from .products_planted import Backend, Codes, Sums, record, run, run_programs, verdicts
 
 HOPPER = Accumulator(32, bits=13, keep="f32:13", rounding="toward_zero", least=-133, nan="ones")
@@ -111,7 +112,7 @@ UNITS: dict[str, tuple[Sums, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", UNITS)
+@pytest.mark.parametrize("name", rotated(UNITS, every=2))
 def test_a_unit_is_told_by_name(name: str) -> None:
     sums, signature, told = UNITS[name]
     only = ("length-8", "length-64", "transposed") if "blocks" not in name else ("length-1000",)

@@ -13,6 +13,7 @@ from minihlo import interp
 from minihlo.interp.conform.result import ACCURACY, DIVERGENT, FAIL
 from minihlo.interp.diff.report import OpReport
 
+from ..thinned import rotated
 from .divergence_faults import (
     E5M2,
     F4,
@@ -79,8 +80,7 @@ PRODUCTS: dict[str, tuple[Callable[[np.ndarray, np.ndarray], np.ndarray], str]] 
 }
 
 
-@by_type(*TYPES)
-@pytest.mark.parametrize("fault", PRODUCTS)
+@pytest.mark.parametrize(("fault", "dtype"), rotated(PRODUCTS, TYPES))
 def test_products(fault: str, dtype: Any) -> None:
     result = jnp.float32 if dtype == F4 else dtype  # in f4 nearly all of these are 6
     compute, diagnosis = PRODUCTS[fault]
@@ -229,8 +229,7 @@ CONVOLUTIONS: dict[str, tuple[dict[str, Any], Callable[[np.ndarray, np.ndarray],
 }
 
 
-@by_type(FN, E5M2, F4, jnp.bfloat16, jnp.float32)
-@pytest.mark.parametrize("fault", CONVOLUTIONS)
+@pytest.mark.parametrize(("fault", "dtype"), rotated(CONVOLUTIONS, (FN, E5M2, F4, jnp.bfloat16, jnp.float32)))
 def test_convolutions(fault: str, dtype: Any) -> None:
     how, compute, diagnosis = CONVOLUTIONS[fault]
     groups = how.get("feature_group_count", 1)
@@ -275,8 +274,9 @@ REDUCTIONS: dict[str, tuple[Callable[[np.ndarray, Any], np.ndarray], str]] = {
 }
 
 
-@by_type(FN, E5M2, FNUZ, jnp.bfloat16, jnp.float16, jnp.float32)
-@pytest.mark.parametrize("fault", REDUCTIONS)
+@pytest.mark.parametrize(
+    ("fault", "dtype"), rotated(REDUCTIONS, (FN, E5M2, FNUZ, jnp.bfloat16, jnp.float16, jnp.float32))
+)
 def test_reductions(fault: str, dtype: Any) -> None:
     compute, diagnosis = REDUCTIONS[fault]
     x = sample(dtype, 32, 50)

@@ -24,6 +24,7 @@ from ..exact_cases import (
     sample,
 )
 from ..oracle import BINARY, COMPARE, FORMATS, MINIFLOATS, UNARY
+from ..thinned import TYPICAL
 
 exhaustive = pytest.mark.exhaustive
 
@@ -48,7 +49,7 @@ SLOW = ("power", "atan2")
 @pytest.mark.parametrize(
     ("op", "element"),
     [
-        pytest.param(op, e, marks=exhaustive if op in SLOW and FORMATS[e].bits == 8 else ())
+        pytest.param(op, e, marks=exhaustive if (op in SLOW or e not in TYPICAL) and FORMATS[e].bits == 8 else ())
         for op in BINARY
         for e in MINIFLOATS
     ],

@@ -14,7 +14,7 @@ from jax.scipy import linalg
 from minihlo.interp import ExecutionError, load
 from minihlo.ops.programs import xla_targets
 
-from ..thinned import thinned
+from ..thinned import rotated, thinned
 
 linear = lax.linalg
 
@@ -141,8 +141,10 @@ def test_lapack(name: str, dtype: Any) -> None:
     agree(f, *(matrices(*s, dtype=dtype) for s in shapes))
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.complex128], ids=lambda t: t.__name__)
-@pytest.mark.parametrize("name", ["lu", "cholesky", "qr", "svd", "eigh", "eig", "solve"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    rotated(["lu", "cholesky", "qr", "svd", "eigh", "eig", "solve"], [np.float64, np.complex128]),
+)
 def test_lapack_in_double_precision(name: str, dtype: Any) -> None:
     f, shapes = PROGRAMS[name]
     with jax.enable_x64(True):

@@ -19,6 +19,7 @@ from minihlo.interp.system import messages
 from minihlo.interp.system.child import Child, python, run
 
 from .. import processes
+from ..thinned import rotated
 
 LOOP = """func.func @main() -> tensor<i32> {
   %c = stablehlo.constant dense<0> : tensor<i32>
@@ -42,17 +43,18 @@ def f(text, arrays):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ("diff", "loop.mlir", "reference", "--how", "program"),
-        ("diff", "loop.mlir", "exec:./sim.sh", "--how", "program"),
-        ("conform", "exec:./sim.sh", "-j", "2"),
-        ("conform", "forks:f", "-j", "2"),
-        ("test", "loop.mlir"),
-    ],
-    ids=lambda a: f"{a[0]} {a[-3] if len(a) > 3 else a[1]}",
+    ("arguments", "sent"),
+    rotated(
+        [
+            ("diff", "loop.mlir", "reference", "--how", "program"),
+            ("diff", "loop.mlir", "exec:./sim.sh", "--how", "program"),
+            ("conform", "exec:./sim.sh", "-j", "2"),
+            ("conform", "forks:f", "-j", "2"),
+            ("test", "loop.mlir"),
+        ],
+        [signal.SIGKILL, signal.SIGTERM],
+    ),
 )
 def test_nothing_outlives_a_command(arguments: tuple[str, ...], sent: int, tmp_path: Path) -> None:
     (tmp_path / "loop.mlir").write_text(LOOP)

@@ -10,6 +10,7 @@ from minihlo.interp.emulate.program import emulate_text
 from minihlo.interp.errors import UnsupportedError
 from minihlo.ops.reductions.axes import Axis
 from tests.emulated import codes, differences
+from tests.thinned import rotated
 
 POLICIES = {
     "default": interp.Policy(),
@@ -60,13 +61,13 @@ def reduction(name: str, element: str, shape: tuple[int, ...], dimensions: tuple
 SHAPES = [((5, 7), (1,)), ((40, 3), (0,)), ((3, 20, 2), (0, 2)), ((0, 3), (0,)), ((3, 0), (0,)), ((6,), (0,))]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize(
-    ("name", "element"),
-    [(name, FORMATS[i % len(FORMATS)]) for i, name in enumerate(BODIES)]
-    + [(n, e) for n in ("add", "maximum") for e in FORMATS],
-)
-def test_reductions(name, element, policy):
+CASES = [(name, FORMATS[i % len(FORMATS)]) for i, name in enumerate(BODIES)]
+CASES += [(n, e) for n in ("add", "maximum") for e in FORMATS]
+
+
+@pytest.mark.parametrize(("case", "policy"), rotated(CASES, POLICIES))
+def test_reductions(case, policy):
+    name, element = case
     rng = np.random.default_rng(7)
     for shape, dimensions in SHAPES if policy == "default" else SHAPES[:1]:
         for is_finite in (False, True) if policy != "stochastic" else (True,):
@@ -208,9 +209,12 @@ SCATTERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", SCATTERS)
-@pytest.mark.parametrize(("name", "element"), [("add", "f8E5M2"), ("maximum", "f8E4M3FNUZ"), ("overwrite", "f8E4M3FN")])
-def test_scatters(kind, name, element):
+BY = [("add", "f8E5M2"), ("maximum", "f8E4M3FNUZ"), ("overwrite", "f8E4M3FN")]
+
+
+@pytest.mark.parametrize(("kind", "by"), rotated(SCATTERS, BY))
+def test_scatters(kind, by):
+    name, element = by
     rng, (shape, places, updates, numbers), t = np.random.default_rng(9), SCATTERS[kind], f"tensor<{element}>"
     x, i, u = text_of(shape, element), text_of(places, "i32"), text_of(updates, element)
     overwrite = f"({{ ^bb0(%x: {t}, %y: {t}): stablehlo.return %y : {t} }})"

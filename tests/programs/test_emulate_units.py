@@ -9,6 +9,8 @@ from minihlo.interp.backends import emulated
 from minihlo.ops.blocks.formats import BLOCK_FORMATS
 from minihlo.ops.policy import Policy
 
+from ..thinned import rotated
+
 
 def _codes(rng: np.random.Generator, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
     """Numbers of many sizes, a NaN and the largest code among them."""
@@ -42,7 +44,7 @@ def test_scaled_dots(chip: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [n for n, f in BLOCK_FORMATS.items() if f.element_bits != 6 and f.scale_format.has_dtype]
+    "name", rotated((n for n, f in BLOCK_FORMATS.items() if f.element_bits != 6 and f.scale_format.has_dtype), every=2)
 )
 def test_blocks(name: str) -> None:
     fmt, rng = BLOCK_FORMATS[name], np.random.default_rng(7)

@@ -151,7 +151,7 @@ for package in (minihlo.ops, minihlo.interp, tools):
         importlib.import_module(module.name)
 from minihlo.ops.types import ELEMENT_TYPES
 from minihlo.interp.plugin.buffers import DTYPES
-assert "f8E4M3B11FNUZ" not in ELEMENT_TYPES and len(DTYPES) == 27 and "f8E4M3B11FNUZ" not in exact_cases.DTYPES
+assert "f8E4M3B11FNUZ" not in ELEMENT_TYPES and len(DTYPES) == 29 and "f8E4M3B11FNUZ" not in exact_cases.DTYPES
 """
     result = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr

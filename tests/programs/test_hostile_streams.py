@@ -1,6 +1,7 @@
 """Every command on streams that are closed, full, without a reader or ASCII: one line and the right exit status."""
 
 import functools
+import itertools
 import json
 import re
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ..processes import started
+from ..thinned import rotated
 
 BIG = """\
 func.func @main() -> tensor<4000xf32> {
@@ -100,11 +102,7 @@ def test_output_that_cannot_be_written(command: str, state: str, run: Run) -> No
 
 @pytest.mark.parametrize(
     ("command", "state"),
-    [
-        pytest.param(command, state, marks=[pytest.mark.exhaustive] * (command in SLOW))
-        for command in (*PRINT, *SLOW)
-        for state in OTHER
-    ],
+    [*rotated(PRINT, OTHER), *(pytest.param(*c, marks=pytest.mark.exhaustive) for c in itertools.product(SLOW, OTHER))],
 )
 def test_other_streams_change_nothing(command: str, state: str, run: Run) -> None:
     status, out, err = run(command, state)

@@ -46,7 +46,7 @@ builder.random_program(0, 0)  # declares the rules
 ELEMENTWISE = [r for r in builder._RULES if r[1].__module__.endswith("rules_elementwise")]
 
 
-@pytest.mark.parametrize("index", thinned(range(60), lambda index: index < 24))
+@pytest.mark.parametrize("index", thinned(range(60), lambda index: index < 12))
 def test_programs_of_elementwise_ops(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builder, "_RULES", ELEMENTWISE)
     program = builder.random_program(3, index)
@@ -57,7 +57,7 @@ def test_programs_of_elementwise_ops(index: int, monkeypatch: pytest.MonkeyPatch
 _LONG = (2, 5)
 
 
-@pytest.mark.parametrize("index", thinned(range(80), lambda index: index < 24 and index not in _LONG))
+@pytest.mark.parametrize("index", thinned(range(80), lambda index: index < 12 and index not in _LONG))
 def test_programs_of_all_ops(index: int) -> None:
     program = builder.random_program(11, index)
     text = program.module(everything=index % 2 == 0).named()
