@@ -14,8 +14,8 @@ _HEADER = """# JAX's own tests on platform minihlo
 
 Written by `python -m tools.jax_tests`; do not edit. The tests are those of JAX's repository on {tests}, run with JAX
 {jax}, one file after another, on JAX's CPU and on platform `minihlo`, with as many devices and generated cases for each
-test as the table says. A failure is a test that fails, ends its process, or does not end within its time; tests that fail
-on both are of another version of JAX. What the tests do by the name of the platform they do here as on JAX's CPU
+test as the table says. A failure is a test that fails, ends its process, or does not end within its time; what fails on
+both is of another version of JAX. What the tests do by the name of the platform they do here as on JAX's CPU
 (`jax_test_dut`): else JAX would skip whole files on a platform that it does not know.
 """
 _UNKNOWN = "not run"
@@ -42,7 +42,9 @@ def worse(theirs: run.Result, ours: run.Result) -> list[str]:
     return sorted(n for n, o in ours.outcomes.items() if o in run.BAD and theirs.outcomes.get(n) not in run.BAD)
 
 
-def text(files: Sequence[run.File], results: Path, reasons: Sequence[Reason], versions: dict[str, str], before: str = "") -> str:
+def text(
+    files: Sequence[run.File], results: Path, reasons: Sequence[Reason], versions: dict[str, str], before: str = ""
+) -> str:
     """The page, from the existing results; for a platform that a file has none of, from the page before."""
     pairs = {f: _results(f, results, before) for f in files}
     failures = {
