@@ -203,6 +203,12 @@ def _in_another_order(operation: Operation, operands: Arrays, theirs: Arrays, ou
         if not attributes.get("is_stable", False):
             g.set(same, OPEN, note("order-of-equals"))
         g.set(same & _without_order(operation, operands, axis), OPEN, cause("no-order"))
+    if name == "stablehlo.torch_index_select":  # which no specification has
+        axis, batch = int(attributes["dim"]), int(attributes["batch_dims"])
+        indices, rank = operands[1], operands[0].ndim
+        beyond = (indices < 0) | (indices >= operands[0].shape[axis])
+        shape = (*indices.shape[:batch], *[1] * (axis - batch), *indices.shape[batch:], *[1] * (rank - axis - 1))
+        g.set(np.broadcast_to(beyond.reshape(shape), g.grades.shape), OPEN, note("implementation"))
     if name == "stablehlo.scatter" and not attributes.get("unique_indices", False):
         body = operation.regions[0]
         if body.returns[:1] == body.arguments[-1:]:

@@ -275,3 +275,18 @@ def test_minifloats_are_not_flushed() -> None:
     text = func(f"%x: {t}", t, f"%0 = stablehlo.add %x, %x : {t}\nreturn %0 : {t}")
     x = np.array([1], np.uint8).view("float8_e5m2")
     assert interp.compare(text, x, backend=gives(np.array([0], np.uint8))).verdict == "FAIL"
+
+
+def test_flushing_before_rounding_and_on_the_way() -> None:
+    """0x3F66 * 0x8E is subnormal in f32, and rounds to the least normal bf16. The square of 2^-63.5 (1 + i) is
+    2^-126 i, twice the product of the parts, which is subnormal.
+    """
+    t, c = "tensor<1xbf16>", "tensor<1xcomplex<f32>>"
+    text = func(f"%x: {t}, %y: {t}", t, f"%0 = stablehlo.multiply %x, %y : {t}\nreturn %0 : {t}")
+    x, y = (np.array([code], np.uint16).view("bfloat16") for code in (0x3F66, 0x8E))
+    square = func(f"%x: {c}", c, f'%0 = "chlo.square"(%x) : ({c}) -> {c}\nreturn %0 : {c}')
+    z = np.array([2.0**-63.5 * (1 + 1j)], np.complex64)
+    for got, expected in ((0, "DIVERGENT"), (0x3F80, "FAIL")):
+        assert verdict(text, [x, y], np.array([got], np.uint16))[0] == expected
+    for got, expected in ((0, "DIVERGENT"), (1, "FAIL")):
+        assert verdict(square, [z], np.array([got], np.complex64))[0] == expected
