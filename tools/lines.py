@@ -35,11 +35,11 @@ JUDGING_COMMANDS = (
 
 BUDGETS = (
     Budget("ops", 15_950, ("ops",)),
-    Budget("interp without emulation", 49_200, ("interp",), ("interp/emulate",)),
+    Budget("interp without emulation", 49_150, ("interp",), ("interp/emulate",)),
     Budget("emulation", 4_550, ("interp/emulate",)),
     Budget(
         "judging",
-        26_550,
+        26_500,
         ("interp/judging", "interp/conform", "interp/diff", "interp/probing", "interp/backends", "interp/judgement",
          "interp/enclose", *(f"interp/commands/{name}.py" for name in JUDGING_COMMANDS)),
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,37 +59,25 @@ class Platform:
 
 
 class UserBackend:
-    """A user's object with `evaluate`, or a function of that kind."""
+    """A user's object with `evaluate` or `operate`, or a function of these kinds; it belongs to the caller."""
 
-    takes = PROGRAMS
+    seconds = SECONDS
 
-    def __init__(self, thing: Any) -> None:
+    def __init__(self, thing: Any, takes: str = PROGRAMS) -> None:
         self.name = str(getattr(thing, "name", None) or getattr(thing, "__name__", None) or type(thing).__name__)
-        self._evaluate = evaluator(thing)
+        self.takes = takes
+        self._run: Callable[..., Any] = operator_of(thing) if takes == OPERATIONS else evaluator(thing)
 
     def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
         """Run a program by the user's function."""
-        return list(self._evaluate(text, arrays))
-
-    def close(self) -> None:
-        """Do nothing: the function belongs to the caller."""
-
-
-class UserOperations:
-    """A user's object with `operate`."""
-
-    takes = OPERATIONS
-    seconds = SECONDS
-
-    def __init__(self, thing: Any) -> None:
-        self.name = str(getattr(thing, "name", None) or type(thing).__name__)
-        self._operate = operator_of(thing)
+        return list(self._run(text, arrays))
 
     def operate(self, operation: Operation, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        return self._operate(operation, arrays)
+        """Compute one operation by the user's method."""
+        return self._run(operation, arrays)
 
     def close(self) -> None:
-        pass
+        """Do nothing."""
 
 
 def subject(named: Any) -> Backend:
@@ -106,7 +94,7 @@ def subject(named: Any) -> Backend:
 def any_subject(named: Any) -> Backend | OperationBackend:
     """Return the named backend, which takes programs or operations. Raises InputError if there is none."""
     if not isinstance(named, str) and hasattr(named, "operate"):
-        return UserOperations(named)
+        return UserBackend(named, OPERATIONS)
     return subject(named)
 
 

@@ -9,10 +9,9 @@ import numpy as np
 
 from ...ops.op import Call, CheckError, lookup
 from ...ops.types import TensorType
-from .. import transport
 from ..backends import PROGRAMS, BackendError, backend
 from ..diff.compare import fit_arguments
-from ..diff.examiner import receive
+from ..diff.examiner import evaluate
 from ..diff.source import Source
 from ..emulate.program import emulate_text
 from ..errors import CheckFailure, ExecutionError, InputError
@@ -36,11 +35,9 @@ def run_on(name: str, text: bytes, file: str, p: Plan, arguments: Sequence[Any])
     wanted = [*body.returns, *(v for o in checks for v in o.operands)]
     if not all(isinstance(v.type, TensorType) for v in (*body.arguments, *wanted)):
         raise InputError(f"{file}: expected arguments and results that are tensors for --on")
-    types = [v.type for v in body.arguments if isinstance(v.type, TensorType)]
-    packed = [a for x, t in zip(values, types, strict=True) for a in transport.pack(x, t.element)]
     rewritten = emulate_text(source.instrument(wanted), p.policy, file=file)
     try:
-        found = receive(runner.evaluate(rewritten, packed), [v.type for v in wanted], name)
+        found = evaluate(runner, rewritten, values, wanted)
     except BackendError as error:
         message = str(error) if str(error).startswith(name) else f"{name}: {error}"
         raise ExecutionError(f"{file}: {message}") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from .rows import RowPart
 from .verdicts.judge import Judgement
 
 if TYPE_CHECKING:
-    from .verdicts.outcome import Settings
+    from .tester import Tester
 
 AnyPart = Part | RowPart | BlockPart
 Results = list[np.ndarray | BackendError]
@@ -31,17 +31,6 @@ INTERMITTENT = "intermittent"
 RUNS = 4
 #: If failures are not random, more than this share of all elements that ever fail do so in every run.
 _ALWAYS = 0.9
-
-
-class Runner(Protocol):
-    """An object that can run parts again."""
-
-    settings: Settings
-    kind: str
-
-    def results(self, parts: Sequence[AnyPart]) -> Results:
-        """The results of parts, run once more."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +88,7 @@ def same(result: str, a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def runs_of(
-    tester: Runner, parts: Sequence[AnyPart], first: Results, wanted: Sequence[int], others: Mapping[int, np.ndarray]
+    tester: Tester, parts: Sequence[AnyPart], first: Results, wanted: Sequence[int], others: Mapping[int, np.ndarray]
 ) -> dict[int, Results]:
     """The results of some parts in further runs of the same programs: one run if the second agrees, else RUNS.
 
@@ -130,7 +119,7 @@ def _alike(part: AnyPart, a: np.ndarray | BackendError, b: np.ndarray | BackendE
     return same(part.result_type, a, b)
 
 
-def evidence(tester: Runner, parts: Sequence[Part], runs: Sequence[Results]) -> list[Evidence]:
+def evidence(tester: Tester, parts: Sequence[Part], runs: Sequence[Results]) -> list[Evidence]:
     """The evidence from runs of parts, and from one run with their elements in another order."""
     random = np.random.default_rng(0)
     has_order = [p.form not in ("scalar", "broadcast", *LAYOUTS) and p.size > 1 for p in parts]
@@ -151,5 +140,5 @@ def evidence(tester: Runner, parts: Sequence[Part], runs: Sequence[Results]) -> 
     return all_evidence
 
 
-def _judge(tester: Runner, part: Part, result: Any) -> Judgement:
+def _judge(tester: Tester, part: Part, result: Any) -> Judgement:
     return part.judge(result, tester.settings.ulp, tester.kind == "operations")[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,11 +13,14 @@ from ..judging import open_points as choices
 from ..judging.record import NEAR, NONE, Diagnosis
 from ..judging.table import cause
 from .elementwise import Part, of_positions
-from .repeats import AnyPart, Evidence, Results, Runner
+from .repeats import AnyPart, Evidence
 from .result import CaseResult
 from .verdicts import diagnosis, outcome
 from .verdicts.judge import Judgement
 from .verdicts.outcome import Settings
+
+if TYPE_CHECKING:
+    from .tester import Tester
 
 #: A part with FAIL or ACCURACY: its index, its verdicts, and the given codes.
 Failing = tuple[int, Part, Judgement, np.ndarray]
@@ -30,16 +33,8 @@ _VECTOR = 64
 MOST_CASES, MOST_ELEMENTS = 48, 1 << 22
 
 
-class Prober(Runner, Protocol):
-    """An object that can run parts again, and several in one program."""
-
-    def batch(self, parts: Sequence[AnyPart], seconds: float) -> Results:
-        """The results of parts in one program."""
-        ...
-
-
 def add_explanations(
-    tester: Prober,
+    tester: Tester,
     parts: Sequence[AnyPart],
     failing: Sequence[Failing],
     cases: Sequence[CaseResult | None],
@@ -76,7 +71,7 @@ def _places(part: Part, judged: Judgement, at: int) -> np.ndarray:
 
 
 def _reproduce(
-    tester: Prober, part: Part, parts: Sequence[AnyPart], places: np.ndarray, got: np.ndarray, few: Part, repeated: Any
+    tester: Tester, part: Part, parts: Sequence[AnyPart], places: np.ndarray, got: np.ndarray, few: Part, repeated: Any
 ) -> tuple[Diagnosis, dict[str, Any]]:
     """Finds what is needed to reproduce the failure at the first of `places`, if more than those, and the command.
 
@@ -98,7 +93,7 @@ def _reproduce(
     return cause("only-with-other-ops"), _again(tester.settings, part, beside=beside)
 
 
-def _company(tester: Prober, part: Part, parts: Sequence[AnyPart], wrong: np.ndarray) -> list[AnyPart]:
+def _company(tester: Tester, part: Part, parts: Sequence[AnyPart], wrong: np.ndarray) -> list[AnyPart]:
     """As few as can be found of the cases without which, in the same program, a case does not fail."""
     batch = next(b for b in batches(parts) if part in b)
     needed: list[AnyPart] = [p for p in batch if p is not part]

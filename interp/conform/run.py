@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, OutputError
+from ..judging.groups import group
 from ..oracle.formats import CONVERTED
 from . import shards, tests
 from .cases import data
@@ -87,11 +88,8 @@ def tasks(choice: Choice, settings: Settings, kind: str) -> list[Task]:
     if not specs and not choice.shard:
         raise ValueError("there is no such case (minihlo conform --list lists them)")
     beside = tuple(_parse_spec(text) for text in choice.beside)
-    groups: dict[tuple[object, ...], list[Spec]] = {}
-    for spec in specs:
-        groups.setdefault(spec.group, []).append(spec)
-    each = (group[i : i + MOST_CASES] for group in groups.values() for i in range(0, len(group), MOST_CASES))
-    return [Task(tuple(group), beside) for group in each]
+    groups = group(specs, lambda spec: spec.group).values()
+    return [Task(tuple(of[i : i + MOST_CASES]), beside) for of in groups for i in range(0, len(of), MOST_CASES)]
 
 
 def _forms(case: Case, choice: Choice, settings: Settings, kind: str, listed: tuple[str, ...] | None) -> list[str]:

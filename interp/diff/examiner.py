@@ -86,8 +86,7 @@ class Examiner:
             raise
 
     def _evaluate(self, text: str, operation: Operation, values: Arrays) -> list[np.ndarray]:
-        arrays = [a for x in values for a in transport.pack(x, type_of_dtype(x.dtype))]
-        return receive(self.backend.evaluate(text, arrays), [v.type for v in operation.results], self.backend.name)
+        return evaluate(self.backend, text, values, operation.results)
 
     def run(self, operation: Operation, values: Arrays) -> list[np.ndarray]:
         """The backend's results of an op that it runs alone, examined; ours if it gives none.
@@ -312,13 +311,15 @@ def operands_of(operation: Operation, values: Arrays) -> list[np.ndarray]:
     return [known[v] for v in operation.operands]
 
 
-def receive(arrays: Iterable[np.ndarray], types: Iterable[object], backend: str) -> list[np.ndarray]:
-    """Decodes arrays from a backend to values of these types. Raises BackendError if there are too few."""
-    left = iter(arrays)
+def evaluate(backend: Backend, text: str, arrays: Arrays, wanted: Iterable[Value]) -> list[np.ndarray]:
+    """The values that a program gives on a backend; it takes and gives them in transport form. Raises BackendError."""
+    packed = [a for x in arrays for a in transport.pack(x, type_of_dtype(x.dtype))]
+    left = iter(backend.evaluate(text, packed))
     try:
-        return [transport.unpack(left, t.element) for t in types if isinstance(t, TensorType)]
+        return [transport.unpack(left, v.type.element) for v in wanted if isinstance(v.type, TensorType)]
     except (StopIteration, RuntimeError, TypeError, ValueError) as error:
-        raise BackendError("died", f"{backend} gave results of other types or fewer than asked for: {error}") from None
+        why = f"{backend.name} gave results of other types or fewer than asked for: {error}"
+        raise BackendError("died", why) from None
 
 
 def type_mismatch(theirs: Arrays, ours: Arrays) -> str:

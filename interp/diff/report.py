@@ -15,6 +15,7 @@ import numpy as np
 
 from ...ops.types import TensorType
 from .. import pages
+from ..judging.groups import group
 from ..judging.record import CRASH, DIVERGENT, FAIL, PASS, VERDICTS, Diagnosis, worst
 from ..judging.table import cause
 from ..program import Location
@@ -146,10 +147,7 @@ _SIZES = re.compile(r"(?<=<)(?:\d+x)+")
 
 def _group(ops: list[OpReport]) -> list[list[OpReport]]:
     """Groups ops of one name, on the same element types, with the same findings."""
-    groups: dict[tuple[Any, ...], list[OpReport]] = {}
-    for o in ops:
-        groups.setdefault((o.verdict, o.op, _SIZES.sub("", o.types), *o.notes), []).append(o)
-    return list(groups.values())
+    return list(group(ops, lambda o: (o.verdict, o.op, _SIZES.sub("", o.types), *o.notes)).values())
 
 
 def _distance(ulp: float | None, rounded: bool) -> str:

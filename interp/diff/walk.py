@@ -11,7 +11,6 @@ import numpy as np
 from ...ops.op import call_attribute, traits_of
 from ...ops.traits import RegionSemantics
 from ...ops.types import TensorType, type_of_dtype
-from .. import transport
 from ..backends import BackendError
 from ..errors import Error, ProgramError
 from ..judging.equality import equal_values
@@ -19,7 +18,7 @@ from ..judging.record import ACCURACY, CRASH, FAIL, PASS, UNSUPPORTED, worst
 from ..program import Function, Operation, Region, Value
 from ..testing.failures import format_element
 from .examiner import NOTE as _NOTE
-from .examiner import Examiner, receive
+from .examiner import Examiner, evaluate
 from .judge import Kind, kind_of, rounds
 from .report import OpReport
 from .source import Source, inputs, is_movable, is_movable_type
@@ -125,9 +124,8 @@ def run(examiner: Examiner, arguments: Sequence[Any]) -> list[Any]:
     values: dict[Value, Any] = dict(zip(body.arguments, arguments, strict=True))
     asked = [o for o in body.operations if _is_asked(o)]
     wanted = [v for o in asked for v in o.results]
-    arrays = [a for x in arguments for a in transport.pack(x, type_of_dtype(x.dtype))]
-    outputs = examiner.backend.evaluate(source.instrument(wanted), arrays)
-    values.update(zip(wanted, receive(outputs, [v.type for v in wanted], examiner.backend.name), strict=True))
+    theirs = evaluate(examiner.backend, source.instrument(wanted), arguments, wanted)
+    values.update(zip(wanted, theirs, strict=True))
     examiner.values, examiner.makers = values, {v: o for o in asked for v in o.results}
     for operation in body.operations:
         if operation.name.startswith("check."):
@@ -171,9 +169,8 @@ def examine_outputs(examiner: Examiner, arguments: Sequence[Any], stepwise: Sequ
     ):
         return None
     report = OpReport("program", function.location, ", ".join(map(str, types)))
-    arrays = [a for x in arguments for a in transport.pack(x, type_of_dtype(x.dtype))]
     try:
-        theirs = receive(examiner.backend.evaluate(source.instrument(returns), arrays), types, examiner.backend.name)
+        theirs = evaluate(examiner.backend, source.instrument(returns), arguments, returns)
         ours = examiner.all_here(arguments)
     except BackendError as error:
         if error.how == "absent":

@@ -11,11 +11,12 @@ import numpy as np
 from ..backends import PROGRAMS, Backend, BackendError
 from ..backends.subjects import subject
 from ..diff.compare import fit_arguments, is_program, program_of
+from ..diff.examiner import evaluate
 from ..diff.source import Source
 from ..enclose import Allowed
 from ..errors import Error, InputError
 from . import inputs
-from .part import Judge, Trace, run
+from .part import Judge, Trace
 from .reduce import find_part
 from .verdicts import CHANGES, CRASH, UNSUPPORTED, WRONG, Judgement, compare, worst
 
@@ -94,9 +95,10 @@ def judge_source(
     found = Judgement(source.file, backend.name)
     for name, arrays in sets:
         values, fitted = fit_arguments(source, arrays)
+        arguments = [np.asarray(v) for v in values]
         try:
             whole = fitted.inline()
-            trace = Trace.of(whole, [np.asarray(v) for v in values], allowed)
+            trace = Trace.of(whole, arguments, allowed)
         except (Error, ArithmeticError, LookupError, TypeError, ValueError) as error:
             found.verdict = worst([found.verdict, UNSUPPORTED])
             found.notes.append(f"minihlo gives no enclosure: {error}")
@@ -104,7 +106,7 @@ def judge_source(
         body = fitted.function.body
         assert body is not None
         try:
-            theirs = run(backend, fitted, body.returns, [np.asarray(v) for v in values])
+            theirs = evaluate(backend, fitted.instrument(body.returns), arguments, body.returns)
         except BackendError as error:
             if error.how == "absent":
                 raise
@@ -120,7 +122,7 @@ def judge_source(
             note = f"{backend.name} takes subnormal numbers as zero"
             found.notes += [note] if note not in found.notes else []
         if where and found.part is None and any(f.verdict == WRONG for f in findings):
-            changes = _changes(backend, fitted, values, theirs)
+            changes = _changes(backend, fitted, arguments, theirs)
             found.notes += [CHANGES] if changes else []
             parts = Judge(trace, backend, allowed, tries=_TRIES if changes else 1)
             found.part = find_part(parts, minimize, time.monotonic() + seconds)
@@ -129,13 +131,13 @@ def judge_source(
     return found
 
 
-def _changes(backend: Backend, source: Source, arrays: Sequence[Any], results: Sequence[np.ndarray]) -> bool:
+def _changes(backend: Backend, source: Source, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> bool:
     """Return whether a backend gives other results when it runs a program again."""
     body = source.function.body
     assert body is not None
     try:
         for _ in range(_TRIES):
-            again = run(backend, source, body.returns, [np.asarray(v) for v in arrays])
+            again = evaluate(backend, source.instrument(body.returns), arrays, body.returns)
             if any(x.tobytes() != y.tobytes() for x, y in zip(results, again, strict=True)):
                 return True
     except BackendError:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, OutputError
+from ..judging.groups import group
 from .verdicts import CRASH, VERDICTS, WRONG
 
 #: The endings of files that are programs, in folders and archives.
@@ -135,10 +136,8 @@ class Cause:
 
 def causes(rows: Sequence[dict[str, Any]]) -> list[Cause]:
     """Return the causes of WRONG and CRASH, the most frequent first."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in rows:
-        if row["verdict"] in (WRONG, CRASH):
-            groups.setdefault((row["verdict"], row["cause"]), []).append(row)
+    wrong = (row for row in rows if row["verdict"] in (WRONG, CRASH))
+    groups = group(wrong, lambda row: (row["verdict"], row["cause"]))
 
     def size(row: dict[str, Any]) -> int:
         return len(row["part"]["program"]) if row["part"] else 1 << 30

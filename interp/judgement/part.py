@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...ops.op import traits_of
-from ...ops.types import type_of_dtype
-from .. import transport
 from ..backends import Backend, BackendError
-from ..diff.examiner import receive
+from ..diff.examiner import evaluate
 from ..diff.source import Source, captures, is_movable_type
 from ..enclose import Allowed, Enclosure, enclose
 from ..enclose.combining import combination
@@ -86,12 +84,6 @@ def _operations(region: Region) -> list[Operation]:
     return [o for o in region.operations if o.name != CONSTANT]
 
 
-def run(backend: Backend, source: Source, wanted: Sequence[Value], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return what a backend gives for values of a program. Raises BackendError."""
-    packed = [p for x in arrays for p in transport.pack(x, type_of_dtype(x.dtype))]
-    return receive(backend.evaluate(source.instrument(wanted), packed), [v.type for v in wanted], backend.name)
-
-
 class Judge:
     """Judges parts of one program on a backend.
 
@@ -121,7 +113,7 @@ class Judge:
         enclosures = enclose(parser.parse(text), arrays, self.allowed)
         for _ in range(self.tries):
             try:
-                theirs = run(self.backend, source, body.returns, arrays)
+                theirs = evaluate(self.backend, source.instrument(body.returns), arrays, body.returns)
             except BackendError as error:
                 if self.fault != CRASH or error.how == "refused":
                     raise

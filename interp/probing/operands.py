@@ -13,6 +13,7 @@ from ...ops.cast import cast, codes_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, ElementType
 from ..errors import InputError
+from ..judging.groups import group
 
 _F64, _PLAIN = ELEMENT_TYPES["f64"], Policy()
 
@@ -127,9 +128,7 @@ def dot_text(x: np.ndarray, y: np.ndarray, lhs: str, rhs: str) -> str:
     at = np.flatnonzero((a != 0) & (b != 0))
     at = at if len(at) else np.arange(len(a))
     # Equal products are written once.
-    groups: dict[str, list[int]] = {}
-    for i in at:
-        groups.setdefault(f"{float_text(float(a[i]))} * {float_text(float(b[i]))}", []).append(int(i))
+    groups = group(at.tolist(), lambda i: f"{float_text(float(a[i]))} * {float_text(float(b[i]))}")
     parts = [f"[{positions_text(where)}] {product}" for product, where in groups.items()]
     return ", ".join(parts[:_MOST]) + (f", … ({len(at)} products)" if len(parts) > _MOST else "")
 

@@ -14,6 +14,7 @@ from ...ops.accumulators.sums import Numbers, accumulate, finish
 from ...ops.cast import cast, codes_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES
+from ..judging.groups import group
 from .designs import Dots
 from .dots import Signature
 
@@ -33,9 +34,7 @@ def predict_by(records: Sequence[Accumulator], dots: Dots, signature: Signature)
     """Return the results of dots by each record, as codes of the result type, [records, n]."""
     result, n = ELEMENT_TYPES[signature.result], len(dots)
     codes = np.empty((len(records), n), result.format.code_dtype)
-    kinds: dict[object, list[int]] = {}
-    for i, record in enumerate(records):
-        kinds.setdefault(_kind(record), []).append(i)
+    kinds = group(range(len(records)), lambda i: _kind(records[i]))
     size = max(_SUMS // max(n, 1), 1)
     for at in (every[i : i + size] for every in kinds.values() for i in range(0, len(every), size)):
         first = records[at[0]]

@@ -3,10 +3,9 @@
 import numpy as np
 
 from minihlo import interp
-from minihlo.interp import transport
-from minihlo.interp.diff.examiner import receive
+from minihlo.interp.backends import backend
+from minihlo.interp.diff.examiner import evaluate
 from minihlo.interp.diff.source import Source
-from minihlo.ops.types import type_of_dtype
 
 TEXT = """func.func @main(%x: tensor<3xf32>, %y: tensor<2xi32>) -> (tensor<2xi32>, tensor<3xf32>, tensor<3xf32>) {
   %r = stablehlo.negate %x : tensor<3xf32>
@@ -19,9 +18,7 @@ def test_arguments_can_be_wanted_too() -> None:
     assert source.function.body is not None
     x, y = np.array([1, -2, 3], np.float32), np.array([4, 5], np.int32)
     for wanted in (source.function.body.returns, source.function.body.returns[::-1]):
-        arrays = [a for v in (x, y) for a in transport.pack(v, type_of_dtype(v.dtype))]
-        sent = interp.load(source.instrument(wanted))(*arrays)
-        results = receive(sent, [v.type for v in wanted], "minihlo")
+        results = evaluate(backend("minihlo"), source.instrument(wanted), (x, y), wanted)
         expected = [y, -x, x] if wanted[0].type == source.function.argument_types[1] else [x, -x, y]
         assert [r.tolist() for r in results] == [e.tolist() for e in expected]
 
@@ -38,8 +35,8 @@ def test_ops_are_printed_generically() -> None:
     assert source.function.body is not None
     first, second = source.function.body.operations
     x = np.float32(2.5)
-    codes = transport.pack(np.asarray(x), type_of_dtype(x.dtype))
-    sent = interp.load(source.instrument([*first.results, *second.results]))(*codes)
-    assert [float(r) for r in receive(sent, [v.type for v in (*first.results, *second.results)], "m")] == [2.5, -2.5]
+    wanted = [*first.results, *second.results]
+    results = evaluate(backend("minihlo"), source.instrument(wanted), [np.asarray(x)], wanted)
+    assert [float(r) for r in results] == [2.5, -2.5]
     assert float(interp.load(source.text(first, packed=False))(x)[0]) == 2.5
     assert "func.func @main" in source.text(second, packed=False)  # others keep their own form

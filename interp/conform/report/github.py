@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...errors import count
+from ...judging.groups import group
 from ..causes import causes
 from ..conformance import Problem
 from ..result import CRASH, FAIL, Report
@@ -31,11 +32,8 @@ def lines(report: Report, problems: Sequence[Problem] | None = None) -> Iterator
         of = f"{_join_names(cause.signatures)}. To reproduce: {cause.example.case.command}"
         errors.append((count(len(cause.members), "case"), f"{cause.sentence}: {of}"))
     failed = {c.key for c in wrong}
-    others: dict[str, list[Problem]] = {}
-    for problem in problems or ():
-        if (problem.signature, problem.form) not in failed:
-            others.setdefault(problem.why, []).append(problem)
-    for why, of in others.items():
+    others = (p for p in problems or () if (p.signature, p.form) not in failed)
+    for why, of in group(others, lambda p: p.why).items():
         signatures = list(dict.fromkeys(p.signature for p in of))
         errors.append((f"{count(len(of), 'case')} against the profile", f"{why}: {_join_names(signatures)}"))
     shown = errors if len(errors) <= MOST else errors[: MOST - 1]

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ... import pages
+from ...judging.groups import group
 from ...judging.record import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, worst
 from ...oracle.formats import FORMATS
 from .. import causes, files
 from ..format_text import code_text
-from ..result import CUT, ERRORS, AccumulatorFacts, CaseResult, Failure, Report, Run
+from ..result import CUT, ERRORS, CaseResult, Failure, Report, Run
 from . import accumulators, pictures
 
 #: The verdicts, most important first, with their meanings.
@@ -51,7 +52,7 @@ def page(report: Report) -> str:
         rows=rows,
         failing_groups=list(_failing(bad)),
         inaccurate=list(_inaccurate([c for c in report.cases if c.verdict == ACCURACY])),
-        sums=_sums(report.cases),
+        sums=group((c for c in report.cases if c.accumulator is not None), lambda c: c.accumulator),
         choices=_choices(report.cases),
     )
 
@@ -65,35 +66,19 @@ def _grid(cases: Sequence[CaseResult]) -> tuple[list[str], dict[str, dict[str, l
     return [*(f for f in FORMATS if f in there), *sorted(there - set(FORMATS))], rows
 
 
-def _by_signature(cases: Iterable[CaseResult]) -> dict[str, list[CaseResult]]:
-    groups: dict[str, list[CaseResult]] = defaultdict(list)
-    for case in cases:
-        groups[case.signature].append(case)
-    return groups
-
-
 def _failing(bad: Iterable[CaseResult]) -> Iterator[dict[str, Any]]:
     """The failing cases of each signature; the one that says most is first."""
-    for cases in _by_signature(bad).values():
+    for cases in group(bad, lambda c: c.signature).values():
         ordered = sorted(cases, key=lambda c: (c.is_expected, c.map is None and c.curve is None, c.verdict != CRASH))
         yield {"cases": ordered, "size": len(ordered)}
 
 
 def _inaccurate(cases: Iterable[CaseResult]) -> Iterator[dict[str, Any]]:
     """The cases of each signature with results that are not correctly rounded, the first to show, the worst ULP."""
-    for group in _by_signature(cases).values():
-        first = max(group, key=lambda c: (c.form == "array", c.counts.get(ACCURACY, 0)))
-        ulp = max((c.worst_ulp for c in group if c.worst_ulp is not None), default=0)
-        yield {"first": first, "cases": group, "worst": ulp}
-
-
-def _sums(cases: Iterable[CaseResult]) -> dict[AccumulatorFacts, list[CaseResult]]:
-    """The accumulators, each with the cases that it explains."""
-    explained: dict[AccumulatorFacts, list[CaseResult]] = defaultdict(list)
-    for case in cases:
-        if case.accumulator is not None:
-            explained[case.accumulator].append(case)
-    return explained
+    for alike in group(cases, lambda c: c.signature).values():
+        first = max(alike, key=lambda c: (c.form == "array", c.counts.get(ACCURACY, 0)))
+        ulp = max((c.worst_ulp for c in alike if c.worst_ulp is not None), default=0)
+        yield {"first": first, "cases": alike, "worst": ulp}
 
 
 def _choices(cases: Iterable[CaseResult]) -> dict[str, dict[str, str | None]]:

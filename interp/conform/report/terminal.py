@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ... import pages
+from ...judging.groups import group
 from ...judging.record import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, VERDICTS, worst
 from ...oracle.formats import ALL_MINIFLOATS, FORMATS, INTEGERS
 from ..causes import of_cases
@@ -50,11 +51,7 @@ def show(report: Report, console: Console) -> None:
         key = Text("  ").join(Text.assemble((_SIGNS[v], _STYLES[v]), f" {_MEANINGS[v]}") for v in used)
         console.print(key, soft_wrap=True)
     bad = [c for c in report.cases if c.verdict in (FAIL, CRASH)]
-    groups: dict[tuple[str, str, str, bool], list[CaseResult]] = {}
-    for case in bad:
-        groups.setdefault((case.verdict, case.signature, case.diagnosis or case.message, case.is_expected), []).append(
-            case
-        )
+    groups = group(bad, lambda c: (c.verdict, c.signature, c.diagnosis or c.message, c.is_expected))
     near = [c for c in report.cases if c.verdict == ACCURACY]
     in_arrays = {c.signature for c in near if c.form == "array"}
     lists = {
@@ -155,11 +152,8 @@ def _by(
     cases: Sequence[CaseResult], sentences: Callable[[CaseResult], list[str]]
 ) -> list[tuple[str, list[CaseResult]]]:
     """The cases of each sentence, those of most first."""
-    groups: dict[str, list[CaseResult]] = {}
-    for case in cases:
-        for sentence in sentences(case):
-            groups.setdefault(sentence, []).append(case)
-    return sorted(groups.items(), key=lambda g: -len(g[1]))
+    pairs = group(((s, c) for c in cases for s in sentences(c)), lambda pair: pair[0])
+    return sorted(((s, [c for _, c in of]) for s, of in pairs.items()), key=lambda g: -len(g[1]))
 
 
 def _few_names(cases: Sequence[CaseResult]) -> str:

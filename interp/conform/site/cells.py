@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ...judging.groups import group
 from ..causes import CIRCUMSTANCES
 from ..report.html import BAD
 from ..result import DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, worst
@@ -34,15 +34,13 @@ def pages(site: Site, entry: Entry) -> Iterator[tuple[str, str]]:
 def _column(site: Site, column: str, cases: Sequence[CaseResult], backend: str) -> Iterator[Section]:
     """A cell: an overview, and a section for each signature with something to show."""
     anchor = site.names.of(column)
-    signatures: dict[str, list[CaseResult]] = defaultdict(list)
-    for case in cases:
-        signatures[case.signature].append(case)
+    signatures = group(cases, lambda c: c.signature)
     data = {"name": column, "anchor": anchor, "signatures": signatures, "backend": backend}
     yield Section(render("site_cells.html#column", verdict=worst([c.verdict for c in cases]), **data), anchor)
     for signature, of in signatures.items():
         shown = [c for c in of if c.verdict not in (PASS, UNSUPPORTED)]
         bad = sorted((c for c in shown if c.verdict in BAD), key=lambda c: (c.is_expected, not (c.map or c.curve)))
-        others = [_example(cs) for v, cs in frame.by_verdict(shown).items() if v not in BAD]
+        others = [_example(cs) for v, cs in group(shown, lambda c: c.verdict).items() if v not in BAD]
         if shown:
             yield Section(render("site_cells.html#signature", name=signature, bad=bad, others=others))
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from ...judging.groups import group
 from ...judging.open_points import CHOICES, IDENTIFIERS, OPEN_POINTS, question
 from ..report.html import BAD
 from ..result import AccumulatorFacts, CaseResult
-from ..verdicts.differences import Difference, differences
+from ..verdicts.differences import differences
 from . import frame
 from .frame import Section, render
 from .model import Entry, Site
@@ -53,15 +54,12 @@ def _explained(
     """Each accumulator of a backend, with the operations and forms that it explains."""
     of_backend: Counter[str] = Counter()
     for (label, accumulator), cases in list(found.items())[:_ROWS]:
-        ops: dict[str, list[str]] = defaultdict(list)
-        for case in cases:
-            ops[case.op].append(case.form)
         of_backend[label] += 1
         yield {
             "label": label,
             "href": site.address(label, cases[0]),
             "accumulator": accumulator,
-            "ops": ops,
+            "ops": {op: [c.form for c in of] for op, of in group(cases, lambda c: c.op).items()},
             "case": cases[0],
             "is_drawn": of_backend[label] <= _DRAWN,
         }
@@ -133,15 +131,13 @@ def changes(site: Site) -> dict[str, str]:
 
 
 def _since(site: Site, entry: Entry, before: Entry) -> Iterator[Section]:
-    found: dict[str, list[Difference]] = defaultdict(list)
-    for difference in differences(before.report, entry.report):
-        found[difference.kind].append(difference)
+    found = group(differences(before.report, entry.report), lambda d: d.kind)
     name = site.names.of(f"since {entry.label}")
-    counts = {words: len(found[k]) for k, words in _KINDS.items() if found[k]}
+    counts = {words: len(found[k]) for k, words in _KINDS.items() if k in found}
     data = {"name": name, "before": before, "entry": entry, "counts": counts}
     yield Section(render("site_facts.html#since", **data), name)
     for kind, says in _KINDS.items():
-        of = [d for d in found[kind] if kind not in ("new", "gone") or d.case.verdict in BAD]
+        of = [d for d in found.get(kind, []) if kind not in ("new", "gone") or d.case.verdict in BAD]
         says += " and fail" if kind == "new" else " and failed" if kind == "gone" else ""
         for i in range(0, len(of), _ROWS):
             rows = [{"case": d.case, "before": d.before, "after": d.after} for d in of[i : i + _ROWS]]

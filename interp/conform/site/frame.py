@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections import defaultdict
 from collections.abc import Iterable
 
 from ... import pages
+from ...judging.groups import group
 from ..report.html import NAMES
 from ..result import CaseResult
 
@@ -83,18 +83,16 @@ def in_parts(
     return pages, addresses
 
 
-def by_verdict(cases: Iterable[CaseResult]) -> dict[str, list[CaseResult]]:
-    """The cases of each verdict."""
-    found: dict[str, list[CaseResult]] = defaultdict(list)
-    for case in cases:
-        found[case.verdict].append(case)
-    return found
-
-
 def said(case: CaseResult) -> str:
     """The best explanation of a case."""
     return case.diagnosis or case.message or case.model or "; ".join(case.choices)
 
 
 #: The renderer of the site.
-render = pages.renderer(**NAMES, NAVIGATION=_NAVIGATION, by_verdict=by_verdict, quote=shlex.quote, said=said)
+render = pages.renderer(
+    **NAMES,
+    NAVIGATION=_NAVIGATION,
+    by_verdict=lambda cases: group(cases, lambda c: c.verdict),
+    quote=shlex.quote,
+    said=said,
+)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from ...judging.groups import group
 from ...oracle.formats import FORMATS
 from ..causes import Cause, causes
 from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, worst
@@ -130,7 +130,8 @@ def site(loaded: Sequence[LoadedReport]) -> Site:
         before: Entry | None = None
         for one, label in zip(of_backend, _labels(of_backend), strict=True):
             report = one.report
-            entry = Entry(label, names.of(one.stem), report, _cells(report.cases), before, one is of_backend[-1])
+            cells = group(report.cases, lambda c: (c.row, c.column))
+            entry = Entry(label, names.of(one.stem), report, cells, before, one is of_backend[-1])
             entry.causes = causes({label: report.cases})
             entries.append(entry)
             before = entry
@@ -144,13 +145,6 @@ def site(loaded: Sequence[LoadedReport]) -> Site:
     columns = [*(f for f in FORMATS if f in there), *sorted(there - set(FORMATS))]
     failing = {e.label: [c for c in e.report.cases if c.verdict in (FAIL, CRASH)] for e in entries if e.is_latest}
     return Site(entries, rows, columns, causes(failing), names)
-
-
-def _cells(cases: Iterable[CaseResult]) -> Cells:
-    cells: Cells = defaultdict(list)
-    for case in cases:
-        cells[case.row, case.column].append(case)
-    return dict(cells)
 
 
 def _labels(runs: Sequence[LoadedReport]) -> list[str]:

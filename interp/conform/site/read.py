@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError
+from ...judging.groups import group
 from ...oracle.exact import OPS, arity
 from ...oracle.formats import FORMATS, bits
 from .. import files
@@ -168,10 +169,8 @@ def _short(value: Any, most: int) -> Any:
 
 def by_backend(loaded: Sequence[LoadedReport]) -> Iterator[list[LoadedReport]]:
     """The reports of each backend, by version and then by starting time; backends by name."""
-    backends: dict[str, list[LoadedReport]] = {}
-    for one in sorted(loaded, key=lambda x: (x.report.run.backend, x.report.run.started, x.stem)):
-        backends.setdefault(one.report.run.backend, []).append(one)
-    for runs in backends.values():
+    ordered = sorted(loaded, key=lambda x: (x.report.run.backend, x.report.run.started, x.stem))
+    for runs in group(ordered, lambda x: x.report.run.backend).values():
         packages = sorted({p for r in runs for p in r.report.run.versions}, key=lambda p: (p == "minihlo", p))
         yield sorted(runs, key=lambda r: [version(r.report.run.versions.get(p, "")) for p in packages])
 

@@ -10,6 +10,7 @@ import numpy as np
 from ...backends import BackendError
 from ...backends.operation import Operation
 from ...errors import InputError
+from ...judging.groups import group
 from ..cases.cases import select_cases
 from ..repeats import AnyPart
 from ..run import Choice, Task
@@ -34,9 +35,7 @@ def select_tasks(tasks: Sequence[Task], choice: Choice) -> list[Task]:
 
 def wanted_entries(manifest: Manifest, tasks: Sequence[Task]) -> list[Entry]:
     """The calls of tasks. Raises InputError if the vectors are not those of this version of minihlo."""
-    by_part: dict[tuple[str, str, int], list[Entry]] = {}
-    for entry in manifest.cases:
-        by_part.setdefault(entry.key[:3], []).append(entry)
+    by_part = group(manifest.cases, lambda entry: entry.key[:3])
     found: list[Entry] = []
     for spec in (s for t in tasks for s in t.specs):
         key = spec.case.signature, spec.form, spec.part

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...judging.diagnosis import TAIL, of_sizes, of_start, of_tail
+from ...judging.groups import group
 from ...judging.record import NONE, Diagnosis
 from ...judging.table import cause
 from ..cases.forms import FORMS, SIZES
@@ -44,9 +45,7 @@ _ONLY_TOGETHER = (
 
 def across_forms(cases: Sequence[CaseResult]) -> list[CaseResult]:
     """Adds to each failing case the forms in which its op fails, if those are not all."""
-    by_signature: dict[str, list[CaseResult]] = {}
-    for case in cases:
-        by_signature.setdefault(case.signature, []).append(case)
+    by_signature = group(cases, lambda c: c.signature)
     return [_with_forms(case, by_signature[case.signature]) if case.verdict == FAIL else case for case in cases]
 
 
