@@ -35,15 +35,15 @@ JUDGING_COMMANDS = (
 
 BUDGETS = (
     Budget("ops", 15_950, ("ops",)),
-    Budget("interp without emulation", 49_150, ("interp",), ("interp/emulate",)),
+    Budget("interp without emulation", 49_200, ("interp",), ("interp/emulate",)),
     Budget("emulation", 4_550, ("interp/emulate",)),
     Budget(
         "judging",
-        26_500,
+        26_600,
         ("interp/judging", "interp/conform", "interp/diff", "interp/probing", "interp/backends", "interp/judgement",
          "interp/enclose", *(f"interp/commands/{name}.py" for name in JUDGING_COMMANDS)),
     ),
-    Budget("tests", 42_100, ("tests",)),
+    Budget("tests", 42_150, ("tests",)),
     Budget("passes, machine, binding", 2_500, ("interp/passes", "interp/machine.py", "interp/bind.py")),
     Budget(
         "core",

@@ -172,6 +172,7 @@ class Examiner:
         A fault that explains all wrong elements stays, unless this does so too.
         """
         explained = [np.zeros(g.grades.shape, bool) for g in all_graded]
+        has_steps = kind_of(operation) in (Kind.FUNCTION, Kind.STEPS, Kind.SUM)
         for given in (list(map(flush, values)), values):
             try:
                 ours = self.here(operation, given)
@@ -179,7 +180,7 @@ class Examiner:
                 continue
             again = judge(operation, operands_of(operation, given), theirs, ours)
             for found, other, got, right in zip(explained, again, theirs, ours, strict=True):
-                found |= (got == 0) & (right != 0) & (flush(right) == 0)
+                found |= _is_flushed(got, right, has_steps)
                 if given is not values:
                     found |= other.grades != WRONG
                 if selects(operation):  # it may compare numbers as zeros, and keep them
@@ -257,6 +258,27 @@ class Examiner:
         if not type_mismatch(theirs, ours) and judge(made, operands_of(made, few), theirs, ours)[0].worst == WRONG:
             report.program = text
             self._give(report, few)
+
+
+#: The most smallest normal numbers that are lost on the way of one result.
+_FLUSHED_STEPS = 8
+
+
+def _is_flushed(got: np.ndarray, right: np.ndarray, has_steps: bool) -> np.ndarray:
+    """Tests which results are zeros for subnormal numbers, before or after rounding, or off by zeros on the way."""
+    if np.iscomplexobj(got):
+        pairs = ((part(got), part(right)) for part in (np.real, np.imag))
+        real, imaginary = (_is_flushed(x, y, True) | (x == 0) & (y == 0) for x, y in pairs)
+        return real & imaginary
+    element = type_of_dtype(got.dtype)
+    if not element.is_float or element.is_minifloat:
+        return np.zeros(got.shape, bool)
+    least = float(np.ldexp(1.0, element.format.min_exponent + element.format.precision - 1))
+    x, y = got.astype(np.float64), right.astype(np.float64)
+    found = (x == 0) & (np.abs(y) <= least)
+    if has_steps and element.name != "f16":  # whose steps are those of f32, where its subnormal numbers are none
+        found |= ((x == 0) | (np.abs(x) >= least)) & (np.abs(x - y) < _FLUSHED_STEPS * least)
+    return (found & (y != 0)) | equal_values(got, right)
 
 
 def flush(x: np.ndarray) -> np.ndarray:

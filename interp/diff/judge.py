@@ -11,13 +11,15 @@ from ...ops.cast import cast
 from ...ops.op import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, call_attribute, lookup, traits_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, TensorType, type_of_dtype
+from ..enclose import enclose
+from ..errors import Error
 from ..judging.equality import GradedResult, distance, equal_values, grade_by_equality
 from ..judging.functions import grade_near
 from ..judging.left_open import grade_initial_values, grade_open, has_initial_value, note
 from ..judging.record import NEAR, OPEN, SAME, WRONG
 from ..judging.sums import permitted as sums
 from ..judging.table import cause
-from ..judging.wide import in_f64
+from ..judging.wide import in_f64, program_of
 from ..program import Operation
 from .diagnosis import diagnose
 
@@ -53,7 +55,7 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
             grade_near(operation, operands, theirs[i], ours[i], g)
         elif kind is Kind.STEPS:
             _near_the_whole(operation, operands, theirs, i, g)
-            _overflows_on_the_way(operands, theirs[i], ours, g)
+            _by_any_formula(operation, operands, theirs[i], i, g)
             _same_at_large(operation, theirs[i], ours[i], g)
         elif kind is Kind.RANDOM:
             g.set(g.grades == WRONG, OPEN, note("implementation"))
@@ -150,10 +152,30 @@ def _near_the_whole(operation: Operation, operands: Arrays, theirs: Arrays, inde
 _NEAR_ULP = 4
 
 
-def _overflows_on_the_way(operands: Arrays, theirs: np.ndarray, ours: Arrays, grades: GradedResult) -> None:
-    """Grades results that are not finite where the specification's own steps overflow, of finite operands."""
-    if all(np.isfinite(x).all() for x in operands) and not all(np.isfinite(x).all() for x in ours):
-        grades.set(~np.isfinite(theirs), NEAR, cause("may-overflow"))
+def _by_any_formula(
+    operation: Operation, operands: Arrays, theirs: np.ndarray, index: int, grades: GradedResult
+) -> None:
+    """Grades ops of many steps, such as batch normalization, by all that formulas of the whole may give."""
+    if operation.regions or call_attribute(operation.name) is not None:
+        return
+    try:
+        whole = enclose(program_of(operation), operands)[index]
+    except Error:
+        return
+    admitted = whole.admits(theirs) & ~whole.undecided
+    grades.set(admitted & ~np.isfinite(theirs), NEAR, cause("may-overflow"))
+    low, high, _ = whole.results()
+    is_bounded = np.isfinite(low) & np.isfinite(high)
+    grades.set(admitted & is_bounded, NEAR, cause("steps"))
+    # By an infinite variance the quotient is zero. Of another number an overflow on the way tells nothing.
+    if index == 0 and operation.name in ("stablehlo.batch_norm_inference", "stablehlo.batch_norm_training"):
+        axis = int(operation.attributes["feature_index"])
+        offset = operands[2].reshape([-1 if d == axis else 1 for d in range(theirs.ndim)])
+        grades.set(
+            admitted & ~is_bounded & equal_values(theirs, np.broadcast_to(offset, theirs.shape)),
+            NEAR,
+            cause("may-overflow"),
+        )
 
 
 def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, grades: GradedResult) -> None:
@@ -181,6 +203,12 @@ def _in_another_order(operation: Operation, operands: Arrays, theirs: Arrays, ou
         if not attributes.get("is_stable", False):
             g.set(same, OPEN, note("order-of-equals"))
         g.set(same & _without_order(operation, operands, axis), OPEN, cause("no-order"))
+    if name == "stablehlo.torch_index_select":  # which no specification has
+        axis, batch = int(attributes["dim"]), int(attributes["batch_dims"])
+        indices, rank = operands[1], operands[0].ndim
+        beyond = (indices < 0) | (indices >= operands[0].shape[axis])
+        shape = (*indices.shape[:batch], *[1] * (axis - batch), *indices.shape[batch:], *[1] * (rank - axis - 1))
+        g.set(np.broadcast_to(beyond.reshape(shape), g.grades.shape), OPEN, note("implementation"))
     if name == "stablehlo.scatter" and not attributes.get("unique_indices", False):
         body = operation.regions[0]
         if body.returns[:1] == body.arguments[-1:]:

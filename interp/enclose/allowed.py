@@ -35,4 +35,5 @@ class Allowed:
 
     def flushes(self, element: ElementType) -> bool:
         """Return whether subnormal numbers of a type may be taken as zero."""
-        return self.flush and element.is_float and element.bits >= 16
+        part = element.part
+        return self.flush and part.is_float and part.bits >= 16

@@ -36,6 +36,13 @@ class _Features:
         self.slack = np.expm1(_ROUNDINGS * unit + e.allowed.ulps(x.element) * unit)
         self.sum_slack = np.expm1((_ROUNDINGS + self.count) * np.log1p(unit))
         self.epsilon = float(operation.attributes["epsilon"])
+        #: The largest magnitude on the way to each element.
+        self.reached: np.ndarray | float = 0.0
+
+    def reaches(self, *sizes: np.ndarray) -> None:
+        """Note magnitudes of values on the way."""
+        for size in sizes:
+            self.reached = np.maximum(self.reached, size)
 
     def spread(self, x: np.ndarray) -> np.ndarray:
         return x.reshape([-1 if d == self.axis else 1 for d in range(len(self.shape))])
@@ -46,7 +53,9 @@ class _Features:
 
     def sum(self, x: Interval, size: np.ndarray) -> Interval:
         """Return the sums over elements of each feature; `size` is the magnitude of what is added."""
-        error = self.sum_slack * size.sum(self.others, keepdims=True)
+        whole = size.sum(self.others, keepdims=True)
+        self.reaches(whole)
+        error = self.sum_slack * whole
         low, high = (v.sum(self.others, keepdims=True) for v in np.broadcast_arrays(*x))
         return low - error, high + error
 
@@ -87,11 +96,13 @@ def batch_norm(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> S
         size = _size(value) ** 2 + _size(mean) ** 2
         variance = f.mean((away**2, _size(centered) ** 2), size)
         results = [_normalized(f, value, scale, offset, mean, variance), mean, variance]
+    reached = np.broadcast_to(f.reached, f.shape)
     special = any(bool(n.any() or not np.isfinite([lo, hi]).all()) for lo, hi, n in (v.bounds() for v in operands))
     most, found = largest(x.element), []
     for i, (low, high) in enumerate(results):
         # What overflows on the way, or is no number, may become anything.
-        beyond = ~(np.maximum(np.abs(low), np.abs(high)) <= most) | special
+        ways = reached if low.shape == f.shape else reached.max(f.others, keepdims=True, initial=0.0)
+        beyond = ~(np.maximum(_size((low, high)), ways) <= most) | special
         low, high = np.where(beyond, -np.inf, low), np.where(beyond, np.inf, high)
         shape = [n or 0 for n in operation.results[i].shape or ()]
         ends = (np.broadcast_to(v, f.shape if i == 0 else v.shape).reshape(shape) for v in (low, high, beyond))
@@ -103,8 +114,10 @@ def _normalized(
     f: _Features, x: Interval, scale: Interval, offset: Interval, mean: Interval, variance: Interval
 ) -> Interval:
     factor = multiply(scale, f.rsqrt(variance))
+    far = _size(x) + _size(mean)
+    f.reaches(far, _size(factor), far * _size(factor))
     exact = add(multiply(factor, add(x, negate(mean))), offset)
-    return _widened(exact, f.slack * ((_size(x) + _size(mean)) * _size(factor) + _size(offset)))
+    return _widened(exact, f.slack * (far * _size(factor) + _size(offset)))
 
 
 def _gradients(
@@ -117,6 +130,7 @@ def _gradients(
     grad_scale = multiply(through, inverse)
     squared = multiply(inverse, inverse)
     count = float(f.count)
+    f.reaches(size * count, _size(through) * far * _size(squared), _size(squared))
     rest = add((gradient[0] * count, gradient[1] * count), negate(grad_offset))
     rest = add(rest, negate(multiply(multiply(through, centered), squared)))
     error = f.slack * (size * count + _size(grad_offset) + _size(through) * far * _size(squared))

@@ -316,12 +316,7 @@ class Evaluator:
         if not self.allowed.wide:
             low, high = ends
         low, high = hull([low, ends[0]], [high, ends[1]])
-        if not self.allowed.flushes(element):
-            return low, high
-        if not np.iscomplexobj(low):
-            return flush(low, high, element)
-        real, imag = (flush(part(low), part(high), element) for part in (np.real, np.imag))
-        return of_parts(real[0], imag[0]), of_parts(real[1], imag[1])
+        return flush(low, high, element) if self.allowed.flushes(element) else (low, high)
 
 
 #: Operations with regions whose rules decide even where all is exact.

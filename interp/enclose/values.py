@@ -190,7 +190,10 @@ def least_normal(element: ElementType) -> float:
 
 
 def flush(low: np.ndarray, high: np.ndarray, element: ElementType) -> tuple[np.ndarray, np.ndarray]:
-    """Return bounds of numbers of which those that are subnormal may be taken as zero."""
+    """Return bounds of numbers of which those that are subnormal may be taken as zero, as parts of complex ones may."""
+    if np.iscomplexobj(low):
+        real, imag = (flush(part(low), part(high), element.part) for part in (np.real, np.imag))
+        return of_parts(real[0], imag[0]), of_parts(real[1], imag[1])
     least = least_normal(element)
     near = (low < least) & (high > -least)
     return np.where(near, np.minimum(low, 0.0), low), np.where(near, np.maximum(high, 0.0), high)

@@ -63,15 +63,19 @@ def wide_plan(operation: Operation, real: bool = False) -> Plan | None:
     bodies = [sole_op_name(r) for r in operation.regions]
     if any(b not in _BODIES for b in bodies):
         return None
-    alone = dataclasses.replace(operation, operands=tuple(Value(v.type) for v in operation.operands))
-    made = widened(alone, lambda t: _wide(t, real))
-    takes, gives = (tuple(v.type for v in vs) for vs in (made.operands, made.results))
-    body = Region(made.operands, [made], made.results)
-    function = Function("main", True, takes, gives, body, operation.location)
     try:
-        return plan(Program({"main": function}))
+        return plan(program_of(operation, lambda t: _wide(t, real)))
     except Error:
         return None
+
+
+def program_of(operation: Operation, of_type: Callable[[Type], Type] = lambda t: t) -> Program:
+    """The program of one op, whose operands are arguments, with other types."""
+    alone = dataclasses.replace(operation, operands=tuple(Value(v.type) for v in operation.operands))
+    made = widened(alone, of_type)
+    takes, gives = (tuple(v.type for v in vs) for vs in (made.operands, made.results))
+    body = Region(made.operands, [made], made.results)
+    return Program({"main": Function("main", True, takes, gives, body, operation.location)})
 
 
 def widened(operation: Operation, wide: Callable[[Type], Type]) -> Operation:
