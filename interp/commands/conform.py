@@ -15,7 +15,7 @@ from typing import Any
 from ...ops.accumulators.record import Accumulator
 from ...ops.close import hint
 from ..backends import Backend, backend, spellings
-from ..conform import files, run, shards, tests
+from ..conform import files, run, shards, tests, waivers
 from ..conform.cases import data
 from ..conform.cases.case import Case
 from ..conform.cases.cases import cases
@@ -23,7 +23,7 @@ from ..conform.cases.forms import FORMS
 from ..conform.report import badge
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report
 from ..conform.support import takes
-from ..conform.verdicts import known, outcome
+from ..conform.verdicts import outcome
 from ..errors import InputError, OutputError, WorkersLostError
 from ..policies import accumulation
 from . import conform_claim
@@ -84,7 +84,7 @@ def choice_of_options(options: argparse.Namespace) -> run.Choice:
 
 def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
     settings, choice, held = _settings(name, options), choice_of_options(options), conform_claim.profile_run(options)
-    expected = known.read(options.xfail)
+    expected = waivers.read_known(options.xfail)
     if held is None:
         check(choice, options.level)
     else:
@@ -123,7 +123,7 @@ def path_of(options: argparse.Namespace) -> Path | None:
 
 
 def conclude(
-    session: run.Session, workers: run.Workers, options: argparse.Namespace, expected: Sequence[known.Known]
+    session: run.Session, workers: run.Workers, options: argparse.Namespace, expected: Sequence[waivers.Waiver]
 ) -> Report | int:
     """Run what is left of a session and write its reports. Returns the exit status where it was interrupted."""
     path, kept = session.path, session.resume()
@@ -138,10 +138,10 @@ def conclude(
         why = str(error) if is_lost else "interrupted"
         print("; ".join([why, *([str(session.failure or saved)] if path else [])]), file=sys.stderr)
         return 2 if is_lost else 130
-    report.cases = [known.mark_expected(c, expected) for c in report.cases]
+    report.cases = [waivers.mark_expected(c, expected) for c in report.cases]
     write_reports(report, options)
     signatures = (c.signature for c in run.Choice(tests=getattr(options, "tests", "")).cases(3))
-    for line in known.outdated_lines(expected, report.cases, signatures):
+    for line in waivers.outdated_lines(expected, report.cases, signatures):
         print(f"--xfail {options.xfail}: {line}", file=sys.stderr)
     return report
 
@@ -242,7 +242,7 @@ def check_outputs(options: argparse.Namespace) -> None:
             raise OutputError(f"--{option} {error}") from None
 
 
-def _dead(report: Report, expected: Sequence[known.Known]) -> list[str]:
+def _dead(report: Report, expected: Sequence[waivers.Waiver]) -> list[str]:
     """Return commands that reproduce crashes on a type for which no case of this run failed."""
     reported = {c.signature for c in report.cases if c.op == "type"}
     commands = dict.fromkeys(c.command for c in report.cases if c.verdict == UNSUPPORTED and c.command)

@@ -6,11 +6,10 @@ import argparse
 import dataclasses
 
 from .. import __version__
-from ..conform import run
+from ..conform import run, waivers
 from ..conform.merge import choice_of, profile_of
 from ..conform.recorded import RecordedTester
 from ..conform.vectors import judge, manifest, results
-from ..conform.verdicts import known
 from ..conform.verdicts.outcome import Settings
 from ..errors import InputError
 from . import conform, conform_claim
@@ -25,7 +24,7 @@ def main(options: argparse.Namespace) -> int:
     Raises InputError for a wrong command line, vectors that have changed, and results that are not whole.
     """
     further = conform.choice_of_options(options)
-    expected = known.read(options.xfail)
+    expected = waivers.read_known(options.xfail)
     conform.check_outputs(options)
     vectors = manifest.load(options.folder)
     made = vectors.made

@@ -16,10 +16,11 @@ from ..backends import Backend
 from ..conform import shards
 from ..diff.source import Source
 from ..enclose import Allowed
+from ..enclose.findings import CRASH, EXACT, UNSUPPORTED, WRONG
 from ..errors import Error, InputError, OutputError
 from ..judgement import inputs, many
 from ..judgement.judge import judge_source
-from ..judgement.verdicts import CRASH, EXACT, UNSUPPORTED, WRONG, Judgement
+from ..judgement.verdicts import Judgement
 from ..parse import containers
 from ..testing.chunks import split
 from .diff import backend_of

@@ -22,6 +22,7 @@ from ..parse.reader import Locator
 from ..values.values import check_input
 from . import walk as whole
 from .examiner import Examiner
+from .outputs import examine_outputs
 from .report import FLUSHES, HOWS, REPORT, Report
 from .source import Source
 from .walk import Walk
@@ -126,7 +127,7 @@ def examine(
         results = Walk(examiner, iterations).run(source.function, values)
     report = Report(backend.name, how, list(examiner.reports.values()), results, beside)
     if not beside and how == "op" and backend.takes == PROGRAMS:
-        report.outputs = whole.examine_outputs(examiner, values, results)
+        report.outputs = examine_outputs(examiner, values, results)
     return report
 
 

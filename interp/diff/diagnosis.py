@@ -13,7 +13,7 @@ import numpy as np
 from ...ops.cast import cast
 from ...ops.op import lookup
 from ...ops.policy import Policy
-from ...ops.types import ELEMENT_TYPES, TensorType, type_of_dtype
+from ...ops.types import ELEMENT_TYPES, type_of_dtype
 from ..backends.codes import codes
 from ..judging.diagnosis import Results, by_faults, of_array
 from ..judging.equality import GradedResult, equal_values
@@ -23,14 +23,14 @@ from ..judging.sums.exact_sums import spread
 from ..judging.table import cause
 from ..judging.wide import in_f64
 from ..oracle.case import OpCase
-from ..oracle.formats import FORMATS, INTEGERS
+from ..oracle.formats import FORMATS
 from ..program import Operation, Value
+from .operations import case_of
 
 _F64 = ELEMENT_TYPES["f64"]
 _PLAIN = Policy()
 #: Number of wrong elements examined, and of right ones.
 _SAMPLE = 2048
-_NAMES = ("comparison_direction", "compare_type")
 
 
 def diagnose(
@@ -59,23 +59,14 @@ def diagnose(
 
 
 def _case(operation: Operation) -> OpCase | None:
-    """The op as a case of the conformance tester, None if it is none."""
-    record = lookup(operation.name)
-    types = [v.type for v in (*operation.operands, *operation.results)]
-    if record is None or not record.is_elementwise or not operation.name.startswith("stablehlo."):
+    """The op as a case for which there are fault models; None if there are none."""
+    case = case_of(operation)
+    if case is None or case.op == "dot_general":
         return None
-    names = [t.element.name for t in types if isinstance(t, TensorType)]
-    if len(names) != len(types) or not all(n in FORMATS or n in INTEGERS or n == "i1" for n in names):
-        return None
-    name = operation.name.removeprefix("stablehlo.")
-    attributes = ()
-    if name == "compare":
-        given = [str(operation.attributes.get(n, "")) for n in _NAMES]
-        attributes = tuple(zip(_NAMES, (given[0], given[1] if given[1] == "TOTALORDER" else "FLOAT"), strict=True))
-    is_wide = any(n in FORMATS and FORMATS[n].bits > 32 for n in names)  # f64 does not contain all of their results
-    if name != "convert" and (is_wide or not all(n in FORMATS for n in names[:-1])):
-        return None
-    return OpCase(name, tuple(names[:-1]), names[-1], attributes)
+    # f64 does not contain all results of f64.
+    is_wide = any(n in FORMATS and FORMATS[n].bits > 32 for n in (*case.operands, case.result))
+    is_of_floats = all(n in FORMATS for n in case.operands)
+    return case if case.op == "convert" or (is_of_floats and not is_wide) else None
 
 
 def explain_unrounded(

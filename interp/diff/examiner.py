@@ -14,7 +14,8 @@ from ...ops.policy import Policy
 from ...ops.types import TensorType, type_of_dtype
 from .. import machine, planner, transport
 from ..backends import OPERATIONS, Backend, BackendError
-from ..errors import Error
+from ..enclose import Allowed, Enclosure, enclose
+from ..errors import Error, UnsupportedError
 from ..judging.equality import GradedResult, distance, equal_values, is_subnormal
 from ..judging.record import CRASH, FAIL, OF_GRADES, OPEN, SAME, UNSUPPORTED, WRONG, worst
 from ..program import Location, Operation, Value
@@ -70,6 +71,13 @@ class Examiner:
     def all_here(self, arguments: Sequence[Any]) -> list[Any]:
         """Our results of the whole program."""
         return machine.run(planner.plan(self.source.program, self.source.function.name, self._policy), arguments)
+
+    def enclose(self, arguments: Sequence[Any]) -> list[Enclosure]:
+        """The enclosures of the program's results. Raises ProgramError, and UnsupportedError under another policy."""
+        if self._policy != Policy():
+            raise UnsupportedError("the exact results are those of another policy")
+        arrays = [np.asarray(x) for x in arguments]
+        return enclose(self.source.program, arrays, Allowed(flush=self._flush != FORBID), self.source.function.name)
 
     def there(self, operation: Operation, values: Arrays) -> list[np.ndarray]:
         """The backend's results of the op alone. Raises BackendError."""

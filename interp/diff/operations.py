@@ -1,4 +1,4 @@
-"""Ops on a backend that computes single operations and takes no programs (`backends.operation`)."""
+"""Ops as cases of the conformance tester, and on backends that compute single operations (`backends.operation`)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ...ops.types import QuantizedType, TensorType
 from ..backends import BackendError
 from ..backends import operation as conform
 from ..backends.codes import codes, to_typed
+from ..oracle.case import OpCase
 from ..program import Operation
 
 _ATTRIBUTES = ("comparison_direction", "compare_type")
@@ -19,9 +20,10 @@ _ATTRIBUTES = ("comparison_direction", "compare_type")
 
 def operate(backend: Any, operation: Operation, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The results of an op. Raises BackendError, also for an op that such backends are not asked for."""
-    asked = _as_conform_operation(operation)
-    if asked is None:
+    case = case_of(operation)
+    if case is None or case.op == "reduce_precision":
         raise BackendError("refused", f"{backend.name} is asked for elementwise ops and products of matrices only")
+    asked = conform.Operation(case.op, case.operands, case.result, dict(case.attributes))
     shape = operation.results[0].type
     assert isinstance(shape, TensorType)
     arrays = [
@@ -32,7 +34,8 @@ def operate(backend: Any, operation: Operation, operands: Sequence[np.ndarray]) 
     return [array.reshape([d or 0 for d in shape.shape])]
 
 
-def _as_conform_operation(operation: Operation) -> conform.Operation | None:
+def case_of(operation: Operation) -> OpCase | None:
+    """An elementwise op, or a product of matrices, on real types as the tester has it; None for any other op."""
     types = [v.type for v in (*operation.operands, *operation.results)]
     record = lookup(operation.name)
     if record is None or not operation.name.startswith("stablehlo.") or len(operation.results) != 1:
@@ -40,11 +43,13 @@ def _as_conform_operation(operation: Operation) -> conform.Operation | None:
     elements = [t.element for t in types if isinstance(t, TensorType)]
     if len(elements) != len(types) or any(e.is_complex or isinstance(e, QuantizedType) for e in elements):
         return None
-    attributes = {k: v for k, v in operation.attributes.items() if k in _ATTRIBUTES}
-    if not (record.is_elementwise or _is_product(operation)) or operation.name == "stablehlo.reduce_precision":
+    if not (record.is_elementwise or _is_product(operation)):
         return None
-    names = [e.name for e in elements]
-    return conform.Operation(operation.name.removeprefix("stablehlo."), tuple(names[:-1]), names[-1], attributes)
+    *operands, result = (e.name for e in elements)
+    given = {k: str(operation.attributes[k]) for k in _ATTRIBUTES if k in operation.attributes}
+    if "comparison_direction" in given and elements[0].is_float:
+        given["compare_type"] = "TOTALORDER" if given.get("compare_type") == "TOTALORDER" else "FLOAT"
+    return OpCase(operation.name.removeprefix("stablehlo."), tuple(operands), result, tuple(given.items()))
 
 
 def _is_product(operation: Operation) -> bool:

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from ...ops.op import call_attribute, traits_of
 from ...ops.traits import RegionSemantics
-from ...ops.types import TensorType, type_of_dtype
-from ..backends import BackendError
 from ..errors import Error, ProgramError
-from ..judging.equality import equal_values
-from ..judging.record import ACCURACY, CRASH, FAIL, PASS, UNSUPPORTED, worst
+from ..judging.record import UNSUPPORTED
 from ..program import Function, Operation, Region, Value
-from ..testing.failures import format_element
-from .examiner import NOTE as _NOTE
 from .examiner import Examiner, evaluate
-from .judge import Kind, kind_of, rounds
-from .report import OpReport
-from .source import Source, inputs, is_movable, is_movable_type
+from .source import Source, inputs, is_movable
 
 Values = dict[Value, Any]
 
@@ -145,81 +135,6 @@ def run(examiner: Examiner, arguments: Sequence[Any]) -> list[Any]:
         else:
             values.update(zip(operation.results, ours, strict=True))
     return [values[v] for v in body.returns]
-
-
-def examine_outputs(examiner: Examiner, arguments: Sequence[Any], stepwise: Sequence[Any]) -> OpReport | None:
-    """Compares the outputs of the program as it stands, without changes; None where a backend cannot give them.
-
-    An output is wrong where it differs from ours and from the backend's own, op by op, although no op on the way to it
-    rounds. Where ops round, a compiler may contract them; then a difference is a matter of accuracy.
-
-    Args:
-        examiner: The examiner of the ops, which have been examined.
-        arguments: The arguments of the program.
-        stepwise: The backend's results, op by op.
-    """
-    source, function = examiner.source, examiner.source.function
-    assert function.body is not None
-    returns = function.body.returns
-    types = [v.type for v in returns]
-    if (
-        len(examiner.reports) < 2
-        or not returns
-        or not all(isinstance(t, TensorType) and is_movable_type(t) for t in (*types, *function.argument_types))
-    ):
-        return None
-    report = OpReport("program", function.location, ", ".join(map(str, types)))
-    try:
-        theirs = evaluate(examiner.backend, source.instrument(returns), arguments, returns)
-        ours = examiner.all_here(arguments)
-    except BackendError as error:
-        if error.how == "absent":
-            raise
-        report.verdict = UNSUPPORTED if error.how == "refused" else CRASH
-        report.notes.append(textwrap.shorten(str(error), _NOTE, placeholder=" …"))
-        return report
-    except Error:  # the report of an op has it
-        return None
-    is_open = any(r.verdict not in (PASS, FAIL) for r in examiner.reports.values())
-    for i, (value, got, own, right) in enumerate(zip(returns, theirs, stepwise, ours, strict=True)):
-        report.elements += got.size
-        if got.shape != right.shape or got.dtype != right.dtype:
-            report.verdict = FAIL
-            shapes = [f"{x.dtype}{list(x.shape)}" for x in (right, got)]
-            report.notes.append(f"output {i}: expected {shapes[0]}, got {shapes[1]}")
-            continue
-        differs = ~equal_values(got, right) & ~equal_values(got, np.asarray(own))
-        if not differs.any():
-            continue
-        verdict = ACCURACY if is_open or _rounds_before(source, value) else FAIL
-        report.verdict = worst([report.verdict, verdict])
-        report.verdicts[verdict] += int(differs.sum())
-        at = tuple(int(k) for k in np.argwhere(differs)[0])
-        element = type_of_dtype(got.dtype)
-        texts = " and not ".join(format_element(x[at], element) for x in (got, right))
-        count = f"{int(differs.sum())} of {got.size} elements"
-        report.notes.append(f"output {i} differs in {count}, at {list(at)}: {texts}")
-    if report.verdict == ACCURACY:
-        report.notes.append("not judged: operations that round may be contracted, or have results that are left open")
-    elif report.verdict == FAIL:
-        report.notes.append("no operation on the way to it rounds, and each by itself gives another result")
-    return report
-
-
-def _rounds_before(source: Source, value: Value) -> bool:
-    """Whether an op that a value depends on rounds, or is a call, whose ops are not looked at."""
-    assert source.function.body is not None
-    makers = {r: o for o in source.function.body.operations for r in o.results}
-    pending, seen = [value], set()
-    while pending:
-        maker = makers.get(pending.pop())
-        if maker is None or maker in seen:
-            continue
-        seen.add(maker)
-        if call_attribute(maker.name) is not None or kind_of(maker) is not Kind.EXACT or rounds(maker):
-            return True
-        pending += inputs(maker)
-    return False
 
 
 def _is_asked(operation: Operation) -> bool:

@@ -14,11 +14,12 @@ from ..diff.compare import fit_arguments, is_program, program_of
 from ..diff.examiner import evaluate
 from ..diff.source import Source
 from ..enclose import Allowed
+from ..enclose.findings import CRASH, UNSUPPORTED, WRONG, compare, worst
 from ..errors import Error, InputError
 from . import inputs
 from .part import Judge, Trace
 from .reduce import find_part
-from .verdicts import CHANGES, CRASH, UNSUPPORTED, WRONG, Judgement, compare, worst
+from .verdicts import CHANGES, Judgement
 
 #: The seconds that the search for a wrong part may take.
 SECONDS = 60.0

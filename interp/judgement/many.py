@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..enclose.findings import CRASH, VERDICTS, WRONG
 from ..errors import InputError, OutputError
 from ..judging.groups import group
-from .verdicts import CRASH, VERDICTS, WRONG
 
 #: The endings of files that are programs, in folders and archives.
 ENDINGS = (".mlir", ".mlirbc", ".bc", ".hlo", ".hlo.txt", ".pb", ".stablehlo", ".jax_export")

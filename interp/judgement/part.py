@@ -15,12 +15,12 @@ from ..diff.source import Source, captures, is_movable_type
 from ..enclose import Allowed, Enclosure, enclose
 from ..enclose.combining import combination
 from ..enclose.evaluate import Evaluator
+from ..enclose.findings import CRASH, WRONG, Finding, compare
 from ..enclose.regions import chosen_branch
 from ..errors import Error, UnsupportedError
 from ..judging.equality import equal_values
 from ..parse import parser
 from ..program import CONSTANT, Operation, Region, Value
-from .verdicts import CRASH, WRONG, Finding, compare
 
 #: The most iterations of a loop whose regions are judged.
 _MOST_ITERATIONS = 32

@@ -15,12 +15,16 @@ Compute = Callable[..., "Codes | None"]
 #: each of which predicts a wrong zero or NaN somewhere.
 MANY = 4
 
-PASS = "PASS"  #: every result is right
-DIVERGENT = "DIVERGENT"  #: a known choice where the format or the specification leaves the result open
-ACCURACY = "ACCURACY"  #: not correctly rounded where that is not required, and near
-UNSUPPORTED = "UNSUPPORTED"  #: the backend refuses it
-FAIL = "FAIL"  #: a result is wrong
-CRASH = "CRASH"  #: the backend died, or gave no answer in time
+PASS, DIVERGENT, ACCURACY, UNSUPPORTED, FAIL, CRASH = "PASS", "DIVERGENT", "ACCURACY", "UNSUPPORTED", "FAIL", "CRASH"
+#: The meanings of the verdicts, the most important first.
+MEANINGS = {
+    FAIL: "a result is wrong",
+    CRASH: "the backend died, or gave no answer in time",
+    ACCURACY: "not correctly rounded, where that is not required, but near the exact value",
+    DIVERGENT: "the format or the specification leaves it open, and the choice is known",
+    PASS: "every result is right",
+    UNSUPPORTED: "the backend does not have it",
+}
 
 #: From best to worst. A case has the worst verdict of its elements; a cell of the grid the worst of its cases.
 VERDICTS = (UNSUPPORTED, PASS, DIVERGENT, ACCURACY, FAIL, CRASH)

@@ -10,22 +10,13 @@ from typing import Any
 
 from ... import pages
 from ...judging.groups import group
-from ...judging.record import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, worst
+from ...judging.record import ACCURACY, CRASH, DIVERGENT, FAIL, MEANINGS, UNSUPPORTED, worst
 from ...oracle.formats import FORMATS
 from .. import causes, files
 from ..format_text import code_text
 from ..result import CUT, ERRORS, CaseResult, Failure, Report, Run
 from . import accumulators, pictures
 
-#: The verdicts, most important first, with their meanings.
-MEANINGS = {
-    FAIL: "a result is wrong",
-    CRASH: "the backend died, or gave no answer in time",
-    ACCURACY: "not correctly rounded, where that is not required, but next to the exact value",
-    DIVERGENT: "the format or the specification leaves it open, and the choice is known",
-    PASS: "every result is right",
-    UNSUPPORTED: "the backend does not have it",
-}
 BAD = (FAIL, CRASH)
 #: The verdicts of cases that a page describes.
 DESCRIBED = (*BAD, ACCURACY, DIVERGENT)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ... import pages
 from ...judging.groups import group
-from ...judging.record import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, VERDICTS, worst
+from ...judging.record import ACCURACY, CRASH, DIVERGENT, FAIL, MEANINGS, PASS, UNSUPPORTED, VERDICTS, worst
 from ...oracle.formats import ALL_MINIFLOATS, FORMATS, INTEGERS
 from ..causes import of_cases
 from ..format_text import code_text
@@ -25,14 +25,6 @@ _STYLES = {
     UNSUPPORTED: "bright_black",
     FAIL: "bold red",
     CRASH: "bold white on red",
-}
-_MEANINGS = {
-    PASS: "right",
-    DIVERGENT: "left open by the format, a known choice",
-    ACCURACY: "not correctly rounded, but next to the exact value (wide types: within the limit of ULP)",
-    UNSUPPORTED: "the backend does not have it",
-    FAIL: "wrong",
-    CRASH: "the backend died or gave no answer",
 }
 #: Rows of the grid below the conversions.
 _ROWS = (*(f"{op}_" for op in ("reduce", "cumulative")), "sort", "dot_general", "convolution")
@@ -48,7 +40,7 @@ def show(report: Report, console: Console) -> None:
         for grid in grids(report.cases, console.width):
             console.print(grid, crop=False)
         used = [v for v in VERDICTS if report.counts[v]]
-        key = Text("  ").join(Text.assemble((_SIGNS[v], _STYLES[v]), f" {_MEANINGS[v]}") for v in used)
+        key = Text("  ").join(Text.assemble((_SIGNS[v], _STYLES[v]), f" {MEANINGS[v]}") for v in used)
         console.print(key, soft_wrap=True)
     bad = [c for c in report.cases if c.verdict in (FAIL, CRASH)]
     groups = group(bad, lambda c: (c.verdict, c.signature, c.diagnosis or c.message, c.is_expected))

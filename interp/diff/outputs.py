@@ -1,0 +1,81 @@
+"""Judges the outputs of a program as it stands: a compiler may be right in each op and wrong in rewriting several."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backends import BackendError
+from ..enclose.findings import WRONG, compare
+from ..errors import Error
+from ..judging.equality import equal_values
+from ..judging.record import ACCURACY, CRASH, FAIL, PASS, UNSUPPORTED, worst
+from .examiner import NOTE, Examiner, evaluate
+from .report import OpReport
+from .source import is_movable_type
+
+
+def examine_outputs(examiner: Examiner, arguments: Sequence[Any], stepwise: Sequence[Any]) -> OpReport | None:
+    """Compares the outputs of the program as it stands, without changes; None where a backend cannot give them.
+
+    An output that differs from ours and from the backend's own, op by op, is wrong outside of its enclosure
+    (`interp.enclose`), unless an op has results that are not decided by themselves. Others are a matter of accuracy.
+
+    Args:
+        examiner: The examiner of the ops, which have been examined.
+        arguments: The arguments of the program.
+        stepwise: The backend's results, op by op.
+    """
+    source, function = examiner.source, examiner.source.function
+    assert function.body is not None
+    returns = function.body.returns
+    types = [v.type for v in returns]
+    if len(examiner.reports) < 2 or not returns or not all(map(is_movable_type, (*types, *function.argument_types))):
+        return None
+    report = OpReport("program", function.location, ", ".join(map(str, types)))
+    try:
+        theirs = evaluate(examiner.backend, source.instrument(returns), arguments, returns)
+        ours = examiner.all_here(arguments)
+    except BackendError as error:
+        if error.how == "absent":
+            raise
+        report.verdict = UNSUPPORTED if error.how == "refused" else CRASH
+        report.notes.append(textwrap.shorten(str(error), NOTE, placeholder=" …"))
+        return report
+    except Error:  # the report of an op has it
+        return None
+    results = enumerate(zip(theirs, stepwise, ours, strict=True))
+    differing = [i for i, (got, own, right) in results if not _is_one_of(got, right, np.asarray(own))]
+    if differing:
+        _judge(report, examiner, arguments, {i: theirs[i] for i in differing})
+    return report
+
+
+def _is_one_of(got: np.ndarray, right: np.ndarray, own: np.ndarray) -> bool:
+    """Whether each element is ours, or the backend's own."""
+    is_alike = got.shape == right.shape and got.dtype == right.dtype
+    return is_alike and bool((equal_values(got, right) | equal_values(got, own)).all())
+
+
+def _judge(report: OpReport, examiner: Examiner, arguments: Sequence[Any], differing: dict[int, np.ndarray]) -> None:
+    """Judges the outputs that differ, by their indices."""
+    is_open = any(r.verdict not in (PASS, FAIL) for r in examiner.reports.values())
+    try:
+        enclosures = examiner.enclose(arguments)
+    except (Error, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        report.verdict = ACCURACY
+        report.notes.append(f"outputs {list(differing)} differ, and are not judged: minihlo has no enclosure: {error}")
+        return
+    for i, got in differing.items():
+        finding = compare(enclosures[i], got)
+        is_wrong = finding.verdict == WRONG and (not is_open or got.shape != enclosures[i].value.shape)
+        report.verdict = worst([report.verdict, FAIL if is_wrong else ACCURACY])
+        count = f"{finding.differing:,} of {finding.size:,} elements"
+        report.notes.append(f"output {i} differs in {count}: {'; '.join(finding.sentences)}")
+        if finding.verdict == WRONG and not is_wrong:
+            report.notes.append("not judged: operations on the way to it have results that are not decided")
+    if report.verdict == FAIL and not any(r.failed for r in examiner.reports.values()):
+        report.notes.append("each operation by itself is right, and minihlo judge finds the part that is wrong")
