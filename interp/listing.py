@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from ..ops.tables import index_bits
 from ..ops.types import TensorType
-from .machine import Plan
 from .passes.fuse import TABLE
+from .planner import Plan
 from .program import CONSTANT, Operation, Region, Value
 
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from ..ops.policy import Policy
 from . import machine
+from .assemble import Listener
 from .errors import InputError
-from .machine import Listener, Plan, find_function, plan
+from .planner import Plan, find_function, plan
 from .program import Program
 from .settings import Settings
 from .values.values import check_input

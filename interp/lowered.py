@@ -12,8 +12,8 @@ from ..ops.policy import Policy
 from ..ops.types import TensorType, TokenType
 from .errors import InputError
 from .loaded import LoadedProgram
-from .machine import find_function
 from .parse import parser
+from .planner import find_function
 from .program import Program
 
 #: The types that JAX converts arrays of 64-bit types to where 64 bits are not enabled.

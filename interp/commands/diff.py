@@ -14,7 +14,7 @@ import numpy as np
 from ...ops.op import traits_of
 from ...ops.traits import RegionSemantics
 from ...ops.types import TensorType
-from .. import backends, machine
+from .. import backends, machine, planner
 from ..backends import Backend
 from ..backends.own import Minihlo
 from ..diff.compare import examine
@@ -126,7 +126,7 @@ def ends(source: Source, arrays: list[Any]) -> bool:
     ):
         return True
     try:
-        plan = machine.plan(source.program, source.function.name, most_steps=MOST_STEPS)
+        plan = planner.plan(source.program, source.function.name, most_steps=MOST_STEPS)
         machine.run(plan, arrays)
     except LimitError:
         return False

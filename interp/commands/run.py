@@ -17,15 +17,17 @@ from ...ops.op import CheckError
 from ...ops.programs.checks import Condition, check
 from ...ops.types import TensorType, Type
 from ..api import read, read_stream
+from ..assemble import Listener
 from ..errors import CheckFailure, InputError, OutputError, ProgramError
 from ..judging.equality import equal_values
 from ..listing import Part, groups, listing
-from ..machine import Listener, Plan, plan, run_grid
 from ..machine import run as run_plan
+from ..machine import run_grid
 from ..parse import containers
 from ..parse.attributes import Elided
 from ..parse.parser import parse, parse_attributes
 from ..parse.spmd import meets_processes
+from ..planner import Plan, plan
 from ..program import Operation, Program
 from ..samples import fill_elided, sample
 from ..settings import default_settings

@@ -15,7 +15,7 @@ from ..diff.examiner import evaluate
 from ..diff.source import Source
 from ..emulate.program import emulate_text
 from ..errors import CheckFailure, ExecutionError, InputError
-from ..machine import Plan
+from ..planner import Plan
 from ..program import Operation
 
 

@@ -62,8 +62,9 @@ def _results(path: str, skip: int, timeout: float | None, max_steps: int | None,
     from ...ops.policy import Policy
     from ..api import read
     from ..errors import Error
-    from ..machine import plan, run
+    from ..machine import run
     from ..parse.parser import parse, parse_attributes
+    from ..planner import plan
     from ..testing.chunks import split
     from ..values.values import check_input
 

@@ -12,7 +12,7 @@ import numpy as np
 from ...ops.op import lookup
 from ...ops.policy import Policy
 from ...ops.types import TensorType, type_of_dtype
-from .. import machine, transport
+from .. import machine, planner, transport
 from ..backends import OPERATIONS, Backend, BackendError
 from ..enclose import Allowed, Enclosure, enclose
 from ..errors import Error, UnsupportedError
@@ -70,7 +70,7 @@ class Examiner:
 
     def all_here(self, arguments: Sequence[Any]) -> list[Any]:
         """Our results of the whole program."""
-        return machine.run(machine.plan(self.source.program, self.source.function.name, self._policy), arguments)
+        return machine.run(planner.plan(self.source.program, self.source.function.name, self._policy), arguments)
 
     def enclose(self, arguments: Sequence[Any]) -> list[Enclosure]:
         """The enclosures of the program's results. Raises ProgramError, and UnsupportedError under another policy."""

@@ -16,10 +16,10 @@ from ...ops.policy import Policy
 from ...ops.types import QuantizedType, TensorType, Type
 from .. import transport
 from ..errors import ProgramError, UnsupportedError
-from ..machine import Plan, find_function, plan
 from ..parse import parser
 from ..parse.reader import Locator, Reader
 from ..parse.syntax import NEWER
+from ..planner import Plan, find_function, plan
 from ..program import Function, Location, Operation, Program, Region, Value
 from ..system.isolate import quiet_native_stderr
 from .mlir import drop_shardings, inline_calls, replace_operands

@@ -213,7 +213,7 @@ class Sums:
         in_bytes = is_short if way == "auto" else way == "int8" and E8M0 not in (self.lhs, self.rhs)
         if in_bytes and is_short and compute is not None:
             (at, entries), (other, others) = (_digits(t, _BYTE)[0] for t in (self.lhs, self.rhs))
-            sums = dot(self._entries(x, entries, I8), self._entries(y, others, I8), I32).to(compute)
+            sums = dot(_small_integers(x, entries), _small_integers(y, others), I32).to(compute)
             scale = 2.0 ** (at + other + _span(self.lhs).low + _span(self.rhs).low)
             return self._round_exact(sums * scale, x, y)
         if in_bytes and 2 * (_BYTE - 1) + length.bit_length() <= 31:
@@ -342,6 +342,20 @@ def _digits(t: ElementType, width: int) -> list[tuple[int, np.ndarray]]:
         digits.append((width * len(digits), part))
         wholes = [(n + half) >> width for n in wholes]
     return digits
+
+
+def _small_integers(codes: Tensor, entries: np.ndarray) -> Tensor:
+    """Return the bytes that belong to codes, of magnitudes on a few straight lines, as sums of max(code - k, 0).
+
+    Vector units compute these quicker than a gather.
+    """
+    magnitudes = entries[: len(entries) // 2].astype(int)
+    slopes = np.diff(magnitudes)
+    code = (codes & (len(magnitudes) - 1)).to(I8)
+    total = code * int(slopes[0])
+    for at in np.flatnonzero(np.diff(slopes)) + 1:
+        total = total + (code - int(at)).at_least(0) * int(slopes[at] - slopes[at - 1])
+    return where(codes < len(magnitudes), total, -total)
 
 
 def decoded(e: Emulation, x: Tensor, t: ElementType, wide: ElementType) -> Tensor:

@@ -10,13 +10,13 @@ from jaxlib.mlir import ir
 from ...ops.policy import Policy
 from ...ops.types import ElementType, TensorType, Type
 from ..errors import UnsupportedError
-from ..machine import find_function
 from ..parse.reader import Locator
 from ..passes.cse import eliminate_common_subexpressions
 from ..passes.dce import eliminate_dead_code
 from ..passes.fold_constants import fold_constants
 from ..passes.fuse import fuse
 from ..passes.inline import inline
+from ..planner import find_function
 from ..program import Function, Region
 from .rewrite import Emulation, unwrap, wrap
 from .rules import UI4, attributes_of

@@ -14,10 +14,10 @@ from ...ops.op import EXACT, EXACT_BUT_COMPLEX, call_attribute, full_name, looku
 from ...ops.policy import Policy
 from ...ops.traits import RegionSemantics
 from ...ops.types import ElementType, TensorType, Type
-from .. import machine
+from .. import machine, planner
 from ..errors import UnsupportedError
-from ..machine import Plan, find_function
 from ..passes.rewriting import captures
+from ..planner import Plan, find_function
 from ..program import Function, Operation, Program, Region, Value
 from .allowed import Allowed
 from .combining import is_free_of_order
@@ -199,7 +199,7 @@ class Evaluator:
             alone = Function("alone", True, types, tuple([v.type for v in operation.results]), body, operation.location)
             program = dataclasses.replace(self.program, functions={**self.program.functions, "alone": alone})
             loops = traits_of(operation.name).regions is RegionSemantics.LOOP
-            plan = machine.plan(program, "alone", Policy(), most_steps=MOST_STEPS if loops else None)
+            plan = planner.plan(program, "alone", Policy(), most_steps=MOST_STEPS if loops else None)
             self._plans[operation] = plan
         known = {**{v: value_of(self.values[v]) for v in outer}, **dict(zip(operation.operands, values, strict=True))}
         return machine.run(plan, [known[v] for v in inputs])

@@ -15,8 +15,8 @@ from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, TensorType, Type
 from .. import machine
 from ..errors import Error
-from ..machine import Plan, plan
 from ..passes.rewriting import copy_operation, copy_value, used_values
+from ..planner import Plan, plan
 from ..program import CONSTANT, Function, Operation, Program, Region, Value
 
 _F64 = ELEMENT_TYPES["f64"]

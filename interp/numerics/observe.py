@@ -14,7 +14,7 @@ from ...ops.op import call_attribute, traits_of
 from ...ops.policy import Policy
 from ...ops.traits import RegionSemantics
 from .. import machine
-from ..machine import plan
+from ..planner import plan
 from ..program import Function, Location, Operation, Program, Region
 
 #: Called with an op, its operands and its results.

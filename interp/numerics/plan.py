@@ -19,7 +19,7 @@ from .. import machine
 from ..diff.compare import check_function, fit_arguments
 from ..diff.source import Source
 from ..errors import InputError
-from ..machine import plan
+from ..planner import plan
 from ..program import Location, Operation, Value
 from ..system import host_floats
 from .measures import Measure as NormMeasure

@@ -16,9 +16,9 @@ import numpy as np
 from ...ops.policy import Policy
 from ...ops.processes import parallel
 from ...ops.types import TensorType, TokenType, Type
-from .. import machine, policies
-from ..machine import Plan
+from .. import machine, planner, policies
 from ..parse import parser
+from ..planner import Plan
 from ..program import Function, Program
 from . import layouts, xla_options
 from .analysis import Analysis
@@ -70,7 +70,7 @@ class Executable:
         self.client: Client | None = client
         self.program = program = _parsed(code)
         self.code, self.options = code, options
-        self.function: Function = machine.find_function(program)
+        self.function: Function = planner.find_function(program)
         self.name = str(program.attributes.get("sym_name") or self.function.name)
         self.policy = client.policy
         self._plans: dict[Policy, Plan] = {}
@@ -149,7 +149,7 @@ class Executable:
         policy = policies.chosen(self.policy)
         plan = self._plans.get(policy)
         if plan is None:
-            plan = machine.plan(self.partition.program, self.partition.function.name, policy)
+            plan = planner.plan(self.partition.program, self.partition.function.name, policy)
             while len(self._plans) >= _PLANS:
                 self._plans.pop(next(iter(self._plans)))
             self._plans[policy] = plan

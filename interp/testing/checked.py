@@ -20,10 +20,11 @@ from ...ops.types import Kind, TensorType
 from .. import machine, transport
 from ..backends import Backend, BackendError, Minihlo
 from ..errors import CheckFailure, InputError
-from ..machine import plan
+from ..failures import failed_operation
 from ..parse import parser
 from ..parse.reader import one_line
 from ..passes.rewriting import all_operations
+from ..planner import plan
 from ..program import Function, Operation, Program
 from .chunks import Chunk
 
@@ -81,7 +82,7 @@ def _natively(program: Program, function: Function, backend: Minihlo) -> list[Mi
         machine.run(bound, [])
     except CheckFailure as failure:
         cause = failure.__cause__
-        check = machine.failed_operation(cause) if isinstance(cause, CheckError) else None
+        check = failed_operation(cause) if isinstance(cause, CheckError) else None
         if check is None:
             raise
         values = values_of(program, function.name, backend)

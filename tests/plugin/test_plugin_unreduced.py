@@ -153,12 +153,12 @@ def test_an_op_that_is_not_linear_takes_the_sum() -> None:
             return %1 : tensor<4xf32>
           }
         }'''
-        from minihlo.interp import machine; from minihlo.interp.parse import parser
+        from minihlo.interp import planner; from minihlo.interp.parse import parser
         from minihlo.interp.plugin.sharding.partition import Partition
         program = parser.parse(text)
         partition = Partition(program.functions["main"], program, 2)
         from minihlo.ops.policy import Policy
-        plan = machine.plan(partition.program, "main", Policy())
+        plan = planner.plan(partition.program, "main", Policy())
         first, second = partition.run(plan, 1, [[np.float32([1, 2, -3, -1])], [np.float32([1, -2, 1, 1.5])]], None)
         np.testing.assert_array_equal(first, [4, 0])
         np.testing.assert_array_equal(second, [4, 0.5])

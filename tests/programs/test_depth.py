@@ -10,7 +10,7 @@ import pytest
 
 from minihlo.interp import load
 from minihlo.interp.errors import ExecutionError, ProgramError
-from minihlo.interp.machine import plan
+from minihlo.interp.planner import plan
 from minihlo.interp.settings import Settings
 from minihlo.interp.system import depth
 

@@ -7,9 +7,9 @@ import pytest
 
 from minihlo.interp import load
 from minihlo.interp.errors import LimitError, ProgramError
-from minihlo.interp.machine import plan
 from minihlo.interp.parse import syntax
 from minihlo.interp.parse.syntax import MAX_DIGITS
+from minihlo.interp.planner import plan
 
 from ..cli_cases import in_process, refused
 from ..processes import run_minihlo

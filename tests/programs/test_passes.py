@@ -10,12 +10,12 @@ import pytest
 from jax import lax
 
 from minihlo import interp
-from minihlo.interp.machine import plan
 from minihlo.interp.passes.cse import eliminate_common_subexpressions
 from minihlo.interp.passes.dce import eliminate_dead_code
 from minihlo.interp.passes.fold_constants import fold_constants
 from minihlo.interp.passes.fuse import TABLE, fuse
 from minihlo.interp.passes.inline import called_once, inline
+from minihlo.interp.planner import plan
 from minihlo.interp.program import CONSTANT, Operation, Region
 from minihlo.ops.op import Call, lookup
 from minihlo.ops.policy import Policy

@@ -21,9 +21,9 @@ from ....ops.processes.sharded import Sharding, cut
 from ....ops.types import TensorType, Type
 from ... import machine
 from ...errors import ProgramError
-from ...machine import Plan
 from ...parse import sharding
 from ...parse.attributes import Opaque
+from ...planner import Plan
 from ...program import Function, Operation, Program
 from .. import host_callbacks, layouts
 from ..layouts import Place
