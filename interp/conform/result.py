@@ -14,7 +14,6 @@ import base64
 import dataclasses
 import hashlib
 import json
-import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +30,7 @@ from ..judging.record import PASS as PASS
 from ..judging.record import UNSUPPORTED as UNSUPPORTED
 from ..judging.record import VERDICTS as VERDICTS
 from ..judging.record import worst as worst
-from . import files
+from . import consistency, files
 
 SCHEMA = "minihlo.conform/1"
 
@@ -277,24 +276,15 @@ def parse(text: bytes, path: str | Path) -> Report:
             raise ValueError(f"expected an object whose schema is {SCHEMA!r}")
         cases = files.read(list[CaseResult], data.get("cases"), "cases")
         found = Report(files.read(Run, data.get("run"), "run"), cases)
-        _check(found)
+        for i, case in enumerate(cases):
+            _check(case, i)
     except ValueError as error:  # also bytes that cannot be decoded and text that is not JSON
         raise ValueError(f"{path} is not a result of minihlo conform: {error}") from None
     return found
 
 
-def _check(report: Report) -> None:
-    """Raises ValueError if a field has the right type but an impossible value."""
-    for i, case in enumerate(report.cases):
-        if case.verdict not in VERDICTS:
-            raise ValueError(f"cases[{i}].verdict: expected one of {', '.join(VERDICTS)}, got {case.verdict!r}")
-        if not case.signature.isascii():
-            raise ValueError(f"cases[{i}].signature: expected ASCII, got {case.signature[:40]!r}")
-        for part, kept in case.kept.items():
-            if not re.fullmatch("[0-9]{1,6}", part) or kept.size < 0:
-                raise ValueError(f"cases[{i}].kept: expected the number of a part and its size, got {part[:40]!r}")
-        if case.map is not None:
-            try:
-                case.map.array()
-            except (ValueError, zlib.error) as error:
-                raise ValueError(f"cases[{i}].map: {error}") from None
+def _check(case: CaseResult, index: int) -> None:
+    try:
+        consistency.check(case)
+    except (ValueError, KeyError, OverflowError, zlib.error) as error:
+        raise ValueError(f"cases[{index}]: {error.args[0] if error.args else error}") from None

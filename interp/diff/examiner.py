@@ -132,7 +132,7 @@ class Examiner:
     def _absent(self, operation: Operation, verdict: str, note: str, values: Arrays) -> None:
         report = self.report(operation)
         report.executions += 1
-        if verdict not in report.verdict or not report.notes:
+        if verdict != report.verdict and (verdict == CRASH or not report.failed):
             report.verdict = verdict
             report.notes.append(textwrap.shorten(note, NOTE, placeholder=" …"))
             self._keep(operation, values, report)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from minihlo import interp
+from minihlo.interp.backends import BackendError
 from minihlo.interp.backends.own import Minihlo
 from minihlo.ops.policy import Policy
 
@@ -242,6 +243,35 @@ def test_sampled_loops_end(tmp_path: Any, capfd: pytest.CaptureFixture[str]) -> 
     (tmp_path / "w.mlir").write_text(func("%i: tensor<i64>", "tensor<i64>", endless))
     assert run_minihlo("diff", str(tmp_path / "w.mlir"), "minihlo") == 0
     assert capfd.readouterr().out.count("left out, as a loop takes more than 100,000 steps") == 2
+
+
+def test_a_wrong_result_stays_wrong_when_a_later_execution_has_none() -> None:
+    calls = []
+
+    def change(program: str, results: Results) -> Results:
+        if "stablehlo.negate" not in program:
+            return results
+        calls.append(program)
+        if len(calls) > 1:
+            raise BackendError("refused", "no more")
+        return [r + r.dtype.type(1) for r in results]
+
+    twice = """%z = stablehlo.constant dense<0> : tensor<i32>
+    %two = stablehlo.constant dense<2> : tensor<i32>
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %r:2 = stablehlo.while(%i = %z, %v = %x) : tensor<i32>, tensor<2xi32> cond {
+      %c = stablehlo.compare LT, %i, %two : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %c : tensor<i1>
+    } do {
+      %j = stablehlo.add %i, %one : tensor<i32>
+      %w = stablehlo.negate %v : tensor<2xi32>
+      stablehlo.return %j, %w : tensor<i32>, tensor<2xi32>
+    }
+    return %r#1 : tensor<2xi32>"""
+    report = interp.compare(
+        func("%x: tensor<2xi32>", "tensor<2xi32>", twice), np.array([1, 2], np.int32), backend=backend(change)
+    )
+    assert [o.verdict for o in report.ops if o.op == "stablehlo.negate"] == ["FAIL"]
 
 
 TINY = float(np.float32(2.0**-149))

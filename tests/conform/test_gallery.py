@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from minihlo.interp import cli, foreign
+from minihlo.interp import cli
 from minihlo.interp.conform import causes
 from minihlo.interp.conform.result import CRASH, FAIL, CaseResult, Report, load
 from minihlo.interp.conform.site import read
@@ -17,7 +17,7 @@ FILES = sorted(gallery.FOLDER.glob("*.json.gz"))
 
 def recorded(name: str) -> Report:
     path = next(p for p in FILES if p.name.startswith(name))
-    return read.check(read.parse(foreign.read_bytes(path), path), path)
+    return read.check(load(path))
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,13 @@ WRONG = {
     "digit": (report([CASE | {"kept": {"²": KEPT}}]), "expected the number of a part"),
     "size": (report([CASE | {"kept": {"0": KEPT | {"size": -1}}}]), "expected the number of a part"),
     "surrogate": (report([CASE | {"signature": "\ud800"}]), "expected ASCII"),
+    "types": (report([CASE | {"operands": ["f9"]}]), "expected element types, got 'f9'"),
+    "operands": (report([CASE | {"operands": ["f8E5M2"]}]), "expected 2 operands of add, got 1"),
+    "none": (report([CASE | {"operands": []}]), "operands: expected some, got none"),
+    "curve": (
+        report([CASE | {"curve": {"codes": [1], "values": [1], "errors": [1000]}}]),
+        "curve: expected errors from -128",
+    ),
     "nested": (b"[" * 100_000, "nested too deeply"),
     "many": (b'{"schema": [' + b"[]," * 10_000_001 + b"[]]}", "expected JSON of up to"),
     "large": (b" " * (1 << 27) + b"{}", "expected at most 134,217,728 bytes"),

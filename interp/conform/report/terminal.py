@@ -93,11 +93,11 @@ def _grid(cells: Mapping[str, Mapping[str, Sequence[str]]], columns: Sequence[st
 
 def _place(row: str) -> tuple[int, int]:
     """The sort key of a row: conversions are together, in the order of the types."""
-    words = row.split()
-    if words[0] != "convert":
-        return (2, 0) if words[0].startswith(_ROWS) else (0, 0)
+    word, way, element = (*row.split(), "", "", "")[:3]
     types = [*FORMATS, *INTEGERS, "i1"]
-    return 1, types.index(words[2]) + (len(types) if words[1] == "to" else 0)
+    if word != "convert" or element not in types:
+        return (2, 0) if word.startswith(_ROWS) else (0, 0)
+    return 1, types.index(element) + (len(types) if way == "to" else 0)
 
 
 def _heading(name: str) -> str:
