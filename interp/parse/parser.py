@@ -63,11 +63,7 @@ def module(source: str | bytes, file: str = "<string>", first_line: int = 1) -> 
         module = _module(source, locate, file, first_line)
         if any(op.operation.name.startswith("vhlo.") for op in module.body.operations):
             return _from_vhlo(module, locate, VhloError(f"{file}: VHLO cannot be converted"))
-        try:
-            Reader(module, locate).require_no_mhlo()
-        except MhloError as error:
-            return _from_mhlo(module, locate, error)
-        return module
+        return _from_mhlo(module, locate) if Reader(module, locate).has_mhlo() else module
 
 
 @host_floats.in_default
@@ -120,8 +116,8 @@ def _program(module: ir.Module, locate: Locator, file: str, elided: Elided | Non
         return _guarded(lambda: Reader(module, locate, elided=elided).program(file), locate)
     except VhloError as error:
         return _program(_from_vhlo(module, locate, error), locate, file, elided)
-    except MhloError as error:
-        converted = _from_mhlo(module, locate, error)
+    except MhloError:
+        converted = _from_mhlo(module, locate)
     return _guarded(lambda: Reader(converted, locate, True, elided).program(file), locate)
 
 
@@ -137,18 +133,15 @@ def _from_vhlo(module: ir.Module, locate: Locator, refusal: VhloError) -> ir.Mod
         raise refusal from None
 
 
-def _from_mhlo(module: ir.Module, locate: Locator, refusal: MhloError) -> ir.Module:
+def _from_mhlo(module: ir.Module, locate: Locator) -> ir.Module:
     """A copy of a module in StableHLO; ops that StableHLO does not have become custom calls of their names.
 
-    Raises `refusal` where jaxlib has no such pass, and ProgramError where an op cannot be converted.
+    Raises ProgramError where an op cannot be converted.
     """
-    try:
-        hlo: Any = importlib.import_module("jaxlib.mlir._mlir_libs._mlirHlo")
-        hlo.register_mhlo_passes()
-    except (ImportError, AttributeError):
-        raise refusal from None
+    from jaxlib.mlir._mlir_libs import _mlirHlo
     from jaxlib.mlir.passmanager import PassManager
 
+    _mlirHlo.register_mhlo_passes()
     data = io.BytesIO()
     module.operation.write_bytecode(data)
     context = make_context()
@@ -283,11 +276,7 @@ def make_context(mentions: Callable[[str], bool] = lambda _: True) -> ir.Context
     _stablehlo.register_dialect(context)
     for mark, (extension, function) in _RARE.items():
         if mentions(mark):
-            try:
-                module = importlib.import_module(f"jaxlib.mlir._mlir_libs.{extension}")
-            except ImportError:  # not in every version
-                continue
-            getattr(module, function, lambda _: None)(context)
+            getattr(importlib.import_module(f"jaxlib.mlir._mlir_libs.{extension}"), function)(context)
     context.allow_unregistered_dialects = True
     if mentions("!quant."):
         _load_quant(context)

@@ -17,7 +17,8 @@ import io
 import os
 import stat
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import IO, Any
 
 import numpy as np
 
@@ -32,22 +33,27 @@ _E5M2, _HEAD = b"'<f1'", 128
 
 
 def save(path: str, array: np.ndarray, element: ElementType) -> None:
-    """Write a .npy file from which `load` reads the array with its element type.
+    """Write a .npy file from which `load` reads the array with its element type. Raises what `write_file` does."""
+    plain = encode(array, element)
+    write_file(path, lambda file: np.save(file, plain, allow_pickle=False))
+
+
+def write_file(path: str, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file by a function.
 
     Raises:
         OutputError: It cannot be written. Nothing is left behind.
     """
-    plain = encode(array, element)
     partial = f"{path}.{os.getpid()}.partial"
     try:
         if os.path.exists(path) and not os.path.isfile(path):  # /dev/null, a pipe
             whole = io.BytesIO()  # numpy itself asks for the position, which a pipe does not have
-            np.save(whole, plain, allow_pickle=False)
+            write(whole)
             with open(path, "wb") as file:
                 file.write(whole.getbuffer())
             return
         with open(partial, "wb") as file:
-            np.save(file, plain, allow_pickle=False)
+            write(file)
         os.replace(partial, path)
     except OSError as error:
         raise OutputError(f"{path}: {error.strerror or error}") from None

@@ -7,7 +7,6 @@ packs them.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -19,9 +18,10 @@ import numpy as np
 from ...ops.cast import array_of
 from ...ops.close import hint
 from ...ops.types import ELEMENT_TYPES, ElementType, TensorType
-from ..errors import InputError, OutputError, escape
+from ..errors import InputError, escape
 from ..system import memory
 from .bits import pack_bits, unpack_bits
+from .npy import write_file
 
 _SUFFIX = ".safetensors"
 _MOST_HEADER = 100_000_000  #: bytes, as the library has it
@@ -146,16 +146,7 @@ def save(path: str, tensors: Mapping[str, tuple[np.ndarray, ElementType]]) -> No
         at = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    partial = f"{path}.{os.getpid()}.partial"
-    try:
-        with open(partial, "wb") as file:
-            file.write(b"".join([len(text).to_bytes(8, "little"), text, *parts]))
-        os.replace(partial, path)
-    except OSError as error:
-        raise OutputError(f"{path}: {error.strerror or error}") from None
-    finally:
-        with contextlib.suppress(OSError):
-            os.remove(partial)
+    write_file(path, lambda file: file.write(b"".join([len(text).to_bytes(8, "little"), text, *parts])))
 
 
 def _encode(array: np.ndarray, element: ElementType) -> bytes:

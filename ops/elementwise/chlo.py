@@ -105,7 +105,7 @@ def next_after(call: Call) -> Run:
     if element.bits >= 32:
         return np.nextafter
     if element.is_minifloat and call.tables:
-        return _neighbour_table(element)
+        return Tabulated(functools.partial(_neighbours, element), [element, element], element.dtype)
     return functools.partial(_neighbours, element)
 
 
@@ -130,11 +130,6 @@ def _nan_codes(fmt: Format) -> np.ndarray:
     """The codes of NaN and -NaN."""
     zeros = np.zeros(2, np.int64)
     return round_number(Number(np.full(2, NAN, np.uint8), np.array([False, True]), zeros, zeros), fmt, Policy())
-
-
-@functools.cache
-def _neighbour_table(element: ElementType) -> Tabulated:
-    return Tabulated(functools.partial(_neighbours, element), [element, element], element.dtype)
 
 
 @op("chlo.mulhi", "integer", values="numbers", operands=2, is_elementwise=True)

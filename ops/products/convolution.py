@@ -16,7 +16,7 @@ from ..cast import cast
 from ..op import Call, OpError, Run, op
 from ..policy import Policy
 from ..reductions.axes import Axis, windows
-from ..reductions.window import integers_or, require_positive
+from ..reductions.window import integers_or, positive_lists
 from ..require import require, require_dimensions, require_shape
 from ..traits import OpTraits, Shapes
 from ..types import ELEMENT_TYPES
@@ -68,12 +68,8 @@ class Window:
     @classmethod
     def of(cls, call: Call, spatial: int) -> Window:
         """Raises OpError where one has the wrong length, or is not positive."""
-        ones = (1,) * spatial
-        names = ("window_strides", "lhs_dilation", "rhs_dilation")
-        strides, lhs_dilation, rhs_dilation = lists = [integers_or(call, name, ones) for name in names]
-        for name, values in zip(names, lists, strict=True):
-            require_positive(name, values)
-        return cls(strides, lhs_dilation, rhs_dilation, integers_or(call, "window_reversal", (0,) * spatial))
+        lists = positive_lists(call, ("window_strides", "lhs_dilation", "rhs_dilation"), spatial)
+        return cls(*lists, integers_or(call, "window_reversal", (0,) * spatial))
 
     def axes(self, lhs: Sequence[int], rhs: Sequence[int], padding: Shape) -> tuple[Axis, ...]:
         """The windows along the spatial dimensions."""

@@ -20,29 +20,20 @@ _HOST = Accuracy("computed in f64 by the host's linear algebra and rounded once"
 _ROWS = 32
 
 
-#: The types that the host converts and rounds as they are to be.
-_HOST_TYPES = [ELEMENT_TYPES[name] for name in ("f32", "f64", "complex<f32>", "complex<f64>")]
-
-
 def _wide(element: ElementType) -> ElementType:
     return ELEMENT_TYPES["complex<f64>" if element.is_complex else "f64"]
 
 
 def _widening(call: Call, element: ElementType) -> Run:
     """A function that converts numbers to f64 or complex<f64>."""
-    wide = _wide(element)
-    if element in _HOST_TYPES:
-        return lambda x: x.astype(wide.dtype)
-    return lambda x: cast(x, element, wide, call.policy)
+    return lambda x: cast(x, element, _wide(element), call.policy)
 
 
 def _rounding(call: Call) -> Run:
     """A function that rounds results to their type."""
     element = call.result().element
-    wide, policy = _wide(element), call.policy.for_results(element)
-    if element in _HOST_TYPES and policy.rounding == "nearest_even" and policy.overflow == "ieee":
-        return lambda x: x.astype(element.dtype, copy=False)
-    return lambda x: cast(x, wide, element, policy, call.random.draws(policy))
+    policy = call.policy.for_results(element)
+    return lambda x: cast(x, _wide(element), element, policy, call.random.draws(policy))
 
 
 def _is_square(t: TensorType) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,26 +14,6 @@ from ..require import identity, require
 from ..types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType
 
 _F64, _I64 = ELEMENT_TYPES["f64"], ELEMENT_TYPES["i64"]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Arithmetic:
-    """The basic operations of a float type, as kernels: numpy's own, or those of ops that round to it."""
-
-    multiply: Run
-    divide: Run
-    add: Run
-    clamp: Callable[[Any, Any, Any], Any]  #: low, x, high
-    round: Run
-
-    @classmethod
-    def of(cls, t: TensorType, call: Call) -> _Arithmetic:
-        if t.element.bits >= 32:
-            return cls(
-                np.multiply, np.divide, np.add, lambda low, x, high: np.minimum(np.maximum(x, low), high), np.rint
-            )
-        names = (("multiply", 2), ("divide", 2), ("add", 2), ("clamp", 3), ("round_nearest_even", 1))
-        return cls(*(kernel_of(call.like(name, (t,) * count, (t,))) for name, count in names))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,15 +56,21 @@ def beside(values: tuple[Any, ...], axis: int | None, rank: int, dtype: Any) -> 
     return array.reshape(()) if axis is None else array.reshape(-1, *[1] * (rank - 1 - axis))
 
 
+def _kernels(t: TensorType, call: Call, **operands: int) -> list[Run]:
+    """Kernels of ops of so many operands on the numbers that a quantized tensor means."""
+    expressed = TensorType(t.shape, t.element.expressed)
+    return [kernel_of(call.like(name, (expressed,) * count, (expressed,))) for name, count in operands.items()]
+
+
 def dequantizer(t: TensorType, call: Call) -> Run:
     """From the integers of a quantized tensor to numbers of its expressed type; of any other tensor nothing."""
     if not isinstance(t.element, QuantizedType):
         return identity
     element, expressed = t.element, t.element.expressed
     policy = call.policy.for_results(expressed)
-    constants, arithmetic = _Constants.of(t), _Arithmetic.of(TensorType(t.shape, expressed), call)
+    constants, (multiply,) = _Constants.of(t), _kernels(t, call, multiply=2)
     wide = np.dtype(np.int32 if element.bits <= 16 else np.int64)
-    zero, scale, multiply = constants.zero.astype(wide), constants.scale, arithmetic.multiply
+    zero, scale = constants.zero.astype(wide), constants.scale
     is_host, dtype = expressed.bits >= 32, expressed.dtype
     has_zero, kind = bool(zero.any()), ELEMENT_TYPES[f"i{8 * wide.itemsize}"]
 
@@ -106,9 +91,9 @@ def quantizer(t: TensorType, call: Call) -> Run:
     if not isinstance(t.element, QuantizedType):
         return identity
     element = t.element
-    constants, arithmetic = _Constants.of(t), _Arithmetic.of(TensorType(t.shape, element.expressed), call)
+    constants, kernels = _Constants.of(t), _kernels(t, call, divide=2, add=2, clamp=3, round_nearest_even=1)
     scale, shift, low, high = constants.scale, constants.shift, constants.low, constants.high
-    divide, add, clamp, rounded = arithmetic.divide, arithmetic.add, arithmetic.clamp, arithmetic.round
+    divide, add, clamp, rounded = kernels
     store, has_shift = storer(element, element.expressed), any(element.zero_points)
 
     def kernel(x: np.ndarray) -> Any:

@@ -55,18 +55,18 @@ def integers_or(call: Call, name: str, default: Sequence[int]) -> Shape:
     return numbers
 
 
-def require_positive(name: str, values: Sequence[int]) -> None:
-    """Raise OpError where a value is not above zero."""
-    require(all(v > 0 for v in values), f"expected positive {name}, got {list(values)}")
+def positive_lists(call: Call, names: Sequence[str], rank: int) -> list[Shape]:
+    """Attributes of a number above zero for each dimension; ones where absent. Raises OpError for other numbers."""
+    lists = [integers_or(call, name, (1,) * rank) for name in names]
+    for name, values in zip(names, lists, strict=True):
+        require(all(v > 0 for v in values), f"expected positive {name}, got {list(values)}")
+    return lists
 
 
 def axes_of_call(call: Call, rank: int) -> Callable[[Shape], tuple[Axis, ...]]:
     """A function that gives the windows along each dimension of a tensor of a given shape."""
-    ones = (1,) * rank
     names = ("window_dimensions", "window_strides", "base_dilations", "window_dilations")
-    window, strides, base, dilations = lists = [integers_or(call, name, ones) for name in names]
-    for name, values in zip(names, lists, strict=True):
-        require_positive(name, values)
+    window, strides, base, dilations = positive_lists(call, names, rank)
     padding = integers_or(call, "padding", (0,) * (2 * rank))
     rest = tuple(zip(window, strides, padding[::2], padding[1::2], base, dilations, strict=True))
     return functools.lru_cache(lambda shape: tuple([Axis(n, *others) for n, others in zip(shape, rest, strict=True)]))
