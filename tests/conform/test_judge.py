@@ -278,6 +278,9 @@ def test_many_programs(tmp_path: Path) -> None:
     assert [json.loads(line) for line in (tmp_path / "r.json").read_text().splitlines()] == rows
     in_process(*command, "--seed", "1", cwd=tmp_path)  # but with other options
     assert len((tmp_path / "r.json").read_text().splitlines()) == 8
+    (tmp_path / "r.json").write_text('{"program": "programs/a.mlir", "backend": "minihlo", "options": {}}\n')
+    status, _, err = in_process(*command, cwd=tmp_path)
+    assert (status, err) == (2, "--json: r.json: expected judgements, one in each line, got one without verdict\n")
 
 
 def test_small_parts() -> None:
