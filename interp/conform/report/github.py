@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...errors import count
+from ...errors import count, printable
 from ...judging.groups import group
 from ..causes import causes
 from ..conformance import Problem
@@ -54,6 +54,7 @@ def _error(title: str, message: str) -> str:
 
 def _escape(text: str, also: str = "") -> str:
     """Escapes text for workflow commands; in a property colons and commas are escaped too."""
-    for character in "%\r\n" + also:
+    text = "\n".join(map(printable, text.split("\n")))
+    for character in "%\n" + also:
         text = text.replace(character, f"%{ord(character):02X}")
     return text
