@@ -17,7 +17,7 @@ def total_keys(x: np.ndarray, element: ElementType) -> np.ndarray:
     if not element.is_float:
         return x.astype(element.working_dtype, copy=False)
     if element.is_minifloat:
-        return _ranks(element)[1].take(codes_of(x, element.format))
+        return _ranks(element)[1].take(codes_of(x, element.format), mode="wrap")
     codes = x.view(f"i{element.dtype.itemsize}")
     return codes ^ ((codes >> (element.bits - 1)) & _largest(codes))
 
@@ -31,10 +31,8 @@ def of_total_keys(keys: np.ndarray, element: ElementType) -> np.ndarray:
 
 def is_nan(x: np.ndarray, element: ElementType) -> np.ndarray:
     """Which floats are NaN."""
-    if element.is_minifloat:
-        return decode(codes_of(x, element.format), element.format).is_nan
-    codes = x.view(f"i{element.dtype.itemsize}")
-    return (codes & _largest(codes)) > np.array(np.inf, element.dtype).view(codes.dtype)
+    keys = value_keys(x, element)
+    return keys == np.iinfo(keys.dtype).max
 
 
 def value_keys(x: np.ndarray, element: ElementType) -> np.ndarray:

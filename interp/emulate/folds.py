@@ -223,7 +223,8 @@ class Order:
         """Return the integers of codes, ui8: in the order of numbers, with NaN beyond all of them."""
         fmt, top = self.fmt, 255 * self.is_largest
         if not fmt.is_signed:
-            return x if self.is_largest else x + 1
+            # No sum of bytes that wraps around: XLA's CPU takes the smallest of such sums as if they did not.
+            return x if self.is_largest else select(x < 255, x + 1, 0)
         if fmt.bits < 8:
             x = x << (8 - fmt.bits)
         one = int(fmt.nan is Nan.NEGATIVE_ZERO)  # whose 0x7F is a number, so that another integer has to be free

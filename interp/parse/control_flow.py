@@ -8,9 +8,8 @@ the values that blocks other than the first define for each other, and the resul
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,17 +90,7 @@ class Builder:
 # -- scf ---------------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class Structured:
-    """An op with regions that have been read."""
-
-    operands: tuple[Value, ...]
-    results: tuple[Value, ...]
-    attributes: Mapping[str, Any]
-    regions: tuple[Region, ...]
-
-
-def _for(build: Builder, op: Structured) -> None:
+def _for(build: Builder, op: Operation) -> None:
     lower, upper, step, *initial = op.operands
     body = op.regions[0]
     test = Builder(build.location)
@@ -117,7 +106,7 @@ def _for(build: Builder, op: Structured) -> None:
     build.define("stablehlo.while", (lower, *initial), (Value(lower.type), *op.results), condition, iteration)
 
 
-def _while(build: Builder, op: Structured) -> None:
+def _while(build: Builder, op: Operation) -> None:
     """The state is whether to go on, what the first region takes, and what it passes on, which is the result."""
     before, after = op.regions
     go_on, *passed = before.returns
@@ -143,7 +132,7 @@ def _while(build: Builder, op: Structured) -> None:
     )
 
 
-def _named_computation(build: Builder, op: Structured) -> None:
+def _named_computation(build: Builder, op: Operation) -> None:
     body = op.regions[0]
     takes = op.operands if body.arguments else ()  # older fusions capture what they take
     if len(takes) != len(body.arguments) or len(op.results) != len(body.returns):
@@ -157,7 +146,7 @@ def _named_computation(build: Builder, op: Structured) -> None:
 
 
 #: What is added for each op of `scf` and `cf` that is not a branch, and for computations that only have a name.
-STRUCTURED: dict[str, Callable[[Builder, Structured], None]] = {
+STRUCTURED: dict[str, Callable[[Builder, Operation], None]] = {
     "scf.if": lambda build, op: build.choose(op.operands[0], op.regions, op.results),
     "scf.index_switch": lambda build, op: build.choose(
         build.position(op.operands[0], op.attributes["cases"]), op.regions, op.results

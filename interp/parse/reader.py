@@ -17,7 +17,7 @@ from ..errors import ProgramError, UnsupportedError
 from ..program import BARRIER, Function, Location, Operation, Program, Region, Value
 from . import spmd
 from .attributes import AttributeValueError, Converter, Elided
-from .control_flow import STRUCTURED, Builder, Structured, read_blocks
+from .control_flow import STRUCTURED, Builder, read_blocks
 from .syntax import NEWER, end_of_item
 
 #: Ops at the top of a module that declare something other than a function. They are kept as attributes.
@@ -256,10 +256,11 @@ class Reader:
                 attributes = {**attributes, key: self._called(attributes.get(key))} if key in attributes else attributes
         if name == "stablehlo.custom_call":
             name, attributes = self._custom_call(attributes)
+        operation = Operation(name, operands, results, attributes, regions, location)
         if name not in STRUCTURED:
-            return [Operation(name, operands, results, attributes, regions, location)]
+            return [operation]
         build = Builder(location)
-        STRUCTURED[name](build, Structured(operands, results, attributes, regions))
+        STRUCTURED[name](build, operation)
         return build.operations
 
     def _counterpart(self, op: ir.Operation, name: str) -> str:

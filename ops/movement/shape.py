@@ -10,7 +10,6 @@ import numpy as np
 from ..cast import cast
 from ..op import CORRECTLY_ROUNDED, Call, OpError, Run, op
 from ..require import identity, require, require_dimensions, require_element, require_shape, result_shape, storage
-from ..tables import CALL_COST
 from ..traits import PURE, PURE_LINEAR, OpTraits
 from ..types import ELEMENT_TYPES, TokenType, TupleType
 
@@ -123,16 +122,7 @@ def _broadcast(call: Call, dimensions: tuple[int, ...], name: str) -> Run:
     order = tuple(int(d) for d in np.argsort(dimensions, kind="stable"))
     in_order = order == tuple(range(len(order)))
 
-    def arrange(x: np.ndarray) -> np.ndarray:
-        return x.reshape(spread) if in_order else x.transpose(order).reshape(spread)
-
-    def copy(x: np.ndarray) -> np.ndarray:
-        result = np.empty(shape, x.dtype)
-        result[...] = arrange(x)
-        return result
-
-    # Of a few elements a copy takes a quarter of the time of numpy's view.
-    return copy if math.prod(shape) <= CALL_COST else lambda x: np.broadcast_to(arrange(x), shape)
+    return lambda x: np.broadcast_to((x if in_order else x.transpose(order)).reshape(spread), shape)
 
 
 @op("concatenate", traits=_MOVES_ALL)

@@ -109,19 +109,12 @@ def _check_result(name: str, result: Any, t: Any) -> Any:
     return array
 
 
-@target("check.expect_eq")
-def _expect_eq(actual: np.ndarray, expected: np.ndarray) -> None:
-    checks.check(actual, expected, checks.EQUAL)
-
-
-@target("check.expect_almost_eq")
-def _expect_almost_eq(actual: np.ndarray, expected: np.ndarray) -> None:
-    checks.check(actual, expected, checks.within(1e-3))
-
-
-@target("check.expect_close")
-def _expect_close(actual: np.ndarray, expected: np.ndarray) -> None:
-    checks.check(actual, expected, checks.ulps_between(0, 3))
+for _name, _condition in (
+    ("expect_eq", checks.EQUAL),
+    ("expect_almost_eq", checks.within(1e-3)),
+    ("expect_close", checks.ulps_between(0, 3)),
+):
+    target(f"check.{_name}")(functools.partial(checks.check, condition=_condition))
 
 
 @target("check.eq")

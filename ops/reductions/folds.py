@@ -7,17 +7,16 @@ that gives the same bits. The folds of `long_fold_of` combine neighbours in pair
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..cast import codes_of, wrap
+from ..cast import wrap
 from ..op import Body, Call, OpError, kernel_of, lookup
 from ..ordering import is_nan, of_total_keys, total_keys
-from ..tables import Tabulated, all_codes
+from ..tables import Tabulated
 from ..traits import Combining, Run
 from ..types import ElementType, Kind, TensorType
 
@@ -144,9 +143,6 @@ def _fold_extreme(element: ElementType, largest: bool, exact: Run, by_halves: Fo
         low, high = (of_total_keys(f.reduce(keys, axis=0), element) for f in (np.minimum, np.maximum))
         return high if largest else low, is_nan(low, element) | is_nan(high, element)
 
-    if element.is_minifloat:
-        ranks = Ranks.of(element, largest, exact)
-        return _fold_by_choice(ranks.choose, exact, by_halves)
     fold = _fold_by_choice(by_keys, exact, by_halves)
     return _fold_by_choice(by_values, exact, fold) if element.bits >= 32 else fold
 
@@ -168,52 +164,6 @@ def _fold_by_choice(choose: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]
 def _in_its_layout(function: Run, x: np.ndarray) -> np.ndarray:
     """The elements of an array by themselves, in an array that lies in memory as it does."""
     return function(x.T).T if x.flags.f_contiguous else function(x)
-
-
-@dataclasses.dataclass(frozen=True)
-class Ranks:
-    """The elements of a minifloat as bytes, of which the largest of several is that of their maximum, or minimum.
-
-    Attributes:
-        rank: The bytes of elements.
-        elements: The result for each byte.
-        nan: The least byte of a NaN. Of two NaN the op's result may be either.
-    """
-
-    rank: Tabulated
-    elements: np.ndarray
-    nan: int
-
-    @classmethod
-    def of(cls, element: ElementType, largest: bool, exact: Run) -> Ranks:
-        """The ranks of an op whose kernel is `exact`."""
-        results = np.asarray(exact(all_codes(element), all_codes(element)))
-        keys, nan = total_keys(results, element).astype(int), is_nan(results, element)
-        keys = np.where(nan, 256 + keys, keys if largest else -keys)
-        _, first, ranks = np.unique(keys, return_index=True, return_inverse=True)
-        ranks = ranks.astype(np.uint8)
-        table = Tabulated(lambda x: ranks.take(codes_of(x, element.format), mode="wrap"), [element], ranks.dtype)
-        return cls(table, results[first], len(first) - len(np.unique(keys[nan])))
-
-    def choose(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The result of each column, and whether it is NaN."""
-        highest = np.maximum.reduce(_in_its_layout(self.rank, x), axis=0)
-        return self.elements.take(highest), highest >= self.nan
-
-    def largest(
-        self, fold: Callable[..., tuple[np.ndarray, ...]], arrays: Sequence[np.ndarray], inits: Sequence[np.ndarray]
-    ) -> tuple[np.ndarray] | None:
-        """The results of a fold that finds the largest of ranks; None where one is NaN."""
-        (highest,) = fold([self.rank(x) for x in arrays], [self.rank(x) for x in inits])
-        return None if (highest >= self.nan).any() else (self.elements.take(highest),)
-
-
-def ranks_of(call: Call, body: Body, element: ElementType) -> Ranks | None:
-    """The ranks of a body that is the maximum or minimum of a minifloat; None of others."""
-    combining = combining_of(body)
-    if combining is None or combining.largest is None or not element.is_minifloat:
-        return None
-    return Ranks.of(element, combining.largest, _function_of_op(call, body, element))
 
 
 def _function_of_op(call: Call, body: Body, element: ElementType) -> Run:

@@ -22,6 +22,7 @@ import numpy as np
 
 from ..cast import cast, wrap
 from ..op import Body, Call, Run, op
+from ..ordering import is_nan, of_total_keys, total_keys
 from ..require import require, require_shape, unpack
 from ..traits import OpTraits, Shapes
 from ..types import ElementType, TensorType
@@ -34,7 +35,6 @@ from .folds import (
     combining_of,
     fold_of,
     pair_table,
-    ranks_of,
     rounds_once,
     ufunc_of,
 )
@@ -107,7 +107,8 @@ def reduce_window(call: Call) -> Run:
         require_shape(call, tuple(a.count for a in axes_of(call.operand_shape())))
     fold, step, sources = fold_of(call, body), body.vectorised, [t.element for t in inputs] * 2
     prefixes = _prefixes_of(call, body, elements[0]) if step is not None and count == 1 else None
-    ranks = ranks_of(call, body, elements[0]) if count == 1 else None
+    combining = combining_of(body) if count == 1 and elements[0].is_minifloat else None
+    largest = None if combining is None else combining.largest
     # Under stochastic rounding all steps are of one fold, so that elements are rounded together.
     together = None if call.policy.rounding == "stochastic" else step
 
@@ -118,9 +119,8 @@ def reduce_window(call: Call) -> Run:
         folded = prefixes(arrays[0], inits[0], axes) if prefixes is not None else None
         if folded is None:
             call.reserve(TensorType(tuple([a.layout[0] for a in axes]), elements[0]))  # with the padding
-        if folded is None and ranks is not None:
-            fold_ranks = functools.partial(_fold_windows, _largest_rank, None, _larger, axes=axes)
-            folded = ranks.largest(fold_ranks, arrays, inits)
+        if folded is None and largest is not None and not any(is_nan(x, elements[0]).any() for x in values):
+            folded = _extremes(np.maximum if largest else np.minimum, elements[0], arrays[0], inits[0], axes)
         if folded is None:
             folded = _fold_windows(fold, regions[0], together, arrays, inits, axes)
         return unpack(folded)
@@ -128,12 +128,17 @@ def reduce_window(call: Call) -> Run:
     return kernel
 
 
-def _larger(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray]:
-    return (np.maximum(x, y),)
+def _extremes(
+    choose: np.ufunc, element: ElementType, x: np.ndarray, init: np.ndarray, axes: Axes
+) -> tuple[np.ndarray, ...]:
+    """The largest or smallest number of each window, by keys in the total order."""
+    keys, first = total_keys(x, element), total_keys(init, element)
 
+    def fold(_: Any, starts: Values, rows: Values) -> tuple[np.ndarray]:
+        return (choose(starts[0], choose.reduce(rows[0], axis=0)),)
 
-def _largest_rank(_: Any, starts: Values, rows: Values) -> tuple[np.ndarray]:
-    return (np.maximum(starts[0], np.maximum.reduce(rows[0], axis=0)),)
+    (found,) = _fold_windows(fold, None, lambda x, y: (choose(x, y),), [keys], [first], axes)
+    return (of_total_keys(found, element),)
 
 
 def _fold_windows(
