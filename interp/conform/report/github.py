@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ...errors import count, printable
+from ... import pages
+from ...errors import count
 from ...judging.groups import group
 from ..causes import causes
 from ..conformance import Problem
@@ -54,7 +55,7 @@ def _error(title: str, message: str) -> str:
 
 def _escape(text: str, also: str = "") -> str:
     """Escapes text for workflow commands; in a property colons and commas are escaped too."""
-    text = "\n".join(map(printable, text.split("\n")))
+    text = pages.plain(text)
     for character in "%\n" + also:
         text = text.replace(character, f"%{ord(character):02X}")
     return text
