@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 
 from ..conform import profiles
-from ..errors import count
+from ..errors import count, printable
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the command. Raises InputError for a profile that does not exist."""
-    if options.profile is not None:
-        return _show(profiles.load(options.profile))
+    for line in _list() if options.profile is None else _show(profiles.load(options.profile)):
+        print(printable(line))
+    return 0
+
+
+def _list() -> Iterator[str]:
     for name in profiles.names():
         profile = profiles.load(name)
         results = sum(len(entry.forms) for entry in profile.listed)
-        print(f"{name}  {profile.title}")
-        print(f"  {count(len(profile.listed), 'case')} in {count(results, 'form')}, SHA-256 {profile.sha256}")
-    return 0
+        yield f"{name}  {profile.title}"
+        yield f"  {count(len(profile.listed), 'case')} in {count(results, 'form')}, SHA-256 {profile.sha256}"
 
 
-def _show(profile: profiles.Profile) -> int:
-    print(f"{profile.identifier}  {profile.title}")
-    print(f"SHA-256 {profile.sha256}")
+def _show(profile: profiles.Profile) -> Iterator[str]:
+    yield f"{profile.identifier}  {profile.title}"
+    yield f"SHA-256 {profile.sha256}"
     for declaration in profile.declarations:
         choices = ", ".join(f"{choice} ({phrase})" for choice, phrase in declaration.choices)
-        print(f"may declare {declaration.identifier}: {declaration.default}; {choices}")
+        yield f"may declare {declaration.identifier}: {declaration.default}; {choices}"
     if profile.accumulators:
-        print(f"may declare accumulator: {' '.join(profile.accumulators)}")
+        yield f"may declare accumulator: {' '.join(profile.accumulators)}"
     width = max(len(entry.signature) for entry in profile.listed)
     for entry in profile.listed:
-        print(f"{entry.need:8}  {entry.signature:{width}}  {' '.join(entry.forms)}")
-    return 0
+        yield f"{entry.need:8}  {entry.signature:{width}}  {' '.join(entry.forms)}"

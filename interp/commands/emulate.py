@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from typing import Any
 
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _stablehlo
@@ -14,6 +13,7 @@ from jaxlib.mlir.passmanager import PassManager
 from ..diff.source import Source
 from ..emulate.program import emulate_module
 from ..errors import InputError, OutputError
+from ..parse.parser import text_of
 from ..system.isolate import quiet_native_stderr
 from ..values.values import read_values
 from .run import read_source
@@ -39,7 +39,7 @@ def main(options: argparse.Namespace) -> int:
 
 def _serialize(module: ir.Module, options: argparse.Namespace) -> bytes:
     """Return an artifact of a version of StableHLO, bytecode, or text."""
-    text: Any = module.operation.get_asm()
+    text = text_of(module)
     if options.for_version:
         try:
             with quiet_native_stderr():

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import pages
 from ..backends import Backend
 from ..conform import shards
 from ..diff.source import Source
@@ -85,7 +86,7 @@ def main(options: argparse.Namespace) -> int:
         for backend in started:
             backend.close()
     if len(rows) > 1:
-        print("\n".join(_table(rows, names) + many.summary(rows)))
+        print(pages.plain("\n".join(_table(rows, names) + many.summary(rows))))
     if options.html:
         _page(options.html, rows)
     return int(any(row["verdict"] in (WRONG, CRASH) for row in rows))
@@ -163,7 +164,6 @@ def _save(found: Judgement, folder: Path, number: int) -> None:
 
 
 def _page(place: str, rows: list[dict[str, Any]]) -> None:
-    from .. import pages
     from ..conform import files
 
     ordered = sorted(rows, key=lambda r: (r["verdict"] not in (WRONG, CRASH), r["program"]))

@@ -6,7 +6,7 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..errors import count
+from ..errors import count, printable
 from . import profiles
 from .cases.case import PRODUCT_OPS
 from .cases.forms import forms
@@ -32,7 +32,7 @@ class Problem:
     why: str
 
     def __str__(self) -> str:
-        return f"{self.signature} {self.form}: {self.why}"
+        return printable(f"{self.signature} {self.form}: {self.why}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Assessment:
     def line(self) -> str:
         """The verdict, the profile with its origin, and the declarations."""
         declared = (f"{name}: {phrase}" for name, phrase in self.declared)
-        return "; ".join([f"{self.verdict} ({profiles.origin(self.profile)})", *declared])
+        return printable("; ".join([f"{self.verdict} ({profiles.origin(self.profile)})", *declared]))
 
 
 def assess(profile: Profile, results: Sequence[CaseResult], waivers: Sequence[Waiver], takes: str) -> Assessment:

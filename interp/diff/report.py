@@ -160,7 +160,7 @@ def _distance(ulp: float | None, rounded: bool) -> str:
     return f"by {top // 2 + 1} to {top} ULP"
 
 
-_render = functools.partial(pages.text_renderer(str, FLUSHED=FLUSHED, HOWS=HOWS), "diff.html")
+_render = functools.partial(pages.text_renderer(pages.plain, FLUSHED=FLUSHED, HOWS=HOWS), "diff.html")
 
 
 @dataclasses.dataclass

@@ -21,7 +21,6 @@ from ..parse.reader import Locator, Reader
 from ..parse.syntax import NEWER
 from ..planner import Plan, find_function, plan
 from ..program import Function, Location, Operation, Program, Region, Value
-from ..system.isolate import quiet_native_stderr
 from .mlir import drop_shardings, inline_calls, replace_operands
 
 _MAIN, _ALONE = "main", "one op"
@@ -200,7 +199,7 @@ class Source:
             function.attributes["function_type"] = attributes["function_type"]
             if names_functions:
                 self._add_functions(module)
-            text = _to_text(module.operation)
+            text = parser.text_of(module)
         if text.startswith("module {\n"):
             text = textwrap.dedent(text.partition("\n")[2].rpartition("}")[0])
         return text.replace(f'"{NEWER}', '"')
@@ -232,20 +231,6 @@ def is_movable(operation: Operation) -> bool:
 def is_movable_type(t: Type) -> bool:
     """Whether values of a type can be passed to a backend."""
     return isinstance(t, TensorType) and t.is_static and not isinstance(t.element, QuantizedType)
-
-
-def _to_text(module: ir.Operation) -> str:
-    """The text of a module, in the generic form if MLIR cannot read the ops' own form.
-
-    (A `dynamic_slice` of a scalar is printed with an empty list of starts, which the reader refuses.)
-    """
-    text: Any = module.get_asm(enable_debug_info=False)
-    with quiet_native_stderr():
-        try:
-            ir.Module.parse(text)
-        except ir.MLIRError:
-            text = module.get_asm(enable_debug_info=False, print_generic_op_form=True)
-    return text
 
 
 def _drop_unused_functions(module: ir.Operation) -> None:

@@ -10,6 +10,7 @@ from jaxlib.mlir import ir
 from ...ops.policy import Policy
 from ...ops.types import ElementType, TensorType, Type
 from ..errors import UnsupportedError
+from ..parse.parser import text_of
 from ..parse.reader import Locator
 from ..passes.cse import eliminate_common_subexpressions
 from ..passes.dce import eliminate_dead_code
@@ -156,9 +157,7 @@ def emulate_text(
     file: str = "<string>",
 ) -> str:
     """Return the text of the module that `emulate_module` gives for a program in text, bytecode or an artifact."""
-    module = _emulate(Source.of_text(source, file), policy, codes, dots)
-    text: Any = module.operation.get_asm()
-    return text
+    return text_of(_emulate(Source.of_text(source, file), policy, codes, dots))
 
 
 def _emulate(source: Source, policy: Policy | None, codes: bool, dots: str) -> ir.Module:

@@ -18,6 +18,8 @@ from ..judging.groups import group
 
 #: The endings of files that are programs, in folders and archives.
 ENDINGS = (".mlir", ".mlirbc", ".bc", ".hlo", ".hlo.txt", ".pb", ".stablehlo", ".jax_export")
+#: The fields of a judgement in a file that a run goes on with.
+_FIELDS = ("program", "backend", "verdict", "cause", "part", "findings", "notes", "options")
 #: The most bytes of a file in an archive.
 _MOST = 1 << 28
 
@@ -75,8 +77,11 @@ def known(place: str | None, options: dict[str, Any]) -> dict[tuple[str, str], d
         rows = [json.loads(line) for line in lines[:-1] if line.strip()]
         if lines[-1]:
             Path(place).write_text("".join(f"{line}\n" for line in lines[:-1]), encoding="utf-8")
+        missing = next((name for row in rows for name in _FIELDS if name not in row), None)
+        if missing is not None:
+            raise ValueError(f"one without {missing}")
         return {(row["program"], row["backend"]): row for row in rows if row["options"] == options}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise InputError(f"--json: {place}: expected judgements, one in each line, got {error}") from None
 
 

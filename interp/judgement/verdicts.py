@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import pages
 from ..enclose.findings import EXACT, Finding
 from ..program import Operation
 
@@ -95,7 +96,7 @@ class Judgement:
             inputs = " ".join(f"--input '{x}'" for x in self.part.inputs)
             lines.append(f"  to reproduce it: minihlo judge part.mlir {self.backend} {inputs}".rstrip())
             lines += [f"    {line}" for line in self.part.program.strip().splitlines()]
-        return "\n".join(lines)
+        return pages.plain("\n".join(lines))
 
 
 def short(operation: Operation) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from ..errors import count
+from ..errors import count, printable
 
 #: A sign for each verdict, so that colours are not needed.
 SIGNS = {
@@ -50,6 +50,11 @@ def renderer(**names: object) -> Callable[..., str]:
         return getattr(loaded.module, macro)(**data) if macro else loaded.render(data)
 
     return render
+
+
+def plain(text: str) -> str:
+    """Lines of text for a terminal. A program or a report from anyone may have texts with control characters."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 class Marked(str):

@@ -306,3 +306,17 @@ def _registry() -> ir.DialectRegistry:
     registry = ir.DialectRegistry()
     _jax_mlir_ext.register_dialects(registry)
     return registry
+
+
+def text_of(module: ir.Module) -> str:
+    """Return the text of a module, in the generic form where MLIR cannot read the ops' own form.
+
+    (A `dynamic_slice` of a scalar is printed with an empty list of starts, which the reader refuses.)
+    """
+    text: Any = module.operation.get_asm(enable_debug_info=False)
+    with module.context, quiet_native_stderr():
+        try:
+            ir.Module.parse(text)
+        except ir.MLIRError:
+            text = module.operation.get_asm(enable_debug_info=False, print_generic_op_form=True)
+    return text

@@ -64,7 +64,7 @@ class Report:
         return _render("probe.html", report=self).rstrip("\n")
 
 
-_render = pages.text_renderer(str)
+_render = pages.text_renderer(pages.plain)
 #: Number of lines for a fact.
 _LINES = 2
 

@@ -136,8 +136,7 @@ def export(chunk: Chunk) -> Exported:
     except ir.MLIRError as error:  # ops that are newer than this jaxlib
         reason = one_line(error.error_diagnostics[0].message) if error.error_diagnostics else str(error)
         raise BackendError("refused", f"{function.location}: this program cannot be exported: {reason}") from None
-    text: Any = module.operation.get_asm(enable_debug_info=False)
-    return Exported(program, tuple(checks), text, tuple(inputs), types)
+    return Exported(program, tuple(checks), parser.text_of(module), tuple(inputs), types)
 
 
 def judge(exported: Exported, results: Iterator[np.ndarray]) -> list[Mismatch]:

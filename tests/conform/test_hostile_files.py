@@ -1,6 +1,8 @@
 """Files from anyone: one line and exit status 2, soon, and with little memory."""
 
+import dataclasses
 import gzip
+import io
 import json
 import os
 import resource
@@ -11,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from minihlo.interp.cli import main
-from minihlo.interp.conform import files
-from minihlo.interp.conform.result import Report, Run, load
+from minihlo.interp.conform import files, profiles
+from minihlo.interp.conform.conformance import Problem
+from minihlo.interp.conform.report import github, terminal
+from minihlo.interp.conform.result import CaseResult, Report, Run, load
 from minihlo.interp.errors import InputError
 from minihlo.interp.policies import accumulation
 
@@ -65,6 +70,29 @@ def test_results_that_nobody_writes(
         err = capsys.readouterr().err
         assert err.count("\n") == 1
         assert words in err or (arguments[0] == "site" and "got none" in err)  # no report at all
+
+
+def test_a_report_cannot_write_to_the_terminal_what_it_likes() -> None:
+    text = "[/red]\x1b[31m"
+    texts = dict.fromkeys(("row", "column", "diagnosis", "model", "command"), text)
+    case = CaseResult(**CASE | {"verdict": "FAIL", "causes": [text]} | texts)
+    hostile = Report(
+        Run(text, 1), [case, dataclasses.replace(case, form="constant", verdict="DIVERGENT", choices=[text])]
+    )
+    out = io.StringIO()
+    terminal.show(hostile, Console(file=out, width=120))
+    problem = Problem("add.f8E5M2", "array", text)
+    for shown in (out.getvalue(), *github.lines(hostile), str(problem), *github.lines(hostile, [problem])):
+        assert "\x1b" not in shown
+        assert "[/red]\\x1b[31m" in shown
+
+
+def test_a_profile_cannot_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (profiles.folder() / "mx-1.0.toml").read_text()
+    lines = [line for line in text.splitlines() if not line.startswith(("title", "sha256"))]
+    (tmp_path / "p.toml").write_text("\n".join(['title = "\\u001b[31m"', *lines]))
+    assert main(["conform", "profiles", str(tmp_path / "p.toml")]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "mx-1.0  \\x1b[31m"
 
 
 def test_a_pipe_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -260,15 +260,16 @@ SORT = """func.func @main(%x: tensor<2x3x4xf32>) -> (tensor<2x3x2xf32>, tensor<2
 def test_many_programs(tmp_path: Path) -> None:
     (tmp_path / "programs").mkdir()
     (tmp_path / "programs" / "a.mlir").write_text(CHAIN)
-    (tmp_path / "programs" / "b.mlir").write_text("func.func @main() -> tensor<f32> { return }")
+    (tmp_path / "programs" / "b\x1b.mlir").write_text("func.func @main() -> tensor<f32> { return }")
     two = "func.func @f() { return }\nfunc.func public @g() { return }\nfunc.func private @h() { return }"
     (tmp_path / "programs" / "c.mlir").write_text(two)
     command = ("judge", "programs", "minihlo", "--json", "r.json", "--html", "r.html")
     status, out, _ = in_process(*command, cwd=tmp_path)
     assert (status, out.splitlines()[-1]) == (0, "4 judged: 3 EXACT, 1 UNSUPPORTED")
+    assert "programs/b\\x1b.mlir" in out
     rows = [json.loads(line) for line in (tmp_path / "r.json").read_text().splitlines()]
     assert [(r["program"], r["verdict"]) for r in rows] == [
-        ("programs/a.mlir", "EXACT"), ("programs/b.mlir", "UNSUPPORTED"),
+        ("programs/a.mlir", "EXACT"), ("programs/b\x1b.mlir", "UNSUPPORTED"),
         ("programs/c.mlir@f", "EXACT"), ("programs/c.mlir@g", "EXACT"),
     ]  # fmt: skip
     assert "UNSUPPORTED" in (tmp_path / "r.html").read_text()
@@ -278,6 +279,9 @@ def test_many_programs(tmp_path: Path) -> None:
     assert [json.loads(line) for line in (tmp_path / "r.json").read_text().splitlines()] == rows
     in_process(*command, "--seed", "1", cwd=tmp_path)  # but with other options
     assert len((tmp_path / "r.json").read_text().splitlines()) == 8
+    (tmp_path / "r.json").write_text('{"program": "programs/a.mlir", "backend": "minihlo", "options": {}}\n')
+    status, _, err = in_process(*command, cwd=tmp_path)
+    assert (status, err) == (2, "--json: r.json: expected judgements, one in each line, got one without verdict\n")
 
 
 def test_small_parts() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ... import pages
 from ...errors import count
 from ...judging.groups import group
 from ..causes import causes
@@ -54,6 +55,7 @@ def _error(title: str, message: str) -> str:
 
 def _escape(text: str, also: str = "") -> str:
     """Escapes text for workflow commands; in a property colons and commas are escaped too."""
-    for character in "%\r\n" + also:
+    text = pages.plain(text)
+    for character in "%\n" + also:
         text = text.replace(character, f"%{ord(character):02X}")
     return text

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ... import pages
+from ...errors import printable
 from ...judging.groups import group
 from ...judging.record import ACCURACY, CRASH, DIVERGENT, FAIL, MEANINGS, PASS, UNSUPPORTED, VERDICTS, worst
 from ...oracle.formats import ALL_MINIFLOATS, FORMATS, INTEGERS
@@ -83,11 +84,11 @@ def _grid(cells: Mapping[str, Mapping[str, Sequence[str]]], columns: Sequence[st
     table = Table(box=None, padding=(0, 1), pad_edge=False)
     table.add_column("", no_wrap=True)
     for name in columns:
-        table.add_column(_heading(name), justify="center", vertical="bottom", no_wrap=True)
+        table.add_column(Text(_heading(printable(name))), justify="center", vertical="bottom", no_wrap=True)
     for row in sorted(cells, key=_place):
         of_row = cells[row]
         verdicts = [worst(of_row[c]) if c in of_row else "" for c in columns]
-        table.add_row(row, *(Text(_SIGNS.get(v, ""), _STYLES.get(v, "")) for v in verdicts))
+        table.add_row(Text(printable(row)), *(Text(_SIGNS.get(v, ""), _STYLES.get(v, "")) for v in verdicts))
     return table
 
 
@@ -125,7 +126,12 @@ def _failure(failure: Failure | None, case: CaseResult, before: str = "") -> pag
     is_placed = len(failure.operands[0]) > 1 or case.form.startswith(("size", "unaligned"))
     at = f" at [{failure.index}] of {failure.size}" if is_placed else ""
     right = f" expected {code_text(failure.expected, case.result)}"
-    return pages.Marked(f"{before}{escape(codes)}[{colour}] => {got}[/]{right}    {escape(values + ulp + at)}")
+    return pages.Marked(f"{before}{_plain(codes)}[{colour}] => {got}[/]{right}    {_plain(values + ulp + at)}")
+
+
+def _plain(text: str) -> str:
+    """Text from a report, which may come from anyone, as a terminal shows it."""
+    return escape(printable(text))
 
 
 def _some(texts: Sequence[str]) -> str:
@@ -158,7 +164,7 @@ def _short(message: str) -> str:
 
 
 _render = pages.text_renderer(
-    escape,
+    _plain,
     MOST=_MOST,
     STYLES=_STYLES,
     cases_of=lambda groups: len({c.key for _, cases in groups for c in cases}),
