@@ -114,9 +114,9 @@ def _direct(e: Emulation, operation: Operation, operands: Sequence[Tensor], padd
     shape = tuple(ir.RankedTensorType(source.results[0].type).shape)
     terms = math.prod(y.shape) // max(y.shape[numbers.rhs[0]], 1)
     compute, attributes = exact_type_of_formats(sums.lhs, sums.rhs, terms), attributes_of(source)
-    if not policy.sums_exactly or policy.rounding == "down" or not sums.result.is_float or compute is None:
-        return None
-    if rank < 3 or 0 in (*x.shape, *y.shape, *shape):
+    # Zeros rounded down, and the order of draws, are those of a matrix.
+    as_matrix = not policy.sums_exactly or policy.rounding in ("down", "stochastic") or not sums.result.is_float
+    if as_matrix or compute is None or rank < 3 or 0 in (*x.shape, *y.shape, *shape):
         return None
     has_infinity = sums.lhs.format.has_infinity or sums.rhs.format.has_infinity
     if has_infinity:
@@ -128,15 +128,4 @@ def _direct(e: Emulation, operation: Operation, operands: Sequence[Tensor], padd
     if not has_infinity and sums.rhs.format.nan_code is not None:
         has_nan = values[1].differs(values[1]).any(numbers.rhs[1:]).broadcast(shape, [numbers.result[1]])
         found = where(has_nan, math.nan, found)
-    found = sums.plain_sums(found)
-    if policy.rounding != "stochastic":
-        return sums.round_sums(found)
-    # Draws are in the order of batch, spatial and output feature, the features of groups outermost.
-    batch, feature, *space = numbers.result
-    count = math.prod(int(operation.attributes.get(f"{kind}_group_count", 1)) for kind in ("feature", "batch"))
-    split = found.transpose((batch, feature, *space))
-    split = split.reshape((split.shape[0], count, split.shape[1] // count, *split.shape[2:]))
-    order = (1, 0, *range(3, rank + 1), 2)
-    rounded = sums.round_sums(split.transpose(order)).transpose([order.index(d) for d in range(rank + 1)])
-    rounded = rounded.reshape([shape[d] for d in numbers.result])
-    return rounded.transpose([numbers.result.index(d) for d in range(rank)])
+    return sums.round_sums(sums.plain_sums(found))

@@ -292,9 +292,7 @@ def fill_with(e: Emulation, target: Any, region: Region) -> None:
 
 def copy_with(e: Emulation, operation: Operation, values: Sequence[Tensor], body: Region | str) -> list[Tensor]:
     """Copy an operation on other operands; its body is a region, or the operation of a name on integers."""
-    source = e.source.mlir(operation)
-    if source is None:
-        raise OpError("expected an operation of the program, got one that a pass inserted")
+    source = e.mlir(operation)
     elements = [v.element for v in values[: len(operation.results)]]
     shapes = [ir.RankedTensorType(r.type).shape for r in source.results]
     types = [type_of(t, shape) for t, shape in zip(elements, shapes, strict=True)]
