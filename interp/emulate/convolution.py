@@ -15,14 +15,11 @@ from ...ops.op import OpError
 from ...ops.policy import Policy
 from ...ops.products.convolution import Numbers, Window
 from ...ops.products.exact import exact_type_of_formats
-from ...ops.types import ELEMENT_TYPES
-from ..program import CONSTANT, Operation
+from ..program import Operation
 from .products import Sums, decoded
 from .rewrite import Emulation
 from .rules import attributes_of, emulates
-from .tensor import HIGHEST, Tensor, concatenate, constant, where, write
-
-_F32 = ELEMENT_TYPES["f32"]
+from .tensor import F32, HIGHEST, Tensor, concatenate, constant, where, write
 
 
 @emulates("convolution")
@@ -37,12 +34,10 @@ def convolution(e: Emulation, operation: Operation, operands: Sequence[Any]) -> 
 @emulates("dynamic_conv")
 def dynamic_conv(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """A convolution whose padding is an operand: a constant."""
-    *sides, padding = operands
-    owner: Any = padding.value.owner
-    value = owner.attributes["value"] if getattr(owner, "name", "") == CONSTANT else None
-    if value is None:
+    padding = e.binder.constant_of(operation.operands[2])
+    if padding is None:
         raise OpError("expected a padding that is a constant, got one that is known at run time")
-    return [_convolve(e, operation, sides, np.ravel(np.array(ir.DenseIntElementsAttr(value))).tolist())]
+    return [_convolve(e, operation, operands[:2], np.ravel(padding).tolist())]
 
 
 def _convolve(e: Emulation, operation: Operation, operands: Sequence[Tensor], padding: Sequence[int]) -> Tensor:
@@ -94,7 +89,7 @@ def _padded(sums: Sums, x: Tensor, window: Window, padding: Sequence[int], order
     """Return the left operand with zeros around and between its elements, and their code; `order` has the dimensions of
     batch, feature and space.
     """
-    zero = cast(np.zeros((), np.float32), _F32, sums.lhs, Policy()).view(np.uint8) if sums.lhs.is_minifloat else 0
+    zero = cast(np.zeros((), np.float32), F32, sums.lhs, Policy()).view(np.uint8) if sums.lhs.is_minifloat else 0
     low, high, interior = ([0] * len(x.shape) for _ in range(3))
     for i, d in enumerate(order[2:]):
         low[d], high[d], interior[d] = padding[2 * i], padding[2 * i + 1], window.lhs_dilation[i] - 1
