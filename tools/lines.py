@@ -37,7 +37,7 @@ JUDGING_COMMANDS = (
 MACHINE = ("interp/bind.py", "interp/assemble.py", "interp/planner.py", "interp/machine.py", "interp/failures.py")
 
 BUDGETS = (
-    Budget("ops", 15_850, ("ops",)),
+    Budget("ops", 15_750, ("ops",)),
     Budget("interp without emulation", 49_250, ("interp",), ("interp/emulate",)),
     Budget("emulation", 4_550, ("interp/emulate",)),
     Budget(
@@ -46,11 +46,11 @@ BUDGETS = (
         ("interp/judging", "interp/conform", "interp/diff", "interp/probing", "interp/backends", "interp/judgement",
          "interp/enclose", *(f"interp/commands/{name}.py" for name in JUDGING_COMMANDS)),
     ),
-    Budget("tests", 42_200, ("tests",)),
+    Budget("tests", 42_000, ("tests",)),
     Budget("passes, machine, binding", 2_500, ("interp/passes", *MACHINE)),
     Budget(
         "core",
-        17_150,
+        17_100,
         ("ops", "interp/program.py", "interp/parse", "interp/passes", *MACHINE,
          "interp/values", "interp/api.py", "interp/loaded.py", "interp/lowered.py"),
         ("ops/accumulators", "ops/blocks", "ops/processes"),

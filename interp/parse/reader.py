@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 from ...ops.op import lookup
 from ...ops.programs.custom_call import is_target
 from ...ops.types import Type
-from ..errors import ProgramError, UnsupportedError
+from ..errors import ProgramError, UnsupportedError, printable
 from ..program import BARRIER, Function, Location, Operation, Program, Region, Value
 from . import spmd
 from .attributes import AttributeValueError, Converter, Elided
@@ -67,7 +67,7 @@ class Locator:
                 if self._shift is None or not place.start_line:
                     return Location(self._file)
                 return Location(self._file, place.start_line + self._shift, place.start_col)
-            return Location(place.filename, place.start_line, place.start_col)
+            return Location(printable(place.filename), place.start_line, place.start_col)
         if _is(place, "name", "NameLoc"):
             return self(place.child_loc)
         if _is(place, "callsite", "CallSiteLoc"):

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ..cast import cast, wrap
+from ..cast import wrap
 from ..op import EXACT, Accuracy, Call, Run, describe, element_types, kernel_of, op
-from ..policy import Policy
 from ..require import require
 from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType, Type
+from .elementwise import cell
 
 
 @op("arith.constant", "any foreign", operands=0)
@@ -20,17 +20,11 @@ def arith_constant(call: Call) -> Run:
     value, t = call.attribute("value"), call.result()
     if not isinstance(value, np.ndarray):
         require(isinstance(value, bool | int | float), f"expected value to be a number, got {value!r}")
-        value = _number(value, t.element)
+        require(not t.element.is_complex, f"expected value to be a real number, got {value!r}")
+        value = cell(value, t.element)
     fits = t.admits(value.shape) and value.dtype == t.element.dtype
     require(fits, f"expected a value of type {t}, got {value.dtype}{list(value.shape)}")
     return lambda: value
-
-
-def _number(value: float, element: ElementType) -> np.ndarray:
-    if element.is_float:
-        return np.asarray(cast(np.array(value, np.float64), ELEMENT_TYPES["f64"], element, Policy()))
-    require(not element.is_complex, f"expected value to be a real number, got {value!r}")
-    return np.array(value).astype(element.dtype)
 
 
 def _alias(name: str, types: str, of: str, doc: str, results: str = "") -> None:

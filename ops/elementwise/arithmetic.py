@@ -19,25 +19,14 @@ def _forward(x: np.ndarray) -> np.ndarray:
 
 def _divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The truncated quotient; by zero all bits set (as XLA), and of the smallest by -1 the smallest."""
-    is_zero = np.equal(y, 0)
-    if is_zero.any():
-        return np.where(is_zero, ~np.zeros_like(y), _quotient(x, np.where(is_zero, np.ones_like(y), y)))
-    return _quotient(x, y)
+    divisor = np.where(y == 0, 1, y)
+    floored = x // divisor
+    return np.where(y == 0, ~y, floored + (((x < 0) != (y < 0)) & (floored * divisor != x)))
 
 
 def _remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The remainder of truncated division, with the sign of the dividend; by zero the dividend (as XLA)."""
-    is_zero = np.equal(y, 0)
-    if is_zero.any():
-        return np.where(is_zero, x, _remainder(x, np.where(is_zero, np.ones_like(y), y)))
-    return x - _quotient(x, y) * y
-
-
-def _quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    floored = x // y
-    if x.dtype.kind == "u":
-        return floored
-    return floored + (((x < 0) != (y < 0)) & (floored * y != x))
+    return np.where(y == 0, x, np.fmod(x, np.where(y == 0, 1, y)))
 
 
 def _product(x, y):

@@ -7,26 +7,23 @@ whose exact definition would be slow.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..cast import array_of, cast, codes_of, wrap
+from ..cast import array_of, codes_of, wrap
 from ..minifloat import arithmetic, functions, hyperbolic, special
 from ..minifloat.codec import decode, round_number
-from ..minifloat.formats import Format
-from ..minifloat.number import NAN, Number
+from ..minifloat.number import Number
 from ..movement.shape import constant
 from ..op import CORRECTLY_ROUNDED, ROUNDED_TO_32, Accuracy, Call, Run, op
-from ..ordering import value_keys
 from ..policy import Policy
 from ..require import identity, require, require_element, require_shape
 from ..tables import Tabulated
-from ..types import ELEMENT_TYPES, ElementType, Kind, type_of_dtype
-from .elementwise import declare_test, elementwise
+from ..types import Kind, type_of_dtype
+from .elementwise import cell, declare_test, elementwise
 
 #: Programs compare their results in these types with recorded ones of the expansion, which are up to 6 ULP off.
 _TO_16 = Accuracy("correctly rounded up to 16 bits; f32 and f64 by CHLO's expansion", is_near=True)
@@ -105,31 +102,15 @@ def next_after(call: Call) -> Run:
     if element.bits >= 32:
         return np.nextafter
     if element.is_minifloat and call.tables:
-        return Tabulated(functools.partial(_neighbours, element), [element, element], element.dtype)
-    return functools.partial(_neighbours, element)
+        return Tabulated(_neighbours, [element, element], element.dtype)
+    return _neighbours
 
 
-def _neighbours(element: ElementType, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    fmt = element.format
-    codes = np.dtype(fmt.code_dtype).type
-    (x_key, x_sign), (y_key, y_sign) = (
-        (value_keys(v, element), codes_of(v, fmt) & codes(fmt.sign_bit)) for v in (x, y)
-    )
-    is_equal = x_key == y_key
-    key = np.where(is_equal, x_key, np.where(x_key < y_key, x_key + 1, x_key - 1))
-    zero_sign = np.where(is_equal, y_sign, x_sign) if fmt.has_negative_zero else codes(0)
-    sign = np.where(key == 0, zero_sign, np.where(key < 0, codes(fmt.sign_bit), codes(0)))
-    result = np.abs(key).astype(fmt.code_dtype) | sign
-    for nan_key, nan_sign in ((y_key, y_sign), (x_key, x_sign)):  # the first operand's wins
-        result = np.where(nan_key == np.iinfo(nan_key.dtype).max, _nan_codes(fmt)[(nan_sign != 0).astype(int)], result)
-    return array_of(result, fmt)
-
-
-@functools.cache
-def _nan_codes(fmt: Format) -> np.ndarray:
-    """The codes of NaN and -NaN."""
-    zeros = np.zeros(2, np.int64)
-    return round_number(Number(np.full(2, NAN, np.uint8), np.array([False, True]), zeros, zeros), fmt, Policy())
+def _neighbours(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    result = np.where(x == y, y, np.nextafter(x, y))  # numpy's own gives the first of two zeros of f16
+    if type_of_dtype(x.dtype).format.has_negative_zero:  # a NaN has the sign of the operand's, the first one's first
+        result = np.where(result != result, np.copysign(result, np.where(x != x, x, y)), result)
+    return result
 
 
 @op("chlo.mulhi", "integer", values="numbers", operands=2, is_elementwise=True)
@@ -169,20 +150,12 @@ def constant_like(call: Call) -> Run:
     if element.is_complex:
         value = _complex_number(value)
         require(value is not None, f"value is {call.attribute('value')} (expected a number of type {element})")
-        cell = np.array(value, element.dtype)
+        number = np.array(value, element.dtype)
     else:
         is_number = isinstance(value, bool | int | float if element.is_float else bool | int)
         require(is_number, f"value is {value} (expected a number of type {element})")
-        cell = _cell(value, element)
-    return lambda x: np.broadcast_to(cell, x.shape)
-
-
-def _cell(value: Any, element: ElementType) -> np.ndarray:
-    if element.is_float:
-        return np.asarray(cast(np.array(float(value)), ELEMENT_TYPES["f64"], element, Policy()))
-    if element.kind is Kind.BOOL:
-        return np.array(bool(value))
-    return np.asarray(wrap(np.array(int(value) % (1 << 64), np.uint64), element))
+        number = cell(value, element)
+    return lambda x: np.broadcast_to(number, x.shape)
 
 
 #: `#complex.number<:f32 1.0, -2.0>`, which has no Python class.

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..cast import wrap
+from ..cast import cast, wrap
 from ..minifloat.number import Number
 from ..op import Accuracy, Call, Op, Run, element_types, full_name, op, register
+from ..policy import Policy
 from ..require import require
 from ..traits import NOTHING, OpTraits
-from ..types import ElementType, Kind
+from ..types import ELEMENT_TYPES, ElementType, Kind
 from .float_kernels import Function, float_kernel
 
 Host = Callable[..., Any]
@@ -87,3 +88,12 @@ def _on_complex(host: Host, element: ElementType) -> Run:
     if element.bits == 128:
         return host
     return lambda *xs: np.asarray(host(*(x.astype(np.complex128) for x in xs))).astype(element.dtype)
+
+
+def cell(value: float, element: ElementType) -> np.ndarray:
+    """A real number as an array of rank 0: rounded to a float type, or an integer that wraps."""
+    if element.is_float:
+        return np.asarray(cast(np.array(float(value)), ELEMENT_TYPES["f64"], element, Policy()))
+    if element.kind is Kind.BOOL:
+        return np.array(bool(value))
+    return np.asarray(wrap(np.array(int(value) % (1 << 64), np.uint64), element))

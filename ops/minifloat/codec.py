@@ -20,13 +20,9 @@ _E8M0_VANISHES = -150
 
 def bit_length(x: np.ndarray) -> np.ndarray:
     """Bits of each non-negative int64, 0 for zero, as int64: Python's int.bit_length for arrays."""
-    x = x.copy()
-    length = np.zeros_like(x)
-    for step in (32, 16, 8, 4, 2, 1):
-        high = x >> step != 0
-        length += high * step
-        x = np.where(high, x >> step, x)
-    return length + x
+    for step in (1, 2, 4, 8, 16, 32):  # set every bit below the highest
+        x = x | (x >> step)
+    return np.bitwise_count(x).astype(np.int64)
 
 
 def decode(codes: np.ndarray, fmt: Format) -> Number:

@@ -68,8 +68,9 @@ class Window:
     @classmethod
     def of(cls, call: Call, spatial: int) -> Window:
         """Raises OpError where one has the wrong length, or is not positive."""
-        lists = positive_lists(call, ("window_strides", "lhs_dilation", "rhs_dilation"), spatial)
-        return cls(*lists, integers_or(call, "window_reversal", (0,) * spatial))
+        names = ("window_strides", "lhs_dilation", "rhs_dilation")
+        strides, lhs, rhs = positive_lists(call, names, spatial)
+        return cls(strides, lhs, rhs, integers_or(call, "window_reversal", (0,) * spatial))
 
     def axes(self, lhs: Sequence[int], rhs: Sequence[int], padding: Shape) -> tuple[Axis, ...]:
         """The windows along the spatial dimensions."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from ..accumulators.selection import check_accumulator
 from ..cast import cast
+from ..movement.gather import integers
 from ..op import Call, Run, op
 from ..policy import Policy
 from ..require import require, require_dimensions, require_shape
@@ -37,9 +36,9 @@ def ragged_dot(call: Call) -> Run:
     """
     numbers = call.structure("ragged_dot_dimension_numbers")
     names = ("batching", "contracting")
-    x_batch, x_sum = (_dimensions(numbers, f"lhs_{name}_dimensions") for name in names)
-    y_batch, y_sum = (_dimensions(numbers, f"rhs_{name}_dimensions") for name in names)
-    ragged, groups = _dimensions(numbers, "lhs_ragged_dimensions"), _dimensions(numbers, "rhs_group_dimensions")
+    x_batch, x_sum = (integers(numbers, f"lhs_{name}_dimensions") for name in names)
+    y_batch, y_sum = (integers(numbers, f"rhs_{name}_dimensions") for name in names)
+    ragged, groups = integers(numbers, "lhs_ragged_dimensions"), integers(numbers, "rhs_group_dimensions")
     x_shape, y_shape, sizes = (call.operand_shape(i) for i in range(3))
     for side, rank, dimensions in (("lhs", len(x_shape), x_batch + x_sum), ("rhs", len(y_shape), y_batch + y_sum)):
         require_dimensions(f"{side} batching and contracting dimensions", dimensions, rank)
@@ -101,10 +100,6 @@ def ragged_dot(call: Call) -> Run:
         return sums.reshape(shape)
 
     return kernel
-
-
-def _dimensions(numbers: Mapping[str, Any], name: str) -> Dimensions:
-    return tuple(int(d) for d in numbers.get(name, ()))
 
 
 def _wrong_sizes(call: Call) -> str:

@@ -127,17 +127,7 @@ def _distance(x: Any, y: Any) -> str:
     return "not comparable" if distance == INFINITELY_FAR else f"{distance} ULP apart"
 
 
-def _is_equal(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    element = type_of_dtype(x.dtype)
-    if element.is_complex:
-        return _is_equal(np.real(x), np.real(y)) & _is_equal(np.imag(x), np.imag(y))
-    if not element.is_float:
-        return x == y
-    keys = value_keys(x, element)
-    return (keys == value_keys(y, element)) & (keys != np.iinfo(keys.dtype).max)
-
-
-EQUAL = Condition(_is_equal, "equal")
+EQUAL = Condition(np.equal, "equal")
 
 
 def within(tolerance: float) -> Condition:

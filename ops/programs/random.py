@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ..cast import array_of, cast, codes_of, wrap
+from ..cast import array_of, cast, wrap
 from ..op import Accuracy, Call, Run, UnsupportedOpError, op
 from ..require import require
 from ..tables import BLOCK
@@ -251,17 +251,6 @@ def _uniform_float(call: Call, element: ElementType) -> Run:
         x = np.asarray(low * (1 - u) + high * u)  # not low + u * (high - low), whose difference can overflow
         result = cast(np.maximum(x, low), _F64, element, policy, call.random.draws(policy))
         reached = np.asarray(cast(result, element, _F64, policy) >= high)
-        return np.where(reached, _below(b, element), result) if reached.any() else result
+        return np.where(reached, np.nextafter(b, a), result) if reached.any() else result
 
     return draw
-
-
-def _below(x: np.ndarray, element: ElementType) -> np.ndarray:
-    """The largest number below one that is not the smallest."""
-    fmt = element.format
-    code = int(codes_of(x, fmt))
-    if code in (0, fmt.sign_bit) and fmt.has_zero:
-        code = fmt.sign_bit | 1  # below zero is the subnormal nearest to it
-    else:
-        code += 1 if code & fmt.sign_bit else -1
-    return array_of(np.asarray(code), fmt)

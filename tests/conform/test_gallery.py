@@ -10,8 +10,6 @@ from minihlo.interp.conform.result import CRASH, FAIL, CaseResult, Report, load
 from minihlo.interp.conform.site import read
 from tools import gallery
 
-from .test_conform_html import CASES
-
 FILES = sorted(gallery.FOLDER.glob("*.json.gz"))
 
 
@@ -68,14 +66,3 @@ def test_the_tester_gives_what_is_kept(backend: str, case: str, tmp_path: Path) 
     wanted = {c.key: _facts(c) for c in before.cases}
     assert now.cases
     assert [_facts(c) for c in now.cases] == [wanted[c.key] for c in now.cases]
-
-
-def test_what_is_trimmed_is_pictures_and_long_rows() -> None:
-    report = Report(recorded("minihlo-").run, CASES)
-    short = gallery.trim(report)
-    assert [_facts(c) for c in short.cases] == [_facts(c) for c in CASES]
-    assert short.cases[0].map == CASES[0].map
-    assert [c.key for c in short.cases if c.map or c.curve] == [c.key for c in CASES if c.map or c.curve]
-    twice = gallery.trim(Report(report.run, [CASES[0], CASES[0]]))
-    assert [c.map is None for c in twice.cases] == [False, True]
-    assert gallery.name(report) == "minihlo-minihlo-0.1.0.json.gz"

@@ -121,10 +121,13 @@ NAMES = {
 def test_names_cannot_leave_their_line(run: Run, tmp_path: Path, name: str) -> None:
     path = tmp_path / "name.mlir"
     path.write_text(
-        f'func.func @"{name}"() -> tensor<f32> {{\n  %0 = stablehlo.constant dense<1.0> : tensor<f32>\n'
-        f"  return %0 : tensor<f32>\n}}\n"
+        f'func.func @"{name}"() -> tensor<f32> {{\n'
+        f'  %0 = stablehlo.constant dense<1.0> : tensor<f32> loc("{name}":3:4)\n  return %0 : tensor<f32>\n}}\n'
     )
     assert run("run", str(path))[0] == 0
+    status, traced, err = run("run", "--trace", str(path))
+    assert (status, err) == (0, "")
+    assert all(line.isprintable() for line in traced.split("\n"))
     status, out, err = run("run", "--print-plan", str(path))
     assert (status, err) == (0, "")
     assert all(line.isprintable() for line in out.split("\n"))
