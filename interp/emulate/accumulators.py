@@ -12,33 +12,22 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...ops.accumulators.operands import ABSENT, operand
+from ...ops.accumulators.operands import ABSENT
 from ...ops.accumulators.record import EXACT, Accumulator
-from ...ops.minifloat.formats import FORMATS, Format
+from ...ops.minifloat.formats import Format
 from ...ops.op import UnsupportedOpError
 from ...ops.policy import Policy
 from ...ops.types import ElementType
 from . import rounding
 from .floats import add_to_odd, exponent, is_finite, of_exact, power, round_to_form, to_integers, unsigned_zero
 from .loops import loop, repeat
-from .rounding import code_type, exact_of_bits, exact_of_float, round_float, round_number
-from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, concatenate, constant, where
+from .operands import Scales, Side, read_side, split
+from .rounding import code_type, exact_of_float, round_float, round_number
+from .tensor import F32, F64, I32, I64, Tensor, constant, where
 
 #: Terms of a step that are written one after the other in a loop: more take longer to compile, and to run.
 _UNROLLED = 4
 _LOW, _HIGH = -900, 900  # exponents that terms are aligned to
-_F32 = FORMATS["f32"]
-
-
-@dataclasses.dataclass(frozen=True)
-class Scales:
-    """The scales of blocks: codes or bits of (batch, M, ceil(K / block)) and (batch, ceil(K / block), N)."""
-
-    x: Tensor
-    y: Tensor
-    element: ElementType
-    block: int
-    is_signed: bool = False  #: whether their signs count, as they do for no unit
 
 
 def accumulate(
@@ -52,11 +41,11 @@ def accumulate(
     """
     sides = [lhs, rhs] if scales is None else [lhs, rhs, scales.element, scales.element]
     compute = F32 if _fits_f32(record, sides, x.shape[-1]) else F64
-    a = _read(record, x.transpose((2, 0, 1)), lhs.format, compute)
-    b = _read(record, y.transpose((1, 0, 2)), rhs.format, compute)
+    a = read_side(record, x.transpose((2, 0, 1)), lhs.format, compute)
+    b = read_side(record, y.transpose((1, 0, 2)), rhs.format, compute)
     if record.inner > 1:
         groups = -(-x.shape[-1] // record.inner)
-        a, b = (_Side(v.values, constant(0, I32, (groups, *v.values.shape[1:]))) for v in (a, b))
+        a, b = (Side(v.values, constant(0, I32, (groups, *v.values.shape[1:]))) for v in (a, b))
     if scales is not None:
         a = a.scaled(scales.x.transpose((2, 0, 1)), scales, record.inner)
         b = b.scaled(scales.y.transpose((1, 0, 2)), scales, record.inner)
@@ -64,77 +53,21 @@ def accumulate(
     if x_bits + y_bits > F64.format.precision:
         if record.keep != EXACT or x_bits + y_bits // 2 >= F64.format.precision:
             raise UnsupportedOpError(f"expected products of at most 53 bits, got {lhs} and {rhs}")
-        a, b = _split(a, b, x_bits)
+        a, b = split(a, b, x_bits)
     low = sum(t.format.min_exponent for t in sides)
     high = sum((t.format.max_code >> t.format.mantissa_bits) - t.format.bias + 1 for t in sides)
     sums = _Sums(record, a, b, (low, high), rounds_to_odd)
     return sums.finish(sums.run())
 
 
-def _split(a: _Side, b: _Side, bits: int) -> tuple[_Side, _Side]:
-    """Return twice as many products, which f64 holds: of `b` the leading bits, and the others; `a` has so many."""
-    high = (b.values.bits(UI64) & ((1 << 64) - (1 << bits))).bits(F64)
-    low = where(is_finite(b.values), b.values - high, 0.0)
-    x = where(is_finite(a.values), a.values, 0.0)
-    return (
-        _Side(concatenate([a.values, x], 0), concatenate([a.exponents] * 2, 0)),
-        _Side(concatenate([high, low], 0), concatenate([b.exponents] * 2, 0)),
-    )
-
-
 def _fits_f32(record: Accumulator, types: Sequence[ElementType], length: int) -> bool:
     """Return whether f32 holds every sum, and no number of it is subnormal."""
-    is_plain = record.c == "aligned" and record.type == _F32 and not record.outer and record.product_limit is None
+    is_plain = record.c == "aligned" and record.type == F32.format and not record.outer and record.product_limit is None
     if len(types) > 2 or record.bits is None or not is_plain:
         return False
     bits = record.bits + 2 + (record.step or length).bit_length() + (record.drop == "sticky")
     products = sum(t.format.precision for t in types)
-    return max(bits, products) <= _F32.precision and all(t.format.min_exponent > -25 for t in types)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Side:
-    """An operand with the axis of the sum first."""
-
-    values: Tensor
-    exponents: Tensor  #: i32, of as many as are added before they are scaled; `ABSENT` for zeros, infinities and NaN
-
-    def scaled(self, codes: Tensor, scales: Scales, inner: int) -> _Side:
-        """Return the operand multiplied by its scales."""
-        length, count, block = self.values.shape[0], codes.shape[0], scales.block
-        if count != -(-length // block) or block % inner:
-            raise UnsupportedOpError(f"expected blocks of a multiple of {inner}, and {count} of {block}, got {length}")
-        s = _read(Accumulator(), codes, scales.element.format, F64)
-
-        def each(x: Tensor, per: int, size: int) -> Tensor:
-            return x.expand(1, per).reshape((count * per, *x.shape[1:])).slice(0, 0, size)
-
-        factors = each(s.values if scales.is_signed else abs(s.values), block, length)
-        return _Side(self.values * factors, self.exponents + each(s.exponents, block // inner, -(-length // inner)))
-
-
-def _read(record: Accumulator, codes: Tensor, fmt: Format, compute: ElementType) -> _Side:
-    """Return the values of codes, or bits, and their exponents: the least of the format for subnormal numbers."""
-    if fmt.bits > 32:
-        raise UnsupportedOpError(f"expected operands of up to 32 bits, got {fmt.name}")
-    if fmt.bits <= 8:
-        every, index = operand(np.arange(1 << fmt.bits, dtype=np.uint8), fmt.name, record), codes.to(UI32)
-        values, exponents = every.values.astype(compute.dtype), every.exponents.astype(np.int32)
-        return _Side(constant(values, compute).take(index), constant(exponents, I32).take(index))
-    x, places = exact_of_bits(codes.bits(code_type(fmt)), fmt), fmt.mantissa_bits
-    assert x.is_nan is not None
-    assert x.is_infinite is not None
-    significand = where(x.is_nan | x.is_infinite, 0, x.significand)
-    if "operands" in record.flush:
-        significand = where(significand < (1 << places), 0, significand)
-    value = significand.bits(I32).to(compute) * power(x.exponent, compute)
-    value = where(x.is_infinite, np.inf, where(x.is_nan, np.nan, value))
-    return _Side(where(x.sign, -value, value), where(significand.equals(0), ABSENT, x.exponent + places))
-
-
-def read(codes: Tensor, fmt: Format) -> Tensor:
-    """Return the values of codes, or bits, in f64."""
-    return _read(Accumulator(), codes, fmt, F64).values
+    return max(bits, products) <= F32.format.precision and all(t.format.min_exponent > -25 for t in types)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +83,7 @@ class _Step:
 class _Sums:
     """The sums of some products."""
 
-    def __init__(self, record: Accumulator, a: _Side, b: _Side, limits: tuple[int, int], rounds_to_odd: bool) -> None:
+    def __init__(self, record: Accumulator, a: Side, b: Side, limits: tuple[int, int], rounds_to_odd: bool) -> None:
         self.record, self.form, self.type, self.compute = record, record.form, record.type, a.values.element
         self.range = limits  #: the least unit of products, and the power of two that they are below
         self.to_odd = rounds_to_odd and record.keep == EXACT
@@ -159,7 +92,7 @@ class _Sums:
         self.step = record.step or self.length
         self.a, self.b = self._arrange(a), self._arrange(b)
 
-    def _arrange(self, side: _Side) -> _Side:
+    def _arrange(self, side: Side) -> Side:
         """Return an operand as (steps, products of a step, batch, rows), what is missing as zeros."""
         record, (run, period) = self.record, self.record.pattern
         ways, inner = period // run, record.inner
@@ -174,7 +107,7 @@ class _Sums:
                 x = x.reshape((count, step // run, ways, run, *rest)).transpose((0, 2, 1, 3, 4, 5))
             return x.reshape((count * ways, step, *rest))
 
-        return _Side(split(side.values, self.step, 0), split(side.exponents, -(-self.step // inner), ABSENT))
+        return Side(split(side.values, self.step, 0), split(side.exponents, -(-self.step // inner), ABSENT))
 
     def run(self) -> Tensor:
         """Return the sums."""
@@ -198,7 +131,7 @@ class _Sums:
                 others[0] = where(ends, zero, part)
             if chunk:
                 ends = self._is_end(index, chunk, steps, 0)
-                outer = round_to_form(add_to_odd(others[-1], total), _F32, "nearest_even", "infinity")
+                outer = round_to_form(add_to_odd(others[-1], total), F32.format, "nearest_even", "infinity")
                 others[-1], total = where(ends, outer, others[-1]), where(ends, zero, total)
             return [total, *others]
 

@@ -19,16 +19,17 @@ from ...ops.blocks.formats import BlockFormat
 from ...ops.blocks.scaled_dot import composite_dimensions, custom_call_dimensions, record_of
 from ...ops.blocks.scales import RULES, decode_f64, thresholds
 from ...ops.blocks.targets import DEQUANTIZE, QUANTIZE, configuration
-from ...ops.minifloat.formats import FORMATS, Format, Nan
+from ...ops.minifloat.formats import Format, Nan
 from ...ops.op import OpError
 from ...ops.policy import ACCUMULATIONS, Policy
 from ...ops.products.dot import free_dimensions
 from ...ops.types import ELEMENT_TYPES, ElementType
 from ..program import Operation
-from .accumulators import Scales, accumulate, read
+from .accumulators import accumulate
 from .dots import to_matrix
 from .draws import draw, draws_of
 from .floats import exponent, is_finite, of_exact, power
+from .operands import Scales, read
 from .rewrite import Emulation
 from .rounding import (
     Exact,
@@ -40,14 +41,12 @@ from .rounding import (
     round_float,
     round_number,
 )
-from .rules import carrier, emulates
+from .rules import carrier, element_of, emulates
 from .tensor import F32, F64, I32, UI32, UI64, Tensor, constant, where
 
 _LONG = 62  # bits that a normalised significand has
 _FAR = 960  # exponents beyond those of every format
 _DIVISOR = 28  # bits of a divisor
-_F64_BITS = 53
-_F32 = FORMATS["f32"]
 
 
 def _quotient(x: Tensor, divisor: Tensor) -> Tensor:
@@ -74,15 +73,11 @@ def _rows(layout: Layout, x: Tensor) -> Tensor:
 def _whole(layout: Layout, rows: Tensor) -> Tensor:
     """Return the tensor whose blocks are these rows."""
     order = layout.block_order
-    x = rows.reshape([layout.split[d] for d in order]).transpose(_inverse(order))
+    x = rows.reshape([layout.split[d] for d in order]).transpose(np.argsort(order).tolist())
     x = x.reshape((*layout.outer, *(n * b for n, b in zip(layout.counts, layout.block, strict=True))))
     for axis, d in enumerate(layout.order):
         x = x.slice(axis, 0, layout.shape[d])
-    return x.transpose(_inverse(layout.order))
-
-
-def _inverse(order: Sequence[int]) -> list[int]:
-    return sorted(range(len(order)), key=lambda i: order[i])
+    return x.transpose(np.argsort(layout.order).tolist())
 
 
 def _of_rows(x: Tensor, outer: Sequence[int], count: int) -> Tensor:
@@ -122,15 +117,9 @@ def quantize(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seq
     else:
         scaled = _quotient(rows, factors)
     codes = _whole(layout, _elements(where(is_finite(factors), scaled, math.nan), fmt, policy))
-    scales = scales.reshape((*layout.outer, *layout.counts)).transpose(_inverse(layout.order))
+    scales = scales.reshape((*layout.outer, *layout.counts)).transpose(np.argsort(layout.order).tolist())
     found = [codes, scales, *given]
-    return [_as(v, r.type.element) for v, r in zip(found, operation.results, strict=True)]  # type: ignore[union-attr]
-
-
-def _as(x: Tensor, element: ElementType) -> Tensor:
-    """Return codes or bits as values of a type are carried."""
-    kind = carrier(element)
-    return x if x.element == kind else x.bits(kind)
+    return [v.bits(carrier(element_of(r))) for v, r in zip(found, operation.results, strict=True)]
 
 
 def _plain(x: Tensor, source: ElementType) -> Tensor:
@@ -216,7 +205,8 @@ def dequantize(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
         factors = factors * _of_rows(read(operands[2].bits(UI32), F32.format), codes.shape[:tensors], rows.shape[0])
     found = number * factors.broadcast(rows.shape, [0])
     draws = draws_of(policy.seed, 0, rows.shape) if policy.rounding == "stochastic" else None
-    return [_as(_whole(layout, (found if target == F64 else round_float(found, target.format, policy, draws))), target)]
+    found = found if target == F64 else round_float(found, target.format, policy, draws)
+    return [_whole(layout, found).bits(carrier(target))]
 
 
 @emulates("xla.scaled_dot", "__op$block_scaled_dot")
@@ -251,10 +241,11 @@ def scaled_dot(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     storage, shape = ELEMENT_TYPES[record.storage.name], call.shape()
     draws = draw(e, sums.shape) if policy.rounding == "stochastic" else None
     if storage == result:
-        return [_as(sums, result).reshape(shape)]
+        return [sums.bits(carrier(result)).reshape(shape)]
     number = exact_of_bits(sums, storage.format)
     number = dataclasses.replace(number, sign=number.sign & ~number.is_nan)  # type: ignore[operator]
-    return [_as(round_number(number, result.format, policy.for_results(result), draws), result).reshape(shape)]
+    found = round_number(number, result.format, policy.for_results(result), draws)
+    return [found.bits(carrier(result)).reshape(shape)]
 
 
 def _spread(scales: Tensor, shape: Sequence[int]) -> Tensor:

@@ -44,20 +44,18 @@ def all_reduce(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
 @emulates("reduce_scatter")
 def reduce_scatter(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """The same fold in every process, of which each keeps its part: as the largest of equal integers."""
-    (total,), source = _totals(e, operation, operation.regions[0], operands), e.source.mlir(operation)
-    assert source is not None
+    (total,), source = _totals(e, operation, operation.regions[0], operands), e.mlir(operation)
     shape = ir.RankedTensorType(source.results[0].type).shape
     return [write(source.name, total.element, shape, total, body="maximum", **attributes_of(source))]
 
 
 def _totals(e: Emulation, operation: Operation, region: Region, operands: Sequence[Tensor]) -> list[Tensor]:
-    source, groups, combiner = e.source.mlir(operation), Groups(e.call(operation), spans=True), Combiner.of(e, region)
+    source, groups, combiner = e.mlir(operation), Groups(e.call(operation), spans=True), Combiner.of(e, region)
     sizes = set(map(len, groups.rows))
     if groups.strategy == "cross_replica_and_partition" or len(sizes) != 1:
         raise OpError("expected replica_groups of one size, of replicas or of global device ids")
     if combiner.is_drawn or not any(t.is_minifloat for t in combiner.elements):
         raise OpError("expected a body of minifloats that draws nothing")
-    assert source is not None
     names = ("replica_groups", "channel_handle", "use_global_device_ids")
     attributes: dict[str, Any] = {k: v for k, v in attributes_of(source).items() if k in names} | {"all_gather_dim": 0}
     (size,), found = sizes, []

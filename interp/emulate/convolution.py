@@ -15,14 +15,11 @@ from ...ops.op import OpError
 from ...ops.policy import Policy
 from ...ops.products.convolution import Numbers, Window
 from ...ops.products.exact import exact_type_of_formats
-from ...ops.types import ELEMENT_TYPES
-from ..program import CONSTANT, Operation
+from ..program import Operation
 from .products import Sums, decoded
 from .rewrite import Emulation
 from .rules import attributes_of, emulates
-from .tensor import HIGHEST, Tensor, concatenate, constant, where, write
-
-_F32 = ELEMENT_TYPES["f32"]
+from .tensor import F32, HIGHEST, Tensor, concatenate, constant, where, write
 
 
 @emulates("convolution")
@@ -37,12 +34,10 @@ def convolution(e: Emulation, operation: Operation, operands: Sequence[Any]) -> 
 @emulates("dynamic_conv")
 def dynamic_conv(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """A convolution whose padding is an operand: a constant."""
-    *sides, padding = operands
-    owner: Any = padding.value.owner
-    value = owner.attributes["value"] if getattr(owner, "name", "") == CONSTANT else None
-    if value is None:
+    padding = e.binder.constant_of(operation.operands[2])
+    if padding is None:
         raise OpError("expected a padding that is a constant, got one that is known at run time")
-    return [_convolve(e, operation, sides, np.ravel(np.array(ir.DenseIntElementsAttr(value))).tolist())]
+    return [_convolve(e, operation, operands[:2], np.ravel(padding).tolist())]
 
 
 def _convolve(e: Emulation, operation: Operation, operands: Sequence[Tensor], padding: Sequence[int]) -> Tensor:
@@ -94,7 +89,7 @@ def _padded(sums: Sums, x: Tensor, window: Window, padding: Sequence[int], order
     """Return the left operand with zeros around and between its elements, and their code; `order` has the dimensions of
     batch, feature and space.
     """
-    zero = cast(np.zeros((), np.float32), _F32, sums.lhs, Policy()).view(np.uint8) if sums.lhs.is_minifloat else 0
+    zero = cast(np.zeros((), np.float32), F32, sums.lhs, Policy()).view(np.uint8) if sums.lhs.is_minifloat else 0
     low, high, interior = ([0] * len(x.shape) for _ in range(3))
     for i, d in enumerate(order[2:]):
         low[d], high[d], interior[d] = padding[2 * i], padding[2 * i + 1], window.lhs_dilation[i] - 1
@@ -114,9 +109,9 @@ def _direct(e: Emulation, operation: Operation, operands: Sequence[Tensor], padd
     shape = tuple(ir.RankedTensorType(source.results[0].type).shape)
     terms = math.prod(y.shape) // max(y.shape[numbers.rhs[0]], 1)
     compute, attributes = exact_type_of_formats(sums.lhs, sums.rhs, terms), attributes_of(source)
-    if not policy.sums_exactly or policy.rounding == "down" or not sums.result.is_float or compute is None:
-        return None
-    if rank < 3 or 0 in (*x.shape, *y.shape, *shape):
+    # Zeros rounded down, and the order of draws, are those of a matrix.
+    as_matrix = not policy.sums_exactly or policy.rounding in ("down", "stochastic") or not sums.result.is_float
+    if as_matrix or compute is None or rank < 3 or 0 in (*x.shape, *y.shape, *shape):
         return None
     has_infinity = sums.lhs.format.has_infinity or sums.rhs.format.has_infinity
     if has_infinity:
@@ -128,15 +123,4 @@ def _direct(e: Emulation, operation: Operation, operands: Sequence[Tensor], padd
     if not has_infinity and sums.rhs.format.nan_code is not None:
         has_nan = values[1].differs(values[1]).any(numbers.rhs[1:]).broadcast(shape, [numbers.result[1]])
         found = where(has_nan, math.nan, found)
-    found = sums.plain_sums(found)
-    if policy.rounding != "stochastic":
-        return sums.round_sums(found)
-    # Draws are in the order of batch, spatial and output feature, the features of groups outermost.
-    batch, feature, *space = numbers.result
-    count = math.prod(int(operation.attributes.get(f"{kind}_group_count", 1)) for kind in ("feature", "batch"))
-    split = found.transpose((batch, feature, *space))
-    split = split.reshape((split.shape[0], count, split.shape[1] // count, *split.shape[2:]))
-    order = (1, 0, *range(3, rank + 1), 2)
-    rounded = sums.round_sums(split.transpose(order)).transpose([order.index(d) for d in range(rank + 1)])
-    rounded = rounded.reshape([shape[d] for d in numbers.result])
-    return rounded.transpose([numbers.result.index(d) for d in range(rank)])
+    return sums.round_sums(sums.plain_sums(found))

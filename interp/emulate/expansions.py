@@ -111,9 +111,8 @@ def expect_close(e: Emulation, operation: Operation, operands: Sequence[Any]) ->
 def _check(
     e: Emulation, operation: Operation, operands: Sequence[Tensor], numbers: np.ndarray, to: ElementType
 ) -> list[Any]:
-    source, element, values = e.source.mlir(operation), types_of(operation)[0], list(operands)
-    assert source is not None
-    attributes = {k: v for k, v in attributes_of(source).items() if k != "value"}
+    element, values = types_of(operation)[0], list(operands)
+    attributes = {k: v for k, v in attributes_of(e.mlir(operation)).items() if k != "value"}
     if "value" in operation.attributes:
         expected = operation.attributes["value"]
         values.append(constant(np.broadcast_to(expected, operands[0].shape).view(np.uint8), UI8, operands[0].shape))

@@ -16,7 +16,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 from ...ops.minifloat.codec import decode
-from ...ops.minifloat.formats import FORMATS, Format, Nan
+from ...ops.minifloat.formats import Format, Nan
 from ...ops.op import Body, OpError
 from ...ops.reductions.folds import PAIRS_FROM, body_elements, is_associative
 from ...ops.tables import Tabulated
@@ -75,7 +75,7 @@ class Combiner:
     @functools.cached_property
     def order(self) -> Order | None:
         """The order by which the body selects one of two minifloats; None of others."""
-        return None if self.pairs is None else Order.of(self.pairs, FORMATS[self.elements[0].name])
+        return None if self.pairs is None else Order.of(self.pairs, self.elements[0].format)
 
     @property
     def is_drawn(self) -> bool:
@@ -292,9 +292,7 @@ def fill_with(e: Emulation, target: Any, region: Region) -> None:
 
 def copy_with(e: Emulation, operation: Operation, values: Sequence[Tensor], body: Region | str) -> list[Tensor]:
     """Copy an operation on other operands; its body is a region, or the operation of a name on integers."""
-    source = e.source.mlir(operation)
-    if source is None:
-        raise OpError("expected an operation of the program, got one that a pass inserted")
+    source = e.mlir(operation)
     elements = [v.element for v in values[: len(operation.results)]]
     shapes = [ir.RankedTensorType(r.type).shape for r in source.results]
     types = [type_of(t, shape) for t, shape in zip(elements, shapes, strict=True)]

@@ -20,10 +20,8 @@ from ..program import Location, Operation, Value
 from .draws import draw
 from .rewrite import Emulation
 from .rounding import decode_f32, exact_of_integer, round_float, round_number
-from .rules import UI4, align, element_of, emulates
-from .tensor import UI8, UI16, UI32, UI64, Tensor, constant, where
-
-_F32, _F64 = ELEMENT_TYPES["f32"], ELEMENT_TYPES["f64"]
+from .rules import UI4, align, carrier, element_of, emulates
+from .tensor import F32, UI8, UI16, UI32, UI64, Tensor, constant, where
 
 
 def look_up(
@@ -100,10 +98,10 @@ def arithmetic(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     if element.format.nan is not Nan.NEGATIVE_ZERO and operation.name != "stablehlo.multiply":
         # Compilers take the sum of -0 and a constant +0 for -0.
         other = y if operation.name == "stablehlo.add" else -y
-        negative = (x.bits(UI32) & other.bits(UI32) & (1 << 31)).bits(_F32)
+        negative = (x.bits(UI32) & other.bits(UI32) & (1 << 31)).bits(F32)
         found = where(found.equals(0), negative, found)
     if element.format.nan in (Nan.IEEE, Nan.ALL_ONES):  # the sign is that of the first operand that is NaN
-        found = where(found.differs(found), constant(np.nan, _F32), found)
+        found = where(found.differs(found), constant(np.nan, F32), found)
         found = where(x.differs(x), x, where(y.differs(y), y, found))
     return [round_float(found, element.format, e.policy)]
 
@@ -214,8 +212,7 @@ def _to_codes(e: Emulation, x: Tensor, source: ElementType, target: ElementType)
     """Return the codes of numbers of a wide type, rounded once."""
     draws = draw(e, x.shape) if e.policy.rounding == "stochastic" else None
     if source.is_float:
-        codes = round_float(x, target.format, e.policy, draws)
-        return codes if target.is_minifloat else codes.bits(target)
+        return round_float(x, target.format, e.policy, draws).bits(carrier(target))
     return round_number(exact_of_integer(x), target.format, e.policy, draws)
 
 
@@ -231,7 +228,7 @@ def constant_like(e: Emulation, operation: Operation, operands: Sequence[Any]) -
     element = element_of(operation.results[0])
     value = np.asarray(operation.attributes["value"]).astype(element.dtype)
     code = value.view(np.uint8) if element.is_minifloat else value
-    return [constant(code[()], UI8 if element.is_minifloat else element, operands[0].shape)]
+    return [constant(code[()], carrier(element), operands[0].shape)]
 
 
 @emulates("select")
@@ -253,18 +250,13 @@ def clamp(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequen
 
 
 def operate(
-    e: Emulation,
-    name: str,
-    operands: Sequence[Tensor],
-    types: Sequence[ElementType],
-    result: ElementType,
-    **attributes: Any,
+    e: Emulation, name: str, operands: Sequence[Tensor], types: Sequence[ElementType], result: ElementType
 ) -> Tensor:
     """Write an elementwise operation of StableHLO on minifloats, whose codes `operands` are."""
     shape = max((x.shape for x in operands), key=len)
     values = tuple([Value(TensorType(x.shape, t)) for x, t in zip(operands, types, strict=True)])
     gives = (Value(TensorType(shape, result)),)
-    operation = Operation(f"stablehlo.{name}", values, gives, attributes, (), Location("", 0, 0))
+    operation = Operation(f"stablehlo.{name}", values, gives, {}, (), Location("", 0, 0))
     (found,) = e.write(operation, operands)
     return found
 

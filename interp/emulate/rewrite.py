@@ -135,32 +135,22 @@ class Emulation:
         self, operation: Operation, operands: Sequence[Tensor], elements: Sequence[ElementType]
     ) -> list[Tensor]:
         """Copy an operation without regions on operands of other types, with results of the element types given."""
-        source = self.source.mlir(operation)
-        if source is None:
-            raise OpError("expected an operation of the program, got one that a pass inserted")
-        op = source.clone().operation
-        for i, x in enumerate(operands):
-            op.operands[i] = x.value
-        for result, element in zip(op.results, elements, strict=True):
-            shape = ir.RankedTensorType(result.type).shape
-            result.set_type(type_of(element, list(shape)))
-        return [Tensor.of(r) for r in op.results]
+        source = self.mlir(operation)
+        shapes = [ir.RankedTensorType(r.type).shape for r in source.results]
+        types = [type_of(t, shape) for t, shape in zip(elements, shapes, strict=True)]
+        return [Tensor.of(r) for r in _clone(source, types, [x.value for x in operands]).results]
 
     def copy(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
         """Copy an operation, on codes where it has minifloats."""
-        source = self.source.mlir(operation)
         record = lookup(operation.name)
-        if source is None:
-            if operation.name != BARRIER or len(operation.results) != len(operands):
-                raise OpError("expected an operation of the program, got one that a pass inserted")
+        if operation.name == BARRIER and self.source.mlir(operation) is None:
             return operands
+        source = self.mlir(operation)
         if record is not None and record.is_elementwise:
             operands = align(operands)
             if self.policy.rounding == "stochastic":
                 RULES["minihlo.roundings"](self, operation, operands)
-        types: list[ir.Type] = [
-            self.carried(r.type, o.type) for r, o in zip(operation.results, source.results, strict=True)
-        ]
+        types = self._types_of_results(operation, source)
         if record is not None and record.is_elementwise and operands and isinstance(operands[-1], Tensor):
             shape = list(operands[-1].shape)
             types = [ir.RankedTensorType.get(shape, ir.RankedTensorType(t).element_type) for t in types]
@@ -168,12 +158,7 @@ class Emulation:
         if operation.regions:
             op = self._rebuild(source.name, types, values, source, operation.regions)
         else:
-            op = source.clone().operation
-            for i, value in enumerate(values):
-                op.operands[i] = value
-            for result, t in zip(op.results, types, strict=True):
-                if result.type != t:
-                    result.set_type(t)
+            op = _clone(source, types, values)
         for name in record.calls if record is not None else ():
             self._need(operation.attributes.get(name))
         return [wrap(r, v.type) for r, v in zip(op.results, operation.results, strict=True)]
@@ -200,8 +185,7 @@ class Emulation:
         return op
 
     def _call(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
-        source, record = self.source.mlir(operation), lookup(operation.name)
-        assert source is not None
+        source, record = self.mlir(operation), lookup(operation.name)
         assert record is not None
         name = str(operation.attributes[record.calls[0]])
         if not self.changes(operation) and operation.name != "func.call" and not self._uses_emulated(name, set()):
@@ -209,12 +193,12 @@ class Emulation:
         if self.policy.rounding == "stochastic" and self._uses_emulated(name, set()):
             raise OpError(f"expected no stochastic rounding in a function that is called, got @{name}")
         self._need(name)
-        types: list[ir.Type] = [
-            self.carried(r.type, o.type) for r, o in zip(operation.results, source.results, strict=True)
-        ]
         callee = {"callee": ir.FlatSymbolRefAttr.get(name)}
-        op = insert("func.call", types, [unwrap(v) for v in operands], callee)
+        op = insert("func.call", self._types_of_results(operation, source), [unwrap(v) for v in operands], callee)
         return [wrap(r, v.type) for r, v in zip(op.results, operation.results, strict=True)]
+
+    def _types_of_results(self, operation: Operation, source: ir.Operation) -> list[ir.Type]:
+        return [self.carried(r.type, o.type) for r, o in zip(operation.results, source.results, strict=True)]
 
     def _uses_emulated(self, name: str, seen: set[str]) -> bool:
         """Return whether a function, or one that it calls, has minifloats."""
@@ -254,6 +238,13 @@ class Emulation:
 
     # -- for rules -----------------------------------------------------------------------------------------------------
 
+    def mlir(self, operation: Operation) -> ir.Operation:
+        """Return the operation of MLIR that an operation was read from; raises OpError for one that a pass inserted."""
+        source = self.source.mlir(operation)
+        if source is None:
+            raise OpError("expected an operation of the program, got one that a pass inserted")
+        return source
+
     def call(self, operation: Operation, *, random: RandomStream | None = None) -> Call:
         """Return the use of an operation as its declaration takes it; raises OpError where it is not valid."""
         operands, results = (tuple([v.type for v in values]) for values in (operation.operands, operation.results))
@@ -276,10 +267,6 @@ class Emulation:
         if operation not in self._remembered:
             self._remembered[operation] = compute()
         return self._remembered[operation]
-
-    def known(self, value: Value) -> np.ndarray | None:
-        """Return the elements of a value that is a constant; None where it is none."""
-        return self.binder.constant_of(value)
 
     def reuse(self, key: Any, make: Callable[[], Tensor]) -> Tensor:
         """Return a constant that is written once for a function: at its beginning."""
@@ -333,6 +320,16 @@ def wrap(value: ir.Value, t: Type) -> Any:
 
 def unwrap(value: Any) -> ir.Value:
     return value.value if isinstance(value, Tensor) else value
+
+
+def _clone(source: ir.Operation, types: Sequence[ir.Type], operands: Sequence[ir.Value]) -> ir.Operation:
+    """Copy an operation without regions on other operands, with results of other types."""
+    op = source.clone().operation
+    for i, value in enumerate(operands):
+        op.operands[i] = value
+    for result, t in zip(op.results, types, strict=True):
+        result.set_type(t)
+    return op
 
 
 def _check_static(operation: Operation) -> None:

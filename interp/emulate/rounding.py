@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from ...ops.draws import FRACTION_BITS
-from ...ops.minifloat.formats import FORMATS, Format, Nan
+from ...ops.minifloat.formats import Format, Nan
 from ...ops.policy import Policy
 from ...ops.types import ElementType, Kind
 from .tensor import F32, I32, I64, UI8, UI16, UI32, UI64, Tensor, constant, where
@@ -67,7 +67,7 @@ def round_number(x: Exact, fmt: Format, policy: Policy, draws: Tensor | None = N
 
 def exact_of_float(x: Tensor) -> Exact:
     """Return the numbers of f32 or f64."""
-    source = FORMATS[x.element.name]
+    source = x.element.format
     return exact_of_bits(x.bits(code_type(source)), source)
 
 
@@ -124,7 +124,7 @@ def exact_of_integer(x: Tensor) -> Exact:
 
 def decode_f32(codes: Tensor, fmt: Format) -> Tensor:
     """Return the numbers of codes in f32, which no operation on the way to them rounds or makes subnormal."""
-    target = FORMATS["f32"]
+    target = F32.format
     cut = target.mantissa_bits - fmt.mantissa_bits
     wide = codes.to(UI32)
     magnitude, sign = wide & (fmt.sign_bit - 1), (wide & fmt.sign_bit) << (target.bits - fmt.bits)
@@ -145,7 +145,7 @@ def decode_f32(codes: Tensor, fmt: Format) -> Tensor:
 
 def round_float(x: Tensor, fmt: Format, policy: Policy, draws: Tensor | None = None) -> Tensor:
     """Return the codes of f32 or f64 in a narrower format, rounded once."""
-    number, source = exact_of_float(x), FORMATS[x.element.name]
+    number, source = exact_of_float(x), x.element.format
     if source.name == "f32" and policy.rounding == "nearest_even" and fmt.has_zero and fmt.min_exponent > _SMALL:
         return _round_f32(x, number, fmt, policy)
     if not fmt.has_zero or fmt.min_exponent < source.min_exponent:
@@ -163,7 +163,7 @@ def _round_f32(x: Tensor, number: Exact, fmt: Format, policy: Policy) -> Tensor:
     Bits of normal results are rounded by an addition of integers. A sum of f32 rounds subnormal results: that of the
     magnitude and a power of two whose last place is theirs. A magnitude of no exponent is zero there, as it should be.
     """
-    source = FORMATS["f32"]
+    source = F32.format
     magnitude, cut = x.bits(UI32) & (source.sign_bit - 1), source.mantissa_bits - fmt.mantissa_bits
     least = fmt.min_exponent + fmt.mantissa_bits  # the exponent of the smallest normal number
     bias = -source.min_exponent - source.mantissa_bits + 1

@@ -51,11 +51,7 @@ def emulates(*names: str) -> Callable[[Rule], Rule]:
     """
 
     def declare(rule: Rule) -> Rule:
-        for name in names:
-            full = full_name(name)
-            if full in RULES or full in REFUSED:
-                raise ValueError(f"{full} is emulated twice")
-            RULES[full] = rule
+        _declare(RULES, names, rule)
         return rule
 
     return declare
@@ -63,11 +59,14 @@ def emulates(*names: str) -> Callable[[Rule], Rule]:
 
 def refuses(reason: str, *names: str) -> None:
     """Declare that operations are not emulated on minifloats."""
-    for name in names:
-        full = full_name(name)
-        if full in RULES or full in REFUSED:
-            raise ValueError(f"{full} is emulated twice")
-        REFUSED[full] = reason
+    _declare(REFUSED, names, reason)
+
+
+def _declare(table: dict[str, Any], names: Sequence[str], meaning: Any) -> None:
+    for name in map(full_name, names):
+        if name in RULES or name in REFUSED:
+            raise ValueError(f"{name} is emulated twice")
+        table[name] = meaning
 
 
 def full_name(name: str) -> str:

@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ...ops.movement.gather import Places, integers, interleaving, row_major
 from ...ops.op import OpError
 from ..program import Operation
@@ -89,28 +91,24 @@ def scatter(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequ
     if not updates[0].size:
         return inputs
     windows = Windows.of(operation, inputs[0].shape, updates[0].shape)
-    shape, rank = windows.shape, len(windows.shape)
+    shape, rank, update_rank = windows.shape, len(windows.shape), len(updates[0].shape)
     if not windows.can_cross and overwrites:
         return copy_with(e, operation, [*inputs, indices, *updates], combiner.region)
     if not windows.can_cross and order is not None and order.is_complete:
         keys = [order.keys(inputs[0]), indices, order.keys(updates[0])]
         return [order.codes(e, x) for x in copy_with(e, operation, keys, "maximum" if order.is_largest else "minimum")]
     if windows.is_rows:
-        moving = windows.moving
-        others = [d for d in range(rank) if d not in moving]
+        moving, others = windows.moving, [d for d in range(rank) if d not in windows.moving]
         targets = windows.targets(indices, moving)
-        order_of_rows = [*moving, *others]
-        width = (math.prod(shape[d] for d in others),)
-        rows = [x.transpose(order_of_rows).reshape((math.prod(shape[d] for d in moving), *width)) for x in inputs]
-        first = [*(d for d in range(len(updates[0].shape)) if d not in windows.axes), *windows.axes]
-        parts = [u.transpose(first).reshape((targets.size, *width)) for u in updates]
-        found = update_rows(combiner, rows, targets.reshape((targets.size,)), parts)
-        back = [order_of_rows.index(d) for d in range(rank)]
-        return [x.reshape([shape[d] for d in order_of_rows]).transpose(back) for x in found]
-    targets = windows.targets(indices, range(rank)).transpose(interleaving(windows.axes, len(updates[0].shape)))
-    flat = [x.reshape((x.size,)) for x in inputs]
-    found = update_rows(combiner, flat, targets.reshape((targets.size,)), [u.reshape((u.size,)) for u in updates])
-    return [x.reshape(shape) for x in found]
+        first = [*(d for d in range(update_rank) if d not in windows.axes), *windows.axes]
+    else:  # elements, in the order of the updates
+        moving, others, first = [*range(rank)], [], range(update_rank)
+        targets = windows.targets(indices, moving).transpose(interleaving(windows.axes, update_rank))
+    order_of_rows, width = [*moving, *others], [math.prod(shape[d] for d in others)] if others else []
+    rows = [x.transpose(order_of_rows).reshape((math.prod(shape[d] for d in moving), *width)) for x in inputs]
+    parts = [u.transpose(first).reshape((targets.size, *width)) for u in updates]
+    found = update_rows(combiner, rows, targets.reshape((targets.size,)), parts)
+    return [x.reshape([shape[d] for d in order_of_rows]).transpose(np.argsort(order_of_rows).tolist()) for x in found]
 
 
 def update_rows(combiner: Combiner, rows: Sequence[Tensor], targets: Tensor, updates: Sequence[Tensor]) -> list[Tensor]:

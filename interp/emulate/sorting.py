@@ -19,8 +19,9 @@ from .folds import fill_with
 from .lookup import elementwise
 from .loops import branch
 from .rewrite import Emulation
+from .rounding import decode_f32
 from .rules import align, carrier, emulates, is_emulated, types_of
-from .tensor import F32, I1, I32, UI8, UI32, UI64, Tensor, fill, insert, iota, type_of, where
+from .tensor import F32, I32, UI8, UI32, UI64, Tensor, fill, insert, iota, type_of, where
 
 #: A rank and a place are one integer of 32 bits along dimensions of fewer elements.
 _MOST_SHORT = 1 << 23
@@ -73,10 +74,10 @@ def sort_by(
         raise OpError("expected a comparator that draws nothing under stochastic rounding")
     key, element = keys[0], elements[keys[0]]
     before = _comparisons(body.vectorised, elements, key)
-    x, nan = operands[key], _codes_of_nan(element)
+    x, nan = operands[key], np.isnan(all_codes(element).astype(np.float32))
     if _is_weak_order(before):
         ranks = before.sum(0)
-        if len(operands) == 1 and _differs_by_code(ranks):
+        if len(operands) == 1 and len(np.unique(ranks)) == len(ranks):
             codes = np.zeros(256, np.uint8)
             codes[ranks] = np.arange(len(ranks))
             return [e.table(codes, UI8).take(_order(_look(e, ranks, x), dimension)[0])]
@@ -112,26 +113,16 @@ def compare(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequ
         return elementwise(e, operation, operands)
     is_total = attributes.get("compare_type") == "TOTALORDER"
     x, y = (_to_number(v, element.format, is_total) for v in align(operands))
-    kind, direction = "SIGNED" if is_total else "FLOAT", attributes["comparison_direction"]
-    found = x.elementwise(
-        "compare", x, y, element=I1, comparison_direction=f"#stablehlo<comparison_direction {direction}>",
-        compare_type=f"#stablehlo<comparison_type {kind}>",
-    )  # fmt: skip
-    return [found]
+    return [x.compare(y, attributes["comparison_direction"])]
 
 
 def _to_number(x: Tensor, fmt: Format, is_total: bool) -> Tensor:
     """Return an integer in the order of numbers for each code, in the total order, or else as f32 with NaN."""
+    if not is_total:
+        return decode_f32(x, fmt) if fmt.has_zero else where(x > fmt.max_code, float("nan"), x.to(F32))
     wide = x.to(I32)
-    magnitude = wide & (fmt.sign_bit - 1) if fmt.is_signed else wide
-    key = where(wide > magnitude, ~magnitude if is_total else -magnitude, magnitude)
-    nan = magnitude > (fmt.max_code + fmt.has_infinity)
-    if fmt.nan is Nan.NEGATIVE_ZERO:
-        nan = wide.equals(fmt.sign_bit)
-        key = where(nan, fmt.sign_bit, key)
-    if is_total:
-        return key
-    return key.to(F32) if fmt.nan is Nan.NONE else where(nan, float("nan"), key.to(F32))
+    key = where(wide >= fmt.sign_bit, ~wide + fmt.sign_bit, wide) if fmt.is_signed else wide
+    return where(wide.equals(fmt.sign_bit), fmt.sign_bit, key) if fmt.nan is Nan.NEGATIVE_ZERO else key
 
 
 def _comparisons(compare: Any, elements: Sequence[ElementType], key: int) -> np.ndarray:
@@ -145,14 +136,6 @@ def _comparisons(compare: Any, elements: Sequence[ElementType], key: int) -> np.
 def _is_weak_order(before: np.ndarray) -> bool:
     ranks = before.sum(0)
     return np.array_equal(before, ranks[:, None] < ranks)
-
-
-def _differs_by_code(ranks: np.ndarray) -> bool:
-    return len(np.unique(ranks)) == len(ranks)
-
-
-def _codes_of_nan(element: ElementType) -> np.ndarray:
-    return np.isnan(all_codes(element).astype(np.float32))
 
 
 def _look(e: Emulation, ranks: np.ndarray, x: Tensor) -> Tensor:
@@ -175,17 +158,14 @@ def _with_nan(
     def where_nan() -> list[Tensor]:
         total = total_keys(all_codes(element), element)
         places = _order(_look(e, total, x), d)[1]
-        values = np.where(nan, 255, _dense(np.where(nan, 0, all_codes(element).astype(np.float32))))
+        numbers = np.where(nan, 0, all_codes(element).astype(np.float32))
+        values = np.where(nan, 255, np.unique(numbers, return_inverse=True)[1].reshape(-1))
         by_value = _order(_look(e, values, x), d)[1]
         fits, fits_first = (_is_sorted(e, before, x, p, d) for p in (places, by_value))
         return [where((fits & ~fits_first).broadcast(last.shape), places, last)]
 
     (result,) = branch(_look(e, nan, x).differs(0).any(range(len(x.shape))), [last], where_nan, lambda: [last])
     return result
-
-
-def _dense(values: np.ndarray) -> np.ndarray:
-    return np.unique(values, return_inverse=True)[1].reshape(-1)
 
 
 def _is_sorted(e: Emulation, before: np.ndarray, x: Tensor, places: Tensor, d: int) -> Tensor:

@@ -72,15 +72,7 @@ def _function(name: str) -> Callable[[Tensor], Tensor]:
 
 
 def _comparison(direction: str) -> Callable[[Tensor, Tensor | Number], Tensor]:
-    def write(self: Tensor, other: Tensor | Number) -> Tensor:
-        x, y = _alike(self, other)
-        kind = {Kind.SIGNED: "SIGNED", Kind.FLOAT: "FLOAT"}.get(x.element.kind, "UNSIGNED")
-        return x.elementwise(
-            "compare", x, y, element=I1, comparison_direction=f"#stablehlo<comparison_direction {direction}>",
-            compare_type=f"#stablehlo<comparison_type {kind}>",
-        )  # fmt: skip
-
-    return write
+    return lambda self, other: self.compare(other, direction)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -112,6 +104,15 @@ class Tensor:
     def elementwise(self, name: str, *operands: Tensor, element: ElementType | None = None, **given: Any) -> Tensor:
         """Return an elementwise operation of StableHLO on operands of one shape."""
         return write(name, element or operands[-1].element, operands[-1].shape, *operands, **given)
+
+    def compare(self, other: Tensor | Number, direction: str) -> Tensor:
+        """Return a comparison as i1, by its direction of StableHLO: `EQ`, `NE`, `LT`, `LE`, `GT` or `GE`."""
+        x, y = _alike(self, other)
+        kind = {Kind.SIGNED: "SIGNED", Kind.FLOAT: "FLOAT"}.get(x.element.kind, "UNSIGNED")
+        return x.elementwise(
+            "compare", x, y, element=I1, comparison_direction=f"#stablehlo<comparison_direction {direction}>",
+            compare_type=f"#stablehlo<comparison_type {kind}>",
+        )  # fmt: skip
 
     __add__, __radd__ = _operator("add"), _operator("add", swaps=True)
     __sub__, __rsub__ = _operator("subtract"), _operator("subtract", swaps=True)

@@ -145,7 +145,7 @@ def _prefixes(
     is_large = window.are_large(axes)
     if not (forward or (axis == Axis(axis.size, axis.window, high=reach) and is_large)) or axis.window < axis.size:
         return None
-    first = e.known(operation.operands[1])
+    first = e.binder.constant_of(operation.operands[1])
     if first is None and (is_large or combiner.is_drawn):
         raise OpError("expected a constant as the initial value of windows that share most elements, got another one")
     if first is None or np.asarray(step(first, first)[0]).tobytes() != first.tobytes():
