@@ -130,10 +130,11 @@ def _gradients(
     grad_scale = multiply(through, inverse)
     squared = multiply(inverse, inverse)
     count = float(f.count)
-    f.reaches(size * count, _size(through) * far * _size(squared), _size(squared))
+    whole = size * count + _size(grad_offset) + _size(through) * far * _size(squared)
+    f.reaches(whole, _size(through) * far, _size(squared))
     rest = add((gradient[0] * count, gradient[1] * count), negate(grad_offset))
     rest = add(rest, negate(multiply(multiply(through, centered), squared)))
-    error = f.slack * (size * count + _size(grad_offset) + _size(through) * far * _size(squared))
+    error = f.slack * whole
     factor = multiply(scale, (inverse[0] / count, inverse[1] / count))
     grad_operand = multiply(factor, _widened(rest, error))
     return [
