@@ -9,6 +9,7 @@ import numpy as np
 from .cast import array_of, codes_of
 from .minifloat.codec import decode
 from .minifloat.formats import Nan
+from .tables import Tabulated, look_up
 from .types import ElementType
 
 
@@ -17,7 +18,7 @@ def total_keys(x: np.ndarray, element: ElementType) -> np.ndarray:
     if not element.is_float:
         return x.astype(element.working_dtype, copy=False)
     if element.is_minifloat:
-        return _ranks(element)[1].take(codes_of(x, element.format), mode="wrap")
+        return _ranks(element)[1](x)
     codes = x.view(f"i{element.dtype.itemsize}")
     return codes ^ ((codes >> (element.bits - 1)) & _largest(codes))
 
@@ -25,7 +26,7 @@ def total_keys(x: np.ndarray, element: ElementType) -> np.ndarray:
 def of_total_keys(keys: np.ndarray, element: ElementType) -> np.ndarray:
     """The floats that have these keys in the total order."""
     if element.is_minifloat:
-        return array_of(_ranks(element)[0].take(keys), element.format)
+        return array_of(look_up(_ranks(element)[0], [keys]), element.format)
     return (keys ^ ((keys >> (element.bits - 1)) & _largest(keys))).view(element.dtype)
 
 
@@ -43,7 +44,7 @@ def value_keys(x: np.ndarray, element: ElementType) -> np.ndarray:
     if not element.is_float:
         return x.astype(element.working_dtype, copy=False)
     if element.is_minifloat:
-        return _key_table(element, False).take(codes_of(x, element.format))
+        return look_up(_key_table(element, False), [codes_of(x, element.format)])
     codes = x.view(f"i{element.dtype.itemsize}")
     magnitude = codes & _largest(codes)
     return np.where(x != x, _largest(codes), np.where(codes < 0, -magnitude, magnitude))
@@ -73,15 +74,14 @@ def _largest(x: np.ndarray) -> int:
 
 
 @functools.cache
-def _ranks(element: ElementType) -> tuple[np.ndarray, np.ndarray]:
-    """The codes of a minifloat in the total order, and the place of each byte among them."""
+def _ranks(element: ElementType) -> tuple[np.ndarray, Tabulated]:
+    """The codes of a minifloat in the total order, and the function from elements to their places among them."""
     codes = np.arange(1 << element.format.bits, dtype=np.uint8)
     ordered = codes[np.argsort(_key_table(element, True)[codes], kind="stable")]
     ranks = np.zeros(256, np.uint8)
     ranks[ordered] = codes
-    for table in (ordered, ranks):
-        table.setflags(write=False)
-    return ordered, ranks
+    ordered.setflags(write=False)
+    return ordered, Tabulated(lambda x: ranks.take(codes_of(x, element.format)), [element], ranks.dtype)
 
 
 @functools.cache

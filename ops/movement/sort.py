@@ -25,7 +25,7 @@ from ..op import Call, Run, op
 from ..ordering import sort_total, stable_argsort, total_keys, value_keys
 from ..require import require, unpack
 from ..traits import PURE, OpTraits, Shapes
-from ..types import ElementType, Kind, TensorType
+from ..types import ELEMENT_TYPES, ElementType, TensorType
 
 #: Whether the elements at the first positions come before those at the second: positions in the flattened rows.
 Before = Callable[[np.ndarray, np.ndarray], NDArray[np.bool_]]
@@ -86,10 +86,9 @@ def sort(call: Call) -> Run:
 def _check_comparator(call: Call, elements: list[ElementType]) -> None:
     body = call.bodies[0]
     takes = tuple(TensorType((), e) for e in elements for _ in range(2))
-    gives = body.results[0] if len(body.results) == 1 else None
-    is_boolean = isinstance(gives, TensorType) and gives.shape == () and gives.element.kind is Kind.BOOL
     expected = f"({', '.join(map(str, takes))}) -> (tensor<i1>)"
-    require(body.arguments == takes and is_boolean, f"the comparator has type {body} (expected {expected})")
+    fits = body.arguments == takes and body.results == (TensorType((), ELEMENT_TYPES["i1"]),)
+    require(fits, f"the comparator has type {body} (expected {expected})")
 
 
 def _before(vectorised: Callable[..., Any] | None, comparator: Callable[..., Any], rows: list[np.ndarray]) -> Before:

@@ -36,7 +36,7 @@ def _svd(use: Use, a: np.ndarray, is_adjoint: bool) -> Arrays:
     """
     full = any(use.call.result(i).shape[-1:] == use.call.result(i).shape[-2:-1] == (max(a.shape[-2:]),) for i in (2, 3))
     s, u, vt = xla_targets.svd(a, full_matrices=full)
-    sides = [u, vt if is_adjoint else lapack.transpose(vt).conj()]
+    sides = [u, vt if is_adjoint else vt.mT.conj()]
     if is_adjoint and not use.call.result(2).admits(u.shape):
         sides.reverse()
     asked = [use.call.result(i).admits(side.shape) for i, side in zip((2, 3), sides, strict=True)]
@@ -78,8 +78,8 @@ def _cholesky_update(_: Use, r: np.ndarray, w: np.ndarray) -> Arrays:
 
 
 def _symmetric_product(use: Use, a: np.ndarray, c: np.ndarray, alpha: np.ndarray, beta: np.ndarray) -> Arrays:
-    wide = xla_targets.wide(lapack.transpose(a) if use.attributes.get("transpose") else a)
-    return (np.matmul(alpha * wide, lapack.transpose(wide)) + beta * xla_targets.wide(c),)
+    wide = xla_targets.wide(a.mT if use.attributes.get("transpose") else a)
+    return (np.matmul(alpha * wide, wide.mT) + beta * xla_targets.wide(c),)
 
 
 def _declare() -> None:

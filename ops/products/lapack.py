@@ -82,10 +82,6 @@ def _flag(attributes: dict[str, Any], name: str, letter: str) -> bool:
     return int(attributes.get(name, 0)) == ord(letter)
 
 
-def transpose(a: np.ndarray) -> np.ndarray:
-    return np.swapaxes(a, -1, -2)
-
-
 def _getrf(_: Use, a: np.ndarray) -> Arrays:
     lu, pivots, _order = xla_targets.lu(a)
     steps = min(a.shape[-2:])
@@ -98,7 +94,7 @@ def _ormqr(use: Use, a: np.ndarray, taus: np.ndarray, c: np.ndarray) -> Arrays:
     m, k = a.shape[-2:]
     square = np.concatenate([a, np.zeros((*a.shape[:-1], m - k), a.dtype)], -1)
     q = xla_targets.wide(xla_targets.householder_product(xla_targets.wide(square), xla_targets.wide(taus)))
-    q = transpose(q).conj() if use.attributes.get("transpose") else q
+    q = q.mT.conj() if use.attributes.get("transpose") else q
     wide = xla_targets.wide(c)
     return (np.matmul(q, wide) if use.attributes.get("left", True) else np.matmul(wide, q),)
 

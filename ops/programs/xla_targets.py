@@ -15,6 +15,7 @@ import numpy as np
 
 from ..blas import look_again, one_thread
 from ..op import Call, OpError, Run
+from ..require import identity
 from .custom_call import Target, bound_target, target
 
 Arrays = tuple[np.ndarray, ...]
@@ -25,21 +26,17 @@ Arrays = tuple[np.ndarray, ...]
 _FEW = 4
 
 
-def _identity(x: np.ndarray) -> np.ndarray:
-    return x
-
-
 for _name in (
     "Sharding", "annotate_device_placement", "LayoutConstraint", "xla.sdy.FuncResultSharding", "MoveToHost",
     "MoveToDevice",
 ):  # fmt: skip
-    target(_name)(_identity)
+    target(_name)(identity)
 
 
 @bound_target("InspectSharding")
 def _inspect(call: Call) -> Run:
     """The operand, or nothing: the host is told how it lies on the devices."""
-    return _identity if call.results else lambda _: ()
+    return identity if call.results else lambda _: ()
 
 
 @target("dce_sink")
@@ -86,7 +83,7 @@ def qr(a: np.ndarray) -> Arrays:
     if not a.size:
         return a, np.zeros((*a.shape[:-2], min(m, n)), a.dtype)
     h, tau = np.linalg.qr(wide(a), "raw")
-    return np.swapaxes(h, -1, -2).astype(a.dtype), tau.astype(a.dtype)
+    return h.mT.astype(a.dtype), tau.astype(a.dtype)
 
 
 @_linear("ProductOfElementaryHouseholderReflectors")
@@ -94,7 +91,7 @@ def householder_product(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
     """The columns of the product of reflectors that `Qr` gives."""
     (m, n), k = a.shape[-2:], taus.shape[-1]
     v = np.tril(wide(a)[..., :k], -1) + np.eye(m, k)
-    adjoint, scales = np.swapaxes(v, -1, -2).conj(), wide(taus)[..., None]
+    adjoint, scales = v.mT.conj(), wide(taus)[..., None]
     # I - V T V*, by the UT transform (Joffrain et al., 2006): the inverse of T is that of the scales, and V* V above.
     t = np.linalg.solve(np.eye(k) + scales * np.triu(adjoint @ v, 1), scales * np.eye(k))
     return (np.eye(m, n) - v @ t @ adjoint[..., :n]).astype(a.dtype)
@@ -162,7 +159,7 @@ def eig(a: np.ndarray, left: bool = False, right: bool = False) -> Arrays:
         w, vr = np.linalg.eig(wide(a))
         if not left:
             return w, vr, vr
-        vl = np.swapaxes(np.linalg.inv(vr), -1, -2).conj()
+        vl = np.linalg.inv(vr).mT.conj()
         return w, vl / np.linalg.norm(vl, axis=-2, keepdims=True), vr
 
     w, vl, vr = _or_nan(decompose, [a.shape[:-1], a.shape, a.shape])

@@ -26,9 +26,8 @@ def map_(call: Call) -> Run:
     dimensions = call.integers("dimensions")
     require(dimensions == tuple(range(rank)), f"expected dimensions {list(range(rank))}, got {list(dimensions)}")
     takes, gives = tuple(TensorType((), t.element) for t in tensors), (TensorType((), result.element),)
-    body_type = f"({', '.join(map(str, body.arguments))}) -> ({', '.join(map(str, body.results))})"
     expected = f"({', '.join(map(str, takes))}) -> ({gives[0]})"
-    require((body.arguments, body.results) == (takes, gives), f"the body has type {body_type} (expected {expected})")
+    require((body.arguments, body.results) == (takes, gives), f"the body has type {body} (expected {expected})")
     if rank == 0:
         return lambda regions, *values: regions[0](*values)[0]
     vectorised, element = body.vectorised, result.element

@@ -12,7 +12,7 @@ from ..cast import cast
 from ..op import Call, Run, op
 from ..require import require, require_shape
 from ..traits import OpTraits
-from ..types import Kind, TensorType
+from ..types import ELEMENT_TYPES, TensorType
 from .axes import Axis
 from .folds import body_elements
 from .scatter_update import scatter_update
@@ -42,10 +42,8 @@ def select_and_scatter(call: Call) -> Run:
     scalar = TensorType((), operand.element)
     require(source.element == operand.element, f"source is {source} (expected of {operand.element})")
     require(init == scalar, f"init_value is {init} (expected {scalar})")
-    is_choice = (
-        len(selects.results) == 1 and isinstance(r := selects.results[0], TensorType) and r.element.kind is Kind.BOOL
-    )
-    require(is_choice and selects.arguments == (scalar, scalar), f"select must take two {scalar} and give a tensor<i1>")
+    fits = selects.arguments == (scalar, scalar) and selects.results == (TensorType((), ELEMENT_TYPES["i1"]),)
+    require(fits, f"select must take two {scalar} and give a tensor<i1>")
     require(call.result().element == element, f"the result is {call.result()} (expected of {element})")
     require_shape(call, operand.shape)
     axes_of = axes_of_call(call, len(operand.shape))

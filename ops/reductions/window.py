@@ -119,7 +119,7 @@ def reduce_window(call: Call) -> Run:
         folded = prefixes(arrays[0], inits[0], axes) if prefixes is not None else None
         if folded is None:
             call.reserve(TensorType(tuple([a.layout[0] for a in axes]), elements[0]))  # with the padding
-        if folded is None and largest is not None and not any(is_nan(x, elements[0]).any() for x in values):
+        if folded is None and largest is not None:
             folded = _extremes(np.maximum if largest else np.minimum, elements[0], arrays[0], inits[0], axes)
         if folded is None:
             folded = _fold_windows(fold, regions[0], together, arrays, inits, axes)
@@ -130,9 +130,12 @@ def reduce_window(call: Call) -> Run:
 
 def _extremes(
     choose: np.ufunc, element: ElementType, x: np.ndarray, init: np.ndarray, axes: Axes
-) -> tuple[np.ndarray, ...]:
-    """The largest or smallest number of each window, by keys in the total order."""
+) -> tuple[np.ndarray, ...] | None:
+    """The largest or smallest number of each window, by keys in the total order. None where there is a NaN."""
     keys, first = total_keys(x, element), total_keys(init, element)
+    ends = np.stack([first, *(f.reduce(keys, axis=None, initial=int(first)) for f in (np.minimum, np.maximum))])
+    if is_nan(of_total_keys(ends, element), element).any():  # NaN is beyond all numbers
+        return None
 
     def fold(_: Any, starts: Values, rows: Values) -> tuple[np.ndarray]:
         return (choose(starts[0], choose.reduce(rows[0], axis=0)),)
