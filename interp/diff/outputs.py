@@ -12,10 +12,11 @@ from ..backends import BackendError
 from ..enclose.findings import WRONG, compare
 from ..errors import Error
 from ..judging.equality import equal_values
-from ..judging.record import ACCURACY, CRASH, FAIL, PASS, UNSUPPORTED, worst
+from ..judging.record import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, worst
+from ..program import Operation, Region, Value, all_operations
 from .examiner import NOTE, Examiner, evaluate
-from .report import OpReport
-from .source import is_movable_type
+from .report import FLUSHED, OpReport
+from .source import inputs, is_movable_type
 
 
 def examine_outputs(examiner: Examiner, arguments: Sequence[Any], stepwise: Sequence[Any]) -> OpReport | None:
@@ -62,7 +63,8 @@ def _is_one_of(got: np.ndarray, right: np.ndarray, own: np.ndarray) -> bool:
 
 def _judge(report: OpReport, examiner: Examiner, arguments: Sequence[Any], differing: dict[int, np.ndarray]) -> None:
     """Judges the outputs that differ, by their indices."""
-    is_open = any(r.verdict not in (PASS, FAIL) for r in examiner.reports.values())
+    body = examiner.source.function.body
+    assert body is not None
     try:
         enclosures = examiner.enclose(arguments)
     except (Error, ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -71,6 +73,7 @@ def _judge(report: OpReport, examiner: Examiner, arguments: Sequence[Any], diffe
         return
     for i, got in differing.items():
         finding = compare(enclosures[i], got)
+        is_open = any(map(_is_open, (examiner.reports.get(o) for o in _way_to(body.returns[i], body))))
         is_wrong = finding.verdict == WRONG and (not is_open or got.shape != enclosures[i].value.shape)
         report.verdict = worst([report.verdict, FAIL if is_wrong else ACCURACY])
         count = f"{finding.differing:,} of {finding.size:,} elements"
@@ -79,3 +82,22 @@ def _judge(report: OpReport, examiner: Examiner, arguments: Sequence[Any], diffe
             report.notes.append("not judged: operations on the way to it have results that are not decided")
     if report.verdict == FAIL and not any(r.failed for r in examiner.reports.values()):
         report.notes.append("each operation by itself is right, and minihlo judge finds the part that is wrong")
+
+
+def _is_open(report: OpReport | None) -> bool:
+    """Whether an op has results that its enclosure does not hold: accuracy and flushing it does."""
+    if report is None or report.verdict in (PASS, FAIL, ACCURACY):
+        return False
+    return report.verdict != DIVERGENT or report.causes != [FLUSHED.identifier]
+
+
+def _way_to(value: Value, body: Region) -> list[Operation]:
+    """The ops that a value depends on, those of their regions among them."""
+    makers = {v: o for o in body.operations for v in o.results}
+    found, waiting = dict[Operation, None](), [value]
+    while waiting:
+        operation = makers.get(waiting.pop())
+        if operation is not None and operation not in found:
+            found[operation] = None
+            waiting += inputs(operation)
+    return [*found, *(inner for o in found for r in o.regions for inner in all_operations(r))]

@@ -165,6 +165,8 @@ def test_sums_whose_magnitudes_overflow() -> None:
     for steps, expected in ((1, "PASS"), (1 << 40, "FAIL")):
         got = np.array([[right]]).view(np.int64) + steps
         assert verdict(text, [x, y], got.view(np.float64))[0] == expected
+    # No order of numbers beyond f32 overflows in f64.
+    assert verdict(text, [x / 1e269, y], np.array([[np.inf]]))[0] == "FAIL"
 
 
 def test_the_program_of_an_op_has_its_constants_and_no_shardings() -> None:

@@ -58,7 +58,8 @@ def permit(operation: Operation, operands: Arrays, theirs: np.ndarray, ours: np.
     found.set(sums.within(theirs, bits), SAME)
     if found.grades.max(initial=SAME) == SAME or element.is_complex:
         return None
-    can_overflow = np.isfinite(sums.sizes) & (sums.sizes > np.finfo(np.float32).max)
+    most = np.finfo(np.float64 if element.bits == 64 else np.float32).max
+    can_overflow = np.isfinite(sums.exact) & (sums.sizes > most)
     overflows = can_overflow & ~np.isfinite(theirs.astype(np.float64))
     found.set(overflows, NEAR, cause("may-overflow"))
     wrong, selected = found.grades == WRONG, found.grades != OPEN
