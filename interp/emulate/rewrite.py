@@ -164,8 +164,9 @@ class Emulation:
         return [wrap(r, v.type) for r, v in zip(op.results, operation.results, strict=True)]
 
     def _rebuild(
-        self, name: str, types: list[ir.Type], values: list[ir.Value], source: ir.Operation, regions: Sequence[Region]
-    ) -> ir.Operation:
+        self, name: str, types: Sequence[ir.Type], values: list[ir.Value], source: ir.Operation,
+        regions: Sequence[Region],
+    ) -> ir.Operation:  # fmt: skip
         """Copy an operation with its regions rewritten."""
         attributes = attributes_of(source)
         op = ir.Operation.create(name, types, values, attributes, regions=len(regions))
