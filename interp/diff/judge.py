@@ -100,7 +100,8 @@ def _kind_of_regions(operation: Operation) -> Kind:
     """The kind of an op with a body; a fold combines elements in an order that the implementation chooses."""
     inside = list(_inside(operation))
     is_fold = traits_of(operation.name).folds and any(map(rounds, inside))
-    return Kind.STEPS if is_fold or any(kind_of(o) is not Kind.EXACT for o in inside) else Kind.EXACT
+    has_steps = sum(map(rounds, inside)) > 1  # which may be contracted to one rounding
+    return Kind.STEPS if is_fold or has_steps or any(kind_of(o) is not Kind.EXACT for o in inside) else Kind.EXACT
 
 
 #: Ops whose results are some of their operands' elements, or tests of them.

@@ -134,14 +134,18 @@ def grade_initial_values(
     if not np.isfinite(first) or first == (0 if is_sum else 1):
         return
     most = min(max(operands[0].size // max(ours.size, 1), 1) + 1, _MOST)
-    # Without an inverse no initial value can be taken away.
-    for count in [*([-1] if is_sum else []), *range(1, most + 1)]:
+    if first == 0:  # our product has nothing of the elements
+        return
+    for count in (-1, *range(1, most + 1)):
         if not (graded.grades == WRONG).any():
             return
         if t.element.is_integer:
             again = ours.copy()
             for _ in range(abs(count)):
-                again = again * init if not is_sum else again + init if count > 0 else again - init
+                if is_sum:
+                    again = again + init if count > 0 else again - init
+                else:
+                    again = again * init if count > 0 else np.where(again % init == 0, again // init, again)
             graded.set(theirs == again.astype(theirs.dtype), OPEN, note("initial-values"))
         elif (sums := ExactSums.of(operation, operands)) is not None and sums.exact.shape == theirs.shape:
             with np.errstate(all="ignore"):
