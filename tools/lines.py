@@ -38,7 +38,7 @@ MACHINE = ("interp/bind.py", "interp/assemble.py", "interp/planner.py", "interp/
 
 BUDGETS = (
     Budget("ops", 15_750, ("ops",)),
-    Budget("interp without emulation", 49_250, ("interp",), ("interp/emulate",)),
+    Budget("interp without emulation", 49_300, ("interp",), ("interp/emulate",)),
     Budget("emulation", 4_500, ("interp/emulate",)),
     Budget(
         "judging",
