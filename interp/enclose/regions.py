@@ -11,6 +11,7 @@ import numpy as np
 from ...ops.types import TensorType
 from ..bodies import independent_parts, is_selection, sole_operation
 from ..errors import UnsupportedError
+from ..passes.rewriting import captures
 from ..program import Operation, Region, Value
 from .combining import combination, is_free_of_order, lift
 from .evaluate import MOST_ITERATIONS, Evaluator, rule
@@ -328,8 +329,18 @@ def _is_settled(operation: Operation, operands: Sequence[Any]) -> bool:
 
 @rule("map")
 def map_(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
-    """A region on the elements of arrays: its operations on the whole arrays."""
+    """A region on the elements of arrays: its operations on the whole arrays, and on what it captures."""
     (region,) = operation.regions
     if any(o.regions for o in region.operations):
         return None
-    return e.region(e.remember(operation, lambda: lift(region, operands[0].value.shape)), operands)
+    captured, shape = captures(region), operands[0].value.shape
+    whole = Region((*region.arguments, *captured), region.operations, region.returns)
+    spread = [_spread(e.values[v], shape) for v in captured]
+    return e.region(e.remember(operation, lambda: lift(whole, shape)), [*operands, *spread])
+
+
+def _spread(x: Enclosure, shape: tuple[int, ...]) -> Enclosure:
+    """Return the enclosure of a number for every element of a shape."""
+    names = ("value", "low", "high", "nan", "since")
+    parts = {n: np.broadcast_to(a, shape) for n in names if (a := getattr(x, n)) is not None}
+    return dataclasses.replace(x, type=TensorType(shape, x.element), **parts)
