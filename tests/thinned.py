@@ -21,10 +21,7 @@ def thinned(cases: Iterable[Any], is_kept: Callable[..., bool]) -> list[Any]:
 
 
 def rotated(*axes: Iterable[Any], every: int | None = None) -> list[Any]:
-    """All combinations of the values of some axes, of which one in `every` is in every run.
-
-    By default these are as few as have each value of the shortest axis with each of another in turn.
-    """
+    """All combinations of the values of axes, of which one in `every`, the shortest length, is in every run."""
     lists = [list(enumerate(axis)) for axis in axes]
     every = every or min(map(len, lists))
     parameters = []

@@ -146,7 +146,8 @@ def grade_initial_values(
                     again = again + init if count > 0 else again - init
                 else:
                     again = again * init if count > 0 else np.where(again % init == 0, again // init, again)
-            graded.set(theirs == again.astype(theirs.dtype), OPEN, note("initial-values"))
+            again = again.astype(theirs.dtype).reshape(theirs.shape)  # with `init` a scalar has become an array
+            graded.set(np.asarray(theirs == again), OPEN, note("initial-values"))
         elif (sums := ExactSums.of(operation, operands)) is not None and sums.exact.shape == theirs.shape:
             with np.errstate(all="ignore"):
                 exact = sums.exact + count * first if is_sum else sums.exact * first**count

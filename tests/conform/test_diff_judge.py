@@ -311,6 +311,14 @@ def test_minifloats_are_not_flushed() -> None:
     assert interp.compare(text, x, backend=gives(np.array([0], np.uint8))).verdict == "FAIL"
 
 
+def test_a_scalar_that_takes_its_initial_value_twice() -> None:
+    v, t = "tensor<3xi32>", "tensor<i32>"
+    total = f"stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [0] : ({v}, {t}) -> {t}"
+    text = func(f"%x: {v}", t, f"%z = stablehlo.constant dense<5> : {t}\n%r = {total}\nreturn %r : {t}")
+    report = interp.compare(text, np.array([1, 2, 3], np.int32), backend=gives(np.array(16, np.int32)))
+    assert report.ops[-1].verdict == "DIVERGENT"
+
+
 def test_flushing_before_rounding_and_on_the_way() -> None:
     """0x3F66 * 0x8E is subnormal in f32, and rounds to the least normal bf16. The square of 2^-63.5 (1 + i) is
     2^-126 i, twice the product of the parts, which is subnormal.
