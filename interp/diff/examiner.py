@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,8 @@ class Examiner:
             notes = graded.notes
             if verdict == FAIL and not notes and i == 0:
                 notes = explain_unrounded(operation, operands, theirs[0], self.makers, self.values)
+            if verdict == FAIL:  # these are the reasons of elements that do not fail
+                notes = [replace(n, sentence=f"elsewhere: {n.sentence}") if n in graded.reasons else n for n in notes]
             report.add(notes)
             self._count(report, graded, theirs[i], ours[i])
             examples = self._examples(operation, operands, theirs[i], ours[i], graded)

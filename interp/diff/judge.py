@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +12,9 @@ from ...ops.cast import cast
 from ...ops.op import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, call_attribute, lookup, traits_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, TensorType, type_of_dtype
-from ..enclose import enclose
+from .. import machine
+from ..enclose import Allowed, enclose
+from ..enclose.combining import lift
 from ..errors import Error
 from ..judging.equality import GradedResult, distance, equal_values, grade_by_equality
 from ..judging.functions import grade_near
@@ -19,7 +22,7 @@ from ..judging.left_open import grade_initial_values, grade_open, has_initial_va
 from ..judging.record import NEAR, OPEN, SAME, WRONG
 from ..judging.sums import permitted as sums
 from ..judging.table import cause
-from ..judging.wide import in_f64, program_of
+from ..judging.wide import in_f64, plan_region, program_of
 from ..program import Operation
 from .diagnosis import diagnose
 
@@ -59,7 +62,7 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
             _same_at_large(operation, theirs[i], ours[i], g)
         elif kind is Kind.RANDOM:
             g.set(g.grades == WRONG, OPEN, note("implementation"))
-        _in_another_order(operation, operands, theirs, ours, g)
+        _in_another_order(operation, operands, theirs, ours, i, g)
         if kind is not Kind.SUM:
             g.notes += diagnose(operation, operands, theirs[i], ours[i], g)
     return graded_
@@ -98,6 +101,8 @@ def kind_of(operation: Operation) -> Kind:
 
 def _kind_of_regions(operation: Operation) -> Kind:
     """The kind of an op with a body; a fold combines elements in an order that the implementation chooses."""
+    if operation.name == "stablehlo.sort":  # whatever its comparator computes, its results are its operands' elements
+        return Kind.EXACT
     inside = list(_inside(operation))
     is_fold = traits_of(operation.name).folds and any(map(rounds, inside))
     has_steps = sum(map(rounds, inside)) > 1  # which may be contracted to one rounding
@@ -127,7 +132,10 @@ def rounds(operation: Operation) -> bool:
         return any(map(rounds, _inside(operation)))
     record = lookup(operation.name)
     types = [v.type.element for v in operation.results if isinstance(v.type, TensorType)]
-    return (record is None or record.accuracy != EXACT) and any(t.is_float or t.is_complex for t in types)
+    is_exact = record is not None and (
+        record.accuracy == EXACT or (record.accuracy is EXACT_BUT_COMPLEX and not _is_complex(operation))
+    )
+    return not is_exact and any(t.is_float or t.is_complex for t in types)
 
 
 def _is_complex(operation: Operation) -> bool:
@@ -195,7 +203,9 @@ def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, g
     return grades.set(~np.isfinite(x) & ~np.isfinite(y), NEAR, why)
 
 
-def _in_another_order(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays, g: GradedResult) -> None:
+def _in_another_order(
+    operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays, index: int, g: GradedResult
+) -> None:
     """Grades ops that may arrange or combine elements in any order."""
     name, attributes = operation.name, operation.attributes
     if name == "stablehlo.sort":
@@ -203,7 +213,14 @@ def _in_another_order(operation: Operation, operands: Arrays, theirs: Arrays, ou
         same = np.broadcast_to(_has_same_rows(theirs, ours, axis), g.grades.shape)
         if not attributes.get("is_stable", False):
             g.set(same, OPEN, note("order-of-equals"))
+        if any(map(rounds, _inside(operation))):
+            g.set(same, NEAR, cause("steps"))
         g.set(same & _without_order(operation, operands, axis), OPEN, cause("no-order"))
+    if name in ("stablehlo.reduce", "stablehlo.reduce_window") and kind_of(operation) is Kind.EXACT:
+        with contextlib.suppress(Error):
+            # Bodies that do not associate these values give other results in another order.
+            whole = enclose(program_of(operation), operands, Allowed(flush=False))[index]
+            g.set(whole.admits(theirs[index]), OPEN, cause("no-associativity"))
     if name == "stablehlo.torch_index_select":  # which no specification has
         axis, batch = int(attributes["dim"]), int(attributes["batch_dims"])
         indices, rank = operands[1], operands[0].ndim
@@ -232,19 +249,25 @@ _NOT_STRICT = ("EQ", "NE", "GE", "LE")
 
 
 def _without_order(operation: Operation, operands: Arrays, axis: int) -> np.ndarray:
-    """Tests which rows a sort may leave in any order: the comparator holds both ways, or compares NaN as a float."""
-    found = np.zeros(operands[0].shape, bool)
-    arguments = {v: i // 2 for i, v in enumerate(operation.regions[0].arguments)}
-    for inner in _inside(operation):
-        if inner.name != "stablehlo.compare":
-            continue
-        keys = [operands[arguments[v]] for v in inner.operands if v in arguments]
-        if inner.attributes.get("comparison_direction") in _NOT_STRICT and len(list(_inside(operation))) == 1:
-            return np.ones_like(found)
-        if inner.attributes.get("compare_type") != "TOTALORDER":
-            for x in keys:
-                if type_of_dtype(x.dtype).is_float:
-                    found = found | np.isnan(x.astype(np.float64)).any(axis=axis, keepdims=True)
+    """Tests which rows a sort may leave in any order: its comparator does not order NaN and a number, or nothing."""
+    region, shape = operation.regions[0], operands[0].shape
+    inside = list(_inside(operation))
+    if len(inside) == 1 and inside[0].attributes.get("comparison_direction") in _NOT_STRICT:
+        return np.ones(shape, bool)
+    found = np.zeros(shape, bool)
+    for key in operands:
+        is_nan = np.isnan(key.astype(np.float64)) if type_of_dtype(key.dtype).is_float else found & False
+        if is_nan.any():
+            first = np.expand_dims(is_nan.argmax(axis), axis)
+            chosen = [np.broadcast_to(np.take_along_axis(x, first, axis), shape) for x in operands]
+            sides = [x for pair in zip(chosen, operands, strict=True) for x in pair]
+            swapped = [x for pair in zip(operands, chosen, strict=True) for x in pair]
+            try:
+                plan = plan_region(lift(region, shape), operation.location)
+                is_open = (machine.run(plan, sides)[0] == machine.run(plan, swapped)[0]) & ~is_nan
+            except Error:  # of a region that uses values from outside
+                is_open = ~is_nan
+            found |= is_nan.any(axis, keepdims=True) & is_open.any(axis, keepdims=True)
     return found
 
 
