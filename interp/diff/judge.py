@@ -21,6 +21,7 @@ from ..judging.functions import grade_near
 from ..judging.left_open import grade_initial_values, grade_open, has_initial_value, note
 from ..judging.record import NEAR, OPEN, SAME, WRONG
 from ..judging.sums import permitted as sums
+from ..judging.sums.exact_sums import spread
 from ..judging.table import cause
 from ..judging.wide import in_f64, plan_region, program_of
 from ..program import Operation
@@ -59,7 +60,8 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
         elif kind is Kind.STEPS:
             _near_the_whole(operation, operands, theirs, i, g)
             _by_any_formula(operation, operands, theirs[i], i, g)
-            _same_at_large(operation, theirs[i], ours[i], g)
+            if operation.name != _MAP:
+                _same_at_large(operation, theirs[i], ours[i], g)
         elif kind is Kind.RANDOM:
             g.set(g.grades == WRONG, OPEN, note("implementation"))
         _in_another_order(operation, operands, theirs, ours, i, g)
@@ -157,6 +159,10 @@ def _near_the_whole(operation: Operation, operands: Arrays, theirs: Arrays, inde
     grades.set(near, NEAR, cause("near-whole", limit=_NEAR_ULP))
 
 
+#: A region on the elements of arrays; it may be judged as its operations are.
+_MAP = "stablehlo.map"
+#: Triples of elements on which a body is tried, and the share in which two groupings may differ by rounding.
+_TRIED, _ABOUT = 64, 0.1
 #: The distance of a result of many steps from the exact value of the whole that is a matter of accuracy.
 _NEAR_ULP = 4
 
@@ -165,10 +171,10 @@ def _by_any_formula(
     operation: Operation, operands: Arrays, theirs: np.ndarray, index: int, grades: GradedResult
 ) -> None:
     """Grades ops of many steps, such as batch normalization, by all that formulas of the whole may give."""
-    if operation.regions or call_attribute(operation.name) is not None:
+    if (operation.regions and operation.name != _MAP) or call_attribute(operation.name) is not None:
         return
     try:
-        whole = enclose(program_of(operation), operands)[index]
+        whole = enclose(program_of(operation), operands, Allowed(flush=operation.name != _MAP))[index]
     except Error:
         return
     admitted = whole.admits(theirs) & ~whole.undecided
@@ -216,11 +222,12 @@ def _in_another_order(
         if any(map(rounds, _inside(operation))):
             g.set(same, NEAR, cause("steps"))
         g.set(same & _without_order(operation, operands, axis), OPEN, cause("no-order"))
-    if name in ("stablehlo.reduce", "stablehlo.reduce_window") and kind_of(operation) is Kind.EXACT:
+    if name in ("stablehlo.reduce", "stablehlo.reduce_window"):
+        if kind_of(operation) is Kind.STEPS and not _associates(operation, operands):
+            g.set(g.grades == WRONG, OPEN, cause("no-associativity"))
         with contextlib.suppress(Error):
-            # Bodies that do not associate these values give other results in another order.
             whole = enclose(program_of(operation), operands, Allowed(flush=False))[index]
-            g.set(whole.admits(theirs[index]), OPEN, cause("no-associativity"))
+            g.set(whole.admits(theirs[index]) & (kind_of(operation) is Kind.EXACT), OPEN, cause("no-associativity"))
     if name == "stablehlo.torch_index_select":  # which no specification has
         axis, batch = int(attributes["dim"]), int(attributes["batch_dims"])
         indices, rank = operands[1], operands[0].ndim
@@ -231,6 +238,24 @@ def _in_another_order(
         body = operation.regions[0]
         if body.returns[:1] == body.arguments[-1:]:
             g.set(g.grades == WRONG, OPEN, note("last-update"))
+
+
+def _associates(operation: Operation, operands: Arrays) -> bool:
+    """Tests whether a body gives nearly the same in another grouping, on some of the elements and initial values."""
+    region, count = operation.regions[0], len(operation.results)
+    some = spread(np.arange(operands[0].size), _TRIED)
+    elements = [np.append(x.reshape(-1)[some], i) for x, i in zip(operands[:count], operands[count:], strict=True)]
+    x, y, z = ([np.roll(e, n) for e in elements] for n in (0, 1, 3))
+    try:
+        plan = plan_region(lift(region, (some.size + 1,)), operation.location)
+        one = machine.run(plan, [*machine.run(plan, [*x, *y]), *z])
+        other = machine.run(plan, [*x, *machine.run(plan, [*y, *z])])
+    except Error:  # of a region that uses values from outside
+        return True
+    pairs = [[v.astype(np.complex128) for v in pair] for pair in zip(one, other, strict=True)]
+    return all(
+        np.isclose(a, b, _ABOUT, np.max(np.abs(a[np.isfinite(a)]), initial=0) * _ABOUT, True).all() for a, b in pairs
+    )
 
 
 def _has_same_rows(theirs: Arrays, ours: Arrays, axis: int) -> np.ndarray:
@@ -251,8 +276,8 @@ _NOT_STRICT = ("EQ", "NE", "GE", "LE")
 def _without_order(operation: Operation, operands: Arrays, axis: int) -> np.ndarray:
     """Tests which rows a sort may leave in any order: its comparator does not order NaN and a number, or nothing."""
     region, shape = operation.regions[0], operands[0].shape
-    inside = list(_inside(operation))
-    if len(inside) == 1 and inside[0].attributes.get("comparison_direction") in _NOT_STRICT:
+    compared = [o.attributes["comparison_direction"] for o in _inside(operation) if o.name == "stablehlo.compare"]
+    if len(compared) == 1 and compared[0] in _NOT_STRICT:
         return np.ones(shape, bool)
     found = np.zeros(shape, bool)
     for key in operands:
