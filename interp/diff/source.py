@@ -20,10 +20,11 @@ from .. import transport
 from ..errors import ProgramError, UnsupportedError
 from ..parse import parser
 from ..parse.reader import Locator, Reader
+from ..parse.rewriting import replace_operands
 from ..parse.syntax import NEWER
 from ..planner import Plan, find_function, plan
 from ..program import CONSTANT, Function, Location, Operation, Program, Region, Value
-from .mlir import drop_shardings, inline_calls, replace_operands
+from .mlir import drop_shardings, inline_calls
 
 _MAIN, _ALONE = "main", "one op"
 #: The numbers of processes, of which programs that are compared meet no others.
