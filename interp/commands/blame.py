@@ -8,7 +8,7 @@ import json
 from ..errors import InputError
 from ..numerics.blame import examine
 from ..numerics.evaluators import Choice, choice
-from .diff import backend_of, inputs_of, sources_of, write_json
+from .diff import backend_of, first_inputs, sources_of, write_json
 from .run import read_inputs
 
 
@@ -19,7 +19,7 @@ def main(options: argparse.Namespace) -> int:
     differs, results = False, []
     try:
         for source in sources_of(options):
-            what, arrays = inputs_of(source, given, options.seed)[0]
+            what, arrays = first_inputs(source, given, options.seed)
             result = examine(
                 source, arrays, good, bad, options.measure, options.share, options.evaluations, options.iterations
             )

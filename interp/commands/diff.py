@@ -17,18 +17,20 @@ from ...ops.types import TensorType
 from .. import backends, machine, planner
 from ..backends import Backend
 from ..backends.own import Minihlo
-from ..diff.compare import examine
+from ..diff.compare import examine, fit_arguments
 from ..diff.report import Report
 from ..diff.source import Source
 from ..errors import Error, InputError, LimitError, OutputError
 from ..parse import containers
 from ..program import Function, Operation
 from ..samples import RUNS, sample
+from ..system.isolate import Stopped, raise_stopped
 from ..testing.chunks import split
 from .run import read_inputs, read_source
 
 #: A program whose loops take more operations than these runs on other samples.
 MOST_STEPS = 100_000
+_NOTHING = "expected samples on which the program ends, got none (--input gives others)"
 
 
 def main(options: argparse.Namespace) -> int:
@@ -41,6 +43,8 @@ def main(options: argparse.Namespace) -> int:
     beside = "" if options.backend else targets[0]
     backend = Minihlo(targets[1], options.second) if beside else backend_of(options.backend)
     failed, reports = False, []
+    if options.timeout:
+        raise_stopped()
     try:
         for source in sources_of(options):
             for what, arrays in inputs_of(source, given, options.seed):
@@ -51,8 +55,15 @@ def main(options: argparse.Namespace) -> int:
                 reports.append({"file": source.file, "inputs": what} | report.data())
                 _save(report, options.save, len(reports))
                 failed |= bool(report.failures)
+                if report.is_stopped:
+                    write_json(options.json, json.dumps(reports, indent=1))
+                    return int(failed)
+    except Stopped:  # between two programs
+        return int(failed)
     finally:
         backend.close()
+    if not reports:
+        raise InputError(_NOTHING)
     write_json(options.json, json.dumps(reports, indent=1))
     return int(failed)
 
@@ -94,6 +105,8 @@ def inputs_of(source: Source, given: list[Any] | None, seed: int) -> list[tuple[
     """Return the inputs to run a program on, with a name for each set: the given ones, or else samples."""
     types = source.function.argument_types
     if given is not None or not types:
+        if not ends(source, fit_arguments(source, given or [])[0]):
+            print(f"{source.file}: a loop takes more than {MOST_STEPS:,} steps, and may never end (--timeout SECONDS)")
         return [("", given or [])]
     runs = []
     for i, name in enumerate(RUNS):
@@ -117,6 +130,14 @@ def inputs_of(source: Source, given: list[Any] | None, seed: int) -> list[tuple[
             why = f"a loop takes more than {MOST_STEPS:,} steps (--input gives others)"
             print(f"{source.file}: {name}: left out, as {why}")
     return runs
+
+
+def first_inputs(source: Source, given: list[Any] | None, seed: int) -> tuple[str, list[Any]]:
+    """Return the first of `inputs_of`. Raises InputError if there is none."""
+    runs = inputs_of(source, given, seed)
+    if not runs:
+        raise InputError(_NOTHING)
+    return runs[0]
 
 
 def ends(source: Source, arrays: list[Any]) -> bool:

@@ -7,7 +7,7 @@ import argparse
 from ..errors import InputError, OutputError
 from ..numerics.profile import Profile
 from ..numerics.profile_report import text
-from .diff import inputs_of, sources_of
+from .diff import first_inputs, sources_of
 from .run import read_inputs
 
 
@@ -20,7 +20,7 @@ def main(options: argparse.Namespace) -> int:
         raise InputError(f"{options.file}: expected one program for --json and --html, got {len(sources)}")
     for source in sources:
         profile = Profile(options.policy, blocks)
-        what, arrays = inputs_of(source, given, options.seed)[0]
+        what, arrays = first_inputs(source, given, options.seed)
         profile.run(source, arrays)
         if options.json != "-":
             print(f"{source.file}: {what}" if what else source.file)

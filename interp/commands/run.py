@@ -184,11 +184,16 @@ def _check_results(types: tuple[Type, ...], outputs: list[str], expected: list[A
         if len(given) > len(tensors):
             count = f"{len(tensors)} time{'s' * (len(tensors) != 1)}"
             raise InputError(f"expected {option} at most {count}, got {len(given)}")
+    seen: set[tuple[str, str]] = set()
     for i, (text, t) in enumerate(zip(outputs, tensors, strict=False)):
         if path := _path(text):
-            file = safetensors.split_path(path)[0]
+            file, name = safetensors.split_path(path)
             if safetensors.is_path(path):
-                safetensors.require_storable(t.element, f"--output {i}")
+                safetensors.require_storable(t, name, f"--output {i}")
+                place = os.path.realpath(file), name
+                if name and place in seen:
+                    raise InputError(f"--output {i}: expected another name in the file, got {name} again")
+                seen.add(place)
             folder = os.path.dirname(file) or "."
             if not os.path.isdir(folder):
                 raise OutputError(f"--output {i}: {file}: expected an existing folder, got {folder}")
@@ -242,7 +247,7 @@ def _write(path: str, array: np.ndarray, t: Any, files: dict[str, dict[str, Any]
         npy.save(path, array, t.element)
         return
     file, name = safetensors.split_path(path)
-    tensors = files.setdefault(file, {})
+    tensors = files.setdefault(os.path.realpath(file), {})
     tensors[name or f"result{len(tensors)}"] = array, t.element
 
 

@@ -19,6 +19,8 @@ from ..errors import InputError
 from ..loaded import LoadedProgram
 from ..lowered import JaxProgram, of_jax
 from ..parse.reader import Locator
+from ..parse.spmd import meets_processes
+from ..system.isolate import Stopped
 from ..values.values import check_input
 from . import walk as whole
 from .examiner import Examiner
@@ -119,12 +121,14 @@ def examine(
     values, source = fit_arguments(source, arrays)
     if how == "program" and backend.takes != PROGRAMS:
         raise InputError(f"{backend.name} takes single operations, no programs (how='op')")
-    if how == "program":
-        examiner = Examiner(source.inline(), backend, policy or Policy(), beside, flush)
-        results = whole.run(examiner, values)
-    else:
-        examiner = Examiner(source, backend, policy or Policy(), beside, flush)
-        results = Walk(examiner, iterations).run(source.function, values)
+    examiner = Examiner(source.inline() if how == "program" else source, backend, policy or Policy(), beside, flush)
+    try:
+        if how == "program":
+            results = whole.run(examiner, values)
+        else:
+            results = Walk(examiner, iterations).run(source.function, values)
+    except Stopped:
+        return Report(backend.name, how, list(examiner.reports.values()), [], beside, is_stopped=True)
     report = Report(backend.name, how, list(examiner.reports.values()), results, beside)
     if not beside and how == "op" and backend.takes == PROGRAMS:
         report.outputs = examine_outputs(examiner, values, results)
@@ -191,17 +195,18 @@ def fit_arguments(source: Source, arrays: Sequence[Any], partitions: bool = Fals
 
     With `partitions` a program for several partitions is accepted too, with the gathered arguments.
 
-    Raises InputError for arguments that do not fit the program, and for a program for several devices.
+    Raises InputError for arguments that do not fit the program, and for one whose processes meet.
     """
     function = source.function
     types = function.argument_types
     if len(arrays) != len(types):
         takes = ", ".join(map(str, types)) or "none"
         raise InputError(f"{source.file}: @{function.name}: expected {len(types)} inputs ({takes}), got {len(arrays)}")
+    meets = meets_processes(source.program, function)
     for name in ("replicas", "partitions")[: 1 if partitions else 2]:
         count = int(source.program.attributes.get(f"mhlo.num_{name}", 1))
-        if count > 1:
-            raise InputError(f"{source.file}: expected a program without {name}, got {count}")
+        if count > 1 and meets:
+            raise InputError(f"{source.file}: expected a program that meets no other {name}, got one of {count}")
     values = [check_input(a, t, f"input {i}") for i, (a, t) in enumerate(zip(arrays, types, strict=True))]
     known: list[Type] = [
         TensorType(v.shape, t.element) if isinstance(t, TensorType) else t for v, t in zip(values, types, strict=True)

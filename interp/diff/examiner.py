@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from .diagnosis import explain_unrounded
 from .judge import Kind, grade_policies, judge, kind_of, selects
 from .operations import operate
 from .report import ALLOW, FLUSHED, FORBID, REPORT, Example, OpReport
-from .source import Source, inputs, is_movable
+from .source import Source, close, inputs, is_movable
 
 Arrays = Sequence[np.ndarray]
 
@@ -149,7 +150,10 @@ class Examiner:
             report.notes.append(wrong)
             return self._keep(operation, values, report)
         operands = operands_of(operation, values)
-        all_graded = grade_policies(theirs, ours) if self._beside else judge(operation, operands, theirs, ours)
+        if self._beside:
+            all_graded = grade_policies(theirs, ours)
+        else:
+            all_graded = judge(close(operation, values), operands, theirs, ours)
         if self._flush != FORBID and any(g.worst == WRONG for g in all_graded):
             self._permit_flushing(operation, values, theirs, all_graded)
         before = report.verdict
@@ -162,6 +166,8 @@ class Examiner:
             notes = graded.notes
             if verdict == FAIL and not notes and i == 0:
                 notes = explain_unrounded(operation, operands, theirs[0], self.makers, self.values)
+            if verdict == FAIL:  # these are the reasons of elements that do not fail
+                notes = [replace(n, sentence=f"elsewhere: {n.sentence}") if n in graded.reasons else n for n in notes]
             report.add(notes)
             self._count(report, graded, theirs[i], ours[i])
             examples = self._examples(operation, operands, theirs[i], ours[i], graded)
@@ -186,7 +192,7 @@ class Examiner:
                 ours = self.here(operation, given)
             except Error:
                 continue
-            again = judge(operation, operands_of(operation, given), theirs, ours)
+            again = judge(close(operation, given), operands_of(operation, given), theirs, ours)
             for found, other, got, right in zip(explained, again, theirs, ours, strict=True):
                 found |= _is_flushed(got, right, has_steps)
                 if given is not values:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections.abc import Iterator, Sequence
 
@@ -11,15 +12,18 @@ from ...ops.cast import cast
 from ...ops.op import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, call_attribute, lookup, traits_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, TensorType, type_of_dtype
-from ..enclose import enclose
+from .. import machine
+from ..enclose import Allowed, enclose
+from ..enclose.combining import lift
 from ..errors import Error
 from ..judging.equality import GradedResult, distance, equal_values, grade_by_equality
 from ..judging.functions import grade_near
 from ..judging.left_open import grade_initial_values, grade_open, has_initial_value, note
 from ..judging.record import NEAR, OPEN, SAME, WRONG
 from ..judging.sums import permitted as sums
+from ..judging.sums.exact_sums import spread
 from ..judging.table import cause
-from ..judging.wide import in_f64, program_of
+from ..judging.wide import in_f64, plan_region, program_of
 from ..program import Operation
 from .diagnosis import diagnose
 
@@ -56,10 +60,11 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
         elif kind is Kind.STEPS:
             _near_the_whole(operation, operands, theirs, i, g)
             _by_any_formula(operation, operands, theirs[i], i, g)
-            _same_at_large(operation, theirs[i], ours[i], g)
+            if operation.name != _MAP:
+                _same_at_large(operation, theirs[i], ours[i], g)
         elif kind is Kind.RANDOM:
             g.set(g.grades == WRONG, OPEN, note("implementation"))
-        _in_another_order(operation, operands, theirs, ours, g)
+        _in_another_order(operation, operands, theirs, ours, i, g)
         if kind is not Kind.SUM:
             g.notes += diagnose(operation, operands, theirs[i], ours[i], g)
     return graded_
@@ -98,6 +103,8 @@ def kind_of(operation: Operation) -> Kind:
 
 def _kind_of_regions(operation: Operation) -> Kind:
     """The kind of an op with a body; a fold combines elements in an order that the implementation chooses."""
+    if operation.name == "stablehlo.sort":  # whatever its comparator computes, its results are its operands' elements
+        return Kind.EXACT
     inside = list(_inside(operation))
     is_fold = traits_of(operation.name).folds and any(map(rounds, inside))
     has_steps = sum(map(rounds, inside)) > 1  # which may be contracted to one rounding
@@ -127,7 +134,10 @@ def rounds(operation: Operation) -> bool:
         return any(map(rounds, _inside(operation)))
     record = lookup(operation.name)
     types = [v.type.element for v in operation.results if isinstance(v.type, TensorType)]
-    return (record is None or record.accuracy != EXACT) and any(t.is_float or t.is_complex for t in types)
+    is_exact = record is not None and (
+        record.accuracy == EXACT or (record.accuracy is EXACT_BUT_COMPLEX and not _is_complex(operation))
+    )
+    return not is_exact and any(t.is_float or t.is_complex for t in types)
 
 
 def _is_complex(operation: Operation) -> bool:
@@ -149,6 +159,10 @@ def _near_the_whole(operation: Operation, operands: Arrays, theirs: Arrays, inde
     grades.set(near, NEAR, cause("near-whole", limit=_NEAR_ULP))
 
 
+#: A region on the elements of arrays; it may be judged as its operations are.
+_MAP = "stablehlo.map"
+#: Triples of elements on which a body is tried, and the share in which two groupings may differ by rounding.
+_TRIED, _ABOUT = 64, 0.1
 #: The distance of a result of many steps from the exact value of the whole that is a matter of accuracy.
 _NEAR_ULP = 4
 
@@ -157,10 +171,10 @@ def _by_any_formula(
     operation: Operation, operands: Arrays, theirs: np.ndarray, index: int, grades: GradedResult
 ) -> None:
     """Grades ops of many steps, such as batch normalization, by all that formulas of the whole may give."""
-    if operation.regions or call_attribute(operation.name) is not None:
+    if (operation.regions and operation.name != _MAP) or call_attribute(operation.name) is not None:
         return
     try:
-        whole = enclose(program_of(operation), operands)[index]
+        whole = enclose(program_of(operation), operands, Allowed(flush=operation.name != _MAP))[index]
     except Error:
         return
     admitted = whole.admits(theirs) & ~whole.undecided
@@ -195,7 +209,9 @@ def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, g
     return grades.set(~np.isfinite(x) & ~np.isfinite(y), NEAR, why)
 
 
-def _in_another_order(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays, g: GradedResult) -> None:
+def _in_another_order(
+    operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays, index: int, g: GradedResult
+) -> None:
     """Grades ops that may arrange or combine elements in any order."""
     name, attributes = operation.name, operation.attributes
     if name == "stablehlo.sort":
@@ -203,7 +219,15 @@ def _in_another_order(operation: Operation, operands: Arrays, theirs: Arrays, ou
         same = np.broadcast_to(_has_same_rows(theirs, ours, axis), g.grades.shape)
         if not attributes.get("is_stable", False):
             g.set(same, OPEN, note("order-of-equals"))
+        if any(map(rounds, _inside(operation))):
+            g.set(same, NEAR, cause("steps"))
         g.set(same & _without_order(operation, operands, axis), OPEN, cause("no-order"))
+    if name in ("stablehlo.reduce", "stablehlo.reduce_window"):
+        if kind_of(operation) is Kind.STEPS and not _associates(operation, operands):
+            g.set(g.grades == WRONG, OPEN, cause("no-associativity"))
+        with contextlib.suppress(Error):
+            whole = enclose(program_of(operation), operands, Allowed(flush=False))[index]
+            g.set(whole.admits(theirs[index]) & (kind_of(operation) is Kind.EXACT), OPEN, cause("no-associativity"))
     if name == "stablehlo.torch_index_select":  # which no specification has
         axis, batch = int(attributes["dim"]), int(attributes["batch_dims"])
         indices, rank = operands[1], operands[0].ndim
@@ -214,6 +238,24 @@ def _in_another_order(operation: Operation, operands: Arrays, theirs: Arrays, ou
         body = operation.regions[0]
         if body.returns[:1] == body.arguments[-1:]:
             g.set(g.grades == WRONG, OPEN, note("last-update"))
+
+
+def _associates(operation: Operation, operands: Arrays) -> bool:
+    """Tests whether a body gives nearly the same in another grouping, on some of the elements and initial values."""
+    region, count = operation.regions[0], len(operation.results)
+    some = spread(np.arange(operands[0].size), _TRIED)
+    elements = [np.append(x.reshape(-1)[some], i) for x, i in zip(operands[:count], operands[count:], strict=True)]
+    x, y, z = ([np.roll(e, n) for e in elements] for n in (0, 1, 3))
+    try:
+        plan = plan_region(lift(region, (some.size + 1,)), operation.location)
+        one = machine.run(plan, [*machine.run(plan, [*x, *y]), *z])
+        other = machine.run(plan, [*x, *machine.run(plan, [*y, *z])])
+    except Error:  # of a region that uses values from outside
+        return True
+    pairs = [[v.astype(np.complex128) for v in pair] for pair in zip(one, other, strict=True)]
+    return all(
+        np.isclose(a, b, _ABOUT, np.max(np.abs(a[np.isfinite(a)]), initial=0) * _ABOUT, True).all() for a, b in pairs
+    )
 
 
 def _has_same_rows(theirs: Arrays, ours: Arrays, axis: int) -> np.ndarray:
@@ -232,19 +274,25 @@ _NOT_STRICT = ("EQ", "NE", "GE", "LE")
 
 
 def _without_order(operation: Operation, operands: Arrays, axis: int) -> np.ndarray:
-    """Tests which rows a sort may leave in any order: the comparator holds both ways, or compares NaN as a float."""
-    found = np.zeros(operands[0].shape, bool)
-    arguments = {v: i // 2 for i, v in enumerate(operation.regions[0].arguments)}
-    for inner in _inside(operation):
-        if inner.name != "stablehlo.compare":
-            continue
-        keys = [operands[arguments[v]] for v in inner.operands if v in arguments]
-        if inner.attributes.get("comparison_direction") in _NOT_STRICT and len(list(_inside(operation))) == 1:
-            return np.ones_like(found)
-        if inner.attributes.get("compare_type") != "TOTALORDER":
-            for x in keys:
-                if type_of_dtype(x.dtype).is_float:
-                    found = found | np.isnan(x.astype(np.float64)).any(axis=axis, keepdims=True)
+    """Tests which rows a sort may leave in any order: its comparator does not order NaN and a number, or nothing."""
+    region, shape = operation.regions[0], operands[0].shape
+    compared = [o.attributes["comparison_direction"] for o in _inside(operation) if o.name == "stablehlo.compare"]
+    if len(compared) == 1 and compared[0] in _NOT_STRICT:
+        return np.ones(shape, bool)
+    found = np.zeros(shape, bool)
+    for key in operands:
+        is_nan = np.isnan(key.astype(np.float64)) if type_of_dtype(key.dtype).is_float else found & False
+        if is_nan.any():
+            first = np.expand_dims(is_nan.argmax(axis), axis)
+            chosen = [np.broadcast_to(np.take_along_axis(x, first, axis), shape) for x in operands]
+            sides = [x for pair in zip(chosen, operands, strict=True) for x in pair]
+            swapped = [x for pair in zip(operands, chosen, strict=True) for x in pair]
+            try:
+                plan = plan_region(lift(region, shape), operation.location)
+                is_open = (machine.run(plan, sides)[0] == machine.run(plan, swapped)[0]) & ~is_nan
+            except Error:  # of a region that uses values from outside
+                is_open = ~is_nan
+            found |= is_nan.any(axis, keepdims=True) & is_open.any(axis, keepdims=True)
     return found
 
 

@@ -43,7 +43,7 @@ def examine_outputs(examiner: Examiner, arguments: Sequence[Any], stepwise: Sequ
     except BackendError as error:
         if error.how == "absent":
             raise
-        report.verdict = UNSUPPORTED if error.how == "refused" else CRASH
+        report.verdict = UNSUPPORTED if error.is_lack else CRASH
         report.notes.append(textwrap.shorten(str(error), NOTE, placeholder=" …"))
         return report
     except Error:  # the report of an op has it

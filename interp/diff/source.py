@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _stablehlo
 from jaxlib.mlir.passmanager import PassManager
 
+from ...ops.op import lookup
 from ...ops.policy import Policy
 from ...ops.types import QuantizedType, TensorType, Type
 from .. import transport
@@ -20,10 +22,12 @@ from ..parse import parser
 from ..parse.reader import Locator, Reader
 from ..parse.syntax import NEWER
 from ..planner import Plan, find_function, plan
-from ..program import Function, Location, Operation, Program, Region, Value
+from ..program import CONSTANT, Function, Location, Operation, Program, Region, Value
 from .mlir import drop_shardings, inline_calls, replace_operands
 
 _MAIN, _ALONE = "main", "one op"
+#: The numbers of processes, of which programs that are compared meet no others.
+_COUNTS = {"mhlo.num_replicas", "mhlo.num_partitions"}
 
 
 class _Recorder(Reader):
@@ -33,12 +37,17 @@ class _Recorder(Reader):
         super().__init__(module, places, is_converted=True)
         self.operations: dict[Operation, ir.Operation] = {}
         self.values: dict[Value, ir.Value] = {}
+        self.constants: dict[Value, Operation] = {}  #: those computed from constants alone too
 
     def read_operation(self, op: ir.Operation) -> list[Operation]:
         made = super().read_operation(op)
         if len(made) != 1:
             raise self.unsupported(op, "a comparison op by op needs StableHLO's own control flow")
         self.operations[made[0]] = op
+        record = lookup(made[0].name)
+        is_known = made[0].name == CONSTANT or (record is not None and record.is_pure and not record.traits.is_call)
+        if is_known and not made[0].regions and all(v in self.constants for v in made[0].operands):
+            self.constants.update(dict.fromkeys(made[0].results, made[0]))
         return made
 
     def define(self, op: ir.Operation, value: ir.Value) -> Value:
@@ -128,12 +137,9 @@ class Source:
 
     def passed(self, operation: Operation) -> tuple[Value, ...]:
         """The `inputs` of an op that are arguments of its program: not the constants that its regions use."""
-
-        def is_constant(v: Value) -> bool:
-            owner: Any = self._reader.values[v].owner
-            return v not in operation.operands and getattr(owner, "name", "") == "stablehlo.constant"
-
-        return tuple(v for v in inputs(operation) if not is_constant(v))
+        captured = set(captures(operation))
+        constants = self._reader.constants
+        return tuple(v for v in inputs(operation) if v not in captured or v not in constants)
 
     def select(self, operation: Operation, values: Sequence[Any]) -> list[Any]:
         """The values of `passed`, from those of `inputs`."""
@@ -157,8 +163,8 @@ class Source:
         """
         made = {v for o in operations for v in o.results}
         used = dict.fromkeys(v for o in operations for v in inputs(o) if v not in made)
-        owners: list[Any] = [self._reader.values[v].owner for v in used]
-        passed = [v for v, o in zip(used, owners, strict=True) if getattr(o, "name", "") != "stablehlo.constant"]
+        makers = self._reader.constants
+        passed = [v for v in used if v not in makers or makers[v].name != CONSTANT]
         return self._text(operations, wanted, set(passed), packed), passed
 
     def _text(
@@ -172,17 +178,14 @@ class Source:
         needed = dict.fromkeys([*(passed if is_whole else ()), *used])
         with self.module.context, ir.Location.unknown():
             module = ir.Module.create()
-            for name in self.module.operation.attributes if is_whole else ():
+            for name in set(self.module.operation.attributes) - _COUNTS if is_whole else ():
                 module.operation.attributes[name] = self.module.operation.attributes[name]
             with ir.InsertionPoint(module.body):
                 function = ir.Operation.create("func.func", regions=1, attributes=_signature([], []))
             block = function.regions[0].blocks.append()
             with ir.InsertionPoint(block):
-                given = {}
-                for v in needed:
-                    value: Any = self._reader.values[v]
-                    given[value] = _argument(block, v.type, packed) if v in passed else value.owner.clone().results[0]
-                for operation in operations:
+                given = {self._reader.values[v]: _argument(block, v.type, packed) for v in needed if v in passed}
+                for operation in (*self._constants(v for v in needed if v not in passed), *operations):
                     old = self._reader.operations[operation]
                     clone: Any = old.clone()
                     if not is_whole:
@@ -203,6 +206,16 @@ class Source:
         if text.startswith("module {\n"):
             text = textwrap.dedent(text.partition("\n")[2].rpartition("}")[0])
         return text.replace(f'"{NEWER}', '"')
+
+    def _constants(self, values: Iterable[Value]) -> list[Operation]:
+        """The ops that give some constants, in the program's order."""
+        made, waiting = set[Operation](), list(values)
+        while waiting:
+            operation = self._reader.constants[waiting.pop()]
+            if operation not in made:
+                made.add(operation)
+                waiting += operation.operands
+        return [o for o in dict.fromkeys(self._reader.constants.values()) if o in made]
 
     def instrument(self, wanted: Sequence[Value]) -> str:
         """The whole program for a backend, with arguments, results and some values of its top level in transport
@@ -260,6 +273,19 @@ def _signature(arguments: list[ir.Type], results: list[ir.Type]) -> dict[str, ir
 def inputs(operation: Operation) -> tuple[Value, ...]:
     """The values that an op and its regions use, each once: its operands first."""
     return tuple(dict.fromkeys((*operation.operands, *captures(operation))))
+
+
+def close(operation: Operation, values: Sequence[Any]) -> Operation:
+    """The op with what its regions use from outside as constants in them; `values` are those of its `inputs`."""
+    used = set(captures(operation))
+    constants = [
+        Operation(CONSTANT, (), (v,), {"value": np.asarray(x)}, (), operation.location)
+        for v, x in zip(inputs(operation), values, strict=True)
+        if v in used
+    ]
+    regions = tuple(Region(r.arguments, [*constants, *r.operations], r.returns) for r in operation.regions)
+    operands = tuple(Value(v.type) for v in operation.operands)  # of which some may be used in regions too
+    return dataclasses.replace(operation, operands=operands, regions=regions) if used else operation
 
 
 def captures(operation: Operation) -> Iterator[Value]:

@@ -31,23 +31,26 @@ def _any_order(operation: Operation) -> bool:
     return combining is not None and combining.any_order
 
 
-def is_free_of_order(e: Evaluator, region: Region) -> bool:
-    """Return whether a region gives the same in whatever order and grouping it combines elements, but for rounding."""
+def is_free_of_order(e: Evaluator, region: Region, nan: bool = False) -> bool:
+    """Return whether a region gives the same in whatever order and grouping it combines elements, but for rounding;
+    with `nan`, those that may be NaN.
+    """
     if region.operations and bodies.is_selection(region):
-        return e.remember((region, "free"), lambda: _is_symmetric(e, region))
+        return e.remember((region, nan), lambda: _is_symmetric(e, region, nan))
     sole = combination(region)
     return sole is not None and _any_order(sole)
 
 
-def _is_symmetric(e: Evaluator, region: Region) -> bool:
+def _is_symmetric(e: Evaluator, region: Region, nan: bool) -> bool:
     """Return whether a selection is commutative and associative: its result depends on the order of numbers alone, so
-    three of them, and three times three for pairs, are all cases.
+    three of them, and three times three for pairs, are all cases. Of NaN the first may be chosen.
     """
     count = len(region.arguments) // 2
     elements = [v.type.element for v in region.arguments if isinstance(v.type, TensorType)]
     if count > 2 or len(elements) != 2 * count or any(e.is_complex for e in elements):
         return False
-    states = list(itertools.product(*([(1, 2, 4) if t.is_float else (0, 1, 2) for t in elements[:count]])))
+    numbers = (1, 2, 4, np.nan) if nan else (1, 2, 4)
+    states = list(itertools.product(*([numbers if t.is_float else (0, 1, 2) for t in elements[:count]])))
     x, y, z = np.array(list(itertools.product(states, repeat=3))).transpose(1, 2, 0)
     whole = lift(region, x.shape[1:])
 
@@ -56,9 +59,12 @@ def _is_symmetric(e: Evaluator, region: Region) -> bool:
         given = [e.exactly(v.type, row) for v, row in zip(whole.arguments, rows, strict=True)]
         return np.array([np.asarray(r.value, np.float64) for r in e.region(whole, given)])
 
-    return bool(
-        (combine(x, y) == combine(y, x)).all() and (combine(combine(x, y), z) == combine(x, combine(y, z))).all()
-    )
+    def is_same(a: np.ndarray, b: np.ndarray) -> bool:
+        return np.array_equal(a, b, equal_nan=True)
+
+    with np.errstate(all="ignore"):
+        associates = is_same(combine(combine(x, y), z), combine(x, combine(y, z)))
+        return associates and (nan or is_same(combine(x, y), combine(y, x)))
 
 
 def lift(region: Region, shape: tuple[int, ...]) -> Region:

@@ -30,6 +30,7 @@ from .values import (
     causes_of,
     exactly_known,
     flush,
+    has_nan,
     hull,
     is_fnuz,
     leaves_open,
@@ -136,7 +137,7 @@ class Evaluator:
         captured = [self.values[v] for r in operation.regions for v in captures(r) if v in self.values]
         found = _RULES.get(name)
         is_exact = all(map(exactly_known, [*operands, *captured]))
-        if is_exact and self.is_exact(operation) and not _is_open(operation):
+        if is_exact and self.is_exact(operation, any(map(has_nan, operands))) and not _is_open(operation):
             return _either_zero(operation, self.nominal(operation, operands))
         results = found(self, operation, operands) if found is not None else None
         if results is not None:
@@ -145,14 +146,14 @@ class Evaluator:
             return move(self, operation, operands)
         return self.undecide(operation, operands)
 
-    def is_exact(self, operation: Operation) -> bool:
-        """Return whether exact operands have one result, that of the interpreter."""
+    def is_exact(self, operation: Operation, nan: bool = False) -> bool:
+        """Return whether exact operands, of which some are NaN with `nan`, have one result, that of the interpreter."""
         record, name = lookup(operation.name), operation.name.removeprefix("stablehlo.")
         if operation.regions:
             inner = [o for r in operation.regions for o in r.operations]
             if name in _RULES_ALWAYS or not all(map(self.is_exact, inner)):
                 return False
-            return name == "map" or is_free_of_order(self, operation.regions[-1])
+            return name == "map" or is_free_of_order(self, operation.regions[-1], nan)
         if name in ("iota", "dynamic_iota"):
             return True
         if name == "rng_bit_generator":

@@ -17,7 +17,7 @@ from .combining import combination, is_free_of_order, lift
 from .evaluate import MOST_ITERATIONS, Evaluator, rule
 from .movement import move
 from .sums import adds, sum_of_elements
-from .values import F64, Enclosure, holds_integers, is_fnuz, join, subnormal_hull
+from .values import F64, Enclosure, has_nan, holds_integers, is_fnuz, join, subnormal_hull
 
 _MONOTONE = ("maximum", "minimum", "and", "or")
 
@@ -74,8 +74,9 @@ def loop(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
 @rule("reduce", "reduce_window", "scatter", "all_reduce", "reduce_scatter", "chlo.scan")
 def fold(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
     """A region that combines elements: sums, choices, products, or the place of the largest."""
-    region = operation.regions[-1]
-    if all(x.is_exact for x in operands) and is_free_of_order(e, region) and all(map(e.is_exact, region.operations)):
+    region, is_exact = operation.regions[-1], all(x.is_exact for x in operands)
+    is_free = is_exact and is_free_of_order(e, region, any(map(has_nan, operands)))
+    if is_free and all(map(e.is_exact, region.operations)):
         return e.nominal(operation, operands)
     if adds(operation):
         return sum_of_elements(e, operation, operands)

@@ -268,6 +268,11 @@ def exactly_known(x: Any) -> bool:
     return not isinstance(x, Enclosure) or x.is_exact
 
 
+def has_nan(x: Any) -> bool:
+    """Return whether elements of an enclosure may be NaN."""
+    return isinstance(x, Enclosure) and x.element.is_float and bool(x.bounds()[2].any())
+
+
 def value_of(x: Any) -> Any:
     """Return the interpreter's value of an enclosure, or of each of a tuple."""
     if isinstance(x, tuple):

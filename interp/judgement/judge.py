@@ -111,9 +111,9 @@ def judge_source(
         except BackendError as error:
             if error.how == "absent":
                 raise
-            found.verdict = worst([found.verdict, UNSUPPORTED if error.how == "refused" else CRASH])
+            found.verdict = worst([found.verdict, UNSUPPORTED if error.is_lack else CRASH])
             found.notes.append(f"{name}: {' '.join(str(error).split())[:240]}")
-            if where and found.part is None and error.how != "refused":
+            if where and found.part is None and not error.is_lack:
                 found.part = find_part(Judge(trace, backend, allowed, CRASH), minimize, time.monotonic() + seconds)
             continue
         findings = [compare(x, got) for x, got in zip(trace.enclosures, theirs, strict=True)]

@@ -110,15 +110,19 @@ def _of_format(
 
 
 _FOLDS = ("stablehlo.reduce", "stablehlo.reduce_window")
-_ADD, _MULTIPLY = "stablehlo.add", "stablehlo.multiply"
+#: Bodies with which another number of initial values shows: how they combine integers, and their identity.
+_BODIES = {
+    "stablehlo.add": (np.add, 0),
+    "stablehlo.multiply": (np.multiply, 1),
+    "stablehlo.xor": (np.bitwise_xor, 0),
+}
 #: More initial values than these are not tried.
 _MOST = 64
 
 
 def has_initial_value(operation: Operation) -> bool:
-    """Whether an op adds or multiplies from an initial value, which may be taken another number of times."""
-    is_fold = operation.name in _FOLDS and len(operation.results) == 1
-    return is_fold and sole_op_name(operation.regions[0]) in (_ADD, _MULTIPLY)
+    """Whether an op combines elements from an initial value, which may be taken another number of times."""
+    return operation.name in _FOLDS and len(operation.results) == 1 and sole_op_name(operation.regions[0]) in _BODIES
 
 
 def grade_initial_values(
@@ -127,31 +131,28 @@ def grade_initial_values(
     """Grades the elements that are folds with another number of initial values as OPEN; ours take one."""
     t = operation.operands[0].type
     init = operands[-1].reshape(-1)[:1]
-    is_sum = sole_op_name(operation.regions[0]) == _ADD
-    if not isinstance(t, TensorType) or not init.size or not (t.element.is_integer or t.element.is_float):
+    body = sole_op_name(operation.regions[0])
+    combine, identity = _BODIES[str(body)]
+    if not isinstance(t, TensorType) or not init.size or t.element.is_complex:
         return
     first = float(init[0])
-    if not np.isfinite(first) or first == (0 if is_sum else 1):
+    if not np.isfinite(first) or first == identity or (first == 0 and identity == 1):  # such a product shows nothing
         return
     most = min(max(operands[0].size // max(ours.size, 1), 1) + 1, _MOST)
-    if first == 0:  # our product has nothing of the elements
+    note_ = note("initial-values")
+    if not t.element.is_float:
+        again = ours
+        graded.set(np.asarray(combine(theirs, init).reshape(ours.shape) == ours), OPEN, note_)  # one less
+        for _ in range(most):
+            again = combine(again, init).astype(theirs.dtype).reshape(theirs.shape)  # with a scalar, an array
+            graded.set(np.asarray(theirs == again), OPEN, note_)
         return
+    sums = ExactSums.of(operation, operands)
+    if sums is None or sums.exact.shape != theirs.shape:
+        return
+    exact, sizes, bits = sums.exact, sums.sizes, 52 if t.element.bits == 64 else 24
     for count in (-1, *range(1, most + 1)):
-        if not (graded.grades == WRONG).any():
-            return
-        if t.element.is_integer:
-            again = ours.copy()
-            for _ in range(abs(count)):
-                if is_sum:
-                    again = again + init if count > 0 else again - init
-                else:
-                    again = again * init if count > 0 else np.where(again % init == 0, again // init, again)
-            again = again.astype(theirs.dtype).reshape(theirs.shape)  # with `init` a scalar has become an array
-            graded.set(np.asarray(theirs == again), OPEN, note("initial-values"))
-        elif (sums := ExactSums.of(operation, operands)) is not None and sums.exact.shape == theirs.shape:
-            with np.errstate(all="ignore"):
-                exact = sums.exact + count * first if is_sum else sums.exact * first**count
-                sizes = sums.sizes + abs(count * first) if is_sum else np.abs(exact)
-            sums.exact, sums.sizes = exact, sizes
-            bits = 52 if t.element.bits == 64 else 24
-            graded.set(between(theirs, exact, sums.slack(bits)), OPEN, note("initial-values"))
+        with np.errstate(all="ignore"):
+            sums.exact = exact + count * first if identity == 0 else exact * first**count
+            sums.sizes = sizes + abs(count * first) if identity == 0 else np.abs(sums.exact)
+        graded.set(between(theirs, sums.exact, sums.slack(bits)), OPEN, note_)

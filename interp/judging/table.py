@@ -103,6 +103,7 @@ OPEN_POINTS = {
     "complex-not-finite": "the parts of a complex number that is not finite",
     "order-of-equals": "the order of equal elements, as the sort is not stable",
     "no-order": "the comparator is no order of these values: only the elements are judged",
+    "no-associativity": "the body does not associate these values, and in another order it gives other results",
     "last-update": "the order of several updates of one element",
     "initial-values": "how often the initial value is taken, which the specification leaves open",
     "implementation": "the result is implementation-defined",

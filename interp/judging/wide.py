@@ -17,7 +17,7 @@ from .. import machine
 from ..errors import Error
 from ..passes.rewriting import copy_operation, copy_value, used_values
 from ..planner import Plan, plan
-from ..program import CONSTANT, Function, Operation, Program, Region, Value
+from ..program import CONSTANT, Function, Location, Operation, Program, Region, Value
 
 _F64 = ELEMENT_TYPES["f64"]
 _PLAIN = Policy()
@@ -76,6 +76,12 @@ def program_of(operation: Operation, of_type: Callable[[Type], Type] = lambda t:
     takes, gives = (tuple(v.type for v in vs) for vs in (made.operands, made.results))
     body = Region(made.operands, [made], made.results)
     return Program({"main": Function("main", True, takes, gives, body, operation.location)})
+
+
+def plan_region(region: Region, location: Location) -> Plan:
+    """Plans a region as a function. Raises ProgramError if it uses values from outside."""
+    takes, gives = (tuple(v.type for v in vs) for vs in (region.arguments, region.returns))
+    return plan(Program({"main": Function("main", True, takes, gives, region, location)}))
 
 
 def widened(operation: Operation, wide: Callable[[Type], Type]) -> Operation:

@@ -3,10 +3,10 @@
 A child ends with this process, however it ends. Requests and answers are messages (see `messages`), which are data; the
 header of an answer is a pair: "results" or the kind of an error, and a value or its text.
 
-A child has a session of its own: Ctrl-C in the terminal reaches this process only. A shell waits beside it for the end
-of a pipe that only this process holds, and kills the child and the processes of its session. (A thread of the child
-could not: it does not run while native code holds Python's lock. Linux can kill a child with the thread that started
-it, but not what the child has started.)
+A child has a process group of its own: Ctrl-C in the terminal reaches this process only. The group is that of a shell,
+started before, which waits for the end of a pipe that only this process holds, and kills the group. So there is no
+moment at which the child runs unguarded. (A thread of the child could not guard it: it does not run while native code
+holds Python's lock. Linux can kill a child with the thread that started it, but not what the child has started.)
 
 `python -m` and `python -c` search the current directory for modules first, so they would run a `numpy.py` beside the
 programs. A child is therefore started with `-P`, and with `-I`, `-E` and `-s` if this process has them. If a backend is
@@ -34,8 +34,8 @@ Asked = TypeVar("Asked", bound="Worker")
 #: Options of Python that exclude modules, by the flag of `sys.flags` that is set if this process has them.
 _STRICTNESS = {"isolated": "-I", "ignore_environment": "-E", "no_user_site": "-s"}
 
-#: Reads the number of a process group, waits for the end of the input, and kills the group.
-_GUARD = 'read group; read rest; kill -s KILL -- "-$group"'
+#: Waits for the end of the input, and kills its own process group.
+_GUARD = "read rest; kill -s KILL 0"
 
 #: The bytes of a log that are searched for an error.
 _WORDS = 20_000
@@ -71,19 +71,18 @@ class Child:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self.log = ""  #: after its end: the last of its standard error
         self._log = _log_file()
-        self._guard, self._tell = _start_guard()
+        self._guard, self._held = _start_guard()
         pipe = subprocess.PIPE
         try:
             self.process: subprocess.Popen[bytes] = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=self._log, env=environment, start_new_session=True
-            )
+                command, stdin=pipe, stdout=pipe, stderr=self._log, env=environment,
+                process_group=self._guard.pid if self._guard is not None else 0,
+            )  # fmt: skip
         except BaseException:
             self._end_guard()
             self._log.close()
             raise
-        if self._guard is not None:
-            with contextlib.suppress(BrokenPipeError):
-                os.write(self._tell, b"%d\n" % self.process.pid)
+        self._group = self._guard.pid if self._guard is not None else self.process.pid
 
     def send(self, head: Any, arrays: Sequence[Any] = ()) -> None:
         """Send a message (see `messages`). Raises EOFError if the child has ended."""
@@ -121,9 +120,8 @@ class Child:
         return data
 
     def end(self) -> int:
-        """Kill the child and the processes of its session if they still run. Returns its exit status."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)  # the number of a group is that of its first process
+        """Kill the child and the processes of its group if they still run. Returns its exit status."""
+        self._kill()
         self.process.kill()
         return self.wait()
 
@@ -133,12 +131,15 @@ class Child:
             try:
                 self.process.wait(_PATIENCE)
             except subprocess.TimeoutExpired:
-                os.killpg(self.process.pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)  # what it has started
+                self._kill()
+        self._kill()  # what it has started
         self._end_guard()
         self._close_log()
         return self.process.returncode
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._group, signal.SIGKILL)
 
     def death(self) -> Ended:
         """Wait for the end of the child and describe it."""
@@ -155,18 +156,20 @@ class Child:
         if guard is not None:
             guard.kill()
             guard.wait()
-            if self._tell in _guarding:  # not in a process that this one has forked
-                _guarding.discard(self._tell)
-                os.close(self._tell)
+            if self._held in _guarding:  # not in a process that this one has forked
+                _guarding.discard(self._held)
+                os.close(self._held)
 
 
 def _start_guard() -> tuple[subprocess.Popen[bytes] | None, int]:
-    """Start the shell that guards a child. Returns its process and the pipe to it, or None where there is no shell."""
+    """Start the shell that guards a child. Returns its process and the pipe that keeps it waiting; None if there is no
+    shell.
+    """
     receive, send = os.pipe()
     try:
         null = subprocess.DEVNULL
         command = ["/bin/sh", "-c", _GUARD]
-        guard = subprocess.Popen(command, stdin=receive, stdout=null, stderr=null, start_new_session=True)
+        guard = subprocess.Popen(command, stdin=receive, stdout=null, stderr=null, process_group=0)
     except FileNotFoundError:
         os.close(send)
         return None, -1

@@ -196,9 +196,11 @@ def _wait(child: int, passed_on: set[int], timeout: float | None, parsing: mmap.
     while True:
         number = signal.sigwait({*passed_on, signal.SIGCHLD, signal.SIGALRM})
         if number == signal.SIGALRM:
-            if not sent:
+            if not sent and not timed_out:  # a command may handle the signal, and report what it has found
                 timed_out = True
-            if timed_out or parsing[0]:
+                os.kill(child, signal.SIGKILL if parsing[0] else signal.SIGALRM)
+                signal.setitimer(signal.ITIMER_REAL, _PATIENCE, _PATIENCE)
+            elif timed_out or parsing[0]:
                 os.kill(child, signal.SIGKILL)
         elif number == signal.SIGCHLD:
             ended, status = os.waitpid(child, os.WNOHANG)
@@ -222,3 +224,17 @@ def _explain(number: int, parsing: bool) -> str:
     if parsing:
         return f"the MLIR parser in jaxlib died on it ({name}); the file is not a valid program"
     return f"the process died ({name}) while the program ran"
+
+
+class Stopped(BaseException):
+    """The time limit of `run_isolated` has passed."""
+
+
+def raise_stopped() -> None:
+    """Make the main thread raise Stopped when the time limit passes; it then has some seconds to report."""
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    if hasattr(signal, "SIGALRM"):
+        signal.signal(signal.SIGALRM, stop)

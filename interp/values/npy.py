@@ -208,7 +208,7 @@ def _content(array: np.ndarray) -> str:
     named = named_element(array.dtype)
     if named is not None:
         return named.name
-    if array.dtype.kind == "V" and array.dtype.names is None:
+    if array.dtype.type is np.void and array.dtype.names is None:
         return f"elements of {array.dtype.itemsize} raw bytes"
     try:
         return type_of_dtype(array.dtype.newbyteorder("=")).name
@@ -217,7 +217,7 @@ def _content(array: np.ndarray) -> str:
 
 
 def _hint(array: np.ndarray, element: ElementType) -> str:
-    if not element.is_float or array.dtype.kind not in "fiu":
+    if not element.is_float or (array.dtype.kind not in "fiu" and array.dtype.type is np.void):
         return ""
     codes = f"; to reinterpret codes: .view(ml_dtypes.{element.format.dtype_name})"
     return f" (to convert: minihlo.interp.cast{codes if array.dtype == element.format.code_dtype else ''})"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ from .bits import pack_bits, unpack_bits
 from .npy import write_file
 
 _SUFFIX = ".safetensors"
+_METADATA = "__metadata__"  #: the entry that is no tensor
 _MOST_HEADER = 100_000_000  #: bytes, as the library has it
 
 #: The names of element types in the header.
@@ -59,6 +61,8 @@ def load(text: str) -> tuple[np.ndarray, TensorType]:
     """
     path, name = split_path(text)
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for a writer
+            raise InputError(f"{path}: expected a regular file, got a pipe, device or folder")
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             length = int.from_bytes(file.read(8), "little")
@@ -73,7 +77,7 @@ def load(text: str) -> tuple[np.ndarray, TensorType]:
                 raise InputError(f"{path}: expected FILE.safetensors:NAME, got {escape(wrong)}")
             t, begin, end = _entry(tensors[name], path, name)
             memory.check_type(t)
-            needed = -(-math.prod(t.shape) * t.element.bits // 8)  # type: ignore[arg-type]
+            needed = -(-math.prod(t.shape) * _bits(t.element) // 8)  # type: ignore[arg-type]
             if end - begin != needed or not begin >= 0 or end > size - 8 - length:
                 raise InputError(
                     f"{path}: {escape(name)}: expected {needed} bytes within the file, got {begin} to {end}"
@@ -91,7 +95,7 @@ def _header(text: bytes, path: str) -> dict[str, Any]:
         header = None
     if not isinstance(header, dict):
         raise InputError(f"{path}: expected a .safetensors file, got a header that is no JSON object")
-    return {name: entry for name, entry in header.items() if name != "__metadata__"}
+    return {name: entry for name, entry in header.items() if name != _METADATA}
 
 
 def _entry(entry: Any, path: str, name: str) -> tuple[TensorType, int, int]:
@@ -121,10 +125,19 @@ def _decode(data: bytes, t: TensorType) -> np.ndarray:
     return np.frombuffer(data, dtype).reshape(shape).astype(element.dtype)
 
 
-def require_storable(element: ElementType, what: str) -> None:
-    """Raise InputError where such files have no name for an element type."""
+def _bits(element: ElementType) -> int:
+    return 8 if element.name == "i1" else element.bits  # a boolean is a byte
+
+
+def require_storable(t: TensorType, name: str, what: str) -> None:
+    """Raise InputError where such files cannot hold a tensor of a type and name."""
+    element = t.element
     if element.name not in _HEADER_NAMES:
         raise InputError(f"{what}: expected an element type of .safetensors files, got {element} (.npy files keep it)")
+    if t.is_static and t.size * _bits(element) % 8:
+        raise InputError(f"{what}: expected elements that fill whole bytes, got {t} (.npy files keep it)")
+    if name == _METADATA:
+        raise InputError(f"{what}: expected the name of a tensor, got {name}")
 
 
 def save(path: str, tensors: Mapping[str, tuple[np.ndarray, ElementType]]) -> None:
@@ -132,14 +145,14 @@ def save(path: str, tensors: Mapping[str, tuple[np.ndarray, ElementType]]) -> No
 
     Raises:
         OutputError: It cannot be written. Nothing is left behind.
-        InputError: Such files have no name for an element type.
+        InputError: Such files cannot hold one of them.
     """
     header: dict[str, Any] = {}
     parts: list[bytes] = []
     at = 0
     # As the library writes them: the widest elements first, so that each begins at a multiple of its width.
     for name, (array, element) in sorted(tensors.items(), key=lambda item: (-item[1][1].bits, item[0])):
-        require_storable(element, f"{path}:{name}")
+        require_storable(TensorType(np.shape(array), element), name, f"{path}:{name}")
         parts.append(_encode(np.asarray(array), element))
         shape, end = list(np.shape(array)), at + len(parts[-1])
         header[name] = {"dtype": _HEADER_NAMES[element.name], "shape": shape, "data_offsets": [at, end]}

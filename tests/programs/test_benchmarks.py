@@ -18,10 +18,3 @@ def test_a_table_of_one_program(option: str) -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("add, 16 f8E4M3FNUZ") == 1, result.stdout
     assert "geometric mean of 1 " in result.stdout, result.stdout
-
-
-def test_a_program_that_there_is_not() -> None:
-    command = [sys.executable, "-m", "benchmarks", "nonsense"]
-    result = subprocess.run(command, cwd=_HERE, capture_output=True, text=True, timeout=300)
-    assert result.returncode == 2
-    assert "no program has 'nonsense' in its name (there is gelu" in result.stderr

@@ -110,10 +110,18 @@ def test_safetensors(tmp_path: Path) -> None:
         ("@no.safetensors:x", "No such file"),
     ):
         assert message in refusal("run", "f.mlir", "--input", value, cwd=tmp_path)
-    i4 = "tensor<1xi4>"
-    (tmp_path / "g.mlir").write_text(f"func.func @main(%x: {i4}) -> {i4} {{ return %x : {i4} }}")
-    message = "--output 0: expected an element type of .safetensors files, got i4"
-    assert message in refusal("run", "g.mlir", "--input", "1xi4=1", "--output", "@o.safetensors:x", cwd=tmp_path)
+    for t, name, message in (
+        ("1xi4", "x", "expected an element type of .safetensors files, got i4"),
+        ("3xf4E2M1FN", "x", "expected elements that fill whole bytes, got tensor<3xf4E2M1FN>"),
+        ("1xi1", "__metadata__", "expected the name of a tensor, got __metadata__"),
+    ):
+        (tmp_path / "g.mlir").write_text(
+            f"func.func @main(%x: tensor<{t}>) -> tensor<{t}> {{ return %x : tensor<{t}> }}"
+        )
+        given = "--input", f"{t}=1", "--output", f"@o.safetensors:{name}"
+        assert f"--output 0: {message}" in refusal("run", "g.mlir", *given, cwd=tmp_path)
+    assert in_process("run", "g.mlir", "--input", "1xi1=1", "--output", "@o.safetensors:x", cwd=tmp_path)[0] == 0
+    assert "true" in in_process("run", "g.mlir", "--input", "@o.safetensors:x", cwd=tmp_path)[1]
 
 
 @pytest.mark.parametrize(
