@@ -10,7 +10,7 @@ from .cast import array_of, codes_of
 from .minifloat.codec import decode
 from .minifloat.formats import Nan
 from .tables import Tabulated, look_up
-from .types import ElementType
+from .types import ELEMENT_TYPES, ElementType
 
 
 def total_keys(x: np.ndarray, element: ElementType) -> np.ndarray:
@@ -26,7 +26,7 @@ def total_keys(x: np.ndarray, element: ElementType) -> np.ndarray:
 def of_total_keys(keys: np.ndarray, element: ElementType) -> np.ndarray:
     """The floats that have these keys in the total order."""
     if element.is_minifloat:
-        return array_of(look_up(_ranks(element)[0], [keys]), element.format)
+        return _ranks(element)[0](keys)
     return (keys ^ ((keys >> (element.bits - 1)) & _largest(keys))).view(element.dtype)
 
 
@@ -74,14 +74,14 @@ def _largest(x: np.ndarray) -> int:
 
 
 @functools.cache
-def _ranks(element: ElementType) -> tuple[np.ndarray, Tabulated]:
-    """The codes of a minifloat in the total order, and the function from elements to their places among them."""
-    codes = np.arange(1 << element.format.bits, dtype=np.uint8)
+def _ranks(element: ElementType) -> tuple[Tabulated, Tabulated]:
+    """The functions from places in the total order of a minifloat to its elements, and back."""
+    fmt, codes = element.format, np.arange(1 << element.format.bits, dtype=np.uint8)
     ordered = codes[np.argsort(_key_table(element, True)[codes], kind="stable")]
-    ranks = np.zeros(256, np.uint8)
+    elements, ranks = array_of(ordered, fmt), np.zeros(256, np.uint8)
     ranks[ordered] = codes
-    ordered.setflags(write=False)
-    return ordered, Tabulated(lambda x: ranks.take(codes_of(x, element.format)), [element], ranks.dtype)
+    to_elements = Tabulated(lambda keys: elements.take(keys, mode="wrap"), [ELEMENT_TYPES["ui8"]], element.dtype)
+    return to_elements, Tabulated(lambda x: ranks.take(codes_of(x, fmt)), [element], ranks.dtype)
 
 
 @functools.cache

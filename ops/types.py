@@ -294,12 +294,9 @@ class TensorType:
     @property
     def size(self) -> int:
         """Number of elements, as an exact integer. Raises ValueError where a dimension is unknown."""
-        count = 1
-        for d in self.shape:
-            if d is None:
-                raise ValueError(f"{self} has a dimension of unknown size")
-            count *= d
-        return count
+        if None in self.shape:
+            raise ValueError(f"{self} has a dimension of unknown size")
+        return math.prod(self.shape)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
     @property
     def nbytes(self) -> int:

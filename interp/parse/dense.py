@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 
-from ...ops.cast import cast, wrap
-from ...ops.policy import Policy
+from ...ops.cast import wrap
 from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
+from .literals import array_of_literals
 
 _BETWEEN = re.compile(r"[\s\[\]]*,[\s\[\]]*")
 
@@ -60,9 +60,10 @@ def array_of_text(body: str, t: TensorType) -> np.ndarray:
         # Of complex numbers those of the `(re, im)` pairs, in order.
         is_pairs = t.element.is_complex
         literals = re.findall(r"[^\s,()\[\]]+", body) if is_pairs else _BETWEEN.split(body.strip("[] \n"))
-        array = _array_of_literals(literals, t.element.part)
-        if t.element.is_complex:
-            array = array.view(t.element.dtype)
+        # Bits above an i4 may be set: MLIR prints nothing for 0xC0, and 16 for 0x10 as an ui4.
+        kind = {Kind.SIGNED: "i64", Kind.UNSIGNED: "ui64"}.get(t.element.kind)
+        array = array_of_literals([x or "0" for x in literals], ELEMENT_TYPES[kind] if kind else t.element)
+        array = wrap(array, t.element) if kind else array
         array = broadcast(array, t) if array.size == 1 else array.reshape(dimensions(t))
     array.flags.writeable = False
     return array
@@ -108,22 +109,3 @@ def _array_of_raw(data: bytes, t: TensorType) -> np.ndarray:
         array = np.frombuffer(data, element.dtype.newbyteorder("<") if holds(element) else element.dtype)
         array = array.astype(element.dtype, copy=False)
     return array.reshape(dimensions(t))
-
-
-def _array_of_literals(literals: list[str], element: ElementType) -> np.ndarray:
-    """One element for each literal: `true`, `-3`, `1.5e-3`, or `0x7F`, which is a bit pattern where it is a float."""
-    if element.kind is Kind.BOOL:
-        return np.array([x == "true" for x in literals])
-    if element.is_integer:
-        # MLIR prints nothing for 0xC0 as an i4: a zero with stray bits above.
-        values = np.array([int(x or "0", 0) for x in literals], "u8" if element.kind is Kind.UNSIGNED else "i8")
-        return wrap(values, element)
-    # MLIR prints as many digits as it takes to read the same code back, so the decimal is so near to one code
-    # that the rounding to float64 on the way does not lead to another.
-    numbers = np.array([0.0 if "0x" in x else float(x) for x in literals])
-    array = np.array(cast(numbers, ELEMENT_TYPES["f64"], element, Policy()))
-    codes = array.view(element.format.code_dtype)
-    for i, x in enumerate(literals):
-        if "0x" in x:
-            codes[i] = int(x, 16)
-    return array

@@ -11,6 +11,7 @@ from ..cast import wrap
 from ..op import EXACT, Accuracy, Call, Run, describe, element_types, kernel_of, op
 from ..require import require
 from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType, Type
+from .bits import signed, unsigned
 from .elementwise import cell
 
 
@@ -193,9 +194,11 @@ _declare_division("floordivsi", True, -1)
 _declare_division("ceildivui", False, 1)
 
 
-_PREDICATES: tuple[tuple[str, Callable[..., Any]], ...] = (
-    ("u", np.equal), ("u", np.not_equal), ("s", np.less), ("s", np.less_equal), ("s", np.greater),
-    ("s", np.greater_equal), ("u", np.less), ("u", np.less_equal), ("u", np.greater), ("u", np.greater_equal),
+#: True is -1 as a signed integer.
+_PREDICATES: tuple[tuple[Callable[..., Any], np.ufunc], ...] = (
+    (unsigned, np.equal), (unsigned, np.not_equal), (signed, np.less), (signed, np.less_equal), (signed, np.greater),
+    (signed, np.greater_equal), (unsigned, np.less), (unsigned, np.less_equal), (unsigned, np.greater),
+    (unsigned, np.greater_equal),
 )  # fmt: skip
 
 
@@ -204,20 +207,8 @@ def cmpi(call: Call) -> Run:
     """Whether one integer is equal to, or below, another, read as signed or as unsigned, as `predicate` says."""
     number, element = int(call.attribute("predicate")), call.tensor().element
     require(0 <= number < len(_PREDICATES), f"expected a predicate of 0 to {len(_PREDICATES) - 1}, got {number}")
-    sign, compare = _PREDICATES[number]
-    if element.bits < 8:
-        return lambda x, y: compare(_narrow_integers(x, element, sign), _narrow_integers(y, element, sign))
-    dtype = np.dtype(f"{'i' if sign == 's' else 'u'}{element.bits // 8}")
-    return lambda x, y: compare(x.view(dtype), y.view(dtype))
-
-
-def _narrow_integers(x: np.ndarray, element: ElementType, sign: str) -> np.ndarray:
-    """Integers of fewer than eight bits as numpy's own; true is -1 as a signed one."""
-    numbers = np.asarray(x).astype(np.int8)
-    if element.kind is Kind.BOOL:
-        return -numbers if sign == "s" else numbers
-    shift = np.int8(8 - element.bits)
-    return numbers << shift >> shift if sign == "s" else numbers & np.int8((1 << element.bits) - 1)
+    read, compare = _PREDICATES[number]
+    return lambda x, y: compare(read(x, element), read(y, element))
 
 
 _alias("math.isfinite", _FLOATS, "is_finite", "Whether the number is finite.", "bool")

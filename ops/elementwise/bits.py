@@ -18,13 +18,13 @@ from .elementwise import declare_test
 from .float_kernels import Function, float_kernel
 
 
-def _unsigned(x: np.ndarray, element: ElementType) -> np.ndarray:
+def unsigned(x: np.ndarray, element: ElementType) -> np.ndarray:
     """The codes of integers, as unsigned integers of numpy's."""
     codes = x.view(f"u{element.dtype.itemsize}")
     return codes if element.bits >= 8 else codes & ((1 << element.bits) - 1)
 
 
-def _signed(x: np.ndarray, element: ElementType) -> np.ndarray:
+def signed(x: np.ndarray, element: ElementType) -> np.ndarray:
     """The codes of integers, of unsigned ones too, read in two's complement."""
     if element.bits >= 8:
         return x.view(f"i{element.dtype.itemsize}")
@@ -56,7 +56,7 @@ def _shift(call: Call, read: Callable, shift: np.ufunc) -> Run:
 
 def _declare_shift(name: str, read: Callable | None, shift: np.ufunc, doc: str) -> None:
     def bind(call: Call) -> Run:
-        own = _signed if call.tensor().element.kind is Kind.SIGNED else _unsigned
+        own = signed if call.tensor().element.kind is Kind.SIGNED else unsigned
         return _shift(call, read or own, shift)
 
     bind.__doc__ = f"{doc}\n\n    (C1) The operands and the result have one type.\n"
@@ -65,9 +65,9 @@ def _declare_shift(name: str, read: Callable | None, shift: np.ufunc, doc: str) 
 
 _LOGICAL = "by an unsigned amount, zeros moved in; by the width or more, 0."
 _declare_shift("shift_left", None, np.left_shift, f"Bits moved up {_LOGICAL}")  # either reading gives the same bits
-_declare_shift("shift_right_logical", _unsigned, np.right_shift, f"Bits moved down {_LOGICAL}")
+_declare_shift("shift_right_logical", unsigned, np.right_shift, f"Bits moved down {_LOGICAL}")
 _ARITHMETIC = "Bits moved down by an unsigned amount, copies of the top bit moved in, in unsigned types too."
-_declare_shift("shift_right_arithmetic", _signed, np.right_shift, _ARITHMETIC)
+_declare_shift("shift_right_arithmetic", signed, np.right_shift, _ARITHMETIC)
 
 
 @op("popcnt", "integer", values="numbers", operands=1, is_elementwise=True)
@@ -78,7 +78,7 @@ def popcnt(call: Call) -> Run:
     """
     _require_same_types(call)
     element = call.tensor().element
-    return lambda x: _integers(np.bitwise_count(_unsigned(x, element)), element)
+    return lambda x: _integers(np.bitwise_count(unsigned(x, element)), element)
 
 
 @op("count_leading_zeros", "integer", values="numbers", operands=1, is_elementwise=True)
@@ -92,7 +92,7 @@ def count_leading_zeros(call: Call) -> Run:
     steps = [1 << i for i in range(element.bits.bit_length() - 1)]
 
     def kernel(x: np.ndarray) -> np.ndarray:
-        codes = _unsigned(x, element)
+        codes = unsigned(x, element)
         for step in steps:  # set every bit below the highest
             codes = codes | (codes >> step)
         return _integers(element.bits - np.bitwise_count(codes), element)
@@ -216,7 +216,7 @@ def abs_(call: Call) -> Run:
     if element.is_complex:
         dtype = element.part.dtype
         return lambda x: np.abs(x.astype(np.complex128)).astype(dtype)
-    return np.abs if element.bits >= 8 else lambda x: _integers(np.abs(_signed(x, element)), element)
+    return np.abs if element.bits >= 8 else lambda x: _integers(np.abs(signed(x, element)), element)
 
 
 _FINITE_DOC = "Whether the number is neither infinite nor NaN.\n\n    (C1) The shape stays.\n"

@@ -120,23 +120,9 @@ def mulhi(call: Call) -> Run:
     require_element(call, y)
     require_shape(call, x.shape)
     element = x.element
-    is_signed = element.kind is Kind.SIGNED
-    if element.bits == 64:
-        return lambda x, y: _upper_half(x, y, is_signed)
-    wide = np.dtype(f"{'i' if is_signed else 'u'}{max(2 * element.bits // 8, 1)}")
-    return lambda x, y: wrap((x.astype(wide) * y.astype(wide)) >> element.bits, element)
-
-
-def _upper_half(x: np.ndarray, y: np.ndarray, is_signed: bool) -> np.ndarray:
-    """Of the product of integers of 64 bits, from the four products of halves."""
-    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
-    (x_high, x_low), (y_high, y_low) = ((v.view(np.uint64) >> half, v.view(np.uint64) & low) for v in (x, y))
-    middle = x_high * y_low + (x_low * y_low >> half)
-    other = x_low * y_high + (middle & low)
-    upper = x_high * y_high + (middle >> half) + (other >> half)
-    if not is_signed:
-        return upper
-    return upper.view(np.int64) - np.where(x < 0, y, 0) - np.where(y < 0, x, 0)  # read as unsigned, it is 2**64 more
+    kind = "i" if element.kind is Kind.SIGNED else "u"
+    wide = np.dtype(f"{kind}{max(2 * element.bits // 8, 1)}" if element.bits < 64 else object)  # Python's integers
+    return lambda x, y: wrap(np.asarray((x.astype(wide) * y.astype(wide)) >> element.bits), element)
 
 
 op("chlo.constant", operands=0)(constant)

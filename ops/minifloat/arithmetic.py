@@ -33,10 +33,13 @@ def sign(x: Number) -> Number:
 
 def add(x: Number, y: Number) -> Number:
     """x + y."""
-    big, small = _by_exponent(_normalised(x), _normalised(y))
-    small_significand = _shift_right_sticky(small.significand, big.exponent - small.exponent)
-    total = np.where(big.sign, -big.significand, big.significand)
-    total = total + np.where(small.sign, -small_significand, small_significand)
+    x_normal, y_normal = _normalised(x), _normalised(y)
+    swap = x_normal.exponent < y_normal.exponent
+    big, small = _select(swap, y_normal, x_normal), _select(swap, x_normal, y_normal)
+    shift = np.minimum(big.exponent - small.exponent, 62)
+    kept = small.significand >> shift
+    kept = kept | (kept << shift != small.significand)
+    total = np.where(big.sign, -big.significand, big.significand) + np.where(small.sign, -kept, kept)
     cancelled = (total == 0) & (x.sign != y.sign)
     negative = np.where(total == 0, x.sign & y.sign, total < 0)
     result = finite(negative, np.abs(total), np.where(cancelled, CANCELLED, big.exponent))
@@ -103,16 +106,13 @@ def minimum(x: Number, y: Number) -> Number:
 
 def less(x: Number, y: Number) -> np.ndarray:
     """x < y as booleans; false where either is NaN."""
-    below = _magnitude_less(x, y)
-    above = _magnitude_less(y, x)
-    both_zero = x.is_zero & y.is_zero
-    result = np.where(x.sign, np.where(y.sign, above, ~both_zero), ~y.sign & below)
-    return result & ~x.is_nan & ~y.is_nan
+    difference = subtract(x, y)
+    return difference.sign & ~difference.is_zero & ~difference.is_nan
 
 
 def equal(x: Number, y: Number) -> np.ndarray:
     """x == y as booleans: zeros of either sign are equal, NaN equals nothing."""
-    return ~less(x, y) & ~less(y, x) & ~x.is_nan & ~y.is_nan
+    return subtract(x, y).is_zero | (x.is_infinite & y.is_infinite & (x.sign == y.sign))
 
 
 def _to_integer(rounding: str, x: Number) -> Number:
@@ -147,28 +147,8 @@ def compact(x: Number) -> Number:
     return x.replace(significand=x.significand >> shift, exponent=x.exponent + shift)
 
 
-def _by_exponent(x: Number, y: Number) -> tuple[Number, Number]:
-    swap = x.exponent < y.exponent
-    return _select(swap, y, x), _select(swap, x, y)
-
-
 def _select(condition: np.ndarray, x: Number, y: Number) -> Number:
     return Number(*(np.where(condition, getattr(x, f), getattr(y, f)) for f in Number.__slots__))
-
-
-def _shift_right_sticky(significand: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    shift = np.minimum(shift, 62)
-    kept = significand >> shift
-    return kept | (kept << shift != significand)
-
-
-def _magnitude_less(x: Number, y: Number) -> np.ndarray:
-    """|x| < |y| for numbers that are not NaN."""
-    x_normal, y_normal = _normalised(x), _normalised(y)
-    finite = (x_normal.exponent < y_normal.exponent) | (
-        (x_normal.exponent == y_normal.exponent) & (x_normal.significand < y_normal.significand)
-    )
-    return np.where(x.is_infinite | y.is_infinite, y.is_infinite & ~x.is_infinite, finite)
 
 
 def _infinite_where(x: Number, condition: np.ndarray, negative: np.ndarray) -> Number:

@@ -1,10 +1,9 @@
 """sort: several arrays along one dimension, by any comparator, always stably; and top_k.
 
-The comparator is called on arrays of pairs, as few times as possible. Many elements of 8 bits are sorted by the ranks
-of their codes. Of others, first come hypotheses: the orders of the values, or of the total order, of the first operand,
-and lexicographic orders of more operands, each ascending or descending. A hypothesis is sorted by integer keys, and
-holds if the comparator confirms it for all pairs of neighbours. Otherwise the comparator decides each comparison of a
-merge sort, which takes all rows and runs of one width at a time.
+The comparator is called on arrays of pairs, as few times as possible. First come hypotheses: the orders of the values,
+or of the total order, of the first operand, and lexicographic orders of more operands, each ascending or descending. A
+hypothesis is sorted by integer keys, and holds if the comparator confirms it for all pairs of neighbours. Otherwise the
+comparator decides each comparison of a merge sort, which takes all rows and runs of one width at a time.
 
 A comparator that is a strict weak order, as the specification requires, has one stable result, so all ways agree. With
 any other one (such as `<` on NaN) the result is still a permutation: elements that compare with nothing come last, in
@@ -13,7 +12,6 @@ their order.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -29,8 +27,6 @@ from ..types import ELEMENT_TYPES, ElementType, TensorType
 
 #: Whether the elements at the first positions come before those at the second: positions in the flattened rows.
 Before = Callable[[np.ndarray, np.ndarray], NDArray[np.bool_]]
-
-_PAIRS_OF_CODES = 256 * 256
 
 
 def _comparisons(operands: Shapes, _: Shapes, attributes: Mapping[str, Any]) -> float:
@@ -57,7 +53,7 @@ def sort(call: Call) -> Run:
     require(-rank <= dimension < rank, f"expected a dimension of a tensor of rank {rank}, got {dimension}")
     elements = [t.element for t in operands]
     _check_comparator(call, elements)
-    vectorised, ranks_of_codes = call.bodies[0].vectorised, functools.cache(lambda: _ranks_of_codes(call, elements))
+    vectorised = call.bodies[0].vectorised
 
     def kernel(regions: tuple[Callable[..., tuple[Any]], ...], *arrays: np.ndarray) -> Any:
         length = arrays[0].shape[dimension]
@@ -65,18 +61,10 @@ def sort(call: Call) -> Run:
             return unpack(arrays)
         moved = [np.moveaxis(x, dimension, -1) for x in arrays]
         rows = [np.ascontiguousarray(x).reshape(-1, length) for x in moved]
-        ranks, ordered = ranks_of_codes() if rows[0].size >= _PAIRS_OF_CODES else (None, None)
-        alone = None
-        if len(rows) == 1 and ranks is not None and ordered is not None:
-            alone = ordered.take(np.sort(ranks.take(rows[0].view(np.uint8)), kind="stable"))
-        elif len(rows) == 1 and ranks is None:
-            alone = _sort_alone(vectorised, rows[0], elements[0])
+        alone = _sort_alone(vectorised, rows[0], elements[0]) if len(rows) == 1 else None
         if alone is not None:
             return np.moveaxis(alone.reshape(moved[0].shape), -1, dimension)
-        if ranks is not None:
-            order = _lexicographic([ranks.take(rows[0].view(np.uint8))])
-        else:
-            order = _permutation(_before(vectorised, regions[0], rows), rows, elements)
+        order = _permutation(_before(vectorised, regions[0], rows), rows, elements)
         results = [np.moveaxis(x.take(order).reshape(m.shape), -1, dimension) for x, m in zip(rows, moved, strict=True)]
         return unpack(tuple(results))
 
@@ -115,36 +103,17 @@ def _sort_alone(vectorised: Callable[..., Any] | None, rows: np.ndarray, element
         return None
     ordered = sort_total(rows, element)
     codes = ordered.view(f"u{ordered.itemsize}")
-    differ = codes[:, :-1] != codes[:, 1:]
-    left, right = ordered[:, :-1][differ], ordered[:, 1:][differ]
-    ascends, descends = (np.all(vectorised(x[:1], y[:1])[0]) for x, y in ((left, right), (right, left)))
-    if ascends == descends or not np.all(vectorised(*((left, right) if ascends else (right, left)))[0]):
+    differ = np.flatnonzero(codes[:, :-1] != codes[:, 1:])
+    left, right = ordered[:, :-1].take(differ), ordered[:, 1:].take(differ)
+    if not left.size:
+        return ordered
+    pairs = np.append(left, right[:1]), np.append(right, left[:1])  # the first pair in its other order too
+    ascends = np.broadcast_to(vectorised(*pairs)[0], pairs[0].shape)
+    if ascends[-1] == ascends[0]:
         return None
-    return ordered if ascends else ordered[:, ::-1]
-
-
-def _ranks_of_codes(call: Call, elements: list[ElementType]) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """The rank of each byte of the first operand, where the comparator orders its codes; None where it does not.
-
-    A comparator of elements of up to 8 bits alone is called on all pairs of codes, instead of on pairs of elements.
-    The second array has the element of each rank, if no two codes have one rank.
-    """
-    body, first = call.bodies[0], elements[0]
-    has_codes = first.is_minifloat or (first.is_integer and first.bits == 8)
-    if not has_codes or body.vectorised is None or body.reads is None or not body.reads <= {0, 1}:
-        return None, None
-    codes = np.arange(256, dtype=np.uint8) & np.uint8((1 << first.bits) - 1)
-    pairs = (x.view(first.dtype) for x in (np.repeat(codes, 256), np.tile(codes, 256)))
-    others = (np.zeros(1, e.dtype) for e in elements[1:] for _ in range(2))
-    before = np.broadcast_to(body.vectorised(*pairs, *others)[0], _PAIRS_OF_CODES).reshape(256, 256)
-    ranks = before.sum(0)
-    is_order = call.policy.rounding != "stochastic" and np.array_equal(before, ranks[:, None] < ranks)
-    if not is_order:
-        return None, None
-    elements_in_order = np.zeros(256, np.uint8)
-    elements_in_order[ranks] = codes
-    has_ties = bool((elements_in_order[ranks] != codes).any())
-    return ranks.astype(np.uint8), None if has_ties else elements_in_order.view(first.dtype)
+    if ascends[0]:
+        return ordered if ascends[:-1].all() else None
+    return ordered[:, ::-1] if np.all(vectorised(right, left)[0]) else None
 
 
 def _permutation(before: Before, rows: list[np.ndarray], elements: list[ElementType]) -> np.ndarray:
@@ -190,11 +159,10 @@ def _hypotheses(before: Before, rows: list[np.ndarray], elements: list[ElementTy
 
 def _lexicographic(keys: list[np.ndarray], descends: bool = False) -> np.ndarray:
     """The stable order of each row by the first keys, then by the next ones; positions in the flattened rows."""
-    count, length = keys[0].shape
-    order = np.broadcast_to(np.arange(length), (count, length))
-    for key in reversed(keys):
-        key = np.take_along_axis(~key if descends else key, order, 1)
-        order = np.take_along_axis(order, stable_argsort(key), 1)
+    (count, length), keys = keys[0].shape, [~key for key in keys] if descends else keys
+    order = stable_argsort(keys[-1])
+    for key in reversed(keys[:-1]):
+        order = np.take_along_axis(order, stable_argsort(np.take_along_axis(key, order, 1)), 1)
     return order + np.arange(0, count * length, length)[:, None]
 
 

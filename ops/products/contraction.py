@@ -140,21 +140,10 @@ class Contraction:
             dtype = np.float32 if bound <= 1 << 24 else np.float64
             sums = blas.matmul(x.astype(dtype), y.astype(dtype)).astype(np.int64)
         else:
-            sums = self._modular(x.astype(np.int64), y.astype(np.int64))
+            sums = np.matmul(x.astype(np.int64), y.astype(np.int64))
         is_signed = Kind.SIGNED in (self.lhs.kind, self.rhs.kind)
         sums, kind = (sums, _I64) if is_signed else (sums.view(np.uint64), _UI64)
         return self.round(sums, kind) if _is_number(self.result) else cast(sums, kind, self.result, _PLAIN)
-
-    def _modular(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Modulo 2**64, by exact products in f64 of digits of 16 bits, 2**21 at a time."""
-        step, total = 1 << 21, np.zeros((*x.shape[:-1], y.shape[-1]), np.int64)
-        for first in range(0, x.shape[-1], step):
-            parts = x[..., first : first + step], y[..., first : first + step, :]
-            xs, ys = ([(v >> shift & 0xFFFF).astype(np.float64) for shift in range(0, 64, 16)] for v in parts)
-            for i in range(4):
-                for j in range(4 - i):
-                    total += blas.matmul(xs[i], ys[j]).astype(np.int64) << 16 * (i + j)
-        return total
 
 
 @functools.cache

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 
-from ..cast import cast, wrap
+from ..cast import cast
 from ..op import Call, Run, kernel_of
 from ..policy import Policy
 from ..require import identity, require
-from ..types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType
+from ..types import ELEMENT_TYPES, QuantizedType, TensorType
 
 _F64, _I64 = ELEMENT_TYPES["f64"], ELEMENT_TYPES["i64"]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Constants:
-    """The parameters of a quantized type, shaped to go with a tensor of it."""
+def _constants(t: TensorType) -> tuple[np.ndarray, ...]:
+    """The parameters of a quantized type, shaped to go with a tensor of it.
 
-    scale: np.ndarray  #: of the expressed type
-    zero: np.ndarray  #: 64-bit integers
-    shift: np.ndarray  #: the zero points again, of the expressed type
-    low: np.ndarray
-    high: np.ndarray
-
-    @classmethod
-    def of(cls, t: TensorType) -> _Constants:
-        element = quantized_element(t)
-        expressed, policy = element.expressed, Policy()
-        scale = cast(along(element.scales, t, np.float64), _F64, expressed, policy)
-        wide = np.asarray(cast(scale, expressed, _F64, policy))
-        fits = bool((np.isfinite(wide) & (wide > 0)).all())
-        require(fits, f"{element} has a scale that is no positive number of {expressed}")
-        zero = along(element.zero_points, t, np.int64)
-        ends = (cast(np.array(v), _I64, expressed, policy) for v in (element.storage_min, element.storage_max))
-        return cls(np.asarray(scale), zero, np.asarray(cast(zero, _I64, expressed, policy)), *map(np.asarray, ends))
+    The scales, of the expressed type; the zero points as 64-bit integers; these again and both limits of what is
+    stored, of the expressed type.
+    """
+    element, policy = quantized_element(t), Policy()
+    expressed, zero = element.expressed, along(element.zero_points, t, np.int64)
+    scale = cast(along(element.scales, t, np.float64), _F64, expressed, policy)
+    wide = np.asarray(cast(scale, expressed, _F64, policy))
+    fits = bool((np.isfinite(wide) & (wide > 0)).all())
+    require(fits, f"{element} has a scale that is no positive number of {expressed}")
+    integers = (zero, np.array(element.storage_min), np.array(element.storage_max))
+    return tuple(map(np.asarray, (scale, zero, *(cast(n, _I64, expressed, policy) for n in integers))))
 
 
 def quantized_element(t: TensorType) -> QuantizedType:
@@ -68,9 +60,9 @@ def dequantizer(t: TensorType, call: Call) -> Run:
         return identity
     element, expressed = t.element, t.element.expressed
     policy = call.policy.for_results(expressed)
-    constants, (multiply,) = _Constants.of(t), _kernels(t, call, multiply=2)
+    (scale, zero, *_), (multiply,) = _constants(t), _kernels(t, call, multiply=2)
     wide = np.dtype(np.int32 if element.bits <= 16 else np.int64)
-    zero, scale = constants.zero.astype(wide), constants.scale
+    zero = zero.astype(wide)
     is_host, dtype = expressed.bits >= 32, expressed.dtype
     has_zero, kind = bool(zero.any()), ELEMENT_TYPES[f"i{8 * wide.itemsize}"]
 
@@ -91,16 +83,15 @@ def quantizer(t: TensorType, call: Call) -> Run:
     if not isinstance(t.element, QuantizedType):
         return identity
     element = t.element
-    constants, kernels = _Constants.of(t), _kernels(t, call, divide=2, add=2, clamp=3, round_nearest_even=1)
-    scale, shift, low, high = constants.scale, constants.shift, constants.low, constants.high
-    divide, add, clamp, rounded = kernels
-    store, has_shift = storer(element, element.expressed), any(element.zero_points)
+    scale, _, shift, low, high = _constants(t)
+    divide, add, clamp, rounded = _kernels(t, call, divide=2, add=2, clamp=3, round_nearest_even=1)
+    has_shift = any(element.zero_points)
 
     def kernel(x: np.ndarray) -> Any:
         x = divide(x, scale)
         if has_shift:
             x = add(x, shift)
-        return store(rounded(clamp(low, x, high)))
+        return np.asarray(cast(rounded(clamp(low, x, high)), element.expressed, element.storage, Policy()))
 
     return _of_open_size(kernel, t)
 
@@ -116,20 +107,3 @@ def _of_open_size(kernel: Run, t: TensorType) -> Run:
         return kernel(x)
 
     return check_size
-
-
-def storer(element: QuantizedType, source: ElementType) -> Run:
-    """Whole numbers of a float type within the limits, or NaN, as the integers that are stored."""
-    storage, policy = element.storage, Policy()
-    if source.bits < 32 or (storage.bits > 16 and source.bits < 64):  # the limits themselves may have been rounded
-        return lambda x: np.asarray(cast(x, source, storage, policy))
-    wide = np.dtype(np.int16 if storage.bits < 8 else storage.dtype)
-
-    def store(x: np.ndarray) -> Any:
-        is_nan = x != x
-        if is_nan.any():
-            x = np.where(is_nan, 0, x)
-        integers = x.astype(wide)
-        return np.asarray(wrap(integers, storage)) if storage.bits < 8 else integers
-
-    return store

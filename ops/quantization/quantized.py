@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from ..cast import cast
 from ..op import CORRECTLY_ROUNDED, Body, Call, Op, Run, for_quantized, lookup, op
+from ..policy import Policy
 from ..require import identity, require, require_shape
 from ..tables import Tabulated
 from ..types import ELEMENT_TYPES, ElementType, FutureType, QuantizedType, TensorType, TupleType, Type
-from .quantization import along, beside, dequantizer, quantized_element, quantizer, storer
+from .quantization import along, beside, dequantizer, quantized_element, quantizer
 
 _F64, _I64 = ELEMENT_TYPES["f64"], ELEMENT_TYPES["i64"]  #: of the scaled sums, and of the sums
 
@@ -241,12 +243,13 @@ def _product(record: Op, call: Call) -> Run:
 
     rank, axis = len(result.shape), None if y.axis is None else axis_in_result(call, y.axis)
     factor = x.scales[0] * beside(y.scales, axis, rank, np.float64) / along(out.scales, result, np.float64)
-    zero, store = along(out.zero_points, result, np.float64), storer(out, _F64)
+    zero = along(out.zero_points, result, np.float64)
     low, high = float(out.storage_min), float(out.storage_max)
 
     def kernel(lhs: np.ndarray, rhs: np.ndarray, *others: np.ndarray) -> Any:
         total = sums(shift_x(lhs), shift_y(rhs), *others) * factor + zero
-        return store(np.rint(np.minimum(np.maximum(total, low), high)))
+        numbers = np.rint(np.minimum(np.maximum(total, low), high))
+        return np.asarray(cast(numbers, _F64, out.storage, Policy()))
 
     return kernel
 

@@ -130,32 +130,21 @@ def _fold_of_op(call: Call, body: Body, element: ElementType) -> Fold | None:
 
 
 def _fold_extreme(element: ElementType, largest: bool, exact: Run, by_halves: Fold) -> Fold:
-    """Find the largest or smallest float of each column by numbers or integers; columns with NaN by halves."""
+    """Find the largest or smallest float of each column by numbers or integers; where these leave it open by halves."""
     choose = np.maximum if largest else np.minimum
 
-    def by_values(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        found = choose.reduce(x, axis=0)
-        return found, (found == 0) | (found != found)  # numpy takes either of two zeros
-
-    def by_keys(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        keys = _in_its_layout(lambda x: total_keys(x, element), x)
-        # NaN is above all numbers of its sign.
-        low, high = (of_total_keys(f.reduce(keys, axis=0), element) for f in (np.minimum, np.maximum))
-        return high if largest else low, is_nan(low, element) | is_nan(high, element)
-
-    fold = _fold_by_choice(by_keys, exact, by_halves)
-    return _fold_by_choice(by_values, exact, fold) if element.bits >= 32 else fold
-
-
-def _fold_by_choice(choose: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]], exact: Run, otherwise: Fold) -> Fold:
-    """The fold of an op that selects: `choose` gives an element of each column, and the columns to fold otherwise."""
-
     def fold(region: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-        found, is_open = choose(rows[0])
+        if element.bits >= 32:
+            found = choose.reduce(rows[0], axis=0)
+            is_open = (found == 0) | (found != found)  # numpy takes either of two zeros
+        else:  # NaN is above all numbers of its sign
+            keys = _in_its_layout(lambda x: total_keys(x, element), rows[0])
+            low, high = (of_total_keys(f.reduce(keys, axis=0), element) for f in (np.minimum, np.maximum))
+            found, is_open = high if largest else low, is_nan(low, element) | is_nan(high, element)
         result, left = np.array(exact(starts[0], found)), np.flatnonzero(is_open)
         if left.size:
             some = [np.ascontiguousarray(x[..., left]) for x in (starts[0], rows[0])]
-            result[left] = otherwise(region, some[:1], some[1:])[0]
+            result[left] = by_halves(region, some[:1], some[1:])[0]
         return (result,)
 
     return fold
