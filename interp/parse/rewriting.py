@@ -75,5 +75,5 @@ def _cast_layout(op: ir.Operation, source: ir.RankedTensorType, target: ir.Ranke
 def _transpose(value: ir.Value, order: list[int]) -> ir.Value:
     t = ir.RankedTensorType(value.type)
     result = ir.RankedTensorType.get([t.shape[d] for d in order], t.element_type)
-    permutation = {"permutation": ir.DenseI64ArrayAttr.get(order)}
+    permutation: dict[str, ir.Attribute] = {"permutation": ir.DenseI64ArrayAttr.get(order)}
     return ir.Operation.create("stablehlo.transpose", [result], [value], permutation).results[0]
