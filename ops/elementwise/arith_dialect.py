@@ -206,7 +206,7 @@ def _declare_division(name: str, is_signed: bool, towards: int) -> None:
         return kernel
 
     bind.__doc__ = f"Quotient rounded {'up' if towards > 0 else 'down'}{'' if is_signed else ', of unsigned integers'}."
-    op(f"arith.{name}", _INTEGERS, values="numbers", operands=2, is_elementwise=True)(bind)
+    op(f"arith.{name}", "integer", values="numbers", operands=2, is_elementwise=True)(bind)
 
 
 _declare_division("ceildivsi", True, 1)
