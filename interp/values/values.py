@@ -266,18 +266,11 @@ def _real_leaves(leaves: list[Any], element: ElementType, what: str) -> tuple[np
 
 def _flatten(value: Any, what: str) -> tuple[tuple[int, ...], list[Any]]:
     """The shape of nested lists and their leaves in order."""
-    shape: list[int] = []
-    level = [value]
-    while level and isinstance(level[0], list | tuple):
-        if any(not isinstance(x, list | tuple) or len(x) != len(level[0]) for x in level):
-            raise InputError(f"{what}: expected lists of equal length, got different lengths")
-        shape.append(len(level[0]))
-        level = [y for x in level for y in x]
-        if len(shape) > 64:
-            raise InputError(f"{what}: expected at most 64 nested lists, got more")
-    if any(isinstance(x, list | tuple) for x in level):
-        raise InputError(f"{what}: expected only numbers or only lists at a level, got both")
-    return tuple(shape), level
+    array = np.array(value, object)
+    leaves = array.reshape(-1).tolist()
+    if any(isinstance(x, list | tuple) for x in leaves):
+        raise InputError(f"{what}: expected lists of equal length at each of at most 64 levels, got others")
+    return array.shape, leaves
 
 
 def _sizes_text(t: TensorType) -> str:

@@ -206,7 +206,7 @@ def test_python_numbers_are_taken_where_they_fit(value, shape, name, expected) -
         (True, (), "i32", "expected a value of i32, got True"),
         (1j, (), "f32", "expected a value of f32, got "),
         ([[1], [2, 3]], (2, 2), "i32", "expected lists of equal length"),
-        ([1, [2]], (2,), "i32", "expected only numbers or only lists"),
+        ([1, [2]], (2,), "i32", "expected lists of equal length at each"),
         (["a"], (1,), "f32", "expected a value of f32, got "),
         ("abc", (), "f32", "input 3: expected an array, got str"),
         (None, (), "f32", "input 3: expected an array, got NoneType"),
