@@ -98,6 +98,9 @@ for _name, _host, _doc in (
 elementwise("not", "bool integer", accuracy=EXACT, doc="Bitwise complement.")(np.invert)
 
 
+_BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
 def _extreme(choose: np.ufunc, choose_zero: np.ufunc, x, y):
     """numpy's maximum or minimum, with -0 below +0 as IEEE 754-2019 section 9.6 asks.
 
@@ -108,7 +111,7 @@ def _extreme(choose: np.ufunc, choose_zero: np.ufunc, x, y):
     result = np.asarray(choose(x, y))
     if y.size and not any(y.strides) and y[(0,) * y.ndim] != 0:
         return result  # beside one number that is not zero, no two zeros meet
-    bits = f"u{result.itemsize}"
+    bits = _BITS[result.itemsize]
     loser = 1 << 8 * result.itemsize - 1 if choose is np.maximum else 0
     if (result.view(bits) == loser).any():
         result = np.where(x == y, choose_zero(x.view(bits), y.view(bits)).view(result.dtype), result)
