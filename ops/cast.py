@@ -85,10 +85,11 @@ def _from_integer(
 ) -> np.ndarray:
     """A cast from i1 or an integer to a float type."""
     x, is_plain = _widen(x, source), policy.rounding == "nearest_even" and policy.overflow == "ieee"
-    if target.bits >= 32 and (is_plain or source.bits <= target.format.precision):
-        return x.astype(target.dtype)
-    if policy.rounding != "stochastic" and source.bits < 64:
-        return _from_float(x.astype(np.float64), _F64, target, policy, None)
+    if policy.rounding != "stochastic":
+        if target.bits >= 32 and (is_plain or source.bits <= target.format.precision):
+            return x.astype(target.dtype)
+        if source.bits < 64:
+            return _from_float(x.astype(np.float64), _F64, target, policy, None)
     return array_of(round_number(integer_number(x), target.format, policy, draws), target.format)
 
 

@@ -38,7 +38,8 @@ def convert(call: Call) -> Run:
     source, target, policy, random = old.element, new.element, call.policy, call.random
     if source == target:
         return identity
-    is_plain = policy.rounding == "nearest_even" and policy.overflow == "ieee"
+    is_exact = target.is_float and source.bits <= target.format.precision
+    is_plain = is_exact or (policy.rounding == "nearest_even" and policy.overflow == "ieee")
     if is_plain and (source.is_integer or source.kind is Kind.BOOL) and target.bits >= 32:
         return lambda x: x.astype(target.dtype)
     if policy.rounding == "stochastic":
