@@ -41,14 +41,13 @@ def accumulate(
     """
     sides = [lhs, rhs] if scales is None else [lhs, rhs, scales.element, scales.element]
     compute = F32 if _fits_f32(record, sides, x.shape[-1]) else F64
-    a = read_side(record, x.transpose((2, 0, 1)), lhs.format, compute)
-    b = read_side(record, y.transpose((1, 0, 2)), rhs.format, compute)
+    a, b = read_side(record, x.transpose((0, 2, 1)), lhs.format, compute), read_side(record, y, rhs.format, compute)
     if record.inner > 1:
         groups = -(-x.shape[-1] // record.inner)
-        a, b = (Side(v.values, constant(0, I32, (groups, *v.values.shape[1:]))) for v in (a, b))
+        a, b = (Side(v.values, constant(0, I32, (v.values.shape[0], groups, v.values.shape[2]))) for v in (a, b))
     if scales is not None:
-        a = a.scaled(scales.x.transpose((2, 0, 1)), scales, record.inner)
-        b = b.scaled(scales.y.transpose((1, 0, 2)), scales, record.inner)
+        a = a.scaled(scales.x.transpose((0, 2, 1)), scales, record.inner)
+        b = b.scaled(scales.y, scales, record.inner)
     x_bits, y_bits = (sum(t.format.precision - (t.format.precision == 1) for t in sides[i::2]) for i in range(2))
     if x_bits + y_bits > F64.format.precision:
         if record.keep != EXACT or x_bits + y_bits // 2 >= F64.format.precision:
@@ -87,38 +86,38 @@ class _Sums:
         self.record, self.form, self.type, self.compute = record, record.form, record.type, a.values.element
         self.range = limits  #: the least unit of products, and the power of two that they are below
         self.to_odd = rounds_to_odd and record.keep == EXACT
-        self.length = a.values.shape[0]
-        self.shape = (a.values.shape[1], a.values.shape[2], b.values.shape[2])
+        batch, self.length, rows = a.values.shape
+        self.shape = (batch, rows, b.values.shape[2])
         self.step = record.step or self.length
         self.a, self.b = self._arrange(a), self._arrange(b)
 
     def _arrange(self, side: Side) -> Side:
-        """Return an operand as (steps, products of a step, batch, rows), what is missing as zeros."""
+        """Return an operand as (batch, steps, products of a step, rows), what is missing as zeros."""
         record, (run, period) = self.record, self.record.pattern
         ways, inner = period // run, record.inner
         if ways > 1 and inner > 1:
             raise UnsupportedOpError("expected inner sums of consecutive products, got others")
 
         def split(x: Tensor, step: int, missing: int) -> Tensor:
-            window, rest = step * ways, x.shape[1:]
-            count = -(-x.shape[0] // max(window, 1))
-            x = x.pad(missing, [0, 0, 0], [count * window - x.shape[0], 0, 0])
+            (batch, length, rows), window = x.shape, step * ways
+            count = -(-length // max(window, 1))
+            x = x.pad(missing, [0, 0, 0], [0, count * window - length, 0])
             if ways > 1:
-                x = x.reshape((count, step // run, ways, run, *rest)).transpose((0, 2, 1, 3, 4, 5))
-            return x.reshape((count * ways, step, *rest))
+                x = x.reshape((batch, count, step // run, ways, run, rows)).transpose((0, 1, 3, 2, 4, 5))
+            return x.reshape((batch, count * ways, step, rows))
 
         return Side(split(side.values, self.step, 0), split(side.exponents, -(-self.step // inner), ABSENT))
 
     def run(self) -> Tensor:
         """Return the sums."""
-        record, steps = self.record, self.a.values.shape[0] if self.length else 0
+        record, steps = self.record, self.a.values.shape[1] if self.length else 0
         ways = record.pattern[1] // record.pattern[0]
         each = record.group // self.step if record.c == "after" and record.group else 1
         chunk = record.outer // (self.step * ways) * ways if record.outer else 0
         zero = constant(0, self.compute, self.shape)
 
         def body(index: Tensor, *state: Tensor) -> list[Tensor]:
-            step = _Step(index, 0, 1, self.a.exponents.shape[1])
+            step = _Step(index, 0, 1, self.a.exponents.shape[2])
             total, *others = state
             if record.c != "after":
                 total = self._joined(step, total) if record.c == "joined" else self._sum(step, total)
@@ -207,13 +206,14 @@ class _Sums:
 
     def _over(self, name: str, step: _Step, i: int | Tensor) -> tuple[Tensor, Tensor]:
         """Return a row of both operands, over all rows and columns."""
-        at = [step.index, i * step.stride + step.first]
-        x, y = (v.window(at, [1, 1]).reshape(v.shape[2:]) for v in (getattr(self.a, name), getattr(self.b, name)))
+        at, batch = [0, step.index, i * step.stride + step.first], self.shape[0]
+        sides = (getattr(side, name) for side in (self.a, self.b))
+        x, y = (v.window(at, [batch, 1, 1]).reshape((batch, v.shape[3])) for v in sides)
         return x.expand(2, self.shape[2]), y.expand(1, self.shape[1])
 
     def _own(self, x: Tensor, least: int) -> Tensor:
-        """Return the exponents of numbers, `least` at least; zeros, infinities and NaN have none."""
-        return where(x.equals(0) | ~is_finite(x), ABSENT, exponent(x).at_least(least))
+        """Return the exponents of numbers, `least` at least; zeros have none, and those of others do not matter."""
+        return where(x.equals(0), ABSENT, exponent(x).at_least(least))
 
     def _aligned(self, step: _Step, running: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the sum of a step, with the running sum where there is one, and the exponent of its alignment."""
@@ -233,25 +233,28 @@ class _Sums:
         (top,) = repeat(count, larger, [top], _UNROLLED)
         top = top.at_most(_HIGH)
         scale = power(bits - top, self.compute)
-        zero = constant(0, self.compute, self.shape)
-        total = zero if running is None else to_integers(running * scale, record.drop)
+        total = constant(0, self.compute, self.shape)
         add = lambda i, total: [total + to_integers(self._value(step, i) * scale, record.drop)]  # noqa: E731
         (total,) = repeat(count, add, [total], _UNROLLED)
+        if running is not None:
+            total = total + to_integers(running * scale, record.drop)
         return unsigned_zero(total) * power(top - bits, self.compute), top
 
     def _joined(self, step: _Step, running: Tensor) -> Tensor:
         """Return the running sum after a step of c=joined."""
-        record, join, compute = self.record, self.record.join, self.compute
+        record = self.record
         assert record.sum_bits is not None
         assert record.c_bits is not None
         part, e = self._even_and_odd(step) if record.even_odd else self._aligned(step, None)
         own = self._own(running, ABSENT).at_least(1 - self.form.bias)
         top = e.at_least(own).at_least(_LOW).at_most(_HIGH)
-        part = to_integers(part * power(record.sum_bits - top, compute), join) * power(top - record.sum_bits, compute)
         if record.c_reach is not None:
-            running = where((own < top - record.c_reach) & is_finite(running), 0, running)
-        running = to_integers(running * power(record.c_bits - top, compute), join) * power(top - record.c_bits, compute)
-        return self._keep(unsigned_zero(part + running))
+            running = where(own < top - record.c_reach, 0, running)
+        return self._keep(unsigned_zero(self._cut(part, top, record.sum_bits) + self._cut(running, top, record.c_bits)))
+
+    def _cut(self, x: Tensor, top: Tensor, bits: int) -> Tensor:
+        """Return sums that join others, cut so many bits below an exponent."""
+        return to_integers(x * power(bits - top, self.compute), self.record.join) * power(top - bits, self.compute)
 
     def _even_and_odd(self, step: _Step) -> tuple[Tensor, Tensor]:
         """Return the sum of a step whose products of even and odd position are summed apart and joined."""
@@ -262,9 +265,8 @@ class _Sums:
             for first in range(min(2, step.count))
         ]
         top = parts[0][1].at_least(parts[-1][1])
-        found = [to_integers(x * power(bits - top, self.compute), self.record.join) for x, _ in parts]
-        total = found[0] + found[1] if len(found) > 1 else found[0]
-        return unsigned_zero(total) * power(top - bits, self.compute), top
+        total, *others = [self._cut(x, top, bits) for x, _ in parts]
+        return unsigned_zero(total + others[0] if others else total), top
 
     def _exact(self, step: _Step, running: Tensor | None) -> Tensor:
         """Return the exact sum of a step, rounded to odd, or as it is kept in f64."""

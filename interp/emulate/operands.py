@@ -29,20 +29,20 @@ class Scales:
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """An operand with the axis of the sum first."""
+    """An operand as (batch, K, rows)."""
 
     values: Tensor
     exponents: Tensor  #: i32, of as many as are added before they are scaled; `ABSENT` for zeros, infinities and NaN
 
     def scaled(self, codes: Tensor, scales: Scales, inner: int) -> Side:
         """Return the operand multiplied by its scales."""
-        length, count, block = self.values.shape[0], codes.shape[0], scales.block
+        length, count, block = self.values.shape[1], codes.shape[1], scales.block
         if count != -(-length // block) or block % inner:
             raise UnsupportedOpError(f"expected blocks of a multiple of {inner}, and {count} of {block}, got {length}")
         s = read_side(Accumulator(), codes, scales.element.format, F64)
 
         def each(x: Tensor, per: int, size: int) -> Tensor:
-            return x.expand(1, per).reshape((count * per, *x.shape[1:])).slice(0, 0, size)
+            return x.expand(2, per).reshape((x.shape[0], count * per, x.shape[2])).slice(1, 0, size)
 
         factors = each(s.values if scales.is_signed else abs(s.values), block, length)
         return Side(self.values * factors, self.exponents + each(s.exponents, block // inner, -(-length // inner)))
@@ -78,6 +78,6 @@ def split(a: Side, b: Side, bits: int) -> tuple[Side, Side]:
     low = where(is_finite(b.values), b.values - high, 0.0)
     x = where(is_finite(a.values), a.values, 0.0)
     return (
-        Side(concatenate([a.values, x], 0), concatenate([a.exponents] * 2, 0)),
-        Side(concatenate([high, low], 0), concatenate([b.exponents] * 2, 0)),
+        Side(concatenate([a.values, x], 1), concatenate([a.exponents] * 2, 1)),
+        Side(concatenate([high, low], 1), concatenate([b.exponents] * 2, 1)),
     )

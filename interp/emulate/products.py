@@ -40,7 +40,7 @@ from .loops import branch, loop
 from .rewrite import Emulation
 from .rounding import Exact, code_type, exact_of_float, round_float, round_number
 from .rules import carrier
-from .tensor import F32, F64, I32, I64, UI32, UI64, Tensor, concatenate, constant, dot, where
+from .tensor import F32, F64, I32, I64, UI8, UI32, UI64, Tensor, concatenate, constant, dot, where
 
 _PLAIN = Policy()
 _BYTE = 7  # bits of a digit in i8
@@ -212,10 +212,8 @@ class Sums:
         is_short = all(len(_digits(t, _BYTE)) <= 1 and not _is_special(t) for t in (self.lhs, self.rhs))
         in_bytes = is_short if way == "auto" else way == "int8" and E8M0 not in (self.lhs, self.rhs)
         if in_bytes and is_short and compute is not None:
-            (at, entries), (other, others) = (_digits(t, _BYTE)[0] for t in (self.lhs, self.rhs))
-            sums = dot(_small_integers(x, entries), _small_integers(y, others), I32).to(compute)
-            scale = 2.0 ** (at + other + _span(self.lhs).low + _span(self.rhs).low)
-            return self._round_exact(sums * scale, x, y)
+            sums = dot(_small_integers(x, self.lhs), _small_integers(y, self.rhs), I32).to(compute)
+            return self._round_exact(sums * 2.0 ** (_span(self.lhs).low + _span(self.rhs).low), x, y)
         if in_bytes and 2 * (_BYTE - 1) + length.bit_length() <= 31:
             return self._in_digits(x, y, I8)
         if compute is not None:
@@ -344,18 +342,14 @@ def _digits(t: ElementType, width: int) -> list[tuple[int, np.ndarray]]:
     return digits
 
 
-def _small_integers(codes: Tensor, entries: np.ndarray) -> Tensor:
-    """Return the bytes that belong to codes, of magnitudes on a few straight lines, as sums of max(code - k, 0).
-
-    Vector units compute these quicker than a gather.
-    """
-    magnitudes = entries[: len(entries) // 2].astype(int)
-    slopes = np.diff(magnitudes)
-    code = (codes & (len(magnitudes) - 1)).to(I8)
-    total = code * int(slopes[0])
-    for at in np.flatnonzero(np.diff(slopes)) + 1:
-        total = total + (code - int(at)).at_least(0) * int(slopes[at] - slopes[at - 1])
-    return where(codes < len(magnitudes), total, -total)
+def _small_integers(codes: Tensor, t: ElementType) -> Tensor:
+    """Return the numbers of codes in units of the smallest, as bytes: quicker than a gather in vector units."""
+    fmt = t.format
+    magnitude = codes & (fmt.sign_bit - 1)
+    field = magnitude >> fmt.mantissa_bits
+    leading = field.differs(0).to(UI8) << fmt.mantissa_bits
+    whole = ((magnitude & ((1 << fmt.mantissa_bits) - 1)) | leading) << (field.at_least(1) - 1)
+    return where(codes < fmt.sign_bit, whole.bits(I8), -whole.bits(I8))
 
 
 def decoded(e: Emulation, x: Tensor, t: ElementType, wide: ElementType) -> Tensor:
