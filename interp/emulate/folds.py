@@ -18,7 +18,7 @@ from jaxlib.mlir import ir
 from ...ops.minifloat.codec import decode
 from ...ops.minifloat.formats import Format, Nan
 from ...ops.op import Body, OpError
-from ...ops.reductions.folds import PAIRS_FROM, body_elements, is_associative
+from ...ops.reductions.folds import PAIRS_FROM, body_elements
 from ...ops.tables import Tabulated
 from ...ops.types import ElementType, TensorType
 from ..bodies import independent_parts
@@ -105,12 +105,6 @@ class Combiner:
         results = self.e.apply(self.region, values)
         return [r if r.shape == shape else r.broadcast(shape) for r in results]
 
-    @property
-    def is_associative(self) -> bool:
-        """Whether the body selects by comparisons, with equal bits in any grouping."""
-        compute = self.body.vectorised
-        return compute is not None and self.body.selects and is_associative(compute, self.elements)
-
     def fold(self, starts: Sequence[Tensor], rows: Sequence[Tensor], *, as_reduction: bool = False) -> list[Tensor]:
         """Return the accumulators of each column after all rows.
 
@@ -124,8 +118,6 @@ class Combiner:
         if self.order is not None:
             found = self.order.reduce(rows[0], [0])
             return [self.choose(starts[0], found, lambda: self.run(starts, rows)[0])]
-        if self.is_associative:
-            return self._by_halves(starts, rows)
         is_stochastic, is_single = self.e.policy.rounding == "stochastic", self.elements[0].is_minifloat
         is_long = as_reduction and rows[0].shape[0] >= PAIRS_FROM and self.body.pairs
         if is_long and (is_stochastic or not (self.parts or (is_single and len(self.elements) == 1))):
