@@ -127,16 +127,10 @@ _RECORDS = (
 )
 #: Dots of other types or lengths.
 _KINDS: dict[str, dict[str, Any]] = {
-    "f8E5M2": {"type": "f8E5M2"},
-    "f4E2M1FN": {"type": "f4E2M1FN"},
     "f8E4M3FN by f8E5M2": {"type": ("f8E4M3FN", "f8E5M2")},
     "f16": {"type": "f16", "k": 64},
-    "bf16": {"type": "bf16", "k": 64},
     "into f16": {"result": "f16"},
-    "into bf16": {"result": "bf16"},
-    "k = 64": {"k": 64},
     "k = 100": {"k": 100},
-    "k = 512": {"k": 512},
 }
 
 
