@@ -84,7 +84,7 @@ def quantized(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Se
     if is_product and types[0].axis is None:
         return [_sums(e, operation, operands, types)]
     numbers = [_numbers(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
-    results = e.rewritten(operation, numbers, [t.expressed for t in elements[count:]])
+    results = e.rewritten(operation, numbers, elements=[t.expressed for t in elements[count:]])
     return [_quantized(x, v.type) for x, v in zip(results, operation.results, strict=True)]
 
 
@@ -93,7 +93,7 @@ def _sums(e: Emulation, operation: Operation, operands: Sequence[Tensor], types:
     x, y, out = types
     call, wide = e.call(operation), F64 if x.bits + y.bits + 2 + operands[1].size.bit_length() <= 53 else I64
     sides = [(v.to(I64) - _along(t.zero_points, I64, t, v)).to(wide) for v, t in zip(operands, types[:2], strict=True)]
-    sums = e.rewritten(operation, sides, [wide])[0].to(F64)
+    sums = e.rewritten(operation, sides)[0].to(F64)
     axis, rank = None if y.axis is None else axis_in_result(call, y.axis), len(sums.shape)
     factor = x.scales[0] * beside(y.scales, axis, rank, np.float64) / beside(out.scales, out.axis, rank, np.float64)
     scaled = sums * _spread(factor, sums.shape)

@@ -15,7 +15,6 @@ from ...ops.types import ElementType
 from ..passes.inline import inline
 from ..passes.rewriting import captures
 from ..program import CONSTANT, Operation, Region
-from .folds import fill_with
 from .lookup import elementwise
 from .loops import branch
 from .rewrite import Emulation
@@ -101,7 +100,7 @@ def _by_comparator(e: Emulation, region: Region, operands: Sequence[Tensor], dim
         raise OpError("expected a comparator that captures nothing, got another one")
     sort = {"dimension": dimension, "is_stable": "true"}
     op = insert("sort", [x.value.type for x in operands], [x.value for x in operands], sort, regions=1)
-    fill_with(e, op.regions[0], region)
+    e.fill_with(op.regions[0], region)
     return [Tensor(r, x.element, x.shape) for r, x in zip(op.results, operands, strict=True)]
 
 
