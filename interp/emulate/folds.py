@@ -30,11 +30,6 @@ from .rewrite import Emulation
 from .rules import emulates
 from .tensor import UI8, Tensor, concatenate, constant, where
 
-#: An iteration of a loop combines so many elements, if that is so many lookups for each of its columns at most: a
-#: compiler takes long for more, and for other steps than lookups.
-#: tuning: sums of 32 columns of 1,000 f8E4M3FN take 0.09 ms so, 0.12 ms step by step.
-_ELEMENTS, _STEPS = 1 << 9, 8
-
 Step = Callable[..., list[Tensor]]
 
 
@@ -104,12 +99,6 @@ class Combiner:
         results = self.e.apply(self.region, values)
         return [r if r.shape == shape else r.broadcast(shape) for r in results]
 
-    @property
-    def is_associative(self) -> bool:
-        """Whether the body selects by comparisons, with equal bits in any grouping."""
-        compute = self.body.vectorised
-        return compute is not None and self.body.selects and is_associative(compute, self.elements)
-
     def fold(self, starts: Sequence[Tensor], rows: Sequence[Tensor], *, as_reduction: bool = False) -> list[Tensor]:
         """Return the accumulators of each column after all rows.
 
@@ -123,7 +112,8 @@ class Combiner:
         if self.order is not None:
             found = self.order.reduce(rows[0], [0])
             return [self.choose(starts[0], found, lambda: self.run(starts, rows)[0])]
-        if self.is_associative:
+        compute = self.body.vectorised
+        if compute is not None and self.body.selects and is_associative(compute, self.elements):
             return self._by_halves(starts, rows)
         is_stochastic, is_single = self.e.policy.rounding == "stochastic", self.elements[0].is_minifloat
         is_long = as_reduction and rows[0].shape[0] >= PAIRS_FROM and self.body.pairs
@@ -157,9 +147,7 @@ class Combiner:
             self.e.drawn = None
             return [*totals, *(p.with_row(t, index) for p, t in zip(state[count:], totals, strict=False))]
 
-        width = math.prod(columns)
-        length = max(1, min(_STEPS, _ELEMENTS // max(width, 1), steps)) if self.pairs is not None else 1
-        state = numbered_loop(self.e, steps, body, [*starts, *paths], length)
+        state = numbered_loop(self.e, steps, body, [*starts, *paths])
         return state[:count], state[count:]
 
     def _by_halves(self, starts: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:

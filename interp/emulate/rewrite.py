@@ -59,7 +59,7 @@ class Emulation:
         self.once = called_once(self.program)
         self.pending: list[str] = []
         self.seen: set[str] = set()
-        self._home: list[tuple[ir.Block, dict[Any, Tensor]]] = []  # where constants are put, the innermost last
+        self._home: list[tuple[ir.Block, dict[Any, Tensor]]] = []  # where tables are put, the innermost last
 
     def carried(self, t: Type, old: ir.Type) -> ir.Type:
         """Return the type of MLIR that values of a type are carried as; `old` is what it was."""
@@ -284,24 +284,19 @@ class Emulation:
             self._remembered[operation] = compute()
         return self._remembered[operation]
 
-    def reuse(self, key: Any, make: Callable[[], Tensor]) -> Tensor:
-        """Return a constant that is written once for a function: at its beginning."""
-        block, known = self._home[-1]
-        if key not in known:
-            with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
-                known[key] = make()
-        return known[key]
-
     def table(self, entries: np.ndarray, element: ElementType) -> Tensor:
-        """Return the constant of a table, of rank 1; codes of minifloats as ui8."""
+        """Return the constant of a table, of rank 1, written once for a function; codes of minifloats as ui8."""
         if element.is_minifloat:
             entries, element = entries.view(np.uint8), UI8
-        key = entries.tobytes(), element
-        return self.reuse(key, lambda: constant(entries, element))
+        (block, known), key = self._home[-1], (entries.tobytes(), element)
+        if key not in known:
+            with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
+                known[key] = constant(entries, element)
+        return known[key]
 
     @contextlib.contextmanager
     def constants_in(self, block: ir.Block) -> Iterator[None]:
-        """Put the constants of `reuse` into a block in the meantime."""
+        """Put the constants of `table` into a block in the meantime."""
         self._home.append((block, {}))
         try:
             yield
