@@ -60,6 +60,8 @@ def load(source: str | bytes | os.PathLike[str] | Any, *, without: str = "", eli
 
 
 def _load(source: str | bytes | os.PathLike[str] | Any, elided: Elided | None) -> LoadedProgram:
+    if isinstance(source, bytearray | memoryview):
+        source = bytes(source)
     if isinstance(source, bytes | str | os.PathLike):
         data, file = (source, "<bytes>") if isinstance(source, bytes) else contents(source)
         if not data.strip():

@@ -105,9 +105,9 @@ def _samples(p: Plan, seed: int) -> list[Any]:
 
 def _grid(program: Program, p: Plan, options: argparse.Namespace) -> tuple[int, int]:
     """How many replicas and partitions run: by the options, else by the module where its processes meet."""
-    counts = [options.replicas, options.partitions]
-    if counts == [None, None] and meets_processes(program, p.function):
-        counts = [program.attributes.get(f"mhlo.num_{name}") for name in ("replicas", "partitions")]
+    of_module = program.attributes if meets_processes(program, p.function) else {}
+    given = {"replicas": options.replicas, "partitions": options.partitions}
+    counts = (of_module.get(f"mhlo.num_{name}") if n is None else n for name, n in given.items())
     replicas, partitions = (n if isinstance(n, int) and n > 0 else 1 for n in counts)
     return replicas, partitions
 

@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..system import host_floats
@@ -38,18 +38,31 @@ class _Started:
     number: int
 
 
-def _tests(text: str, function: str | None) -> list[str | None]:
+def _tests(text: str, function: str | None) -> list[tuple[str | None, int]]:
     """The functions of a part of a file that are run; None stands for the one that `minihlo run` would run.
 
-    Of several those that take nothing are run.
+    Of several those that take nothing are run. Each has the number of those of its name before it.
     """
     from ..testing.chunks import entries, functions
 
     declared = functions(text)
     if function is not None:
-        return [function] if any(f.name == function for f in declared) else []
-    tests = entries(declared)
-    return [f.name for f in tests if not f.has_arguments] or [None] if len(tests) > 1 else [None]
+        *modules, name = function.split("::")
+        is_there = any(f.name == name for f in declared) and all(f"@{m}" in text for m in modules)
+        return [(function, 0)] if is_there else []
+    names = [f.name for f in entries(declared)]
+    empty = [f.name for f in entries(declared) if not f.has_arguments]
+    return (
+        [(n, names[: i + 1].count(n) - 1) for i, n in enumerate(names) if n in empty]
+        if empty and names[1:]
+        else [(None, 0)]
+    )
+
+
+def _within(functions: Iterable[str], name: str | None, number: int) -> str | None:
+    """Return the name in the program of the function of that name and number: those in modules may have one name."""
+    found = [f for f in functions if f == name or f.endswith(f"::{name}")]
+    return found[number] if number < len(found) else name
 
 
 def _arguments(text: str) -> str:
@@ -76,9 +89,9 @@ def _results(path: str, skip: int, timeout: float | None, max_steps: int | None,
         yield 1, _Started(0)
         yield 1, str(error)
         return
-    items = [(t, n, f) for t, n in programs for f in (_tests(t, function) if isinstance(t, str) else [function])]
+    items = [(t, n, *f) for t, n in programs for f in (_tests(t, function) if isinstance(t, str) else [(function, 0)])]
     refused = None  # the part that cannot be read, which is reported once
-    for i, (text, line, name) in enumerate(items[skip:], skip):
+    for i, (text, line, name, number) in enumerate(items[skip:], skip):
         if text is refused:
             continue
         yield line, _Started(i)
@@ -90,7 +103,7 @@ def _results(path: str, skip: int, timeout: float | None, max_steps: int | None,
             program = parse(text, path, line)
             refused = None
             if program.functions:
-                p = plan(program, name, Policy(), most_steps=max_steps)
+                p = plan(program, _within(program.functions, name, number), Policy(), most_steps=max_steps)
                 inputs = [array for array, _ in parse_attributes(_arguments(text))]
                 if len(p.argument_types) != len(inputs):
                     where = p.function.location

@@ -149,8 +149,8 @@ def _name_policy(policy: Any, index: int) -> tuple[str, Policy]:
 
 def source_of(program: Any) -> Source:
     """A program with its MLIR, from text, a path, bytes or an ir.Module. Raises InputError, ProgramError."""
-    if isinstance(program, bytes):
-        return Source.of_text(program, "<bytes>")
+    if isinstance(program, bytes | bytearray | memoryview):
+        return Source.of_text(bytes(program), "<bytes>")
     if isinstance(program, LoadedProgram):
         raise InputError("a loaded program cannot be compared: its MLIR is not kept (pass what it was loaded from)")
     if hasattr(program, "operation"):
@@ -187,7 +187,9 @@ def check_function(function: Any) -> None:
 
 def is_program(thing: Any) -> bool:
     """Whether an object is a program for `interp.load`, and not a function."""
-    return isinstance(thing, str | bytes | os.PathLike | LoadedProgram) or hasattr(thing, "operation")
+    return isinstance(thing, str | bytes | bytearray | memoryview | os.PathLike | LoadedProgram) or hasattr(
+        thing, "operation"
+    )
 
 
 def fit_arguments(source: Source, arrays: Sequence[Any], partitions: bool = False) -> tuple[list[Any], Source]:

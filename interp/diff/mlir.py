@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from jaxlib.mlir import ir
 
 from ..errors import ProgramError
 from ..parse.reader import Locator
+from ..parse.rewriting import list_operations, replace_operands
 
 #: Maximum number of inlined calls; with more, functions call each other without end.
 _MOST = 10_000
-
-
-def list_operations(root: ir.Operation) -> list[ir.Operation]:
-    """All ops below one, itself first. (`walk` returns plain operations; see `reader.Reader`.)"""
-    operations: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        operations.append(op)
-        return ir.WalkResult.ADVANCE
-
-    root.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return operations
 
 
 def name_of(function: ir.Operation) -> str:
     """The name of a function."""
     name: Any = function.attributes["sym_name"]
     return name.value
-
-
-def replace_operands(op: ir.Operation, given: Mapping[ir.Value, ir.Value]) -> None:
-    """Replaces operands of an op, in its regions too."""
-    for inner in list_operations(op):
-        for i, operand in enumerate(inner.operands):
-            if operand in given:
-                inner.operands[i] = given[operand]
 
 
 def inline_calls(module: ir.Module, function: str, places: Locator) -> None:

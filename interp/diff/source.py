@@ -11,19 +11,21 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _stablehlo
+from jaxlib.mlir._mlir_libs._mlirHlo import register_mhlo_passes
 from jaxlib.mlir.passmanager import PassManager
 
 from ...ops.op import lookup
 from ...ops.policy import Policy
-from ...ops.types import QuantizedType, TensorType, Type
+from ...ops.types import QuantizedType, TensorType, TupleType, Type
 from .. import transport
 from ..errors import ProgramError, UnsupportedError
 from ..parse import parser
 from ..parse.reader import Locator, Reader
+from ..parse.rewriting import replace_operands
 from ..parse.syntax import NEWER
 from ..planner import Plan, find_function, plan
 from ..program import CONSTANT, Function, Location, Operation, Program, Region, Value
-from .mlir import drop_shardings, inline_calls, replace_operands
+from .mlir import drop_shardings, inline_calls
 
 _MAIN, _ALONE = "main", "one op"
 #: The numbers of processes, of which programs that are compared meet no others.
@@ -82,8 +84,13 @@ class Source:
 
     @classmethod
     def of_text(cls, text: str | bytes, file: str, first_line: int = 1, function: str | None = None) -> Source:
-        """Reads a program from text or bytecode. Raises ProgramError if it cannot be read."""
-        return cls(parser.module(text, file, first_line), Locator(file, first_line - 1), file, function)
+        """Reads a program from text or bytecode; tuples that it takes or gives become their elements.
+
+        Raises ProgramError if it cannot be read.
+        """
+        source = cls(parser.module(text, file, first_line), Locator(file, first_line - 1), file, function)
+        types = (*source.function.argument_types, *source.function.result_types)
+        return source._expand_tuples() if any(isinstance(t, TupleType) for t in types) else source
 
     def refine(self, types: Sequence[Type]) -> Source:
         """The program refined for arguments of these types, if its own leave sizes open. Raises ProgramError."""
@@ -94,6 +101,15 @@ class Source:
             f"stablehlo-refine-arguments{{types={','.join(map(str, types))}}}",
             "stablehlo-refine-shapes",
             "func.func(stablehlo-canonicalize-dynamism)",
+        )
+        return self._copy_changed(lambda m: PassManager.parse(f"builtin.module({','.join(passes)})").run(m.operation))
+
+    def _expand_tuples(self) -> Source:
+        register_mhlo_passes()
+        passes = (
+            "stablehlo-legalize-to-hlo",
+            f"expand-hlo-tuples{{entry-function={self.function.name}}}",
+            "hlo-legalize-to-stablehlo",
         )
         return self._copy_changed(lambda m: PassManager.parse(f"builtin.module({','.join(passes)})").run(m.operation))
 

@@ -211,15 +211,19 @@ class Converter:
         key = (match[1] or match[2]) if match else ""
         t = self.type(a.type)
         data = self._resource(key)
-        if data is None and isinstance(t, TensorType) and self._elided is not None:
-            return self._elided(t)
         if data is None or not isinstance(t, TensorType):
-            hint = "minihlo run --elided zeros, or sample, fills what is left out"
-            raise AttributeValueError(f"dense_resource<{key}>: expected its data in the program, got none ({hint})")
+            return self.elided(t, f"dense_resource<{key}>")
         try:
             return array_of_bytes(data, t, f"dense_resource<{key}>")
         except ValueError as e:
             raise AttributeValueError(str(e)) from None
+
+    def elided(self, t: Type, what: str) -> np.ndarray:
+        """Return what stands for a constant without its data. Raises AttributeValueError where nothing does."""
+        if self._elided is None or not isinstance(t, TensorType):
+            hint = "minihlo run --elided zeros, or sample, fills what is left out"
+            raise AttributeValueError(f"{what}: expected its data in the program, got none ({hint})")
+        return self._elided(t)
 
 
 def element_name(tensor: str) -> str:

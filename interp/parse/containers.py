@@ -18,6 +18,15 @@ BYTECODE = b"ML\xefR"
 _HLO_TEXT = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*HloModule\s", re.DOTALL)
 
 
+#: The custom call that stands for a constant that HLO text elides: XLA would read other numbers.
+ELIDED = "minihlo.elided"
+#: The bytes of HLO text in which its first line is looked for.
+_HEAD = 1 << 16
+_ELIDED = re.compile(r"\bconstant\(\{\.\.\.\}\)"), f'custom-call(), custom_call_target="{ELIDED}"'
+#: Numbers of processes in the first line of HLO text, and the module's attributes for them, which XLA leaves out.
+_COUNTS = {"replica_count": "mhlo.num_replicas", "num_partitions": "mhlo.num_partitions"}
+
+
 def is_binary(data: bytes) -> bool:
     """Whether data holds a program in a binary form: MLIR's own, or another one."""
     return data.startswith(BYTECODE) or _exported(data) is not None or _is_proto(data)
@@ -42,6 +51,14 @@ def mlir_of(source: str | bytes, file: str) -> str | bytes:
         except UnicodeDecodeError:
             return source
     return _of_text(source, file) if _HLO_TEXT.match(source) else source
+
+
+def process_counts(source: str | bytes) -> dict[str, int]:
+    """Return the module's attributes for the numbers of replicas and partitions that HLO text gives."""
+    text = source if isinstance(source, str) else source[:_HEAD].decode(errors="replace")
+    start = _HLO_TEXT.match(text)
+    line = text[start.end() :].partition("\n")[0] if start else ""
+    return {_COUNTS[name]: int(n) for name, n in re.findall(rf"\b({'|'.join(_COUNTS)})=(\d{{1,9}})\b", line)}
 
 
 def _exported(data: bytes) -> bytes | None:
@@ -89,7 +106,7 @@ def _module_in(data: bytes, depth: int = 2) -> bytes | None:
 
 def _of_text(text: str, file: str) -> bytes:
     def convert() -> bytes:
-        module = _native("hlo_module_from_text")(text)
+        module = _native("hlo_module_from_text")(_ELIDED[0].sub(_ELIDED[1], text))
         return _native("hlo_to_stablehlo")(module.as_serialized_hlo_module_proto())
 
     return _converted(convert, file)

@@ -134,11 +134,10 @@ def _while(build: Builder, op: Operation) -> None:
 
 def _named_computation(build: Builder, op: Operation) -> None:
     body = op.regions[0]
-    takes = op.operands if body.arguments else ()  # older fusions capture what they take
-    if len(takes) != len(body.arguments) or len(op.results) != len(body.returns):
+    if len(op.operands) != len(body.arguments) or len(op.results) != len(body.returns):
         given = f"{len(body.arguments)} arguments and {len(body.returns)} results"
         raise UnsupportedError(f"{build.location}: expected a region of the op's operands and results, got {given}")
-    for operand, argument in zip(takes, body.arguments, strict=True):
+    for operand, argument in zip(op.operands, body.arguments, strict=True):
         build.same(operand, argument)
     build.operations += body.operations
     for value, result in zip(body.returns, op.results, strict=True):
@@ -157,7 +156,7 @@ STRUCTURED: dict[str, Callable[[Builder, Operation], None]] = {
         "stablehlo.custom_call", op.operands, (), call_target_name="shape_assertion",
         error_message=op.attributes.get("msg", "the assertion does not hold"),
     ),
-    "sdy.named_computation": _named_computation, "mhlo.fusion": _named_computation,
+    "sdy.named_computation": _named_computation,
     "mhlo.add_dependency": lambda build, op: build.same(op.operands[0], op.results[0]),
 }  # fmt: skip
 

@@ -26,6 +26,7 @@ from . import containers, syntax
 from .attributes import Elided
 from .containers import BYTECODE
 from .reader import Locator, MhloError, Reader, VhloError
+from .rewriting import lower_optimized
 
 _BYTE_ORDER_MARK = "\ufeff"  #: some editors begin a file with it
 READABLE = "MLIR (text, bytecode, a portable artifact), a file of jax.export, or HLO"
@@ -148,6 +149,7 @@ def _from_mhlo(module: ir.Module, locate: Locator) -> ir.Module:
     converted = ir.Module.parse(data.getvalue(), context)
     try:
         with context:
+            lower_optimized(converted)
             PassManager.parse(f"builtin.module({_FROM_MHLO})").run(converted.operation)
     except ir.MLIRError as e:
         raise locate.error(e.error_diagnostics, "an op cannot be converted", "MHLO to StableHLO: ") from None
@@ -170,10 +172,15 @@ def _guarded(read: Callable[[], Any], locate: Locator) -> Any:
 
 
 def _module(source: str | bytes, locate: Locator, file: str, first_line: int) -> ir.Module:
+    given, counts = source, containers.process_counts(source)
     source = containers.mlir_of(source, file)
     if isinstance(source, bytes):
         if source.startswith(BYTECODE):
-            return _read_bytecode(source, locate)
+            module = _read_bytecode(source, locate, "not valid MLIR bytecode: " if source == given else "HLO: ")
+            with module.context:
+                for name, count in counts.items():
+                    module.operation.attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), count)
+            return module
         source = _decode(source, file, first_line)
     return _read_text(source.removeprefix(_BYTE_ORDER_MARK), locate, file, first_line)
 
@@ -237,7 +244,7 @@ def _renamed(text: str, error: ir.MLIRError) -> str:
     return text
 
 
-def _read_bytecode(data: bytes, locate: Locator) -> ir.Module:
+def _read_bytecode(data: bytes, locate: Locator, what: str) -> ir.Module:
     context = make_context(lambda name: name.strip(".!").encode() in data)
     heard: list[Any] = []
 
@@ -252,10 +259,10 @@ def _read_bytecode(data: bytes, locate: Locator) -> ir.Module:
         return ir.Module.parse(data, context)
     except ir.MLIRError as e:
         _keep_forever(context)
-        raise _bad_bytecode([*heard, *e.error_diagnostics], locate) from None
+        raise _bad_bytecode([*heard, *e.error_diagnostics], locate, what) from None
     except (ValueError, RuntimeError):
         _keep_forever(context)
-        raise _bad_bytecode(heard, locate) from None
+        raise _bad_bytecode(heard, locate, what) from None
     finally:
         handler.detach()
 
@@ -265,8 +272,8 @@ def _keep_forever(context: ir.Context) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(context))
 
 
-def _bad_bytecode(diagnostics: list[Any], locate: Locator) -> ProgramError:
-    return locate.error(diagnostics, "the data is damaged or of another kind", "not valid MLIR bytecode: ")
+def _bad_bytecode(diagnostics: list[Any], locate: Locator, what: str) -> ProgramError:
+    return locate.error(diagnostics, "the data is damaged or of another kind", what)
 
 
 def make_context(mentions: Callable[[str], bool] = lambda _: True) -> ir.Context:

@@ -8,15 +8,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 from jaxlib.mlir import ir
 
 from ...ops.op import lookup
 from ...ops.programs.custom_call import is_target
 from ...ops.types import Type
 from ..errors import ProgramError, UnsupportedError, printable
-from ..program import BARRIER, Function, Location, Operation, Program, Region, Value
+from ..program import BARRIER, CONSTANT, Function, Location, Operation, Program, Region, Value
 from . import spmd
 from .attributes import AttributeValueError, Converter, Elided
+from .containers import ELIDED
 from .control_flow import STRUCTURED, Builder, read_blocks
 from .syntax import NEWER, end_of_item
 
@@ -248,7 +250,9 @@ class Reader:
             record = lookup(name)
             for key in record.calls if record is not None else ():
                 attributes = {**attributes, key: self._called(attributes.get(key))} if key in attributes else attributes
-        if name == "stablehlo.custom_call":
+        if name == "stablehlo.custom_call" and attributes.get("call_target_name") == ELIDED:
+            name, attributes = CONSTANT, {"value": self._fill(op, results[0].type)}
+        elif name == "stablehlo.custom_call":
             name, attributes = self._custom_call(attributes)
         operation = Operation(name, operands, results, attributes, regions, location)
         if name not in STRUCTURED:
@@ -267,6 +271,12 @@ class Reader:
         if found is None:
             raise self.unsupported(op, "this op of MHLO has no counterpart in StableHLO")
         return found
+
+    def _fill(self, op: ir.Operation, t: Type) -> np.ndarray:
+        try:
+            return self._convert.elided(t, "constant({...})")
+        except AttributeValueError as e:
+            raise UnsupportedError(f"{self.locate(op.location)}: {e}") from None
 
     def _called(self, value: Any) -> Any:
         """What names functions, alone or in lists, with the names that they have in the program."""

@@ -23,6 +23,7 @@ from ..errors import CheckFailure, InputError
 from ..failures import failed_operation
 from ..parse import parser
 from ..parse.reader import one_line
+from ..parse.rewriting import list_operations
 from ..passes.rewriting import all_operations
 from ..planner import plan
 from ..program import Function, Operation, Program
@@ -157,17 +158,17 @@ def _rewrite(
 
     Constants that floats are computed from become inputs, so that the backend's compiler folds nothing.
     """
-    functions = {_name(op): op for op in _collect(module.operation, "func.func")}
+    functions = {_name(op): op for op in list_operations(module.operation, "func.func")}
     for op in functions.values():
         op.attributes["sym_visibility"] = ir.StringAttr.get("public" if _name(op) == function.name else "private")
     entry = functions[function.name]
     block = entry.regions[0].blocks[0]
     assert function.body is not None
     read_constants = [o for o in function.body.operations if o.name == "stablehlo.constant"]
-    constants = [op for op in _collect(entry, "stablehlo.constant") if op.block == block]
+    constants = [op for op in list_operations(entry, "stablehlo.constant") if op.block == block]
     pairs = zip(constants, read_constants, strict=True)
     inputs = [x for op, constant in pairs if (x := _as_input(op, constant)) is not None]
-    check_ops, last = _collect(entry, "check."), _collect(entry, "func.return")[-1]
+    check_ops, last = list_operations(entry, "check."), list_operations(entry, "func.return")[-1]
     values: list[ir.Value] = []
     with ir.InsertionPoint(last):
         for op, check in zip(check_ops, checks, strict=True):
@@ -184,19 +185,6 @@ def _rewrite(
     entry.attributes["sym_name"] = ir.StringAttr.get("main")
     PassManager.parse("builtin.module(symbol-dce)").run(module.operation)
     return inputs, tuple(str(v.type) for v in values)
-
-
-def _collect(root: ir.Operation, *prefixes: str) -> list[ir.Operation]:
-    """Return the ops within another whose names start with a prefix. (`walk` gives plain operations; see `Reader`.)"""
-    result: list[ir.Operation] = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name.startswith(prefixes):
-            result.append(op)
-        return ir.WalkResult.ADVANCE
-
-    root.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return result
 
 
 def _name(function: ir.Operation) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from jax import export
 
+from minihlo import interp
 from minihlo.interp import InputError, ProgramError, load
 
 HLO = """// of a dump
@@ -53,6 +54,32 @@ def test_hlo(tmp_path: Path) -> None:
     path = tmp_path / "m.hlo.pb"
     path.write_bytes(field(1, module()))
     assert load(path)(X)[0] == 20
+
+
+OPTIMIZED = """HloModule m, replica_count=2
+f (a: f32[4,2]) -> s32[2,4] {
+  a = f32[4,2]{0,1} parameter(0)
+  ROOT b = s32[2,4]{1,0} bitcast(a)
+}
+ENTRY e {
+  p = f32[4,2]{0,1} parameter(0)
+  c = s32[2,4] constant({...})
+  i = s32[2,4] fusion(p), kind=kLoop, calls=f
+  ROOT r = s32[2,4] add(c, i)
+}
+"""
+
+
+def test_hlo_after_optimization() -> None:
+    """A fusion; a cast of numbers and memory layout; a constant without its data; a number of processes."""
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+    program = load(OPTIMIZED, elided="zeros")
+    assert program(x)[0].tolist() == x.T.view(np.int32).tolist()
+    assert program.program.attributes["mhlo.num_replicas"] == 2
+    with pytest.raises(ProgramError, match=r"constant\(\{\.\.\.\}\): expected its data in the program, got none"):
+        load(OPTIMIZED)
+    whole = OPTIMIZED.replace("{...}", "{{1,2,3,4},{5,6,7,8}}")
+    assert interp.compare(whole, x, backend="minihlo").verdict == "PASS"
 
 
 def test_hlo_that_cannot_be_read() -> None:

@@ -107,7 +107,7 @@ def test_mhlo(line: str, result: str, expected: Any) -> None:
 
 def test_mhlo_that_cannot_be_converted() -> None:
     with pytest.raises(ProgramError, match=r":2:\d+: mhlo\.bitcast: this op of MHLO has no counterpart in StableHLO"):
-        run(of_one("%0 = mhlo.bitcast %x : (tensor<4xf32>) -> tensor<4xf32>"), X)
+        run(of_one("%0 = mhlo.bitcast %x : (tensor<4xf32>) -> tensor<8xf16>", "tensor<8xf16>"), X)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,79 @@
+"""Changes of MLIR for which jaxlib has no pass: operations of MHLO that XLA's optimizer makes become StableHLO's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from jaxlib.mlir import ir
+
+
+def list_operations(root: ir.Operation, *prefixes: str) -> list[ir.Operation]:
+    """Return an operation and all below it whose names begin with one of the prefixes, if there are any.
+
+    `walk` hands out plain operations; see `reader.Reader`.
+    """
+    operations: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if not prefixes or op.name.startswith(prefixes):
+            operations.append(op)
+        return ir.WalkResult.ADVANCE
+
+    root.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return operations
+
+
+def replace_operands(op: ir.Operation, given: Mapping[ir.Value, ir.Value]) -> None:
+    """Replace operands of an operation, in its regions too."""
+    for inner in list_operations(op):
+        for i, operand in enumerate(inner.operands):
+            if operand in given:
+                inner.operands[i] = given[operand]
+
+
+def lower_optimized(module: ir.Module) -> None:
+    """Replace fusions by the operations in them, and bitcasts of elements of one width by transposes and reshapes."""
+    for op in reversed(list_operations(module.operation, "mhlo.fusion")):  # those within others first
+        block = op.regions[0].blocks[0]
+        *body, end = [o for o in list_operations(op) if o.block == block]
+        given = dict(zip(block.arguments, op.operands, strict=bool(len(block.arguments))))  # some capture operands
+        with ir.InsertionPoint(op):
+            for inner in body:
+                clone: Any = inner.clone()
+                replace_operands(clone, given)
+                given.update(zip(inner.results, clone.results, strict=True))
+        for result, value in zip(op.results, end.operands, strict=True):
+            result.replace_all_uses_with(given.get(value, value))
+        op.erase()
+    for op in list_operations(module.operation, "mhlo.bitcast"):
+        source, target = ir.RankedTensorType(op.operands[0].type), ir.RankedTensorType(op.results[0].type)
+        widths = {getattr(t.element_type, "width", t.element_type) for t in (source, target)}
+        if len(widths) == 1:
+            with ir.InsertionPoint(op), op.location:
+                op.results[0].replace_all_uses_with(_cast_layout(op, source, target))
+            op.erase()
+
+
+def _cast_layout(op: ir.Operation, source: ir.RankedTensorType, target: ir.RankedTensorType) -> ir.Value:
+    """Return the elements in the order in which they lie in memory, read as another shape and memory layout.
+
+    A memory layout lists dimensions from the one that changes fastest (XLA, Shapes and layout).
+    """
+    places = []
+    for name, t in (("source_layout", source), ("result_layout", target)):
+        layout: Any = op.attributes[name] if name in op.attributes else reversed(range(t.rank))
+        places.append([int(d) for d in layout][::-1])
+    value = _transpose(op.operands[0], places[0])
+    shape = [target.shape[d] for d in places[1]]
+    for name, element in (("reshape", source.element_type), ("bitcast_convert", target.element_type)):
+        result = ir.RankedTensorType.get(shape, element)
+        value = ir.Operation.create(f"stablehlo.{name}", [result], [value]).results[0]
+    return _transpose(value, [places[1].index(d) for d in range(target.rank)])
+
+
+def _transpose(value: ir.Value, order: list[int]) -> ir.Value:
+    t = ir.RankedTensorType(value.type)
+    result = ir.RankedTensorType.get([t.shape[d] for d in order], t.element_type)
+    permutation: dict[str, ir.Attribute] = {"permutation": ir.DenseI64ArrayAttr.get(order)}
+    return ir.Operation.create("stablehlo.transpose", [result], [value], permutation).results[0]
