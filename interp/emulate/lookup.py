@@ -52,7 +52,7 @@ def index_of(x: Tensor, element: ElementType) -> Tensor:
         return x
     if element.is_float:
         return x.bits(UI16)
-    wide = x.to(_in_bytes(element))
+    wide = x.to(_in_bytes(element.storage))
     return wide.bits(UI8 if wide.element.bits == 8 else UI16)
 
 
