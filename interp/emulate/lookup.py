@@ -59,27 +59,28 @@ def index_of(x: Tensor, element: ElementType) -> Tensor:
 @emulates(TABLE)
 def fused_group(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """A group of elementwise operations on 16 bits in all: one lookup."""
-    (region,), (result,) = operation.regions, operation.results
-    compute = vectorize(region, {}, lambda o: kernel(e, o), reinterprets=True)
-    elements = [element_of(v) for v in region.arguments]
+    compute = vectorize(operation.regions[0], {}, lambda o: kernel(e, o), reinterprets=True)
     assert compute is not None
-    element = element_of(result)
-    entries = e.remember(operation, lambda: Tabulated(lambda *x: compute(*x)[0], elements, element.dtype).table())
-    return [look_up(e, entries, element, operands, elements)]
+    return [_tabulate(e, operation, lambda *x: compute(*x)[0], operands)]
 
 
 @emulates("minihlo.elementwise", "real", "imag")
 def elementwise(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """An elementwise operation on at most 16 bits in all."""
-    (result,) = operation.results
-    elements, target = [element_of(v) for v in operation.operands], element_of(result)
+    elements = [element_of(v) for v in operation.operands]
     if sum(map(index_bits, elements)) > MOST_BITS:
         types = ", ".join(e.name for e in elements)
         raise OpError(f"expected operands of at most {MOST_BITS} bits in all, got {types}")
     if e.policy.rounding == "stochastic":
-        return [_chosen(e, operation, operands, elements, target)]
-    entries = e.remember(operation, lambda: Tabulated(kernel(e, operation), elements, target.dtype).table())
-    return [look_up(e, entries, target, operands, elements)]
+        return [_chosen(e, operation, operands, elements, element_of(operation.results[0]))]
+    return [_tabulate(e, operation, kernel(e, operation), operands)]
+
+
+def _tabulate(e: Emulation, operation: Operation, run: Run, operands: Sequence[Tensor]) -> Tensor:
+    """Return an operation's results by a table of a function on arrays."""
+    elements, target = [element_of(v) for v in operation.operands], element_of(operation.results[0])
+    entries = e.remember(operation, lambda: Tabulated(run, elements, target.dtype).table())
+    return look_up(e, entries, target, operands, elements)
 
 
 @emulates("add", "subtract", "multiply")

@@ -96,7 +96,7 @@ def _sums(e: Emulation, operation: Operation, operands: Sequence[Tensor], types:
     sums = e.rewritten(operation, sides)[0].to(F64)
     axis, rank = None if y.axis is None else axis_in_result(call, y.axis), len(sums.shape)
     factor = x.scales[0] * beside(y.scales, axis, rank, np.float64) / beside(out.scales, out.axis, rank, np.float64)
-    scaled = sums * _spread(factor, sums.shape)
+    scaled = sums * _spread(np.asarray(factor), F64, sums.shape)
     return _stored(scaled + _along(out.zero_points, F64, out, sums) if any(out.zero_points) else scaled, out)
 
 
@@ -108,16 +108,12 @@ def _expressed(t: QuantizedType) -> ElementType:
 
 def _along(values: Sequence[float], element: ElementType, t: QuantizedType, x: Tensor) -> Tensor:
     """Return parameters of a type in the shape of a tensor."""
-    array = np.array(values, np.float64).astype(element.dtype)
-    if t.axis is None:
-        return constant(array[0], element, x.shape)
-    return constant(array, element).broadcast(x.shape, [t.axis])
+    return _spread(beside(tuple(values), t.axis, len(x.shape), element.dtype), element, x.shape)
 
 
-def _spread(values: np.ndarray, shape: Sequence[int]) -> Tensor:
+def _spread(array: np.ndarray, element: ElementType, shape: Sequence[int]) -> Tensor:
     """Return an array that broadcasts to a shape, in it."""
-    array = np.asarray(values, np.float64)
     dims = [len(shape) - array.ndim + d for d in range(array.ndim) if array.shape[d] > 1]
-    return constant(array.reshape([shape[d] for d in dims]) if dims else array.reshape(-1)[0], F64).broadcast(
-        shape, dims
-    )
+    if not dims:
+        return constant(array.reshape(-1)[0], element, shape)
+    return constant(array.reshape([shape[d] for d in dims]), element).broadcast(shape, dims)
