@@ -9,17 +9,15 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from ...ops.cast import cast
 from ...ops.op import OpError
-from ...ops.policy import Policy
 from ...ops.products.convolution import Numbers, Window
 from ...ops.products.exact import exact_type_of_formats
 from ...ops.reductions.axes import Axis
 from ..program import Operation
 from .products import Sums, decoded
 from .rewrite import Emulation
-from .rules import attributes_of, carrier, emulates
-from .tensor import F32, HIGHEST, UI8, Tensor, concatenate, constant, where, write
+from .rules import attributes_of, emulates, number_of
+from .tensor import HIGHEST, Tensor, concatenate, constant, where, write
 from .windows import pad, places, view
 
 
@@ -62,7 +60,7 @@ def _by_windows(
     axes = _axes(x.shape, range(len(x.shape)), y.shape[2:], window, padding)
     batch, depth, *counts = [a.count for a in axes]
     rows, outputs, inner = math.prod(counts), y.shape[0], depth // features
-    padded = pad(x, _zero(sums), axes) if rows else x
+    padded = pad(x, number_of(0.0, sums.lhs), axes) if rows else x
     windows = [view(padded, place, axes).expand(0) for place in places(axes)] if rows else []
     stacked = concatenate(windows or [constant(0, x.element, (0, batch, depth, *counts))], 0)
     size = stacked.shape[0]
@@ -87,13 +85,6 @@ def _axes(
     return axes
 
 
-def _zero(sums: Sums) -> Tensor:
-    """Return what the left operand is padded with."""
-    if not sums.lhs.is_minifloat:
-        return constant(0, carrier(sums.lhs))
-    return constant(cast(np.zeros((), np.float32), F32, sums.lhs, Policy()).view(np.uint8), UI8)
-
-
 def _direct(e: Emulation, operation: Operation, operands: Sequence[Tensor], padding: Sequence[int]) -> Tensor | None:
     """Return a convolution by the device's own, in a type that holds every partial sum; None where there is none.
 
@@ -114,7 +105,7 @@ def _direct(e: Emulation, operation: Operation, operands: Sequence[Tensor], padd
     has_infinity = sums.lhs.format.has_infinity or sums.rhs.format.has_infinity
     if has_infinity:
         window, kernel = Window.of(e.call(operation), rank - 2), [y.shape[d] for d in numbers.rhs[2:]]
-        x = pad(x, _zero(sums), _axes(x.shape, numbers.lhs, kernel, window, padding))
+        x = pad(x, number_of(0.0, sums.lhs), _axes(x.shape, numbers.lhs, kernel, window, padding))
         attributes = {k: v for k, v in attributes.items() if k not in ("padding", "lhs_dilation")}
     attributes["precision_config"] = HIGHEST
     values = [decoded(e, v, t, compute) for v, t in ((x, sums.lhs), (y, sums.rhs))]

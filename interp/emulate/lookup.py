@@ -20,7 +20,7 @@ from ..program import Location, Operation, Value
 from .draws import draw
 from .rewrite import Emulation
 from .rounding import decode_f32, exact_of_integer, round_float, round_number
-from .rules import UI4, align, carrier, element_of, emulates
+from .rules import UI4, align, carrier, constant_of, element_of, emulates
 from .tensor import F32, UI8, UI16, UI32, UI64, Tensor, constant, where, write
 
 
@@ -222,8 +222,7 @@ def constant_like(e: Emulation, operation: Operation, operands: Sequence[Any]) -
     """One number in the shape of the operand."""
     element = element_of(operation.results[0])
     value = np.asarray(operation.attributes["value"]).astype(element.dtype)
-    code = value.view(np.uint8) if element.is_minifloat else value
-    return [constant(code[()], carrier(element), operands[0].shape)]
+    return [constant_of(value, element, operands[0].shape)]
 
 
 @emulates("select")

@@ -38,7 +38,7 @@ from .lookup import index_of, operate
 from .loops import branch, loop
 from .rewrite import Emulation
 from .rounding import Exact, code_type, exact_of_float, round_float, round_number
-from .rules import carrier
+from .rules import carrier, constant_of
 from .tensor import F32, F64, I32, I64, UI8, UI32, UI64, Tensor, concatenate, constant, dot, where
 
 _PLAIN = Policy()
@@ -150,8 +150,7 @@ class Sums:
             return found
         # Of other codes of NaN the host's conversion passes on what fits.
         ones = cast(np.array(fmt.sign_bit - 1, fmt.code_dtype).view(fmt.dtype), stored, self.result, policy)
-        nan = constant(ones.view(np.uint8) if self.result.is_minifloat else ones, found.element)
-        return where(number.is_nan, nan, found)
+        return where(number.is_nan, constant_of(ones, self.result), found)
 
     # -- sums whose steps are rounded ----------------------------------------------------------------------------------
 

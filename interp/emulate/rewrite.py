@@ -31,7 +31,18 @@ from ..passes.inline import called_once, inline
 from ..passes.rewriting import all_operations
 from ..program import BARRIER, CONSTANT, Operation, Region, Value
 from ..settings import Settings
-from .rules import REFUSED, RULES, align, attributes_of, carrier, full_name, has_emulated, is_emulated, rules
+from .rules import (
+    REFUSED,
+    RULES,
+    align,
+    attributes_of,
+    carrier,
+    constant_of,
+    full_name,
+    has_emulated,
+    is_emulated,
+    rules,
+)
 from .source import Source
 from .tensor import UI8, Tensor, constant, fill, fill_by_name, insert, type_of
 
@@ -48,14 +59,13 @@ class Emulation:
     def __init__(self, source: Source, policy: Policy, dots: str = "auto") -> None:
         rules()
         self.source, self.policy, self.program, self.dots = source, policy, source.program, dots
-        self.settings = Settings()
         #: How many roundings came before, under stochastic rounding.
         self.roundings: int | Tensor = 0
         #: The draws of the next rounding, where they are some of those of another one.
         self.drawn: Tensor | None = None
         self._values: dict[Value, Any] = {}
         self._remembered: dict[Operation, Any] = {}
-        self.binder = Binder(self.program, policy, self.settings, RandomStream(), self._refuse_call)
+        self.binder = Binder(self.program, policy, Settings(), RandomStream(), self._refuse_call)
         self.once = called_once(self.program)
         self.pending: list[str] = []
         self.seen: set[str] = set()
@@ -261,13 +271,11 @@ class Emulation:
             raise OpError("expected an operation of the program, got one that a pass inserted")
         return source
 
-    def call(self, operation: Operation, *, random: RandomStream | None = None) -> Call:
+    def call(self, operation: Operation) -> Call:
         """Return the use of an operation as its declaration takes it; raises OpError where it is not valid."""
         operands, results = (tuple([v.type for v in values]) for values in (operation.operands, operation.results))
         bodies = tuple([self.body(r) for r in operation.regions])
-        return Call(
-            operation.name, operands, results, operation.attributes, bodies, self.policy, random or RandomStream()
-        )
+        return Call(operation.name, operands, results, operation.attributes, bodies, self.policy, RandomStream())
 
     def body(self, region: Region) -> Body:
         """Return what is known of a region."""
@@ -313,12 +321,9 @@ class Emulation:
             return Tensor.of(source.clone().operation.results[0])
         if not isinstance(value, np.ndarray):
             raise OpError("expected a constant of known elements")
-        element = carrier(t.element)
-        array = np.asarray(value).view(np.uint8) if t.element.is_minifloat else np.asarray(value)
-        first = array.reshape(-1)[:1]
-        if array.size and not any(array.strides[d] for d in range(array.ndim) if array.shape[d] > 1):
-            return constant(first[0], element, array.shape)
-        return constant(array, element) if array.ndim else constant(array[()], element)
+        if value.size and not any(value.strides[d] for d in range(value.ndim) if value.shape[d] > 1):
+            return constant_of(value.reshape(-1)[0], t.element, value.shape)
+        return constant_of(value, t.element)
 
 
 def wrap(value: ir.Value, t: Type) -> Any:
