@@ -98,7 +98,7 @@ def constant_of(value: Any, element: ElementType, shape: Sequence[int] = ()) -> 
 
 def number_of(value: float, element: ElementType, shape: Sequence[int] = ()) -> Tensor:
     """Return a number, rounded to nearest, in a whole shape as it is carried."""
-    return constant_of(cast(np.array(value), ELEMENT_TYPES["f64"], element, Policy()), element, shape)
+    return constant_of(cast(np.array(value, np.float64), ELEMENT_TYPES["f64"], element, Policy()), element, shape)
 
 
 def is_emulated(t: Type | ElementType) -> bool:
