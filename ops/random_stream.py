@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import threading
 from collections.abc import Iterator
 
@@ -20,14 +22,13 @@ class RandomStream(threading.local):
 
     def __init__(self) -> None:
         self._generator: np.random.Generator | None = None
-        self._seed: int | np.random.SeedSequence = 0
         self._key: np.ndarray | None = None
-        self._roundings = 0
         self._shared: Draws | None = None
+        self.restart(0)
 
     def restart(self, seed: int | np.random.SeedSequence) -> None:
         """Begin the stream of `seed` anew, as every run of a program does."""
-        self._seed, self._generator, self._key, self._roundings = seed, None, None, 0
+        self._seed, self._generator, self._key, self._roundings = seed, None, None, itertools.count()
 
     @property
     def generator(self) -> np.random.Generator:
@@ -45,11 +46,7 @@ class RandomStream(threading.local):
         if self._key is None:
             seed = self._seed if isinstance(self._seed, np.random.SeedSequence) else np.random.SeedSequence(self._seed)
             self._key = seed.generate_state(2, np.uint64)
-        return Draws(self._key, self._next_number)
-
-    def _next_number(self) -> int:
-        self._roundings += 1
-        return self._roundings - 1
+        return Draws(self._key, functools.partial(next, self._roundings))
 
     @contextlib.contextmanager
     def one_rounding(self, policy: Policy) -> Iterator[None]:

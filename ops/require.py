@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .op import Call, OpError
+from .traits import Run
 from .types import ElementType, TensorType
 
 
@@ -72,3 +73,16 @@ def identity(value: Any) -> Any:
 def unpack(results: tuple[Any, ...]) -> Any:
     """Results as a kernel returns them: one by itself, several as a tuple."""
     return results[0] if len(results) == 1 else results
+
+
+def on_arrays(region: Run, dtype: Any) -> Run:
+    """A region of one result that takes scalars, as a function of arrays of one shape: it is called for each place."""
+
+    def run(*arrays: np.ndarray) -> tuple[np.ndarray]:
+        results = np.empty(arrays[0].shape, dtype)
+        for index in np.ndindex(results.shape):
+            # With the ellipsis an element is an array: the scalars of ml_dtypes' types are not what kernels take.
+            (results[index],) = region(*(x[(*index, ...)] for x in arrays))
+        return (results,)
+
+    return run

@@ -17,7 +17,7 @@ import numpy as np
 from ...ops.minifloat.codec import decode
 from ...ops.minifloat.formats import Format, Nan
 from ...ops.op import Body, OpError
-from ...ops.reductions.folds import PAIRS_FROM, body_elements, is_associative
+from ...ops.reductions.folds import PAIRS_FROM, body_elements
 from ...ops.tables import Tabulated
 from ...ops.types import ElementType
 from ..bodies import independent_parts
@@ -112,9 +112,6 @@ class Combiner:
         if self.order is not None:
             found = self.order.reduce(rows[0], [0])
             return [self.choose(starts[0], found, lambda: self.run(starts, rows)[0])]
-        compute = self.body.vectorised
-        if compute is not None and self.body.selects and is_associative(compute, self.elements):
-            return self._by_halves(starts, rows)
         is_stochastic, is_single = self.e.policy.rounding == "stochastic", self.elements[0].is_minifloat
         is_long = as_reduction and rows[0].shape[0] >= PAIRS_FROM and self.body.pairs
         if is_long and (is_stochastic or not (self.parts or (is_single and len(self.elements) == 1))):

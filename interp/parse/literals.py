@@ -17,7 +17,7 @@ from ...ops.policy import Policy
 from ...ops.types import ElementType, Kind
 from ..errors import InputError
 
-_DECIMAL = re.compile(r"([+-]?)(\d*\.?\d*)(?:[eE]([+-]?\d+))?", re.ASCII)
+_DECIMAL = re.compile(r"([+-]?)(\d*)\.?(\d*)(?:[eE]([+-]?\d+))?", re.ASCII)
 _HEXADECIMAL = re.compile(r"([+-]?)0[xX]([0-9a-fA-F]*)\.?([0-9a-fA-F]*)[pP]([+-]?\d+)", re.ASCII)
 _CODE = re.compile(r"0[xX][0-9a-fA-F]+|0[bB][01]+")
 _INTEGER = re.compile(r"[+-]?(\d+|0[xX][0-9a-fA-F]+)", re.ASCII)
@@ -67,22 +67,14 @@ def fraction(text: str) -> Fraction:
     """The exact value of a decimal or a hexadecimal float. Raises InputError where the text is neither."""
     if len(text) > _MOST_CHARACTERS:
         raise InputError(f"expected a number of at most {_MOST_CHARACTERS} characters, got {text[:20]}… of {len(text)}")
-    if match := _DECIMAL.fullmatch(text):
-        sign, digits, exponent = match.groups()
-        whole, _, part = digits.partition(".")
-        if whole or part:
-            power = max(-_MOST_EXPONENT, min(int(exponent or 0), _MOST_EXPONENT)) - len(part)
-            return _signed(sign, Fraction(int(whole + part)) * Fraction(10) ** power)
-    if match := _HEXADECIMAL.fullmatch(text):
-        sign, whole, part, exponent = match.groups()
-        if whole or part:
-            power = max(-4 * _MOST_EXPONENT, min(int(exponent), 4 * _MOST_EXPONENT)) - 4 * len(part)
-            return _signed(sign, Fraction(int(whole + part, 16)) * Fraction(2) ** power)
+    for pattern, base, radix, bits in ((_DECIMAL, 10, 10, 1), (_HEXADECIMAL, 16, 2, 4)):
+        match = pattern.fullmatch(text)
+        if match and (match[2] or match[3]):
+            sign, whole, part, exponent = match.groups()
+            most = bits * _MOST_EXPONENT
+            power = max(-most, min(int(exponent or 0), most)) - bits * len(part)
+            return int(f"{sign}{whole}{part}", base) * Fraction(radix) ** power
     raise InputError(f"expected a number, got {text!r}")
-
-
-def _signed(sign: str, value: Fraction) -> Fraction:
-    return -value if sign == "-" else value
 
 
 def _booleans(literals: list[str], element: ElementType) -> np.ndarray:

@@ -61,39 +61,33 @@ class Locator:
 
     def __call__(self, location: Any) -> Location:
         """The line and column of a location; of one made of others the innermost first."""
+        return next((line for line in self._lines(location) if line.line), Location(self._file))
+
+    def stack(self, location: Any) -> tuple[str, list[Location]]:
+        """The outermost name of a location, empty where there is none, and its lines, the innermost call first."""
+        name, inner = "", location
+        while _is(inner, "name", "NameLoc"):  # the names within a stack of calls are those of Python's functions
+            name, inner = name or inner.name_str, inner.child_loc
+        return name, list(self._lines(inner))
+
+    def _lines(self, location: Any) -> Iterator[Location]:
+        """Yield the lines of a location, the innermost call first."""
         place: Any = location
         if type(location) is ir.Location and _HAS_KINDS:  # as diagnostics have it: without its kind
             place = ir.Location.from_attr(location.attr, location.context)
         if _is(place, "file", "FileLineColLoc"):
-            if place.filename == "-":  # what MLIR calls a text that came from memory
-                if self._shift is None or not place.start_line:
-                    return Location(self._file)
-                return Location(self._file, place.start_line + self._shift, place.start_col)
-            return Location(printable(place.filename), place.start_line, place.start_col)
-        if _is(place, "name", "NameLoc"):
-            return self(place.child_loc)
-        if _is(place, "callsite", "CallSiteLoc"):
-            return self(place.callee)
-        if _is(place, "fused", "FusedLoc"):
-            places = [self(x) for x in place.locations]
-            return next((p for p in places if p.line), Location(self._file))
-        return Location(self._file)
-
-    def stack(self, location: Any) -> tuple[str, list[Location]]:
-        """The outermost name of a location, empty where there is none, and its lines, the innermost call first."""
-        if _is(location, "name", "NameLoc"):
-            name, lines = self.stack(location.child_loc)
-            return location.name_str or name, lines
-        parts: list[Any] = []
-        if _is(location, "callsite", "CallSiteLoc"):
-            parts = [location.callee, location.caller]
-        elif _is(location, "fused", "FusedLoc"):
-            parts = list(location.locations)
-        elif _is(location, "file", "FileLineColLoc"):
-            return "", [self(location)]
-        stacks = [self.stack(part) for part in parts]
-        # The names within a stack of calls are those of Python's functions.
-        return "", [line for _, lines in stacks for line in lines]
+            if place.filename != "-":  # what MLIR calls a text that came from memory
+                yield Location(printable(place.filename), place.start_line, place.start_col)
+            elif self._shift is not None and place.start_line:
+                yield Location(self._file, place.start_line + self._shift, place.start_col)
+        elif _is(place, "name", "NameLoc"):
+            yield from self._lines(place.child_loc)
+        elif _is(place, "callsite", "CallSiteLoc"):
+            yield from self._lines(place.callee)
+            yield from self._lines(place.caller)
+        elif _is(place, "fused", "FusedLoc"):
+            for part in place.locations:
+                yield from self._lines(part)
 
     def error(self, diagnostics: Iterable[Any], otherwise: str, what: str = "") -> ProgramError:
         """MLIR's diagnostics as one line that says `what` first; `otherwise` stands for them where there are none."""

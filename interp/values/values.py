@@ -7,6 +7,7 @@ forms `dense` and `codes` is read too.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -119,39 +120,16 @@ def _parse_content(content: str, t: TensorType) -> np.ndarray:
 
 def _read_brackets(content: str) -> tuple[list[str], tuple[int, ...], bool]:
     """The literals in order, the shape the brackets give them, and whether there is no bracket at all."""
-    literals: list[str] = []
-    lengths: list[int] = [0]  # of the open lists; the outermost is there without a bracket
-    sizes: dict[int, int] = {}  # depth -> length of each list there
-    leaf_depth = 0
-    for token in _TOKEN.findall(content):
-        if token == "[":
-            lengths[-1] += 1
-            lengths.append(0)
-            if len(lengths) > 100:
-                raise InputError("expected at most 100 nested brackets, got more")
-        elif token == "]":
-            depth = len(lengths) - 1
-            if depth == 0:
-                raise InputError("expected [ before ], got ] alone")
-            length = lengths.pop()
-            if sizes.setdefault(depth, length) != length:
-                raise InputError(f"expected lists of equal length, got {sizes[depth]} and {length}")
-        else:
-            depth = len(lengths) - 1
-            if leaf_depth not in (0, depth) or (literals and leaf_depth == 0 and depth):
-                raise InputError(f"expected only numbers or only lists between brackets, got {token!r} beside a list")
-            leaf_depth = depth
-            lengths[-1] += 1
-            literals.append(token)
-    if len(lengths) > 1:
-        raise InputError("expected ] at the end, got an open bracket")
-    if not sizes:
-        return literals, (lengths[0],), True
-    if literals and leaf_depth != max(sizes):
-        raise InputError("expected only numbers or only lists between brackets, got both")
+    tokens = _TOKEN.findall(content)
+    text = ",".join(t if t in ("[", "]") else json.dumps(t) for t in tokens)
+    try:
+        nested = json.loads(f"[{text}]".replace("[,", "[").replace(",]", "]"))
+    except (ValueError, RecursionError):
+        raise InputError(f"expected nested lists with a ] for each [, got {content[:60]!r}") from None
+    shape, literals = _flatten(nested)
+    is_bare = "[" not in tokens
     # `[1 2][3 4]`: IREE leaves the outermost brackets away.
-    outer = () if lengths[0] == 1 else (lengths[0],)
-    return literals, outer + tuple(sizes[d] for d in sorted(sizes)), False
+    return literals, shape[1:] if shape[0] == 1 and not is_bare else shape, is_bare
 
 
 def _pairs(literals: list[str], shape: tuple[int, ...], t: TensorType) -> tuple[list[str], tuple[int, ...]]:
@@ -226,7 +204,7 @@ def refuse_mask(value: Any, what: str) -> None:
 
 def _of_python(value: Any, t: TensorType, what: str) -> np.ndarray:
     """Python numbers in nested lists; numpy scalars may be among them."""
-    shape, leaves = _flatten(value, what)
+    shape, leaves = _flatten(value, f"{what}: ")
     if t.element.is_complex:
         try:
             wide = np.array([complex(x) for x in leaves], np.complex128)
@@ -264,20 +242,13 @@ def _real_leaves(leaves: list[Any], element: ElementType, what: str) -> tuple[np
     return array, all(b == x or b != b for b, x in zip(back, leaves, strict=True))
 
 
-def _flatten(value: Any, what: str) -> tuple[tuple[int, ...], list[Any]]:
-    """The shape of nested lists and their leaves in order."""
-    shape: list[int] = []
-    level = [value]
-    while level and isinstance(level[0], list | tuple):
-        if any(not isinstance(x, list | tuple) or len(x) != len(level[0]) for x in level):
-            raise InputError(f"{what}: expected lists of equal length, got different lengths")
-        shape.append(len(level[0]))
-        level = [y for x in level for y in x]
-        if len(shape) > 64:
-            raise InputError(f"{what}: expected at most 64 nested lists, got more")
-    if any(isinstance(x, list | tuple) for x in level):
-        raise InputError(f"{what}: expected only numbers or only lists at a level, got both")
-    return tuple(shape), level
+def _flatten(value: Any, where: str = "") -> tuple[tuple[int, ...], list[Any]]:
+    """The shape of nested lists and their leaves in order. Raises InputError, which begins with `where`."""
+    array = np.array(value, object)
+    leaves = array.reshape(-1).tolist()
+    if any(isinstance(x, list | tuple) for x in leaves):
+        raise InputError(f"{where}expected lists of equal length at each of at most 64 levels, got others")
+    return array.shape, leaves
 
 
 def _sizes_text(t: TensorType) -> str:

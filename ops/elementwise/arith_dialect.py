@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from ..cast import wrap
 from ..op import EXACT, Accuracy, Call, Run, describe, element_types, kernel_of, op
+from ..ordering import is_nan, value_keys
 from ..require import require
 from ..types import ELEMENT_TYPES, ElementType, Kind, TensorType, Type
 from .bits import signed, unsigned
@@ -125,23 +127,11 @@ for _name, _of, _types in (
 
 def _declare_nan_ignoring(name: str, of: str) -> None:
     def bind(call: Call) -> Run:
-        kernel, t = _kernel(call, of, call.operands, call.results), call.tensor()
-        is_nan = _nan_test(call, t)
-        return lambda x, y: np.where(is_nan(x), y, np.where(is_nan(y), x, kernel(x, y)))
+        kernel, element = _kernel(call, of, call.operands, call.results), call.tensor().element
+        return lambda x, y: np.where(is_nan(x, element), y, np.where(is_nan(y, element), x, kernel(x, y)))
 
     bind.__doc__ = f"The {'larger' if of == 'maximum' else 'smaller'}; the number if the other one is NaN."
     op(f"arith.{name}", _FLOATS, values="numbers", operands=2, is_elementwise=True)(bind)
-
-
-def _comparison(call: Call, direction: str, t: TensorType) -> Run:
-    result = TensorType(t.shape, ELEMENT_TYPES["i1"])
-    kind = "FLOAT" if t.element.is_float else "SIGNED"
-    return _kernel(call, "compare", (t, t), (result,), comparison_direction=direction, compare_type=kind)
-
-
-def _nan_test(call: Call, t: TensorType) -> Callable[[np.ndarray], np.ndarray]:
-    differ = _comparison(call, "NE", t)
-    return lambda x: differ(x, x)
 
 
 _declare_nan_ignoring("maxnumf", "maximum")
@@ -154,17 +144,14 @@ _FLOAT_PREDICATES = (0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 8, 15)
 @op("arith.cmpf", _FLOATS, values="numbers", operands=2, is_elementwise=True)
 def cmpf(call: Call) -> Run:
     """Whether one float is equal to, above or below another, or not comparable with it, as `predicate` says."""
-    number, t = int(call.attribute("predicate")), call.tensor()
+    number, element = int(call.attribute("predicate")), call.tensor().element
     require(0 <= number < 16, f"expected a predicate of 0 to 15, got {number}")
     cases = _FLOAT_PREDICATES[number]
-    tests = [_comparison(call, name, t) for i, name in enumerate(("EQ", "GT", "LT")) if cases >> i & 1]
-    is_nan = _nan_test(call, t)
 
     def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        result = is_nan(x) | is_nan(y) if cases & 8 else np.zeros(np.broadcast(x, y).shape, np.bool_)
-        for test in tests:
-            result = result | test(x, y)
-        return result
+        (a, b), unordered = (value_keys(v, element) for v in (x, y)), is_nan(x, element) | is_nan(y, element)
+        case = np.where(unordered, 8, np.where(a == b, 1, np.where(a > b, 2, 4)))
+        return case & cases != 0
 
     return kernel
 
@@ -218,7 +205,7 @@ _alias("math.isinf", _FLOATS, "chlo.is_inf", "Whether the number is infinite.", 
 @op("math.isnan", _FLOATS, values="numbers", operands=1, is_elementwise=True)
 def isnan(call: Call) -> Run:
     """Whether the number is NaN."""
-    return _nan_test(call, call.tensor())
+    return functools.partial(is_nan, element=call.tensor().element)
 
 
 @op("arith.select", operands=3, is_elementwise=True)

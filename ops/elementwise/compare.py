@@ -20,19 +20,17 @@ def _less_or_equal(x: Number, y: Number) -> np.ndarray:
     return arithmetic.less(x, y) | arithmetic.equal(x, y)
 
 
-_HOST: dict[str, np.ufunc] = {}
-_PREDICATES: dict[str, Function] = {}
-for _direction, _host, _exact in (
-    ("EQ", np.equal, arithmetic.equal),
-    ("NE", np.not_equal, lambda x, y: ~arithmetic.equal(x, y)),
-    ("GE", np.greater_equal, lambda x, y: _less_or_equal(y, x)),
-    ("GT", np.greater, lambda x, y: arithmetic.less(y, x)),
-    ("LE", np.less_equal, _less_or_equal),
-    ("LT", np.less, arithmetic.less),
-):
-    _HOST[_direction] = _host
-    _PREDICATES[_direction] = Function(_exact, _host, 2, is_basic=True, is_predicate=True)
-DIRECTIONS = tuple(_HOST)
+_PREDICATES: dict[str, Function] = {
+    direction: Function(exact, host, 2, is_basic=True, is_predicate=True)
+    for direction, host, exact in (
+        ("EQ", np.equal, arithmetic.equal),
+        ("NE", np.not_equal, lambda x, y: ~arithmetic.equal(x, y)),
+        ("GE", np.greater_equal, lambda x, y: _less_or_equal(y, x)),
+        ("GT", np.greater, lambda x, y: arithmetic.less(y, x)),
+        ("LE", np.less_equal, _less_or_equal),
+        ("LT", np.less, arithmetic.less),
+    )
+}
 
 #: (C3) The comparison types of each kind of element; the first is what is meant where none is given.
 _TYPES: dict[Kind, tuple[str, ...]] = {
@@ -59,19 +57,20 @@ def compare(call: Call) -> Run:
     require(lhs.element == rhs.element, same)
     require(lhs.agrees(rhs), f"operands are {lhs} and {rhs} (expected the same shape)")
     direction, allowed = call.attribute("comparison_direction"), _TYPES[lhs.element.kind]
-    known = f"expected a comparison_direction of {', '.join(DIRECTIONS)}, got {direction!r}"
-    require(direction in DIRECTIONS, known)
+    known = f"expected a comparison_direction of {', '.join(_PREDICATES)}, got {direction!r}"
+    require(direction in _PREDICATES, known)
+    host = _PREDICATES[direction].host
     given = call.attributes.get("compare_type", "NOTYPE")
     fits = given in ("NOTYPE", *allowed)
     require(fits, f"{lhs.element} cannot be compared as {given} (expected {' or '.join(allowed)})")
     if given == "TOTALORDER":
-        return lambda x, y: _HOST[direction](total_keys(x, lhs.element), total_keys(y, lhs.element))
+        return lambda x, y: host(total_keys(x, lhs.element), total_keys(y, lhs.element))
     if lhs.element.is_float:
         return float_kernel(_PREDICATES[direction], lhs.element, call)
     if lhs.element.is_complex and direction not in ("EQ", "NE"):
-        host, strictly = _HOST[direction], np.greater if direction.startswith("G") else np.less
+        strictly = np.greater if direction.startswith("G") else np.less
         return lambda x, y: strictly(x.real, y.real) | (np.equal(x.real, y.real) & host(x.imag, y.imag))
-    return _HOST[direction]
+    return host
 
 
 @op("select", operands=3, is_elementwise=True, traits=OpTraits(selects_operand=True, linear=lambda _: (1, 2)))

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from ..cast import cast, codes_of, to_f32
+from ..cast import cast, codes_of
 from ..minifloat.codec import round_number
 from ..minifloat.formats import Format, Nan
 from ..minifloat.number import FINITE, INFINITE, Number
@@ -15,7 +15,7 @@ from ..policy import Policy
 from ..require import identity, require, require_shape
 from ..tables import Tabulated, index_bits
 from ..traits import LINEAR, Run
-from ..types import ElementType
+from ..types import ElementType, Kind
 
 
 @op(
@@ -38,30 +38,16 @@ def convert(call: Call) -> Run:
     source, target, policy, random = old.element, new.element, call.policy, call.random
     if source == target:
         return identity
-    if _is_plain(source, target, policy):
-        if target.name == "f32" and source.is_float:
-            return to_f32
+    is_exact = target.is_float and source.bits <= target.format.precision
+    is_plain = is_exact or (policy.rounding == "nearest_even" and policy.overflow == "ieee")
+    if is_plain and (source.is_integer or source.kind is Kind.BOOL) and target.bits >= 32:
         return lambda x: x.astype(target.dtype)
     if policy.rounding == "stochastic":
         return lambda x: np.asarray(cast(x, source, target, policy, random.draws(policy)))
-    if call.tables and index_bits(source) <= 8:
+    # Of other conversions numpy's own take less time than a lookup.
+    if call.tables and index_bits(source) <= 8 and (source.is_float or (target.is_float and target.bits < 32)):
         return _table(source, target, policy.for_elements())
     return lambda x: np.asarray(cast(x, source, target, policy))
-
-
-def _is_plain(source: ElementType, target: ElementType, policy: Policy) -> bool:
-    """Whether `cast` leaves a conversion to numpy, in one step: then it is not counted as a rounding."""
-    sub_byte = 1 < source.bits < 8 or target.bits < 8
-    if source.is_complex or target.is_complex or sub_byte:
-        return False
-    if not target.is_float:
-        return not source.is_float
-    if target.bits < 32 or source.is_minifloat:
-        return False
-    significant = source.format.precision if source.is_float else source.bits
-    loses_nothing = target.format.precision >= significant
-    # The host's own conversions between these types round once, to nearest even, and integers never overflow there.
-    return loses_nothing or (policy.rounding == "nearest_even" and policy.overflow == "ieee")
 
 
 @functools.cache

@@ -32,15 +32,12 @@ def rsqrt(x):
     return np.divide(x.dtype.type(1), np.sqrt(x))
 
 
-def _complex_cbrt(x):
-    size = np.cbrt(np.abs(x))
-    return np.where(x == 0, x, size * np.exp(1j * np.angle(x) / 3))
-
-
 @elementwise("cbrt", "float complex", accuracy=ROUNDED_TO_32, direct=functions.cbrt)
 def cbrt(x):
     """Cube root; of a complex number the principal one."""
-    return _complex_cbrt(x) if np.iscomplexobj(x) else np.cbrt(x)
+    if np.iscomplexobj(x):
+        return np.where(x == 0, x, np.cbrt(np.abs(x)) * np.exp(1j * np.angle(x) / 3))
+    return np.cbrt(x)
 
 
 @elementwise("exponential", "float complex", accuracy=ROUNDED_TO_32, direct=functions.exponential)

@@ -300,13 +300,3 @@ def atan2(y_sign: bool, y_m: int, y_e: int, x_sign: bool, x_m: int, x_e: int) ->
         return angle - 4, angle + 4, -p
 
     return y_sign, *ziv(enclose, START - gap if is_near_zero else START)[1:]
-
-
-def quarters_of_pi(n: int) -> Triple:
-    """n pi / 4, for a positive n."""
-
-    def enclose(p: int) -> tuple[int, int, int]:
-        v = fixed.pi(p)
-        return n * (v - 2), n * (v + 2), -2 - p
-
-    return ziv(enclose)

@@ -26,7 +26,8 @@ MINUS_ONE: Value = (FINITE, True, 1, 0)
 INFINITY: Value = (INFINITE, False, 0, 0)
 MINUS_INFINITY: Value = (INFINITE, True, 0, 0)
 INVALID: Value = (NAN, False, 0, 0)
-QUARTER_PI, HALF_PI, THREE_QUARTERS_PI, PI = ((FINITE, *elementary.quarters_of_pi(n)) for n in (1, 2, 3, 4))
+QUARTER_PI, THREE_QUARTERS_PI = ((FINITE, *elementary.atan2(False, 1, 0, left, 1, 0)) for left in (False, True))
+HALF_PI, PI = ((*QUARTER_PI[:3], QUARTER_PI[3] + i) for i in (1, 2))
 
 
 def flat(x: Number) -> Number:

@@ -86,11 +86,8 @@ class Places:
     def along(self, indices: Shape) -> list[np.ndarray]:
         """For each batching dimension, the coordinate of every window, in a shape that broadcasts to the grid."""
         grid = self.grid(indices)
-        places = []
-        for s in self.of_indices:
-            d = s - (s > self.vector)
-            places.append(np.arange(grid[d]).reshape([-1 if i == d else 1 for i in range(len(grid))]))
-        return places
+        dimensions = [s - (s > self.vector) for s in self.of_indices]
+        return [np.arange(grid[d]).reshape([-1 if i == d else 1 for i in range(len(grid))]) for d in dimensions]
 
 
 def interleaving(window_axes: Sequence[int], rank: int) -> Shape:

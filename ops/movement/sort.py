@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..op import Call, Run, op
 from ..ordering import sort_total, stable_argsort, total_keys, value_keys
-from ..require import require, unpack
+from ..require import on_arrays, require, unpack
 from ..traits import PURE, OpTraits, Shapes
 from ..types import ELEMENT_TYPES, ElementType, TensorType
 
@@ -81,17 +81,12 @@ def _check_comparator(call: Call, elements: list[ElementType]) -> None:
 
 def _before(vectorised: Callable[..., Any] | None, comparator: Callable[..., Any], rows: list[np.ndarray]) -> Before:
     """The comparator on positions: one call for all pairs if it is vectorised, else one call for each."""
-    flat = [x.reshape(-1) for x in rows]
+    flat, step = [x.reshape(-1) for x in rows], vectorised or on_arrays(comparator, bool)
 
-    def at_once(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        assert vectorised is not None
-        return np.broadcast_to(vectorised(*(x.take(p) for x in flat for p in (first, second)))[0], first.shape)
+    def before(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(step(*(x.take(p) for x in flat for p in (first, second)))[0], first.shape)
 
-    def one_by_one(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        pairs = zip(first.tolist(), second.tolist(), strict=True)
-        return np.array([bool(comparator(*(x[p] for x in flat for p in pair))[0]) for pair in pairs], bool)
-
-    return at_once if vectorised is not None else one_by_one
+    return before
 
 
 def _sort_alone(vectorised: Callable[..., Any] | None, rows: np.ndarray, element: ElementType) -> np.ndarray | None:

@@ -28,15 +28,11 @@ class Use:
 
     def __init__(self, call: Call, attributes: dict[str, Any]) -> None:
         self.call, self.attributes = call, attributes
-        self._kernels: dict[tuple[Any, ...], Run] = {}
 
     def kernel(self, name: str, *shapes: tuple[int, ...], **attributes: Any) -> Run:
         """The kernel of an op on operands of shapes, with a result of the last shape."""
-        key = name, *shapes
-        if key not in self._kernels:
-            types = tuple([TensorType(s, self.call.tensor().element) for s in shapes])
-            self._kernels[key] = kernel_of(self.call.like(name, types, types[-1:], **attributes))
-        return self._kernels[key]
+        types = tuple([TensorType(s, self.call.tensor().element) for s in shapes])
+        return kernel_of(self.call.like(name, types, types[-1:], **attributes))
 
 
 def _options(call: Call) -> dict[str, Any]:

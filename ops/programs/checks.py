@@ -27,30 +27,6 @@ class Condition:
     requirement: str  #: what the pair must be
 
 
-@op("check.expect_eq", values="checks", operands=2, has_effects=True)
-def expect_eq(call: Call) -> Run:
-    """Fails unless the operands are equal element by element: -0 equals 0, and NaN equals nothing."""
-    return _of_two(call, EQUAL)
-
-
-@op("check.expect_eq_const", values="checks", operands=1, has_effects=True)
-def expect_eq_const(call: Call) -> Run:
-    """Fails unless the operand equals the attribute `value`, as check.expect_eq."""
-    return _of_constant(call, EQUAL)
-
-
-@op("check.expect_almost_eq", values="checks", operands=2, has_effects=True)
-def expect_almost_eq(call: Call) -> Run:
-    """Fails unless the operands differ by at most `tolerance` (1e-4); NaN is near NaN, an infinity near itself."""
-    return _of_two(call, _within_tolerance(call))
-
-
-@op("check.expect_almost_eq_const", values="checks", operands=1, has_effects=True)
-def expect_almost_eq_const(call: Call) -> Run:
-    """Fails unless the operand is near the attribute `value`, as check.expect_almost_eq."""
-    return _of_constant(call, _within_tolerance(call))
-
-
 @op("check.expect_close", values="checks", operands=2, has_effects=True)
 def expect_close(call: Call) -> Run:
     """Fails unless the operands are `min_ulp_difference` (0) to `max_ulp_difference` units in the last place apart.
@@ -70,16 +46,32 @@ def _of_two(call: Call, condition: Condition) -> Run:
     return lambda actual, expected: check(actual, expected, condition)
 
 
-def _of_constant(call: Call, condition: Condition) -> Run:
-    actual, value = call.tensor(), call.attribute("value")
-    if not isinstance(value, np.ndarray) or value.dtype != actual.element.dtype:
-        got = getattr(value, "dtype", value)
-        raise OpError(f"expected a constant of element type {actual.element} as value, got {got}")
-    return lambda actual: check(actual, value, condition)
+def _declare(name: str, condition_of: Callable[[Call], Condition], of_two: str, of_one: str) -> None:
+    """Declare a check of two operands, and one of an operand and a constant."""
+
+    def bind(call: Call) -> Run:
+        return _of_two(call, condition_of(call))
+
+    def bind_constant(call: Call) -> Run:
+        actual, value, condition = call.tensor(), call.attribute("value"), condition_of(call)
+        if not isinstance(value, np.ndarray) or value.dtype != actual.element.dtype:
+            got = getattr(value, "dtype", value)
+            raise OpError(f"expected a constant of element type {actual.element} as value, got {got}")
+        return lambda actual: check(actual, value, condition)
+
+    bind.__doc__ = f"Fails unless the operands {of_two}"
+    bind_constant.__doc__ = f"Fails unless the operand {of_one} the attribute `value`, as check.{name}."
+    op(f"check.{name}", values="checks", operands=2, has_effects=True)(bind)
+    op(f"check.{name}_const", values="checks", operands=1, has_effects=True)(bind_constant)
 
 
-def _within_tolerance(call: Call) -> Condition:
-    return within(float(call.attributes.get("tolerance", TOLERANCE)))
+_declare("expect_eq", lambda _: EQUAL, "are equal element by element: -0 equals 0, and NaN equals nothing.", "equals")
+_declare(
+    "expect_almost_eq",
+    lambda call: within(float(call.attributes.get("tolerance", TOLERANCE))),
+    "differ by at most `tolerance` (1e-4); NaN is near NaN, an infinity near itself.",
+    "is near",
+)
 
 
 def check(actual: np.ndarray, expected: np.ndarray, condition: Condition) -> tuple[()]:

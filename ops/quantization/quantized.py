@@ -200,13 +200,7 @@ def _through_numbers(record: Op, call: Call) -> Run:
     after = [quantizer(t, call) if isinstance(t, TensorType) else identity for t in call.results]
     if len(after) != 1:
         return lambda *values: _each(after, kernel(*_each(before, values)))
-    quantize = after[0]
-    if len(before) == 1:
-        dequantize = before[0]
-        if kernel is identity:
-            return lambda x: quantize(dequantize(x))
-        return lambda x: quantize(kernel(dequantize(x)))
-    return lambda *values: quantize(kernel(*_each(before, values)))
+    return lambda *values: after[0](kernel(*_each(before, values)))
 
 
 def _each(functions: list[Run], values: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ that gives the same bits. The folds of `long_fold_of` combine neighbours in pair
 
 from __future__ import annotations
 
-import math
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,8 +49,6 @@ def fold_of(call: Call, body: Body) -> Fold:
             return fold
     if step is None:
         return _fold_elements
-    if body.selects and is_associative(step, elements):
-        return fold_by_halves(step)
     if call.policy.rounding == "stochastic":
         return _fold_with_draws(call, body, step)
     if body.parts:
@@ -215,9 +213,7 @@ def _fold_with_draws(call: Call, body: Body, step: Step) -> Fold:
     fold, is_one = _fold_by_steps(step), rounds_once(call, body)
 
     def run(region: Step, starts: Sequence[np.ndarray], rows: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-        if not is_one:
-            return fold(region, starts, rows)
-        with call.random.one_rounding(call.policy):
+        with call.random.one_rounding(call.policy) if is_one else contextlib.nullcontext():
             return fold(region, starts, rows)
 
     return run
@@ -265,35 +261,3 @@ def _fold_elements(region: Step, starts: Sequence[np.ndarray], rows: Sequence[np
         for result, total in zip(results, totals, strict=True):
             result[i] = total
     return tuple(results)
-
-
-#: Numbers in every order that three can have, both zeros and NaN of both signs among them.
-_ORDERS = (-1.0, -0.0, 0.0, 1.0, 2.0, 4.0, np.nan, -np.nan)
-#: The largest number of combinations to try: it limits the time that binding a body takes.
-_MOST_TRIED = 1 << 20
-
-
-def is_associative(step: Step, elements: Sequence[ElementType]) -> bool:
-    """Whether a body that selects by comparisons is associative, bit for bit.
-
-    It selects by the order of its arguments alone, so it is enough to try all orders of three.
-    """
-    choices = [_every_order(e) for e in elements]
-    count = math.prod(map(len, choices))
-    if 0 in map(len, choices) or count**3 > _MOST_TRIED:
-        return False
-    places = np.indices([count] * 3).reshape(3, -1)
-    values = [c.reshape(-1) for c in np.meshgrid(*choices, indexing="ij")]
-    a, b, c = (tuple(v[p] for v in values) for p in places)
-    with np.errstate(all="ignore"):
-        left, right = step(*step(*a, *b), *c), step(*a, *step(*b, *c))
-    return all(np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in zip(left, right, strict=True))
-
-
-def _every_order(element: ElementType) -> np.ndarray:
-    """Elements of a type in every order that three can have. Empty for types whose elements are in none."""
-    if element.kind is Kind.BOOL:
-        return np.array([False, True])
-    if element.is_integer:
-        return np.array([-1, 0, 1] if element.kind is Kind.SIGNED else [0, 1, 2]).astype(element.dtype)
-    return np.array(_ORDERS if element.is_float else ()).astype(element.dtype)

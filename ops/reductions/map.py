@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..op import Call, Run, op
-from ..require import require, require_shape
+from ..require import on_arrays, require, require_shape
 from ..types import TensorType
+from .folds import Step
 
 
 @op("map", values="regions")
@@ -28,18 +27,9 @@ def map_(call: Call) -> Run:
     takes, gives = tuple(TensorType((), t.element) for t in tensors), (TensorType((), result.element),)
     expected = f"({', '.join(map(str, takes))}) -> ({gives[0]})"
     require((body.arguments, body.results) == (takes, gives), f"the body has type {body} (expected {expected})")
-    if rank == 0:
-        return lambda regions, *values: regions[0](*values)[0]
-    vectorised, element = body.vectorised, result.element
-    if vectorised is not None:
-        return lambda _, *arrays: np.broadcast_to(vectorised(*arrays)[0], arrays[0].shape)
 
-    def kernel(regions: tuple[Any, ...], *arrays: np.ndarray) -> np.ndarray:
-        results = np.empty(arrays[0].shape, element.dtype)
-        apply = regions[0]
-        for index in np.ndindex(results.shape):
-            # With the ellipsis an element is an array: the scalars of ml_dtypes' types are not what kernels take.
-            (results[index],) = apply(*(x[(*index, ...)] for x in arrays))
-        return results
+    def kernel(regions: tuple[Step, ...], *arrays: np.ndarray) -> np.ndarray:
+        step = body.vectorised or on_arrays(regions[0], result.element.dtype)
+        return np.broadcast_to(step(*arrays)[0], arrays[0].shape)
 
     return kernel

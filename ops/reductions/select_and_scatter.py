@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from ..cast import cast
 from ..op import Call, Run, op
-from ..require import require, require_shape
+from ..require import on_arrays, require, require_shape
 from ..traits import OpTraits
 from ..types import ELEMENT_TYPES, TensorType
 from .axes import Axis
-from .folds import body_elements
+from .folds import Step, body_elements
 from .scatter_update import scatter_update
 from .window import Axes, axes_of_call, body_of, window_runs
-
-Select = Callable[..., tuple[Any, ...]]
 
 
 @op(
@@ -52,11 +48,11 @@ def select_and_scatter(call: Call) -> Run:
         require(source.shape == expected, f"source is {source} (should have shape {list(expected)})")
     apply, step = scatter_update(call, scatters), selects.vectorised
 
-    def kernel(regions: tuple[Select, ...], *values: np.ndarray) -> np.ndarray:
+    def kernel(regions: tuple[Step, ...], *values: np.ndarray) -> np.ndarray:
         x, sources, init = map(np.asarray, values)
         axes = axes_of(x.shape)
         sources, init = (cast(v, operand.element, element, call.policy) for v in (sources, init))
-        chosen = chosen_places(step or regions[0], x, axes, is_vectorised=step is not None).reshape(-1)
+        chosen = chosen_places(step or on_arrays(regions[0], bool), x, axes).reshape(-1)
         there = np.flatnonzero(chosen >= 0)
         result = np.full(x.size, init, element.dtype)
         apply(regions[1], (result,), chosen[there], (sources.reshape(-1).take(there),))
@@ -65,12 +61,11 @@ def select_and_scatter(call: Call) -> Run:
     return kernel
 
 
-def chosen_places(select: Select, x: np.ndarray, axes: Axes, is_vectorised: bool = True) -> np.ndarray:
+def chosen_places(select: Step, x: np.ndarray, axes: Axes) -> np.ndarray:
     """The flat index of the element selected in each window, -1 where it has none but padding.
 
-    `select` takes the best elements so far and the next ones: arrays, or scalars where it is not vectorised.
+    `select` takes arrays of the best elements so far and of the next ones.
     """
-    keeps = select if is_vectorised else _apply_to_arrays(select)
     counts = tuple([a.count for a in axes])
     if 0 in counts or not x.size:
         return np.full(counts, -1)
@@ -81,7 +76,7 @@ def chosen_places(select: Select, x: np.ndarray, axes: Axes, is_vectorised: bool
     for number, index in enumerate(np.ndindex(most), 1):
         places = [np.minimum(f + i, n - 1) for f, i, n in zip(firsts, index, x.shape, strict=True)]
         candidates = x[(*np.ix_(*places), ...)]
-        wins = ~np.asarray(keeps(best, candidates)[0]) | (chosen == 0)
+        wins = ~np.asarray(select(best, candidates)[0]) | (chosen == 0)
         is_held = [i < h for i, h in zip(index, held, strict=True)]
         for part in np.meshgrid(*is_held, indexing="ij", sparse=True):
             wins = wins & part
@@ -108,14 +103,3 @@ def _held_elements(axis: Axis) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     first, end = (np.clip(v, 0, axis.size).astype(np.int64) for v in (start, start + axis.window))
     is_new = np.concatenate(([True], (first[1:] != first[:-1]) | (end[1:] != end[:-1])))
     return first[is_new], (end - first)[is_new], np.cumsum(is_new) - 1
-
-
-def _apply_to_arrays(select: Select) -> Select:
-    """The same select for arrays, from one that takes scalars."""
-
-    def each(best: np.ndarray, candidates: np.ndarray) -> tuple[np.ndarray]:
-        pairs = zip(best.reshape(-1), candidates.reshape(-1), strict=True)
-        keeps = [bool(select(np.asarray(b), np.asarray(c))[0]) for b, c in pairs]
-        return (np.array(keeps, bool).reshape(best.shape),)
-
-    return each
