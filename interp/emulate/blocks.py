@@ -55,7 +55,7 @@ def _quotient(x: Tensor, divisor: Tensor) -> Tensor:
     short = (wide >> (_LONG - _DIVISOR)).at_least(1)
     whole = significand // short
     odd = whole | (whole * short).differs(significand).to(UI64)
-    found = of_exact(Exact(x < 0, odd, (exponent - unit - (_LONG - _DIVISOR)).at_least(-_FAR).at_most(_FAR)))
+    found = of_exact(Exact.finite(x < 0, odd, (exponent - unit - (_LONG - _DIVISOR)).at_least(-_FAR).at_most(_FAR)))
     return where(x.equals(0) | ~is_finite(x), x, found)
 
 
@@ -175,11 +175,7 @@ def _elements(x: Tensor, fmt: BlockFormat, policy: Policy) -> Tensor:
         return round_float(where(x.differs(x), math.nan, x), fmt.element_format, policy, draws)
     # Integers are the numbers of a format with one exponent: its subnormal ones, of seven bits.
     plain = Format("integer", "uint16", 8, 7, fmt.fraction_bits - 6, False, Nan.NONE)
-    policy, number = (
-        dataclasses.replace(policy, overflow="saturate"),
-        dataclasses.replace(exact_of_float(x), is_nan=None),
-    )
-    codes = round_number(number, plain, policy, draws).to(UI32)
+    codes = round_number(exact_of_float(x), plain, dataclasses.replace(policy, overflow="saturate"), draws).to(UI32)
     magnitude = (codes & (plain.sign_bit - 1)).at_most(127).bits(I32)
     signed = where((codes & plain.sign_bit).differs(0), -magnitude, magnitude)
     return where(x.differs(x), 0, signed).to(ELEMENT_TYPES["i8"])
@@ -243,7 +239,7 @@ def scaled_dot(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     if storage == result:
         return [sums.bits(carrier(result)).reshape(shape)]
     number = exact_of_bits(sums, storage.format)
-    number = dataclasses.replace(number, sign=number.sign & ~number.is_nan)  # type: ignore[operator]
+    number = dataclasses.replace(number, sign=number.sign & ~number.is_nan)
     found = round_number(number, result.format, policy.for_results(result), draws)
     return [found.bits(carrier(result)).reshape(shape)]
 

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...ops.accumulators.selection import precision_accumulator
-from ...ops.cast import cast
 from ...ops.op import OpError
-from ...ops.policy import ACCUMULATIONS, Policy
+from ...ops.policy import ACCUMULATIONS
 from ...ops.products.contraction import Contraction
 from ...ops.products.dot import free_dimensions
 from ...ops.products.dot_algorithm import Algorithm, components_of
@@ -24,7 +23,7 @@ from .lookup import index_of
 from .products import Sums, decoded
 from .rewrite import Emulation
 from .rounding import code_type
-from .rules import carrier, emulates
+from .rules import emulates, number_of
 from .tensor import F32, F64, I32, I64, UI32, Tensor, concatenate, constant, iota, where
 
 
@@ -133,9 +132,7 @@ def einsum(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seque
     labels, output = dimensions_of(call)
     element, sums = call.tensor(0).element, Sums.of(e, operation)
     if len(labels) == 1:
-        one = np.asarray(cast(np.ones(()), ELEMENT_TYPES["f64"], element, Policy()))
-        labels = [(), *labels]
-        operands = [constant(one.view(np.uint8) if element.is_minifloat else one, operands[0].element), *operands]
+        labels, operands = [(), *labels], [number_of(1.0, element), *operands]
     (left, x), (right, y) = (_diagonal(names, v) for names, v in zip(labels, operands, strict=True))
     for name in [n for n in left if n not in right and n not in output]:
         y, right = y.expand(len(y.shape), x.shape[left.index(name)]), (*right, name)
@@ -198,10 +195,7 @@ def ragged_dot(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     shape = (*sizes.shape[:-1], extent)
     place, end = iota(I64, shape, len(shape) - 1), constant(0, I64, shape[:-1])
     parts: list[Tensor] = []
-    zero = np.asarray(cast(np.zeros(()), ELEMENT_TYPES["f64"], sums.result, Policy()))
-    nothing = constant(
-        zero.view(np.uint8) if sums.result.is_minifloat else zero, carrier(sums.result), e.call(operation).shape()
-    )
+    nothing = number_of(0.0, sums.result, e.call(operation).shape())
     for g in range(count):
         begin, end = end, end + sizes.slice(len(shape) - 1, g, g + 1).reshape(shape[:-1])
         inside = (place >= begin.expand(len(shape) - 1, extent)) & (place < end.expand(len(shape) - 1, extent))
