@@ -20,6 +20,7 @@ from . import spmd
 from .attributes import AttributeValueError, Converter, Elided
 from .containers import ELIDED
 from .control_flow import STRUCTURED, Builder, read_blocks
+from .rewriting import list_operations
 from .syntax import NEWER, end_of_item
 
 #: Ops at the top of a module that declare something other than a function. They are kept as attributes.
@@ -132,17 +133,9 @@ class Reader:
         self._path: tuple[str, ...] = ()
         self._names: dict[tuple[str, ...], str] = {}
         self._is_spmd = False  # whether there are calls of GSPMD
-        # `walk` hands out plain operations. Iterating over a block would make an instance of each op's own
-        # class, which imports those classes, and some of them fail on attributes that jaxlib cannot convert.
         self._operations: dict[ir.Block, list[ir.Operation]] = defaultdict(list)
-        root = module.operation
-
-        def visit(op: ir.Operation) -> ir.WalkResult:
-            if op != root:
-                self._operations[op.block].append(op)
-            return ir.WalkResult.ADVANCE
-
-        root.walk(visit, ir.WalkOrder.PRE_ORDER)
+        for op in list_operations(module.operation)[1:]:
+            self._operations[op.block].append(op)
 
     def program(self, file: str) -> Program:
         """The whole module, with the functions of modules in it; those whose name is not unique are `module::name`."""

@@ -200,13 +200,13 @@ def rng(call: Call) -> Run:
     fits = distribution in ("UNIFORM", "NORMAL")
     require(fits, f"expected an rng_distribution of UNIFORM or NORMAL, got {distribution!r}")
     require(distribution == "UNIFORM" or element.is_float, f"expected floats for NORMAL, got {element}")
-    expected, is_normal = call.result().shape, distribution == "NORMAL"
+    is_normal = distribution == "NORMAL"
     draw = functools.partial(_draw_floats, call, element, is_normal)
     draw = draw if element.is_float else functools.partial(_draw_integers, call, element)
 
     def kernel(a: np.ndarray, b: np.ndarray, shape: np.ndarray) -> np.ndarray:
         size = tuple(shape.tolist())
-        fits = all(n >= 0 and e in (None, n) for n, e in zip(size, expected, strict=True))
+        fits = min(size, default=0) >= 0 and call.result().admits(size)
         require(fits, f"shape is {list(size)}, which does not fit the result {call.result()}")
         return draw(np.asarray(a), np.asarray(b), size)
 
