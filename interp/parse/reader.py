@@ -127,7 +127,7 @@ class Reader:
         self._is_converted = is_converted
         self._module = module
         self.locate = locate
-        self._convert = Converter(self._resource, elided)
+        self._convert = Converter(lambda key: self._resources.get(key), elided)
         self._values: dict[ir.Value, Value] = {}
         #: The modules around what is read, and the name in the program of each function, by them and its own name.
         self._path: tuple[str, ...] = ()
@@ -322,9 +322,6 @@ class Reader:
             # hand them out as plain attributes. (It even aborts in `attributes[i].attr`.) What is left is their text.
             return self._convert.text_attribute(_attribute_text(op, name))
         return self._convert.attribute(attribute)
-
-    def _resource(self, key: str) -> bytes | None:
-        return self._resources.get(key)
 
     @functools.cached_property
     def _resources(self) -> dict[str, bytes]:
