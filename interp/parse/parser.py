@@ -258,16 +258,12 @@ def _read_bytecode(data: bytes, locate: Locator, what: str) -> ir.Module:
             return _stablehlo.deserialize_portable_artifact(context, data)
         return ir.Module.parse(data, context)
     except (ir.MLIRError, ValueError, RuntimeError) as e:
-        _keep_forever(context)
+        # A context that has read damaged bytecode is never freed: that can crash, even when the interpreter exits.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(context))
         message = "the data is damaged or of another kind"
         raise locate.error([*heard, *getattr(e, "error_diagnostics", ())], message, what) from None
     finally:
         handler.detach()
-
-
-def _keep_forever(context: ir.Context) -> None:
-    """Never frees a context that has read damaged bytecode: that can crash, even when the interpreter exits."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(context))
 
 
 def make_context(mentions: Callable[[str], bool] = lambda _: True) -> ir.Context:
