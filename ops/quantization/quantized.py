@@ -134,12 +134,7 @@ def _stored_call(call: Call) -> Call:
         _with_types(call, _to_storage),
         attributes=attributes,
         bodies=tuple(map(_stored_body, call.bodies)),
-        functions={
-            name: dataclasses.replace(
-                f, arguments=tuple(map(_to_storage, f.arguments)), results=tuple(map(_to_storage, f.results))
-            )
-            for name, f in call.functions.items()
-        },
+        functions={n: dataclasses.replace(f, body=_stored_body(f.body)) for n, f in call.functions.items()},
     )
 
 
