@@ -39,7 +39,7 @@ MACHINE = ("interp/bind.py", "interp/assemble.py", "interp/planner.py", "interp/
 BUDGETS = (
     Budget("ops", 15_550, ("ops",)),
     Budget("interp without emulation", 49_550, ("interp",), ("interp/emulate",)),
-    Budget("emulation", 4_400, ("interp/emulate",)),
+    Budget("emulation", 4_350, ("interp/emulate",)),
     Budget(
         "judging",
         26_750,
