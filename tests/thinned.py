@@ -21,9 +21,9 @@ def thinned(cases: Iterable[Any], is_kept: Callable[..., bool]) -> list[Any]:
 
 
 def rotated(*axes: Iterable[Any], every: int | None = None) -> list[Any]:
-    """All combinations of the values of axes, of which one in `every`, the shortest length, is in every run."""
+    """All combinations of the values of axes, of which one in `every`, twice the shortest length, is in every run."""
     lists = [list(enumerate(axis)) for axis in axes]
-    every = every or min(map(len, lists))
+    every = every or 2 * min(map(len, lists))
     parameters = []
     for combination in itertools.product(*lists):
         marks = [pytest.mark.exhaustive] * (sum(i for i, _ in combination) % every > 0)

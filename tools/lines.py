@@ -37,20 +37,20 @@ JUDGING_COMMANDS = (
 MACHINE = ("interp/bind.py", "interp/assemble.py", "interp/planner.py", "interp/machine.py", "interp/failures.py")
 
 BUDGETS = (
-    Budget("ops", 15_500, ("ops",)),
-    Budget("interp without emulation", 49_500, ("interp",), ("interp/emulate",)),
-    Budget("emulation", 4_500, ("interp/emulate",)),
+    Budget("ops", 15_550, ("ops",)),
+    Budget("interp without emulation", 49_550, ("interp",), ("interp/emulate",)),
+    Budget("emulation", 4_350, ("interp/emulate",)),
     Budget(
         "judging",
         26_750,
         ("interp/judging", "interp/conform", "interp/diff", "interp/probing", "interp/backends", "interp/judgement",
          "interp/enclose", *(f"interp/commands/{name}.py" for name in JUDGING_COMMANDS)),
     ),
-    Budget("tests", 42_100, ("tests",)),
+    Budget("tests", 42_000, ("tests",)),
     Budget("passes, machine, binding", 2_500, ("interp/passes", *MACHINE)),
     Budget(
         "core",
-        16_900,
+        16_950,
         ("ops", "interp/program.py", "interp/parse", "interp/passes", *MACHINE,
          "interp/values", "interp/api.py", "interp/loaded.py", "interp/lowered.py"),
         ("ops/accumulators", "ops/blocks", "ops/processes"),

@@ -118,8 +118,9 @@ def status_of(
 
 
 def path_of(options: argparse.Namespace) -> Path | None:
-    """The file of --json."""
-    return Path(options.json) if options.json else None
+    """The file of --json, in which a run can go on; None for a pipe, which is written once."""
+    path = Path(options.json or "")
+    return path if options.json and (path.is_file() or not path.exists()) else None
 
 
 def conclude(

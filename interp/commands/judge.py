@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import re
 import sys
@@ -23,6 +24,7 @@ from ..judgement import inputs, many
 from ..judgement.judge import judge_source
 from ..judgement.verdicts import Judgement
 from ..parse import containers
+from ..parse.parser import parse
 from ..testing.chunks import split
 from .diff import backend_of
 from .run import read_inputs
@@ -120,12 +122,20 @@ def _programs(places: list[str], function: str | None) -> list[many.Item]:
             chunks = [text for text, _ in split(item.data.decode(errors="replace"))]
             for i, text in enumerate(chunks):
                 name = item.name if len(chunks) == 1 else f"{item.name}#{i}"
-                names = _FUNCTION.findall(text) if function is None else []
+                names = _public_functions(text, item.name) if function is None else []
                 if len(names) < 2 or "main" in names:
                     found.append(many.Item(name, text.encode() if len(chunks) > 1 else item.data, function))
                 else:
                     found += [many.Item(f"{name}@{f}", text.encode(), f) for f in names]
     return found
+
+
+def _public_functions(text: str, file: str) -> list[str]:
+    """Return the names of public functions; those in modules within a module have it before them."""
+    if text.count("module") > 1:
+        with contextlib.suppress(Error):
+            return [f.name for f in parse(text, file).functions.values() if f.is_public]
+    return _FUNCTION.findall(text)
 
 
 def _judge(

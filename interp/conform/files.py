@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import errno
 import functools
+import gzip
 import itertools
 import math
 import os
@@ -28,8 +29,9 @@ _MOST_BITS = 64
 
 
 def write(path: str | Path, text: str) -> None:
-    """Writes a text file atomically. Raises OutputError if that fails."""
-    write_bytes(path, text.encode("utf-8", errors="backslashreplace"))
+    """Writes a text file atomically, compressed if its name ends in `.gz`. Raises OutputError if that fails."""
+    raw = text.encode("utf-8", errors="backslashreplace")
+    write_bytes(path, gzip.compress(raw, mtime=0) if str(path).endswith(".gz") else raw)
 
 
 def write_bytes(path: str | Path, raw: bytes) -> None:

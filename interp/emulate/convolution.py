@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,16 +9,16 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from ...ops.cast import cast
 from ...ops.op import OpError
-from ...ops.policy import Policy
 from ...ops.products.convolution import Numbers, Window
 from ...ops.products.exact import exact_type_of_formats
+from ...ops.reductions.axes import Axis
 from ..program import Operation
 from .products import Sums, decoded
 from .rewrite import Emulation
-from .rules import attributes_of, emulates
-from .tensor import F32, HIGHEST, Tensor, concatenate, constant, where, write
+from .rules import attributes_of, emulates, number_of
+from .tensor import HIGHEST, Tensor, concatenate, constant, where, write
+from .windows import pad, places, view
 
 
 @emulates("convolution")
@@ -58,42 +57,32 @@ def _by_windows(
     sums: Sums, x: Tensor, y: Tensor, window: Window, padding: Sequence[int], features: int, batches: int
 ) -> Tensor:
     """Return a convolution as a product of matrices: (batch, features, spatial…) by (outputs, inputs, spatial…)."""
-    padded, zero = _padded(sums, x, window, padding, (0, 1, *range(2, len(x.shape))))
-    kernel, space = y.shape[2:], padded.shape[2:]
-    reach = [(k - 1) * d + 1 if k else 0 for k, d in zip(kernel, window.rhs_dilation, strict=True)]
-    counts = [(n - r) // s + 1 if n >= r and n else 0 for n, r, s in zip(space, reach, window.strides, strict=True)]
-    batch, depth, outputs = x.shape[0], x.shape[1], y.shape[0]
-    rows, inner = math.prod(counts), depth // features
-    windows = []
-    for place in itertools.product(*map(range, kernel)) if rows else ():
-        part = padded
-        for i, (k, d, s, n) in enumerate(zip(place, window.rhs_dilation, window.strides, counts, strict=True)):
-            part = part.slice(2 + i, k * d, k * d + max((n - 1) * s + 1, 0), s)
-        windows.append(part.reshape((1, *part.shape)))
-    if not windows or not rows:
-        windows = [constant(zero, x.element, (0, batch, depth, *counts))]
-    stacked = concatenate(windows, 0)
-    places = stacked.shape[0]
-    matrix = stacked.reshape((places, batches, batch // batches, features, inner, rows))
-    matrix = matrix.transpose((1, 3, 2, 5, 0, 4)).reshape((features * batches, batch // batches * rows, places * inner))
+    axes = _axes(x.shape, range(len(x.shape)), y.shape[2:], window, padding)
+    batch, depth, *counts = [a.count for a in axes]
+    rows, outputs, inner = math.prod(counts), y.shape[0], depth // features
+    padded = pad(x, number_of(0.0, sums.lhs), axes) if rows else x
+    windows = [view(padded, place, axes).expand(0) for place in places(axes)] if rows else []
+    stacked = concatenate(windows or [constant(0, x.element, (0, batch, depth, *counts))], 0)
+    size = stacked.shape[0]
+    matrix = stacked.reshape((size, batches, batch // batches, features, inner, rows))
+    matrix = matrix.transpose((1, 3, 2, 5, 0, 4)).reshape((features * batches, batch // batches * rows, size * inner))
     each = outputs // (features * batches)
-    weights = y.reshape((features * batches, each, y.shape[1], math.prod(kernel)))
-    weights = weights.transpose((0, 3, 2, 1)).reshape((features * batches, math.prod(kernel) * y.shape[1], each))
-    if not places * inner:
+    weights = y.reshape((features * batches, each, y.shape[1], math.prod(y.shape[2:]))).transpose((0, 3, 2, 1))
+    weights = weights.reshape((features * batches, math.prod(y.shape[1:]), each))
+    if not size * inner:
         weights = constant(0, y.element, (features * batches, 0, each))
     found = sums.matmul(matrix, weights).reshape((features * batches, batch // batches, rows, each))
     return found.transpose((1, 0, 3, 2)).reshape((batch // batches, outputs, *counts))
 
 
-def _padded(sums: Sums, x: Tensor, window: Window, padding: Sequence[int], order: Sequence[int]) -> tuple[Tensor, int]:
-    """Return the left operand with zeros around and between its elements, and their code; `order` has the dimensions of
-    batch, feature and space.
-    """
-    zero = cast(np.zeros((), np.float32), F32, sums.lhs, Policy()).view(np.uint8) if sums.lhs.is_minifloat else 0
-    low, high, interior = ([0] * len(x.shape) for _ in range(3))
-    for i, d in enumerate(order[2:]):
-        low[d], high[d], interior[d] = padding[2 * i], padding[2 * i + 1], window.lhs_dilation[i] - 1
-    return x.pad(constant(zero, x.element), low, high, interior), int(zero)
+def _axes(
+    shape: Sequence[int], order: Sequence[int], kernel: Sequence[int], window: Window, padding: Sequence[int]
+) -> list[Axis]:
+    """Return the windows along each dimension of the left operand; `order` has those of batch, feature and space."""
+    axes = [Axis(n, 1) for n in shape]
+    for d, axis in zip(order[2:], window.axes([shape[d] for d in order[2:]], kernel, tuple(padding)), strict=True):
+        axes[d] = axis
+    return axes
 
 
 def _direct(e: Emulation, operation: Operation, operands: Sequence[Tensor], padding: Sequence[int]) -> Tensor | None:
@@ -115,7 +104,8 @@ def _direct(e: Emulation, operation: Operation, operands: Sequence[Tensor], padd
         return None
     has_infinity = sums.lhs.format.has_infinity or sums.rhs.format.has_infinity
     if has_infinity:
-        x, _ = _padded(sums, x, Window.of(e.call(operation), rank - 2), padding, numbers.lhs)
+        window, kernel = Window.of(e.call(operation), rank - 2), [y.shape[d] for d in numbers.rhs[2:]]
+        x = pad(x, number_of(0.0, sums.lhs), _axes(x.shape, numbers.lhs, kernel, window, padding))
         attributes = {k: v for k, v in attributes.items() if k not in ("padding", "lhs_dilation")}
     attributes["precision_config"] = HIGHEST
     values = [decoded(e, v, t, compute) for v, t in ((x, sums.lhs), (y, sums.rhs))]

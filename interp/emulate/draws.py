@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...ops.draws import FIRST_BITS, REST_BITS
-from .loops import loop, repeat
+from .loops import loop
 from .tensor import UI64, Tensor, concatenate, constant, iota
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ def draws_of(seed: int, number: int | Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def numbered_loop(
-    e: Emulation, count: int, body: Callable[..., Sequence[Tensor]], state: Sequence[Tensor], unrolled: int = 1
+    e: Emulation, count: int, body: Callable[..., Sequence[Tensor]], state: Sequence[Tensor]
 ) -> list[Tensor]:
-    """Repeat `body` as `tensor.repeat` does; the roundings of each iteration follow those of the one before."""
+    """Repeat `body` as `loop` does; the roundings of each iteration follow those of the one before."""
     if e.policy.rounding != "stochastic":
-        return repeat(count, body, state, unrolled)
+        return loop(count, body, state)
     first = e.roundings if isinstance(e.roundings, Tensor) else constant(e.roundings, UI64)
 
     def numbered(index: Tensor, number: Tensor, *state: Tensor) -> list[Tensor]:

@@ -10,21 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.cast import cast as cast_array
 from ...ops.op import lookup, ops
 from ...ops.ordering import value_keys
-from ...ops.policy import Policy
 from ...ops.reductions import normalization
 from ...ops.tables import all_codes
-from ...ops.types import ELEMENT_TYPES, ElementType, TensorType
+from ...ops.types import ElementType, TensorType
 from ..program import Operation, Region, Value
 from .draws import draw, numbered_loop
 from .folds import Combiner
 from .lookup import look_up, operate
 from .rewrite import Emulation
 from .rounding import exact_of_integer, round_number
-from .rules import attributes_of, carrier, element_of, emulates, refuses, rules, types_of
-from .tensor import F32, I64, UI8, Tensor, constant, insert, iota
+from .rules import attributes_of, carrier, constant_of, element_of, emulates, number_of, refuses, rules, types_of
+from .tensor import F32, I64, Tensor, constant, insert, iota
 
 _FAR = 1 << 61  # from the keys of all numbers
 
@@ -115,7 +113,7 @@ def _check(
     attributes = {k: v for k, v in attributes_of(e.mlir(operation)).items() if k != "value"}
     if "value" in operation.attributes:
         expected = operation.attributes["value"]
-        values.append(constant(np.broadcast_to(expected, operands[0].shape).view(np.uint8), UI8, operands[0].shape))
+        values.append(constant_of(np.broadcast_to(expected, operands[0].shape), element))
     decoded = [look_up(e, numbers, to, [x], [element]).value for x in values]
     insert(operation.name.removesuffix("_const"), [], decoded, attributes)
     return []
@@ -162,11 +160,7 @@ class _Steps:
         self.add, self.subtract, self.multiply, self.divide, self.sqrt = (
             functools.partial(self._apply, name) for name in names
         )
-        self.epsilon = self._constant(float(operation.attributes["epsilon"]))
-
-    def _constant(self, value: float) -> Tensor:
-        array = cast_array(np.array(value), ELEMENT_TYPES["f64"], self._element, Policy())
-        return constant(array.view(np.uint8)[()], UI8)
+        self.epsilon = number_of(float(operation.attributes["epsilon"]), self._element)
 
     def _apply(self, name: str, *operands: Tensor) -> Tensor:
         shape = max((x.shape for x in operands), key=len)
@@ -181,12 +175,12 @@ class _Steps:
 
     def count(self, x: Tensor) -> Tensor:
         """Return how many elements each feature has."""
-        return self._constant(float(x.size // max(self._shape[self._feature], 1)))
+        return number_of(x.size // max(self._shape[self._feature], 1), self._element)
 
     def sum(self, x: Tensor) -> Tensor:
         """Return the sum for each feature."""
         features = self._shape[self._feature]
-        start = self._constant(0.0).broadcast((features,))
+        start = number_of(0.0, self._element, (features,))
         if not x.size:
             return start
         order = [d for d in range(len(x.shape)) if d != self._feature]

@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from jaxlib.mlir import ir
 
 from ...ops.minifloat.codec import decode
 from ...ops.minifloat.formats import Format, Nan
 from ...ops.op import Body, OpError
 from ...ops.reductions.folds import PAIRS_FROM, body_elements
 from ...ops.tables import Tabulated
-from ...ops.types import ElementType, TensorType
+from ...ops.types import ElementType
 from ..bodies import independent_parts
 from ..passes.inline import inline
 from ..program import Operation, Region
@@ -28,13 +27,8 @@ from .draws import draw, numbered_loop
 from .lookup import look_up, operate
 from .loops import branch
 from .rewrite import Emulation
-from .rules import attributes_of, carrier, emulates
-from .tensor import UI8, Tensor, concatenate, constant, fill, fill_by_name, insert, type_of, where
-
-#: An iteration of a loop combines so many elements, if that is so many lookups for each of its columns at most: a
-#: compiler takes long for more, and for other steps than lookups.
-#: tuning: sums of 32 columns of 1,000 f8E4M3FN take 0.09 ms so, 0.12 ms step by step.
-_ELEMENTS, _STEPS = 1 << 9, 8
+from .rules import emulates
+from .tensor import UI8, Tensor, concatenate, constant, where
 
 Step = Callable[..., list[Tensor]]
 
@@ -150,9 +144,7 @@ class Combiner:
             self.e.drawn = None
             return [*totals, *(p.with_row(t, index) for p, t in zip(state[count:], totals, strict=False))]
 
-        width = math.prod(columns)
-        length = max(1, min(_STEPS, _ELEMENTS // max(width, 1), steps)) if self.pairs is not None else 1
-        state = numbered_loop(self.e, steps, body, [*starts, *paths], length)
+        state = numbered_loop(self.e, steps, body, [*starts, *paths])
         return state[:count], state[count:]
 
     def _by_halves(self, starts: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:
@@ -270,32 +262,6 @@ def to_elements(
     return found
 
 
-def fill_with(e: Emulation, target: Any, region: Region) -> None:
-    """Write a region on scalars into an empty one, on codes."""
-    types = [type_of(carrier(v.type.element), ()) for v in region.arguments if isinstance(v.type, TensorType)]
-
-    def body(*values: Any) -> list[Any]:
-        point: Any = ir.InsertionPoint.current
-        with e.constants_in(point.block):
-            return [r.value for r in e.apply(region, [Tensor.of(v) for v in values])]
-
-    fill(target, types, body)
-
-
-def copy_with(e: Emulation, operation: Operation, values: Sequence[Tensor], body: Region | str) -> list[Tensor]:
-    """Copy an operation on other operands; its body is a region, or the operation of a name on integers."""
-    source = e.mlir(operation)
-    elements = [v.element for v in values[: len(operation.results)]]
-    shapes = [ir.RankedTensorType(r.type).shape for r in source.results]
-    types = [type_of(t, shape) for t, shape in zip(elements, shapes, strict=True)]
-    op = insert(source.name, types, [v.value for v in values], attributes_of(source), 1)
-    if isinstance(body, str):
-        fill_by_name(op.regions[0], body, elements[0])
-    else:
-        fill_with(e, op.regions[0], body)
-    return [Tensor.of(r) for r in op.results]
-
-
 @emulates("reduce")
 def reduce(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """Columns folded from the initial values; by the device where the body has no minifloat."""
@@ -308,7 +274,7 @@ def reduce(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seque
     others = [d for d in range(rank) if d not in dimensions]
     shape = [arrays[0].shape[d] for d in others]
     if not any(t.is_minifloat for t in elements):
-        return copy_with(e, operation, values, combiner.region)
+        return e.rewritten(operation, values, combiner.region)
     starts = [s.broadcast(shape) for s in starts]
     steps = math.prod(arrays[0].shape[d] for d in dimensions)
 

@@ -20,29 +20,30 @@ from ..program import Location, Operation, Value
 from .draws import draw
 from .rewrite import Emulation
 from .rounding import decode_f32, exact_of_integer, round_float, round_number
-from .rules import UI4, align, carrier, element_of, emulates
-from .tensor import F32, UI8, UI16, UI32, UI64, Tensor, constant, where
+from .rules import UI4, align, carrier, constant_of, element_of, emulates
+from .tensor import F32, UI8, UI16, UI32, UI64, Tensor, constant, where, write
 
 
 def look_up(
     e: Emulation, entries: np.ndarray, result: ElementType, operands: Sequence[Tensor], types: Sequence[ElementType]
 ) -> Tensor:
     """Return the entries of a table for operands of the element types given, which may be scalars among arrays."""
-    shape, result = next((x.shape for x in operands if x.shape), ()), result if result.is_minifloat else result.storage
+    shape = next((x.shape for x in operands if x.shape), ())
     index: Tensor | None = None
     for x, element in zip(operands, types, strict=True):
         code = index_of(x, element).to(UI32)
         code = code if code.shape == shape else code.broadcast(shape)
         index = code if index is None else (index << index_bits(element)) | code
     assert index is not None
-    narrow = ELEMENT_TYPES["i8"] if result.kind is Kind.SIGNED and result.bits < 8 else result
-    if result.kind is Kind.UNSIGNED and result.bits < 8:
-        narrow = UI8
-    return (
-        e.table(entries.astype(narrow.dtype) if narrow != result else entries, narrow)
-        .take(index)
-        .to(UI8 if result.is_minifloat else result)
-    )
+    stored = result if result.is_minifloat else _in_bytes(result.storage)
+    return e.table(entries.astype(stored.dtype), stored).take(index).to(carrier(result))
+
+
+def _in_bytes(element: ElementType) -> ElementType:
+    """Return the type of eight bits for integers of fewer, else the type itself."""
+    if element.bits >= 8 or element.kind not in (Kind.SIGNED, Kind.UNSIGNED):
+        return element
+    return ELEMENT_TYPES["i8"] if element.kind is Kind.SIGNED else UI8
 
 
 def index_of(x: Tensor, element: ElementType) -> Tensor:
@@ -51,35 +52,35 @@ def index_of(x: Tensor, element: ElementType) -> Tensor:
         return x
     if element.is_float:
         return x.bits(UI16)
-    wide = x.to(ELEMENT_TYPES["i8"]) if element.kind is Kind.SIGNED and element.bits < 8 else x
-    wide = wide.to(UI8) if element.kind is Kind.UNSIGNED and element.bits < 8 else wide
+    wide = x.to(_in_bytes(element.storage))
     return wide.bits(UI8 if wide.element.bits == 8 else UI16)
 
 
 @emulates(TABLE)
 def fused_group(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """A group of elementwise operations on 16 bits in all: one lookup."""
-    (region,), (result,) = operation.regions, operation.results
-    compute = vectorize(region, {}, lambda o: kernel(e, o), reinterprets=True)
-    elements = [element_of(v) for v in region.arguments]
+    compute = vectorize(operation.regions[0], {}, lambda o: kernel(e, o), reinterprets=True)
     assert compute is not None
-    element = element_of(result)
-    entries = e.remember(operation, lambda: Tabulated(lambda *x: compute(*x)[0], elements, element.dtype).table())
-    return [look_up(e, entries, element, operands, elements)]
+    return [_tabulate(e, operation, lambda *x: compute(*x)[0], operands)]
 
 
 @emulates("minihlo.elementwise", "real", "imag")
 def elementwise(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """An elementwise operation on at most 16 bits in all."""
-    (result,) = operation.results
-    elements, target = [element_of(v) for v in operation.operands], element_of(result)
+    elements = [element_of(v) for v in operation.operands]
     if sum(map(index_bits, elements)) > MOST_BITS:
         types = ", ".join(e.name for e in elements)
         raise OpError(f"expected operands of at most {MOST_BITS} bits in all, got {types}")
     if e.policy.rounding == "stochastic":
-        return [_chosen(e, operation, operands, elements, target)]
-    entries = e.remember(operation, lambda: Tabulated(kernel(e, operation), elements, target.dtype).table())
-    return [look_up(e, entries, target, operands, elements)]
+        return [_chosen(e, operation, operands, elements, element_of(operation.results[0]))]
+    return [_tabulate(e, operation, kernel(e, operation), operands)]
+
+
+def _tabulate(e: Emulation, operation: Operation, run: Run, operands: Sequence[Tensor]) -> Tensor:
+    """Return an operation's results by a table of a function on arrays."""
+    elements, target = [element_of(v) for v in operation.operands], element_of(operation.results[0])
+    entries = e.remember(operation, lambda: Tabulated(run, elements, target.dtype).table())
+    return look_up(e, entries, target, operands, elements)
 
 
 @emulates("add", "subtract", "multiply")
@@ -195,14 +196,8 @@ def convert(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequ
         part = x.elementwise("real", x, element=source.part)
         return [_to_codes(e, part, source.part, target)]
     if target.is_complex:
-        entries = Tabulated(
-            kernel(e, dataclasses.replace(operation, results=(Value(TensorType((), target.part)),))),
-            [source],
-            target.part.dtype,
-        ).table()
-        real = look_up(e, entries, target.part, operands, [source])
-        imaginary = constant(0, target.part, real.shape)
-        return [real.elementwise("complex", real, imaginary, element=target)]
+        real = operate(e, "convert", operands, [source], target.part)
+        return [real.elementwise("complex", real, constant(0, target.part, real.shape), element=target)]
     if index_bits(source) > MOST_BITS:
         return [_to_codes(e, x, source, target)]
     return elementwise(e, operation, operands)
@@ -227,8 +222,7 @@ def constant_like(e: Emulation, operation: Operation, operands: Sequence[Any]) -
     """One number in the shape of the operand."""
     element = element_of(operation.results[0])
     value = np.asarray(operation.attributes["value"]).astype(element.dtype)
-    code = value.view(np.uint8) if element.is_minifloat else value
-    return [constant(code[()], carrier(element), operands[0].shape)]
+    return [constant_of(value, element, operands[0].shape)]
 
 
 @emulates("select")
@@ -271,5 +265,5 @@ def bitcast_convert(e: Emulation, operation: Operation, operands: Sequence[Any])
     shape = tuple([int(n or 0) for n in result.type.shape]) if isinstance(result.type, TensorType) else ()
     x = x.to(UI4) if source.is_float and source.bits == 4 else x
     native = (UI4 if target.bits == 4 else UI8) if target.is_minifloat else target.storage
-    found = x.cast_bits(native, shape) if (x.element, x.shape) != (native, shape) else x
+    found = write("bitcast_convert", native, shape, x) if (x.element, x.shape) != (native, shape) else x
     return [found.to(UI8) if target.is_minifloat else found]

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ from .lookup import index_of, operate
 from .loops import branch, loop
 from .rewrite import Emulation
 from .rounding import Exact, code_type, exact_of_float, round_float, round_number
-from .rules import carrier
+from .rules import carrier, constant_of
 from .tensor import F32, F64, I32, I64, UI8, UI32, UI64, Tensor, concatenate, constant, dot, where
 
 _PLAIN = Policy()
@@ -70,15 +69,12 @@ class Sums:
         """Whether both operands are."""
         return self.lhs.is_minifloat and self.rhs.is_minifloat
 
-    def into(self, result: ElementType) -> Sums:
-        """Return the same sums in another type."""
-        return dataclasses.replace(self, result=result)
-
     def matmul(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the products of (batch, M, K) and (batch, K, N), as values of the result's type are carried."""
         policy = self.policy
-        if not any(t.is_float or t.is_complex for t in (self.lhs, self.rhs)):
-            return self._of_integers(x, y)
+        if not any(t.is_float or t.is_complex for t in (self.lhs, self.rhs)):  # modulo 2**64
+            wide = I64 if Kind.SIGNED in (self.lhs.kind, self.rhs.kind) else UI64
+            return self.round(rounding.exact_of_integer(dot(x.to(wide), y.to(wide), wide)))
         record = accumulator_of(policy, self.lhs, self.rhs, self.result)
         if record is not None and not (is_exact(record) and self.are_minifloats):
             return self.accumulate(record, x, y)
@@ -87,7 +83,7 @@ class Sums:
                 raise OpError(f"expected minifloats to be summed exactly, got {self.lhs} and {self.rhs}")
             return self.on_device(x, y)
         if not self.result.is_float:
-            return of_number(self.into(F64).matmul(x, y), self.result)
+            return of_number(dataclasses.replace(self, result=F64).matmul(x, y), self.result)
         if record is not None or policy.sums_exactly:
             return self._exact(x, y)
         return self.stepwise(x, y) if policy.accumulate == "element" else self.on_device(x, y)
@@ -99,34 +95,25 @@ class Sums:
         """The policy for results: of minifloats that is a conversion, else a result of arithmetic."""
         return self.policy if self.are_minifloats else self.policy.for_results(self.result)
 
-    def _draw(self, shape: Sequence[int]) -> Tensor | None:
-        return draw(self.e, shape) if self.policy.rounding == "stochastic" else None
-
     def round(self, x: Exact) -> Tensor:
         """Return numbers in the float type of the result, rounded once."""
         policy = self._rounding
         if self.result == F64:  # infinities among sums in f64 stay
             policy = dataclasses.replace(policy, overflow="ieee")
-        if x.is_nan is not None:  # whatever its sign was
-            x = dataclasses.replace(x, sign=x.sign & ~x.is_nan)
-        codes = round_number(x, self.result.format, policy, self._draw(x.sign.shape))
+        x = dataclasses.replace(x, sign=x.sign & ~x.is_nan)
+        draws = draw(self.e, x.sign.shape) if policy.rounding == "stochastic" else None
+        codes = round_number(x, self.result.format, policy, draws)
         return codes if self.result.is_minifloat else codes.bits(self.result)
 
     def round_sums(self, sums: Tensor) -> Tensor:
         """Return sums in f32 or f64 in the float type of the result, rounded once."""
-        if self.result.bits < 8:  # these have no NaN, and its replacement has its sign
-            sums = _positive_nan(sums)
         is_same = self.result == sums.element
         if self.result == F64 or (is_same and self._rounding.overflow == "ieee"):
-            return sums.to(F64) if self.result == F64 else sums
-        if is_same:  # only infinities change
-            policy = dataclasses.replace(self._rounding, rounding="nearest_even")
-            codes = round_number(exact_of_float(sums), self.result.format, policy)
-        else:
-            codes = round_float(sums, self.result.format, self._rounding, self._draw(sums.shape))
-        return codes if self.result.is_minifloat else codes.bits(self.result)
+            return sums.to(self.result)
+        policy = dataclasses.replace(self.policy, rounding="nearest_even") if is_same else self.policy
+        return dataclasses.replace(self, policy=policy).round(exact_of_float(sums))
 
-    # -- sums of the device, of integers, and of accumulators ----------------------------------------------------------
+    # -- sums of the device, and of accumulators -----------------------------------------------------------------------
 
     def on_device(self, x: Tensor, y: Tensor) -> Tensor:
         """Return sums in f32, or in the widest type of the operands and the result where it is wider."""
@@ -142,11 +129,6 @@ class Sums:
     def round_any(self, sums: Tensor) -> Tensor:
         """Return sums in f32 or f64 in the type of the result, which may be one of integers."""
         return self.round_sums(sums) if self.result.is_float else of_number(sums, self.result)
-
-    def _of_integers(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return sums modulo 2**64, rounded once."""
-        wide = I64 if Kind.SIGNED in (self.lhs.kind, self.rhs.kind) else UI64
-        return self.round(rounding.exact_of_integer(dot(x.to(wide), y.to(wide), wide)))
 
     def accumulate(self, record: Accumulator, x: Tensor, y: Tensor) -> Tensor:
         """Return sums as an accumulator forms them, rounded once more to the result."""
@@ -168,9 +150,7 @@ class Sums:
             return found
         # Of other codes of NaN the host's conversion passes on what fits.
         ones = cast(np.array(fmt.sign_bit - 1, fmt.code_dtype).view(fmt.dtype), stored, self.result, policy)
-        nan = constant(ones.view(np.uint8) if self.result.is_minifloat else ones, found.element)
-        assert number.is_nan is not None
-        return where(number.is_nan, nan.broadcast(found.shape), found)
+        return where(number.is_nan, constant_of(ones, self.result), found)
 
     # -- sums whose steps are rounded ----------------------------------------------------------------------------------
 
@@ -233,15 +213,10 @@ class Sums:
         """Return whether f64 holds every partial sum of these numbers, though not of all that have their types."""
         width = constant(x.shape[-1].bit_length(), I32)
         for v, t in ((x, self.lhs), (y, self.rhs)):
-            values = np.abs(all_codes(t).astype(np.float64))
-            is_counted = np.isfinite(values) & (values != 0)
-            fraction, top = np.frexp(np.where(is_counted, values, 1))
-            significand = (fraction * 2**t.format.precision).astype(np.int64)
-            unit = np.frexp((significand & -significand).astype(np.float64))[1] - 1 + top - t.format.precision
-            for name, entries, absent in (("maximum", top, ABSENT), ("minimum", unit, -ABSENT)):
-                each = self._entries(v, np.where(is_counted, entries, absent), I32)
-                most = each.reduce(name, absent, range(3))
-                width = width + most if name == "maximum" else width - most
+            tops = [abs(n).bit_length() if n else ABSENT for n in _wholes(t)]
+            units = [(n & -n).bit_length() - 1 if n else -ABSENT for n in _wholes(t)]
+            top, unit = (self._entries(v, np.array(places), I32) for places in (tops, units))
+            width = width + top.reduce("maximum", ABSENT, range(3)) - unit.reduce("minimum", -ABSENT, range(3))
         return width <= _F64_BITS
 
     def _round_exact(self, sums: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -254,7 +229,7 @@ class Sums:
     def plain_sums(self, sums: Tensor) -> Tensor:
         """Return sums of the device with zeros and NaN that are positive."""
         sums = where(sums.equals(0), 0.0, sums)
-        return _positive_nan(sums) if _is_special(self.lhs) or _is_special(self.rhs) else sums
+        return where(sums.differs(sums), math.nan, sums)
 
     def _in_digits(self, x: Tensor, y: Tensor, kind: ElementType) -> Tensor:
         """Return sums of products of digits, rounded once."""
@@ -308,7 +283,6 @@ class Sums:
             values = all_codes(t).astype(np.float32)
             marks.append(self._entries(v, np.where(np.isfinite(values), np.sign(values), values), F32))
         special = exact_of_float(dot(marks[0], marks[1], F32))
-        assert special.is_infinite is not None
         sign = where(special.is_infinite, special.sign, number.sign)
         return dataclasses.replace(number, sign=sign, is_nan=special.is_nan, is_infinite=special.is_infinite)
 
@@ -326,14 +300,20 @@ def _is_special(t: ElementType) -> bool:
 
 
 @functools.cache
+def _wholes(t: ElementType) -> list[int]:
+    """Return each code's number in units of the smallest; 0 for infinities and NaN."""
+    x, low = decode(codes_of(all_codes(t), t.format), t.format), _span(t).low
+    parts = zip(x.kind.tolist(), x.sign.tolist(), x.significand.tolist(), x.exponent.tolist(), strict=True)
+    return [0 if kind else (-s if sign else s) << max(e - low, 0) for kind, sign, s, e in parts]
+
+
+@functools.cache
 def _digits(t: ElementType, width: int) -> list[tuple[int, np.ndarray]]:
-    """Return digits of each code's number in units of the smallest, and their positions; 0 for infinities and NaN.
+    """Return the digits of `_wholes`, and their positions.
 
     They are at least -2**(width - 1), and less than that: with a sign in `width` bits.
     """
-    x, low, half = decode(codes_of(all_codes(t), t.format), t.format), _span(t).low, 1 << (width - 1)
-    parts = zip(x.kind.tolist(), x.sign.tolist(), x.significand.tolist(), x.exponent.tolist(), strict=True)
-    wholes = [0 if kind else (-s if sign else s) << max(e - low, 0) for kind, sign, s, e in parts]
+    wholes, half = _wholes(t), 1 << (width - 1)
     digits: list[tuple[int, np.ndarray]] = []
     while any(wholes):
         part = np.array([(n + half) % (2 * half) - half for n in wholes], np.float64)
@@ -365,7 +345,3 @@ def of_number(x: Tensor, result: ElementType) -> Tensor:
         real = x.to(result.part)
         return real.elementwise("complex", real, constant(0, result.part, x.shape), element=result)
     return x.to(carrier(result))
-
-
-def _positive_nan(sums: Tensor) -> Tensor:
-    return where(sums.differs(sums), constant(math.nan, sums.element, sums.shape), sums)

@@ -84,7 +84,7 @@ def quantized(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Se
     if is_product and types[0].axis is None:
         return [_sums(e, operation, operands, types)]
     numbers = [_numbers(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
-    results = e.rewritten(operation, numbers, [t.expressed for t in elements[count:]])
+    results = e.rewritten(operation, numbers, elements=[t.expressed for t in elements[count:]])
     return [_quantized(x, v.type) for x, v in zip(results, operation.results, strict=True)]
 
 
@@ -93,10 +93,10 @@ def _sums(e: Emulation, operation: Operation, operands: Sequence[Tensor], types:
     x, y, out = types
     call, wide = e.call(operation), F64 if x.bits + y.bits + 2 + operands[1].size.bit_length() <= 53 else I64
     sides = [(v.to(I64) - _along(t.zero_points, I64, t, v)).to(wide) for v, t in zip(operands, types[:2], strict=True)]
-    sums = e.rewritten(operation, sides, [wide])[0].to(F64)
+    sums = e.rewritten(operation, sides)[0].to(F64)
     axis, rank = None if y.axis is None else axis_in_result(call, y.axis), len(sums.shape)
     factor = x.scales[0] * beside(y.scales, axis, rank, np.float64) / beside(out.scales, out.axis, rank, np.float64)
-    scaled = sums * _spread(factor, sums.shape)
+    scaled = sums * _spread(np.asarray(factor), F64, sums.shape)
     return _stored(scaled + _along(out.zero_points, F64, out, sums) if any(out.zero_points) else scaled, out)
 
 
@@ -108,16 +108,12 @@ def _expressed(t: QuantizedType) -> ElementType:
 
 def _along(values: Sequence[float], element: ElementType, t: QuantizedType, x: Tensor) -> Tensor:
     """Return parameters of a type in the shape of a tensor."""
-    array = np.array(values, np.float64).astype(element.dtype)
-    if t.axis is None:
-        return constant(array[0], element, x.shape)
-    return constant(array, element).broadcast(x.shape, [t.axis])
+    return _spread(beside(tuple(values), t.axis, len(x.shape), element.dtype), element, x.shape)
 
 
-def _spread(values: np.ndarray, shape: Sequence[int]) -> Tensor:
+def _spread(array: np.ndarray, element: ElementType, shape: Sequence[int]) -> Tensor:
     """Return an array that broadcasts to a shape, in it."""
-    array = np.asarray(values, np.float64)
     dims = [len(shape) - array.ndim + d for d in range(array.ndim) if array.shape[d] > 1]
-    return constant(array.reshape([shape[d] for d in dims]) if dims else array.reshape(-1)[0], F64).broadcast(
-        shape, dims
-    )
+    if not dims:
+        return constant(array.reshape(-1)[0], element, shape)
+    return constant(array.reshape([shape[d] for d in dims]), element).broadcast(shape, dims)

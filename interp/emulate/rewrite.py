@@ -31,9 +31,20 @@ from ..passes.inline import called_once, inline
 from ..passes.rewriting import all_operations
 from ..program import BARRIER, CONSTANT, Operation, Region, Value
 from ..settings import Settings
-from .rules import REFUSED, RULES, align, attributes_of, carrier, full_name, has_emulated, is_emulated, rules
+from .rules import (
+    REFUSED,
+    RULES,
+    align,
+    attributes_of,
+    carrier,
+    constant_of,
+    full_name,
+    has_emulated,
+    is_emulated,
+    rules,
+)
 from .source import Source
-from .tensor import UI8, Tensor, constant, insert, type_of
+from .tensor import UI8, Tensor, constant, fill, fill_by_name, insert, type_of
 
 #: The attributes that name composites and custom calls.
 _NAMED = {"stablehlo.composite": "name", "stablehlo.custom_call": "call_target_name"}
@@ -48,18 +59,17 @@ class Emulation:
     def __init__(self, source: Source, policy: Policy, dots: str = "auto") -> None:
         rules()
         self.source, self.policy, self.program, self.dots = source, policy, source.program, dots
-        self.settings = Settings()
         #: How many roundings came before, under stochastic rounding.
         self.roundings: int | Tensor = 0
         #: The draws of the next rounding, where they are some of those of another one.
         self.drawn: Tensor | None = None
         self._values: dict[Value, Any] = {}
         self._remembered: dict[Operation, Any] = {}
-        self.binder = Binder(self.program, policy, self.settings, RandomStream(), self._refuse_call)
+        self.binder = Binder(self.program, policy, Settings(), RandomStream(), self._refuse_call)
         self.once = called_once(self.program)
         self.pending: list[str] = []
         self.seen: set[str] = set()
-        self._home: list[tuple[ir.Block, dict[Any, Tensor]]] = []  # where constants are put, the innermost last
+        self._home: list[tuple[ir.Block, dict[Any, Tensor]]] = []  # where tables are put, the innermost last
 
     def carried(self, t: Type, old: ir.Type) -> ir.Type:
         """Return the type of MLIR that values of a type are carried as; `old` is what it was."""
@@ -132,13 +142,36 @@ class Emulation:
         return self.copy(operation, operands)
 
     def rewritten(
-        self, operation: Operation, operands: Sequence[Tensor], elements: Sequence[ElementType]
+        self,
+        operation: Operation,
+        operands: Sequence[Tensor],
+        body: Region | str | None = None,
+        elements: Sequence[ElementType] = (),
     ) -> list[Tensor]:
-        """Copy an operation without regions on operands of other types, with results of the element types given."""
+        """Copy an operation on operands of other types, with results of the types given, or else of the operands'.
+
+        Its body is a region on scalars, or the operation of a name on two of them.
+        """
         source = self.mlir(operation)
+        elements = elements or [x.element for x in operands[: len(source.results)]]
         shapes = [ir.RankedTensorType(r.type).shape for r in source.results]
         types = [type_of(t, shape) for t, shape in zip(elements, shapes, strict=True)]
-        return [Tensor.of(r) for r in _clone(source, types, [x.value for x in operands]).results]
+        op = insert(source.name, types, [x.value for x in operands], attributes_of(source), 0 if body is None else 1)
+        if isinstance(body, str):
+            fill_by_name(op.regions[0], body, elements[0])
+        elif body is not None:
+            self.fill_with(op.regions[0], body)
+        return [Tensor.of(r) for r in op.results]
+
+    def fill_with(self, target: ir.Region, region: Region) -> None:
+        """Write a region on scalars into an empty one, on codes."""
+        types = [type_of(carrier(v.type.element), ()) for v in region.arguments if isinstance(v.type, TensorType)]
+
+        def body(*values: ir.Value) -> list[ir.Value]:
+            with self.constants_in(ir.InsertionPoint.current.block):
+                return [r.value for r in self.apply(region, [Tensor.of(v) for v in values])]
+
+        fill(target, types, body)
 
     def copy(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
         """Copy an operation, on codes where it has minifloats."""
@@ -154,36 +187,28 @@ class Emulation:
         if record is not None and record.is_elementwise and operands and isinstance(operands[-1], Tensor):
             shape = list(operands[-1].shape)
             types = [ir.RankedTensorType.get(shape, ir.RankedTensorType(t).element_type) for t in types]
-        values = [unwrap(v) for v in operands]
-        if operation.regions:
-            op = self._rebuild(source.name, types, values, source, operation.regions)
-        else:
-            op = _clone(source, types, values)
+        values, regions = [unwrap(v) for v in operands], operation.regions
+        op = ir.Operation.create(source.name, types, values, attributes_of(source), regions=len(regions))
+        self._rewrite_regions(regions, source.regions, op)
         for name in record.calls if record is not None else ():
             self._need(operation.attributes.get(name))
         return [wrap(r, v.type) for r, v in zip(op.results, operation.results, strict=True)]
 
-    def _rebuild(
-        self, name: str, types: Sequence[ir.Type], values: list[ir.Value], source: ir.Operation,
-        regions: Sequence[Region],
-    ) -> ir.Operation:  # fmt: skip
-        """Copy an operation with its regions rewritten."""
-        attributes = attributes_of(source)
-        op = ir.Operation.create(name, types, values, attributes, regions=len(regions))
-        record = lookup(name)
+    def _rewrite_regions(self, regions: Sequence[Region], before: Sequence[ir.Region], op: ir.Operation) -> None:
+        """Fill the regions of a copy."""
+        record = lookup(op.name)
         is_isolated = record is None or record.traits.regions not in (RegionSemantics.LOOP, RegionSemantics.ONE)
-        for region, old, target in zip(regions, source.regions, op.regions, strict=True):
+        for region, old, target in zip(regions, before, op.regions, strict=True):
             block = old.blocks[0]
             takes = [self.carried(v.type, a.type) for v, a in zip(region.arguments, block.arguments, strict=True)]
             inner = target.blocks.append(*takes, arg_locs=[ir.Location.unknown()] * len(takes))
             end = list(block.operations)[-1].operation.name
             with ir.InsertionPoint(inner), self.constants_in(inner) if is_isolated else contextlib.nullcontext():
                 given = [wrap(a, v.type) for a, v in zip(inner.arguments, region.arguments, strict=True)]
-                before = self.roundings
+                roundings = self.roundings
                 insert(end, [], [unwrap(v) for v in self.apply(region, given)])
-            if self.roundings is not before:  # their number is only known at run time, and draws depend on it
+            if self.roundings is not roundings:  # their number is only known at run time, and draws depend on it
                 raise OpError("expected no stochastic rounding in a region, got one")
-        return op
 
     def _call(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
         source, record = self.mlir(operation), lookup(operation.name)
@@ -246,13 +271,11 @@ class Emulation:
             raise OpError("expected an operation of the program, got one that a pass inserted")
         return source
 
-    def call(self, operation: Operation, *, random: RandomStream | None = None) -> Call:
+    def call(self, operation: Operation) -> Call:
         """Return the use of an operation as its declaration takes it; raises OpError where it is not valid."""
         operands, results = (tuple([v.type for v in values]) for values in (operation.operands, operation.results))
         bodies = tuple([self.body(r) for r in operation.regions])
-        return Call(
-            operation.name, operands, results, operation.attributes, bodies, self.policy, random or RandomStream()
-        )
+        return Call(operation.name, operands, results, operation.attributes, bodies, self.policy, RandomStream())
 
     def body(self, region: Region) -> Body:
         """Return what is known of a region."""
@@ -269,24 +292,19 @@ class Emulation:
             self._remembered[operation] = compute()
         return self._remembered[operation]
 
-    def reuse(self, key: Any, make: Callable[[], Tensor]) -> Tensor:
-        """Return a constant that is written once for a function: at its beginning."""
-        block, known = self._home[-1]
-        if key not in known:
-            with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
-                known[key] = make()
-        return known[key]
-
     def table(self, entries: np.ndarray, element: ElementType) -> Tensor:
-        """Return the constant of a table, of rank 1; codes of minifloats as ui8."""
+        """Return the constant of a table, of rank 1, written once for a function; codes of minifloats as ui8."""
         if element.is_minifloat:
             entries, element = entries.view(np.uint8), UI8
-        key = entries.tobytes(), element
-        return self.reuse(key, lambda: constant(entries, element))
+        (block, known), key = self._home[-1], (entries.tobytes(), element)
+        if key not in known:
+            with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
+                known[key] = constant(entries, element)
+        return known[key]
 
     @contextlib.contextmanager
     def constants_in(self, block: ir.Block) -> Iterator[None]:
-        """Put the constants of `reuse` into a block in the meantime."""
+        """Put the constants of `table` into a block in the meantime."""
         self._home.append((block, {}))
         try:
             yield
@@ -303,12 +321,9 @@ class Emulation:
             return Tensor.of(source.clone().operation.results[0])
         if not isinstance(value, np.ndarray):
             raise OpError("expected a constant of known elements")
-        element = carrier(t.element)
-        array = np.asarray(value).view(np.uint8) if t.element.is_minifloat else np.asarray(value)
-        first = array.reshape(-1)[:1]
-        if array.size and not any(array.strides[d] for d in range(array.ndim) if array.shape[d] > 1):
-            return constant(first[0], element, array.shape)
-        return constant(array, element) if array.ndim else constant(array[()], element)
+        if value.size and not any(value.strides[d] for d in range(value.ndim) if value.shape[d] > 1):
+            return constant_of(value.reshape(-1)[0], t.element, value.shape)
+        return constant_of(value, t.element)
 
 
 def wrap(value: ir.Value, t: Type) -> Any:
@@ -321,16 +336,6 @@ def wrap(value: ir.Value, t: Type) -> Any:
 
 def unwrap(value: Any) -> ir.Value:
     return value.value if isinstance(value, Tensor) else value
-
-
-def _clone(source: ir.Operation, types: Sequence[ir.Type], operands: Sequence[ir.Value]) -> ir.Operation:
-    """Copy an operation without regions on other operands, with results of other types."""
-    op = source.clone().operation
-    for i, value in enumerate(operands):
-        op.operands[i] = value
-    for result, t in zip(op.results, types, strict=True):
-        result.set_type(t)
-    return op
 
 
 def _check_static(operation: Operation) -> None:

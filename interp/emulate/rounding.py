@@ -14,7 +14,7 @@ from ...ops.draws import FRACTION_BITS
 from ...ops.minifloat.formats import Format, Nan
 from ...ops.policy import Policy
 from ...ops.types import ElementType, Kind
-from .tensor import F32, I32, I64, UI8, UI16, UI32, UI64, Tensor, constant, where
+from .tensor import F32, I1, I32, I64, UI8, UI16, UI32, UI64, Tensor, constant, where
 
 #: A positive result up to 2**this is NaN in f8E8M0FNU; see `ops.minifloat.codec`.
 _E8M0_VANISHES = -150
@@ -31,15 +31,21 @@ class Exact:
         sign: i1.
         significand: ui32 below 2**30, or ui64 below 2**62.
         exponent: i32.
-        is_nan: i1; None where there is none.
-        is_infinite: i1; None where there is none.
+        is_nan: i1.
+        is_infinite: i1.
     """
 
     sign: Tensor
     significand: Tensor
     exponent: Tensor
-    is_nan: Tensor | None = None
-    is_infinite: Tensor | None = None
+    is_nan: Tensor
+    is_infinite: Tensor
+
+    @classmethod
+    def finite(cls, sign: Tensor, significand: Tensor, exponent: Tensor) -> Exact:
+        """Return numbers none of which is infinite or NaN."""
+        never = constant(False, I1, sign.shape)
+        return cls(sign, significand, exponent, never, never)
 
 
 def code_type(fmt: Format) -> ElementType:
@@ -60,9 +66,7 @@ def round_number(x: Exact, fmt: Format, policy: Policy, draws: Tensor | None = N
     is_power = (x.significand & (x.significand - 1)).equals(0)
     top = length + x.exponent - is_power.to(I32)
     is_nan = (x.significand.equals(0) | x.sign) | (top <= _E8M0_VANISHES)
-    if x.is_infinite is not None:
-        is_nan = where(x.is_infinite, x.sign, is_nan)
-    return where(is_nan, fmt.nan_code or 0, found)
+    return where(where(x.is_infinite, x.sign, is_nan), fmt.nan_code or 0, found)
 
 
 def exact_of_float(x: Tensor) -> Exact:
@@ -103,23 +107,14 @@ def to_odd(x: Exact, bits: int) -> Exact:
 
 def exact_of_integer(x: Tensor) -> Exact:
     """Return the numbers of integers or booleans; those beyond 62 bits are rounded to odd there."""
-    if x.element.kind is Kind.SIGNED:
-        sign = x < 0
-        wide = x.to(I64 if x.element.bits >= 32 else I32)
-        magnitude = where(sign, -wide, wide).bits(UI64 if wide.element.bits == 64 else UI32)
-    else:
-        magnitude = x.to(UI64 if x.element.bits >= 32 else UI32)
-        sign = magnitude < 0
-    zero = constant(0, I32, x.shape)
-    if x.element.bits < 32:
-        return Exact(sign, magnitude, zero)
-    magnitude = magnitude.to(UI64)
+    is_signed, is_long = x.element.kind is Kind.SIGNED, x.element.bits >= 32
+    wide = x.to((I64 if is_long else I32) if is_signed else (UI64 if is_long else UI32))
+    sign, magnitude = wide < 0, where(wide < 0, -wide, wide).bits(UI64 if is_long else UI32)
     if x.element.bits < 62:
-        return Exact(sign, magnitude, zero)
-    is_large = (magnitude >> 62).differs(0)
-    short = magnitude >> 2
-    odd = short | ((short << 2).differs(magnitude)).to(UI64)
-    return Exact(sign, where(is_large, odd, magnitude), where(is_large, constant(2, I32), constant(0, I32)))
+        return Exact.finite(sign, magnitude, constant(0, I32, x.shape))
+    cut = (magnitude >> 62).differs(0).to(UI64) << 1
+    short = magnitude >> cut
+    return Exact.finite(sign, short | (short << cut).differs(magnitude).to(UI64), cut.to(I32))
 
 
 def decode_f32(codes: Tensor, fmt: Format) -> Tensor:
@@ -198,19 +193,12 @@ def _round(
 
 def _finish(x: Exact, code: Tensor, fmt: Format, policy: Policy) -> Tensor:
     """Return codes from those of magnitudes, which may be beyond the largest number, and the signs and NaN of `x`."""
-    too_big = code > fmt.max_code
-    if x.is_infinite is not None:
-        too_big = too_big | x.is_infinite
+    too_big = (code > fmt.max_code) | x.is_infinite
     beyond, beyond_is_nan = _overflow(x, fmt, policy)
-    code = where(too_big, beyond, code)
-    is_nan = x.is_nan
+    is_nan = x.is_nan | (too_big & beyond_is_nan)
     if fmt.has_zero and not fmt.is_signed:
-        negative = x.sign & x.significand.differs(0)
-        is_nan = negative if is_nan is None else is_nan | negative
-    if beyond_is_nan is not None:
-        nan = too_big if beyond_is_nan is True else too_big & beyond_is_nan
-        is_nan = nan if is_nan is None else is_nan | nan
-    return _with_sign(code, x.sign, is_nan, fmt, policy).to(code_type(fmt))
+        is_nan = is_nan | (x.sign & x.significand.differs(0))
+    return _with_sign(where(too_big, beyond, code), x.sign, is_nan, fmt, policy).to(code_type(fmt))
 
 
 def _rounds_up(
@@ -230,46 +218,36 @@ def _rounds_up(
         left = wide << (FRACTION_BITS - cut).at_least(0).at_most(63).to(UI64)
         right = wide >> (cut - FRACTION_BITS).at_least(0).at_most(63).to(UI64)
         return draws < where(cut <= FRACTION_BITS, left, right)
-    half = constant(1, rest.element).broadcast(rest.shape) << (at.at_least(1) - 1)
-    if rounding == "nearest_away":
-        return rest >= half
-    return (rest > half) | (rest.equals(half) & (retained & 1).differs(0))
+    unit = constant(1, rest.element).broadcast(rest.shape) << at
+    return (rest << 1) >= unit if rounding == "nearest_away" else ((rest << 1) | (retained & 1)) > unit
 
 
-def _overflow(x: Exact, fmt: Format, policy: Policy) -> tuple[Tensor | int, Tensor | bool | None]:
-    """Return the magnitude code of what is beyond the largest number, and where it is NaN: True stands for all."""
+def _overflow(x: Exact, fmt: Format, policy: Policy) -> tuple[Tensor | int, Tensor]:
+    """Return the magnitude code of what is beyond the largest number, and where it is NaN."""
+    never = constant(False, I1, x.sign.shape)
     if policy.overflow == "saturate" or (policy.overflow == "satfinite" and fmt.is_minifloat):
-        return fmt.max_code, None
+        return fmt.max_code, never
     if policy.overflow == "onnx":
-        return fmt.max_code, x.is_infinite if fmt.nan is Nan.NEGATIVE_ZERO else None
-    is_nan = not fmt.has_infinity and fmt.nan is not Nan.NONE
+        return fmt.max_code, x.is_infinite if fmt.nan is Nan.NEGATIVE_ZERO else never
+    is_nan = constant(not fmt.has_infinity and fmt.nan is not Nan.NONE, I1, x.sign.shape)
     beyond = fmt.max_code + int(fmt.has_infinity)
     if policy.rounding in _NEAREST:
-        return beyond, is_nan or None
+        return beyond, is_nan
     # IEEE 754 section 7.4: a directed rounding stops at the largest number where it points inwards.
-    none = x.sign & ~x.sign
-    away = {"up": ~x.sign, "down": x.sign}.get(policy.rounding, none)
-    if x.is_infinite is not None:
-        away = away | x.is_infinite
-    target = UI64 if fmt.bits == 64 else UI32
-    code = where(away, constant(beyond, target).broadcast(away.shape), fmt.max_code)
-    return code, away if is_nan else None
+    away = {"up": ~x.sign, "down": x.sign}.get(policy.rounding, never) | x.is_infinite
+    return where(away, constant(beyond, UI64 if fmt.bits == 64 else UI32), fmt.max_code), away & is_nan
 
 
-def _with_sign(code: Tensor, sign: Tensor, is_nan: Tensor | None, fmt: Format, policy: Policy) -> Tensor:
+def _with_sign(code: Tensor, sign: Tensor, is_nan: Tensor, fmt: Format, policy: Policy) -> Tensor:
     """Return codes of magnitudes with their signs, and the code of NaN."""
-    signs = sign.to(code.element) * fmt.sign_bit
+    signs, nan = sign.to(code.element) * fmt.sign_bit, fmt.nan_code or 0
     if fmt.nan in (Nan.NEGATIVE_ZERO, Nan.LAST):
-        signed = code if not fmt.is_signed else where(code.equals(0), code, code | signs)
-        return signed if is_nan is None else where(is_nan, fmt.nan_code or 0, signed)
-    signed = code | signs
-    if is_nan is None:
-        return signed
-    if fmt.nan is Nan.NONE:
-        if (policy.overflow, fmt.bits) in (("onnx", 4), ("satfinite", 4), ("satfinite", 6)):
-            return where(is_nan, fmt.max_code, signed)
-        return where(is_nan, (~sign).to(code.element) * fmt.sign_bit, signed)
-    return where(is_nan, signs | (fmt.nan_code or 0), signed)
+        return where(is_nan, nan, where(code.equals(0), 0, code | signs) if fmt.is_signed else code)
+    if fmt.nan is not Nan.NONE:
+        return where(is_nan, signs | nan, code | signs)
+    if (policy.overflow, fmt.bits) in (("onnx", 4), ("satfinite", 4), ("satfinite", 6)):
+        return where(is_nan, fmt.max_code, code | signs)
+    return where(is_nan, (~sign).to(code.element) * fmt.sign_bit, code | signs)
 
 
 # -- sums in words -----------------------------------------------------------------------------------------------------
@@ -287,7 +265,7 @@ def exact_of_words(words: Sequence[Tensor], low: int) -> Exact:
         more = word.bits(UI64) >> left
         m, rest = (m << taken) | more, rest | (more << left).differs(word.bits(UI64))
         exponent = where(taken.equals(0), exponent, left.to(I32) + (low + WORD * i))
-    return Exact(sign, m | rest.to(UI64), exponent)
+    return Exact.finite(sign, m | rest.to(UI64), exponent)
 
 
 def _carry(words: Sequence[Tensor]) -> list[Tensor]:

@@ -8,13 +8,16 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from jaxlib.mlir import ir
 
+from ...ops.cast import cast
 from ...ops.op import OpError
-from ...ops.types import ElementType, QuantizedType, TensorType, TupleType, Type
+from ...ops.policy import Policy
+from ...ops.types import ELEMENT_TYPES, ElementType, QuantizedType, TensorType, TupleType, Type
 from ..passes.rewriting import all_operations
 from ..program import Operation, Value
-from .tensor import UI8, Tensor
+from .tensor import UI8, Tensor, constant
 
 if TYPE_CHECKING:
     from .rewrite import Emulation
@@ -84,6 +87,18 @@ def rules() -> tuple[Mapping[str, Rule], Mapping[str, str]]:
 def carrier(element: ElementType) -> ElementType:
     """Return the type that elements are carried as: codes of minifloats, the storage of quantized types."""
     return UI8 if element.is_minifloat else element.storage
+
+
+def constant_of(value: Any, element: ElementType, shape: Sequence[int] = ()) -> Tensor:
+    """Return a constant as it is carried: an array of the dtype of `element`, or one number for a whole shape."""
+    array = np.asarray(value)
+    array = array.view(np.uint8) if element.is_minifloat else array
+    return constant(array if array.ndim else array[()], carrier(element), shape)
+
+
+def number_of(value: float, element: ElementType, shape: Sequence[int] = ()) -> Tensor:
+    """Return a number, rounded to nearest, in a whole shape as it is carried."""
+    return constant_of(cast(np.array(value, np.float64), ELEMENT_TYPES["f64"], element, Policy()), element, shape)
 
 
 def is_emulated(t: Type | ElementType) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from ...ops.movement.gather import Places, integers, interleaving, row_major
 from ...ops.op import OpError
 from ..program import Operation
-from .folds import Combiner, copy_with, to_elements
+from .folds import Combiner, to_elements
 from .loops import loop
 from .rewrite import Emulation
 from .rules import emulates
@@ -87,16 +87,17 @@ def scatter(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequ
     indices, order = operands[count], combiner.order
     overwrites = combiner.body.passed_on == tuple(range(count, 2 * count))
     if not any(t.is_minifloat for t in elements):
-        return copy_with(e, operation, [*inputs, indices, *updates], combiner.region)
+        return e.rewritten(operation, [*inputs, indices, *updates], combiner.region)
     if not updates[0].size:
         return inputs
     windows = Windows.of(operation, inputs[0].shape, updates[0].shape)
     shape, rank, update_rank = windows.shape, len(windows.shape), len(updates[0].shape)
     if not windows.can_cross and overwrites:
-        return copy_with(e, operation, [*inputs, indices, *updates], combiner.region)
+        return e.rewritten(operation, [*inputs, indices, *updates], combiner.region)
     if not windows.can_cross and order is not None and order.is_complete:
         keys = [order.keys(inputs[0]), indices, order.keys(updates[0])]
-        return [order.codes(e, x) for x in copy_with(e, operation, keys, "maximum" if order.is_largest else "minimum")]
+        name = "maximum" if order.is_largest else "minimum"
+        return [order.codes(e, x) for x in e.rewritten(operation, keys, name)]
     if windows.is_rows:
         moving, others = windows.moving, [d for d in range(rank) if d not in windows.moving]
         targets = windows.targets(indices, moving)

@@ -15,7 +15,6 @@ from ...ops.types import ElementType
 from ..passes.inline import inline
 from ..passes.rewriting import captures
 from ..program import CONSTANT, Operation, Region
-from .folds import fill_with
 from .lookup import elementwise
 from .loops import branch
 from .rewrite import Emulation
@@ -27,17 +26,15 @@ from .tensor import F32, I32, UI8, UI32, UI64, Tensor, fill, insert, iota, type_
 _MOST_SHORT = 1 << 23
 
 
-def _order(ranks: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
-    """Return the ranks in ascending order and the places that they come from; equal ranks stay in their order."""
-    is_short = ranks.shape[dimension] <= _MOST_SHORT
+def _order(e: Emulation, ranks: np.ndarray, x: Tensor, dimension: int) -> Tensor:
+    """Return the places of codes in ascending order of their ranks; those of equal ranks stay in their order."""
+    is_short = x.shape[dimension] <= _MOST_SHORT
     wide, shift = (UI32, 23) if is_short else (UI64, 48)
-    places = iota(wide, ranks.shape, dimension)
-    joined = (ranks.to(wide) << shift) | places
+    joined = (_look(e, ranks, x).to(wide) << shift) | iota(wide, x.shape, dimension)
     sort = {"dimension": dimension, "is_stable": "false"}
     op = insert("sort", [joined.value.type], [joined.value], sort, regions=1)
     fill(op.regions[0], [type_of(wide, ())] * 2, lambda a, b: [(Tensor.of(a) < Tensor.of(b)).value])
-    keys = Tensor.of(op.results[0])
-    return (keys >> shift).to(UI32), keys & ((1 << shift) - 1)
+    return Tensor.of(op.results[0]) & ((1 << shift) - 1)
 
 
 def take_along(x: Tensor, places: Tensor, dimension: int) -> Tensor:
@@ -77,11 +74,7 @@ def sort_by(
     x, nan = operands[key], np.isnan(all_codes(element).astype(np.float32))
     if _is_weak_order(before):
         ranks = before.sum(0)
-        if len(operands) == 1 and len(np.unique(ranks)) == len(ranks):
-            codes = np.zeros(256, np.uint8)
-            codes[ranks] = np.arange(len(ranks))
-            return [e.table(codes, UI8).take(_order(_look(e, ranks, x), dimension)[0])]
-        return _permute(_order(_look(e, ranks, x), dimension)[1], operands, dimension)
+        return _permute(_order(e, ranks, x, dimension), operands, dimension)
     numbers = before[np.ix_(~nan, ~nan)]
     if key == 0 and _is_weak_order(numbers) and not before[nan].any() and not before[:, nan].any():
         ranks = np.full(len(nan), 255)
@@ -101,7 +94,7 @@ def _by_comparator(e: Emulation, region: Region, operands: Sequence[Tensor], dim
         raise OpError("expected a comparator that captures nothing, got another one")
     sort = {"dimension": dimension, "is_stable": "true"}
     op = insert("sort", [x.value.type for x in operands], [x.value for x in operands], sort, regions=1)
-    fill_with(e, op.regions[0], region)
+    e.fill_with(op.regions[0], region)
     return [Tensor(r, x.element, x.shape) for r, x in zip(op.results, operands, strict=True)]
 
 
@@ -153,14 +146,14 @@ def _with_nan(
 
     These are the hypotheses of `ops.movement.sort`, in its order.
     """
-    last = _order(_look(e, ranks, x), d)[1]
+    last = _order(e, ranks, x, d)
 
     def where_nan() -> list[Tensor]:
         total = total_keys(all_codes(element), element)
-        places = _order(_look(e, total, x), d)[1]
+        places = _order(e, total, x, d)
         numbers = np.where(nan, 0, all_codes(element).astype(np.float32))
         values = np.where(nan, 255, np.unique(numbers, return_inverse=True)[1].reshape(-1))
-        by_value = _order(_look(e, values, x), d)[1]
+        by_value = _order(e, values, x, d)
         fits, fits_first = (_is_sorted(e, before, x, p, d) for p in (places, by_value))
         return [where((fits & ~fits_first).broadcast(last.shape), places, last)]
 
@@ -186,6 +179,6 @@ def top_k(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequen
     keys = total_keys(all_codes(element), element).astype(int)
     if operation.attributes.get("largest", True):
         keys = 255 - keys
-    places = (_order(_look(e, keys, x), last)[1] if x.size else iota(UI32, x.shape, last)).slice(last, 0, count)
+    places = (_order(e, keys, x, last) if x.size else iota(UI32, x.shape, last)).slice(last, 0, count)
     index = carrier(operation.results[1].type.element)  # type: ignore[union-attr]
     return [take_along(x, places, last), places.to(index)]

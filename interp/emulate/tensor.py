@@ -141,10 +141,6 @@ class Tensor:
         """Return the bits as a type of equal width."""
         return self if element == self.element else self.elementwise("bitcast_convert", self, element=element)
 
-    def cast_bits(self, element: ElementType, shape: Sequence[int]) -> Tensor:
-        """Return the bits as a type of another width, in the shape that follows."""
-        return write("bitcast_convert", element, shape, self)
-
     # -- shapes ------------------------------------------------------------------------------------------------------
 
     def _shaped(self, name: str, shape: Sequence[int], *operands: Tensor, **attributes: Any) -> Tensor:

@@ -13,7 +13,7 @@ from ...ops.op import OpError
 from ...ops.reductions import window
 from ...ops.reductions.axes import Axis
 from ..program import Operation
-from .folds import Combiner, copy_with, to_elements
+from .folds import Combiner, to_elements
 from .loops import loop
 from .rewrite import Emulation
 from .rules import emulates
@@ -64,7 +64,7 @@ def reduce_window(e: Emulation, operation: Operation, operands: Sequence[Any]) -
     elements, types = combiner.elements, [v.type for v in operation.operands]
     values = to_elements(e, operands, types, elements * 2)
     if not any(t.is_minifloat for t in elements):
-        return copy_with(e, operation, values, combiner.region)
+        return e.rewritten(operation, values, combiner.region)
     arrays, inits = values[:count], values[count:]
     axes = window.axes_of_call(call, len(arrays[0].shape))(arrays[0].shape)
     shape = [a.count for a in axes]

@@ -70,7 +70,7 @@ def known(place: str | None, options: dict[str, Any]) -> dict[tuple[str, str], d
 
     A last line that is not whole, as of a run that was ended, is left out. Raises InputError for another file.
     """
-    if place is None or place == "-" or not Path(place).exists():
+    if place is None or place == "-" or not Path(place).is_file():  # a pipe is not read
         return {}
     try:
         lines = Path(place).read_text(encoding="utf-8").split("\n")

@@ -26,7 +26,7 @@ from . import containers, syntax
 from .attributes import Elided
 from .containers import BYTECODE
 from .reader import Locator, MhloError, Reader, VhloError
-from .rewriting import lower_optimized
+from .rewriting import flatten_modules, lower_optimized
 
 _BYTE_ORDER_MARK = "\ufeff"  #: some editors begin a file with it
 READABLE = "MLIR (text, bytecode, a portable artifact), a file of jax.export, or HLO"
@@ -61,7 +61,7 @@ def module(source: str | bytes, file: str = "<string>", first_line: int = 1) -> 
     """
     locate = Locator(file, first_line - 1)
     with quiet_native_stderr():
-        module = _module(source, locate, file, first_line)
+        module = flatten_modules(_module(source, locate, file, first_line))
         if any(op.operation.name.startswith("vhlo.") for op in module.body.operations):
             return _from_vhlo(module, locate, VhloError(f"{file}: VHLO cannot be converted"))
         return _from_mhlo(module, locate) if Reader(module, locate).has_mhlo() else module
@@ -113,6 +113,7 @@ def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
 
 
 def _program(module: ir.Module, locate: Locator, file: str, elided: Elided | None = None) -> Program:
+    module = flatten_modules(module)
     try:
         return _guarded(lambda: Reader(module, locate, elided=elided).program(file), locate)
     except VhloError as error:

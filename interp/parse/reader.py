@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -129,53 +129,26 @@ class Reader:
         self.locate = locate
         self._convert = Converter(lambda key: self._resources.get(key), elided)
         self._values: dict[ir.Value, Value] = {}
-        #: The modules around what is read, and the name in the program of each function, by them and its own name.
-        self._path: tuple[str, ...] = ()
-        self._names: dict[tuple[str, ...], str] = {}
         self._is_spmd = False  # whether there are calls of GSPMD
         self._operations: dict[ir.Block, list[ir.Operation]] = defaultdict(list)
         for op in list_operations(module.operation)[1:]:
             self._operations[op.block].append(op)
 
     def program(self, file: str) -> Program:
-        """The whole module, with the functions of modules in it; those whose name is not unique are `module::name`."""
+        """The whole module, which has no modules in it."""
         program = Program({}, file, self.attributes_of(self._module.operation))
-        functions = [(path, op) for path, op in self._top_of(self._module.operation, ()) if op.name == "func.func"]
-        counts = Counter(_symbol(op) for _, op in functions)
-        for path, op in functions:
-            name = _symbol(op)
-            self._names[(*path, name)] = name if counts[name] == 1 else "::".join((*path, name))
-        for path, op in self._top_of(self._module.operation, ()):
+        for op in self._operations[self._module.body]:
             if op.name == "func.func":
-                self._path = path
                 function = self._function(op)
                 program.functions[function.name] = function
             elif op.name in _DECLARATIONS:
                 attributes = self.attributes_of(op)
                 program.attributes.setdefault(op.name, {})[attributes.pop("sym_name")] = attributes
-            elif op.name == "builtin.module":
-                for name, value in self.attributes_of(op).items():
-                    program.attributes.setdefault(name, value)
             elif op.name.startswith("vhlo."):
                 raise VhloError(self._message(op, "VHLO is not supported in this form (expected a portable artifact)"))
             else:
                 raise self.unsupported(op, "an op outside a function is not supported (expected func.func)")
         return spmd.with_manual_computations(program) if self._is_spmd else program
-
-    def _top_of(self, module: ir.Operation, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], ir.Operation]]:
-        """Yield the operations of a module and of those in it, each with the names of the modules around it."""
-        for i, op in enumerate(self._operations[module.regions[0].blocks[0]]):
-            yield path, op
-            if op.name == "builtin.module":
-                yield from self._top_of(op, (*path, _symbol(op) or f"module{i}"))
-
-    def _callee(self, name: str) -> str:
-        """The name that a function has in the program; the innermost module that has it comes first."""
-        parts = tuple(name.split("::"))
-        for i in range(len(self._path), -1, -1):
-            if (found := self._names.get((*self._path[:i], *parts))) is not None:
-                return found
-        return name
 
     def has_mhlo(self) -> bool:
         """Whether there is an op of MHLO."""
@@ -199,7 +172,7 @@ class Reader:
         arguments, results = (tuple(self.type_of(op, t) for t in types) for types in (kind.inputs, kind.results))
         region = op.regions[0]
         return Function(
-            name=self._names[(*self._path, attributes.pop("sym_name"))],
+            name=attributes.pop("sym_name"),
             is_public=attributes.pop("sym_visibility", "public") == "public",
             argument_types=arguments,
             result_types=results,
@@ -233,10 +206,6 @@ class Reader:
         regions = tuple(self._region(op, r) for r in op.regions)
         results = tuple(self.define(op, v) for v in op.results)
         attributes, location = self.attributes_of(op), self.locate(op.location)
-        if self._path or len(self._names) > 1:
-            record = lookup(name)
-            for key in record.calls if record is not None else ():
-                attributes = {**attributes, key: self._called(attributes.get(key))} if key in attributes else attributes
         if name == "stablehlo.custom_call" and attributes.get("call_target_name") == ELIDED:
             name, attributes = CONSTANT, {"value": self._fill(op, results[0].type)}
         elif name == "stablehlo.custom_call":
@@ -264,10 +233,6 @@ class Reader:
             return self._convert.elided(t, "constant({...})")
         except AttributeValueError as e:
             raise UnsupportedError(f"{self.locate(op.location)}: {e}") from None
-
-    def _called(self, value: Any) -> Any:
-        """What names functions, alone or in lists, with the names that they have in the program."""
-        return tuple(map(self._called, value)) if isinstance(value, tuple) else self._callee(str(value))
 
     def _custom_call(self, attributes: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """The op and attributes of a custom call; of one that stands for an op of CHLO or StableHLO that op's own."""
@@ -337,10 +302,6 @@ def _travelling(short: str) -> str | None:
     """The op of CHLO, else of StableHLO, that has this name in MHLO."""
     names = [f"{dialect}.{_RENAMED.get(short, short)}" for dialect in ("chlo", "stablehlo")]
     return next((name for name in names if lookup(name) is not None), None)
-
-
-def _symbol(op: ir.Operation) -> str:
-    return op.attributes["sym_name"].value if "sym_name" in op.attributes else ""  # type: ignore[attr-defined]
 
 
 def _attribute_text(op: ir.Operation, name: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +34,72 @@ def replace_operands(op: ir.Operation, given: Mapping[ir.Value, ir.Value]) -> No
         for i, operand in enumerate(inner.operands):
             if operand in given:
                 inner.operands[i] = given[operand]
+
+
+def flatten_modules(module: ir.Module) -> ir.Module:
+    """Return a module without modules in it: a copy in which their functions are `module::name`, or the name alone.
+
+    Of functions of one name the innermost module around a call comes first.
+    """
+    if len(list_operations(module.operation, "builtin.module")) == 1:
+        return module
+    text: Any = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
+    result = ir.Module.parse(text, module.context)
+    top, operations = result.operation, list_operations(result.operation)
+    paths: dict[ir.Operation, tuple[str, ...]] = {top: ()}
+    places = Counter[ir.Operation]()  # of the next operation in each module
+    moved: list[tuple[tuple[str, ...], ir.Operation]] = []
+    given: list[ir.NamedAttribute] = []  # of modules within; an operation with other attributes is another key
+    for op in operations[1:]:
+        around: Any = op.parent
+        if around not in paths:
+            continue
+        path, place = paths[around], places[around]
+        places[around] += 1
+        if op.name == "builtin.module":
+            paths[op] = (*path, symbol_of(op) or f"module{place}")
+            given += [op.attributes[i] for i in range(len(op.attributes)) if op.attributes[i].name != "sym_name"]
+        else:
+            moved.append((path, op))
+    counts = Counter(symbol_of(op) for _, op in moved)
+    names = {(*path, name): name if counts[name] == 1 else "::".join((*path, name)) for path, name in (
+        (path, symbol_of(op)) for path, op in moved)}  # fmt: skip
+    old = [op for op in operations[1:] if op.parent == top]
+    with result.context, ir.Location.unknown(), ir.InsertionPoint(result.body):
+        for path, op in moved:
+            clone: Any = op.clone()
+            for inner in list_operations(clone):
+                _rename_symbols(inner, path, names)
+            if symbol_of(op):
+                clone.attributes["sym_name"] = ir.StringAttr.get(names[(*path, symbol_of(op))])
+    for op in old:
+        op.erase()
+    for attribute in given:
+        if attribute.name not in top.attributes:
+            top.attributes[attribute.name] = attribute.attr
+    return result
+
+
+def symbol_of(op: ir.Operation) -> str:
+    """Return the name of a function or module; empty where it has none."""
+    return op.attributes["sym_name"].value if "sym_name" in op.attributes else ""  # type: ignore[attr-defined]
+
+
+def _rename_symbols(op: ir.Operation, path: tuple[str, ...], names: Mapping[tuple[str, ...], str]) -> None:
+    """Rename what an operation refers to, in the module at a path."""
+
+    def renamed(attribute: Any) -> ir.Attribute:
+        text = str(attribute)
+        if text.startswith("[@"):
+            return ir.ArrayAttr.get([renamed(a) for a in attribute])
+        parts = tuple(re.findall(r"@([\w$.-]+)", text)) if text.startswith("@") else ()
+        known = ((*path[:i], *parts) for i in range(len(path), -1, -1))
+        found = next((names[n] for n in known if n in names), None)
+        return attribute if found is None else ir.FlatSymbolRefAttr.get(found)
+
+    for key in [op.attributes[i].name for i in range(len(op.attributes))]:
+        with contextlib.suppress(TypeError):  # of kinds that jaxlib does not hand out
+            op.attributes[key] = renamed(op.attributes[key])
 
 
 def lower_optimized(module: ir.Module) -> None:

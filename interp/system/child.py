@@ -34,8 +34,8 @@ Asked = TypeVar("Asked", bound="Worker")
 #: Options of Python that exclude modules, by the flag of `sys.flags` that is set if this process has them.
 _STRICTNESS = {"isolated": "-I", "ignore_environment": "-E", "no_user_site": "-s"}
 
-#: Waits for the end of the input, and kills its own process group.
-_GUARD = "read rest; kill -s KILL 0"
+#: Waits for the end of the input, and kills the child that it names, and its own process group.
+_GUARD = "read child; read rest; kill -s KILL $child 0"
 
 #: The bytes of a log that are searched for an error.
 _WORDS = 20_000
@@ -82,6 +82,9 @@ class Child:
             self._end_guard()
             self._log.close()
             raise
+        if self._guard is not None:  # the child may leave the group
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._held, b"%d\n" % self.process.pid)
         self._group = self._guard.pid if self._guard is not None else self.process.pid
 
     def send(self, head: Any, arrays: Sequence[Any] = ()) -> None:

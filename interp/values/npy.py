@@ -65,7 +65,7 @@ def write_file(path: str, write: Callable[[IO[bytes]], object]) -> None:
 def encode(array: np.ndarray, element: ElementType) -> np.ndarray:
     """The array as `save` stores it; a view where it can be."""
     name = element.storage.name
-    if element.dtype.isbuiltin == 1:
+    if element.dtype.isbuiltin == 1 and type_of_dtype(element.dtype) == element.storage:
         return array
     if element.kind is Kind.SIGNED:
         return array.astype(np.int8).view([(name, "i1")])

@@ -30,18 +30,28 @@ def arith_constant(call: Call) -> Run:
     return lambda: value
 
 
+_INTEGERS, _FLOATS, _CONVERTED = "bool integer", "float", "float foreign"
+
+
 def _alias(name: str, types: str, of: str, doc: str, results: str = "") -> None:
-    """Declare an op as another one. Of types `u…`, integers are read, and given, as unsigned ones."""
+    """Declare an op as another one. Of types `u…`, integers are read, and given, as unsigned ones.
+
+    Booleans are integers of one bit, of which the signed ones are 0 and -1.
+    """
     is_unsigned, operands = types.startswith("u "), element_types(types.removeprefix("u "))
     taken = element_types(results) if results else operands
+    are_integers = _INTEGERS in (types, results)
 
     def bind(call: Call) -> Run:
         require(call.result().element in taken, f"the result is {call.result()} (expected of {describe(taken)})")
-        if not is_unsigned:
+        elements = [t.element for t in (*call.operands, *call.results) if isinstance(t, TensorType)]
+        is_plain = not are_integers or of == "bitcast_convert" or all(e.kind is not Kind.BOOL for e in elements)
+        if is_plain and not is_unsigned:
             return _kernel(call, of, call.operands, call.results)
         result = call.result()
-        kernel = _kernel(call, of, *(tuple(map(_as_unsigned, types)) for types in (call.operands, call.results)))
-        elements = [t.element for t in map(_as_unsigned, call.operands)]
+        computed = [tuple([_computed(t, is_unsigned) for t in types]) for types in (call.operands, call.results)]
+        kernel = _kernel(call, of, *computed)
+        elements = [t.element for t in computed[0]]
         return lambda *xs: _reread(kernel(*map(_reread, xs, elements)), result.element)
 
     bind.__doc__ = doc
@@ -57,29 +67,34 @@ def _kernel(call: Call, of: str, operands: Sequence[Type], results: Sequence[Typ
     return kernel_of(call.like(of, operands, results, **attributes))
 
 
-def _as_unsigned(t: Any) -> TensorType:
-    return TensorType(t.shape, ELEMENT_TYPES[f"u{t.element}"]) if t.element.kind is Kind.SIGNED else t
+def _computed(t: Any, is_unsigned: bool) -> TensorType:
+    """The type in which an op computes: of booleans one of eight bits."""
+    element = ELEMENT_TYPES["i8"] if t.element.kind is Kind.BOOL else t.element
+    element = ELEMENT_TYPES[f"u{element}"] if is_unsigned and element.kind is Kind.SIGNED else element
+    return TensorType(t.shape, element)
 
 
 def _reread(x: np.ndarray, element: ElementType) -> np.ndarray:
-    """An array with integers of another sign read as such."""
+    """An array with integers of another sign read as such, and booleans as integers or integers as booleans."""
+    if element.kind is Kind.BOOL:
+        return x & 1 != 0
+    if x.dtype == bool:
+        return x.astype(element.dtype) * (-1 if element.kind is Kind.SIGNED else 1)
     return wrap(x, element) if element.is_integer and x.dtype != element.dtype else x
 
 
-_INTEGERS, _FLOATS, _CONVERTED = "integer", "float", "float foreign"
-# Of booleans, which are numbers to `arith` but not to StableHLO, only what means the same to both.
 for _row in (
     ("addi", _INTEGERS, "add", "Sum."),
     ("subi", _INTEGERS, "subtract", "Difference."),
     ("muli", _INTEGERS, "multiply", "Product."),
     ("divsi", _INTEGERS, "divide", "Quotient, truncated."),
-    ("divui", "u integer", "divide", "Quotient of unsigned integers."),
+    ("divui", "u bool integer", "divide", "Quotient of unsigned integers."),
     ("remsi", _INTEGERS, "remainder", "Remainder of truncated division."),
-    ("remui", "u integer", "remainder", "Remainder of unsigned integers."),
+    ("remui", "u bool integer", "remainder", "Remainder of unsigned integers."),
     ("maxsi", _INTEGERS, "maximum", "The larger."),
     ("minsi", _INTEGERS, "minimum", "The smaller."),
-    ("maxui", "u integer", "maximum", "The larger of unsigned integers."),
-    ("minui", "u integer", "minimum", "The smaller of unsigned integers."),
+    ("maxui", "u bool integer", "maximum", "The larger of unsigned integers."),
+    ("minui", "u bool integer", "minimum", "The smaller of unsigned integers."),
     ("andi", "bool integer", "and", "Bitwise and."),
     ("ori", "bool integer", "or", "Bitwise or."),
     ("xori", "bool integer", "xor", "Bitwise exclusive or."),
@@ -87,7 +102,12 @@ for _row in (
     ("shrsi", _INTEGERS, "shift_right_arithmetic", "Shift to the right that keeps the sign."),
     ("shrui", _INTEGERS, "shift_right_logical", "Shift to the right that brings zeros."),
     ("index_cast", _INTEGERS, "convert", "The same integer in another type; what does not fit wraps."),
-    ("index_castui", "u integer", "convert", "The same unsigned integer in another type; what does not fit wraps."),
+    (
+        "index_castui",
+        "u bool integer",
+        "convert",
+        "The same unsigned integer in another type; what does not fit wraps.",
+    ),
     ("extsi", _INTEGERS, "convert", "The same integer in a wider type."),
     ("extui", "u bool integer", "convert", "The same unsigned integer in a wider type."),
     ("trunci", _INTEGERS, "convert", "The low bits of an integer."),
@@ -117,7 +137,7 @@ for _name, _of, _types in (
     ("cbrt", "cbrt", _FLOATS), ("sin", "sine", _FLOATS), ("cos", "cosine", _FLOATS), ("tan", "tan", _FLOATS),
     ("tanh", "tanh", _FLOATS), ("atan2", "atan2", _FLOATS), ("powf", "power", _FLOATS),
     ("round", "round_nearest_afz", _FLOATS), ("roundeven", "round_nearest_even", _FLOATS),
-    ("ctlz", "count_leading_zeros", _INTEGERS), ("ctpop", "popcnt", _INTEGERS), ("acos", "chlo.acos", _FLOATS),
+    ("ctlz", "count_leading_zeros", "integer"), ("ctpop", "popcnt", "integer"), ("acos", "chlo.acos", _FLOATS),
     ("asin", "chlo.asin", _FLOATS), ("atan", "chlo.atan", _FLOATS), ("cosh", "chlo.cosh", _FLOATS),
     ("sinh", "chlo.sinh", _FLOATS), ("acosh", "chlo.acosh", _FLOATS), ("asinh", "chlo.asinh", _FLOATS),
     ("atanh", "chlo.atanh", _FLOATS),
@@ -159,9 +179,9 @@ def cmpf(call: Call) -> Run:
 def _declare_division(name: str, is_signed: bool, towards: int) -> None:
     def bind(call: Call) -> Run:
         t = call.tensor()
-        types = [call.operands, call.results] if is_signed else [tuple(map(_as_unsigned, call.operands))] * 2
+        types = [call.operands, call.results] if is_signed else [tuple([_computed(t, True) for t in call.operands])] * 2
         divide = _kernel(call, "divide", types[0], types[1][:1])
-        element = t.element if is_signed else _as_unsigned(t).element
+        element = t.element if is_signed else _computed(t, True).element
 
         def kernel(x: np.ndarray, y: np.ndarray) -> np.ndarray:
             x, y = _reread(x, element), _reread(y, element)
@@ -173,7 +193,7 @@ def _declare_division(name: str, is_signed: bool, towards: int) -> None:
         return kernel
 
     bind.__doc__ = f"Quotient rounded {'up' if towards > 0 else 'down'}{'' if is_signed else ', of unsigned integers'}."
-    op(f"arith.{name}", _INTEGERS, values="numbers", operands=2, is_elementwise=True)(bind)
+    op(f"arith.{name}", "integer", values="numbers", operands=2, is_elementwise=True)(bind)
 
 
 _declare_division("ceildivsi", True, 1)

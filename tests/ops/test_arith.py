@@ -103,6 +103,8 @@ def test_the_larger_float() -> None:
         ("extui", "i8", "i32", [-1, 5], [255, 5]),
         ("extsi", "i8", "i32", [-1, 5], [-1, 5]),
         ("extui", "i1", "i32", [True, False], [1, 0]),
+        ("extsi", "i1", "i32", [True, False], [-1, 0]),
+        ("trunci", "i32", "i1", [6, 7], [False, True]),
         ("index_castui", "i8", "index", [-1, 5], [255, 5]),
         ("uitofp", "i8", "f32", [-1, 5], [255.0, 5.0]),
         ("sitofp", "i8", "f8E4M3FN", [-1, 17], [-1.0, 16.0]),

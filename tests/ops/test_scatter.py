@@ -138,18 +138,6 @@ def test_collisions_in_order(name: str, op: str, size: int, count: int) -> None:
 
 
 @CROWDS
-def test_collisions_of_rows(size: int, count: int) -> None:
-    rng = np.random.default_rng(SEED)
-    n = rows(size, 3, count // 2)
-    for element, dtype in (("f8E5M2", ml_dtypes.float8_e5m2), ("f32", np.float32)):
-        x, updates = (rng.normal(size=shape).astype(dtype) for shape in (n.shape, n.whole))
-        indices = rng.integers(-1, size + 1, n.indices)
-        (actual,) = load(program(n, BODIES["add"][0], element))(x, indices, updates)
-        expected = by_formula(x, indices, updates, n, lambda a, b: a + b)
-        assert codes(actual).tolist() == codes(expected).tolist()
-
-
-@CROWDS
 @pytest.mark.parametrize("op", ["add", "maximum", "minimum", "multiply", "and", "or", "xor", "subtract"])
 def test_collisions_of_integers(op: str, size: int, count: int) -> None:
     rng = np.random.default_rng(SEED)
@@ -166,29 +154,6 @@ def test_collisions_of_integers(op: str, size: int, count: int) -> None:
             expected[i] = (python(expected[i], int(u)) - low) % (high - low + 1) + low
         (actual,) = load(program(n, f"%z = stablehlo.{op} %x, %y : T", str(element)))(x, indices, updates)
         assert [int(v) for v in actual] == expected
-
-
-@pytest.mark.parametrize("op", ["add", "maximum", "minimum", "multiply", "and", "or", "xor"])
-def test_collisions_of_booleans(op: str) -> None:
-    python = {"add": bool.__or__, "maximum": bool.__or__, "or": bool.__or__, "xor": bool.__xor__}.get(op, bool.__and__)
-    rng = np.random.default_rng(SEED)
-    n, indices = elements(40, 100), rng.integers(0, 40, (100, 1))
-    x, updates = rng.random(40) < 0.5, rng.random(100) < 0.5
-    expected = x.copy()
-    for i, u in zip(indices[:, 0], updates, strict=True):
-        expected[i] = python(bool(expected[i]), bool(u))
-    (actual,) = load(program(n, f"%z = stablehlo.{op} %x, %y : T", "i1"))(x, indices, updates)
-    assert actual.tolist() == expected.tolist()
-
-
-@pytest.mark.parametrize("element", ["complex<f32>", "complex<f64>"])
-def test_complex_sums(element: str) -> None:
-    rng = np.random.default_rng(SEED)
-    dtype = ELEMENT_TYPES[element].dtype
-    n, indices = elements(40, 300), rng.integers(0, 40, (300, 1))
-    x, updates = ((rng.normal(size=k) + 1j * rng.normal(size=k)).astype(dtype) for k in (40, 300))
-    (actual,) = load(program(n, BODIES["add"][0], element))(x, indices, updates)
-    assert actual.tobytes() == by_formula(x, indices, updates, n, lambda a, b: a + b).tobytes()
 
 
 @pytest.mark.parametrize("element", TYPES, ids=str)
@@ -273,30 +238,6 @@ def test_several_operands() -> None:
         mine = [j for j in range(60) if indices[j, 0] == k]
         first = max(mine, key=lambda j: (float(updates[j]), -j))
         assert (float(best[k]), place[k]) == (float(updates[first]), first)
-
-
-@pytest.mark.parametrize("reads_updates", [False, True])
-def test_operands_that_change_places(reads_updates: bool) -> None:
-    """Each update of a place swaps what two operands have there."""
-    rng = np.random.default_rng(SEED)
-    indices = rng.integers(0, 50, (700, 1), np.int32)
-    a, b, u = np.arange(50, dtype=np.int32), -np.arange(50, dtype=np.int32) - 1, np.zeros(700, np.int32)
-    add = "%s = stablehlo.add %y, %u : tensor<i32> %t = stablehlo.add %x, %v : tensor<i32>" if reads_updates else ""
-    first, second = ("%s", "%t") if add else ("%y", "%x")
-    text = f"""func.func @main(%a: tensor<50xi32>, %b: tensor<50xi32>, %i: tensor<700x1xi32>, %w: tensor<700xi32>)
-        -> (tensor<50xi32>, tensor<50xi32>) {{
-      %r:2 = "stablehlo.scatter"(%a, %b, %i, %w, %w) ({{
-      ^bb0(%x: tensor<i32>, %y: tensor<i32>, %u: tensor<i32>, %v: tensor<i32>):
-        {add}
-        stablehlo.return {first}, {second} : tensor<i32>, tensor<i32>
-      }}) {{scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0],
-          scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}}
-        : (tensor<50xi32>, tensor<50xi32>, tensor<700x1xi32>, tensor<700xi32>, tensor<700xi32>)
-        -> (tensor<50xi32>, tensor<50xi32>)
-      return %r#0, %r#1 : tensor<50xi32>, tensor<50xi32> }}"""
-    odd = np.bincount(indices[:, 0], minlength=50) % 2 == 1
-    got = [np.asarray(v).tolist() for v in load(text)(a, b, indices, u)]
-    assert got == [np.where(odd, b, a).tolist(), np.where(odd, a, b).tolist()]
 
 
 def test_a_wider_body() -> None:

@@ -90,7 +90,7 @@ def test_values_in_and_out(tmp_path) -> None:
     path.write_text(program("f32", NAME, n=3))
     given = "3xf32=[3.3 -0.0 1e6]"
     assert in_process("run", str(path), "--input", given, "--output", str(out))[0] == 0
-    assert np.load(out).tolist() == [0x85, 0, 0xFF]
+    assert np.load(out)[NAME].tolist() == [0x85, 0, 0xFF]
     assert (
         '"values": [3.25, 0.0, "nan"], "codes": [133, 0, 255]'
         in in_process("run", str(path), "--input", given, "--format", "json")[1]

@@ -33,7 +33,3 @@ def test_what_is_not_valid() -> None:
     error = failure(f'%0 = "stablehlo.add"(%a) : ({T}) -> {T} return %0 : {T}')
     assert not isinstance(error, UnsupportedError)
     assert code_of(error) == INVALID_ARGUMENT
-
-
-def test_words_do_not_make_it_so() -> None:
-    assert code_of(ProgramError("x.mlir:1:1: expected an op that is not supported elsewhere")) == INVALID_ARGUMENT
