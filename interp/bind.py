@@ -181,7 +181,7 @@ class Binder:
             self.has_calls = True
             run, function = self._run_of(name, operation), self._program.functions[name]
             assert function.body is not None
-            callees[name] = Callee(function.argument_types, function.result_types, run, self.body(function.body))
+            callees[name] = Callee(run, self.body(function.body))
         return callees
 
     def body(self, region: Region) -> Body:

@@ -59,25 +59,8 @@ def _quotient(x: Tensor, divisor: Tensor) -> Tensor:
     return where(x.equals(0) | ~is_finite(x), x, found)
 
 
-def _rows(layout: Layout, x: Tensor) -> Tensor:
-    """Return a row for each block."""
-    first = len(layout.outer)
-    x = x.transpose(layout.order)
-    more = [n * b - s for n, b, s in zip(layout.counts, layout.block, x.shape[first:], strict=True)]
-    if any(more):
-        x = x.pad(0, [0] * len(x.shape), [0] * first + more)
-    size = math.prod(layout.block)
-    return x.reshape(layout.split).transpose(layout.block_order).reshape((x.size // size if size else 0, size))
-
-
-def _whole(layout: Layout, rows: Tensor) -> Tensor:
-    """Return the tensor whose blocks are these rows."""
-    order = layout.block_order
-    x = rows.reshape([layout.split[d] for d in order]).transpose(np.argsort(order).tolist())
-    x = x.reshape((*layout.outer, *(n * b for n, b in zip(layout.counts, layout.block, strict=True))))
-    for axis, d in enumerate(layout.order):
-        x = x.slice(axis, 0, layout.shape[d])
-    return x.transpose(np.argsort(layout.order).tolist())
+def _pad(x: Tensor, more: Sequence[int]) -> Tensor:
+    return x.pad(0, [0] * len(more), more)
 
 
 def _of_rows(x: Tensor, outer: Sequence[int], count: int) -> Tensor:
@@ -98,7 +81,7 @@ def quantize(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seq
         raise OpError("expected another rounding than stochastic where scales are no powers of two")
     x: Tensor = operands[0]
     layout = Layout.of(x.shape, fmt, axes)
-    rows = _rows(layout, _plain(x, source))
+    rows = layout.rows(_plain(x, source), _pad)
     magnitude = rows.bits(UI64) & (F64.format.sign_bit - 1)
     amax = magnitude.reduce("maximum", 0, [1]).bits(F64)
     outer, count = x.shape[:tensors], amax.shape[0]
@@ -116,9 +99,8 @@ def quantize(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seq
         scaled = where(vanishes, ((rows.bits(UI64) & F64.format.sign_bit) | (1 << 52)).bits(F64), scaled)
     else:
         scaled = _quotient(rows, factors)
-    codes = _whole(layout, _elements(where(is_finite(factors), scaled, math.nan), fmt, policy))
-    scales = scales.reshape((*layout.outer, *layout.counts)).transpose(np.argsort(layout.order).tolist())
-    found = [codes, scales, *given]
+    codes = layout.whole(_elements(where(is_finite(factors), scaled, math.nan), fmt, policy))
+    found = [codes, layout.scales(scales), *given]
     return [v.bits(carrier(element_of(r))) for v, r in zip(found, operation.results, strict=True)]
 
 
@@ -191,18 +173,18 @@ def dequantize(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
         raise OpError(f"expected a result of floats, got {target}")
     codes, scales = operands[:2]
     layout = Layout.of(codes.shape, fmt, axes)
-    rows = _rows(layout, codes)
+    rows = layout.rows(codes, _pad)
     if fmt.element_format is None:
         number = rows.bits(ELEMENT_TYPES["i8"]).to(F64) * 2.0**-fmt.fraction_bits
     else:
         number = read(rows, fmt.element_format)
-    factors = read(scales.transpose(layout.order).reshape((scales.size,)), fmt.scale_format)
+    factors = read(layout.scale_rows(scales), fmt.scale_format)
     if len(operands) > 2:
         factors = factors * _of_rows(read(operands[2].bits(UI32), F32.format), codes.shape[:tensors], rows.shape[0])
     found = number * factors.broadcast(rows.shape, [0])
     draws = draws_of(policy.seed, 0, rows.shape) if policy.rounding == "stochastic" else None
     found = found if target == F64 else round_float(found, target.format, policy, draws)
-    return [_whole(layout, found).bits(carrier(target))]
+    return [layout.whole(found).bits(carrier(target))]
 
 
 @emulates("xla.scaled_dot", "__op$block_scaled_dot")

@@ -7,9 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ...ops.accumulators.selection import precision_accumulator
+from ...ops.movement.gather import integers
 from ...ops.op import OpError
 from ...ops.policy import ACCUMULATIONS
 from ...ops.products.contraction import Contraction
@@ -170,47 +169,36 @@ def ragged_dot(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     lhs, rhs, sizes = operands
     numbers = operation.attributes["ragged_dot_dimension_numbers"]
     x_batch, x_sum, y_batch, y_sum = (
-        [int(d) for d in numbers.get(f"{side}_{kind}_dimensions", ())]
+        integers(numbers, f"{side}_{kind}_dimensions")
         for side in ("lhs", "rhs")
         for kind in ("batching", "contracting")
     )
-    (ragged,) = [int(d) for d in numbers.get("lhs_ragged_dimensions", ())]
-    groups = [int(d) for d in numbers.get("rhs_group_dimensions", ())]
+    (ragged,), groups = integers(numbers, "lhs_ragged_dimensions"), integers(numbers, "rhs_group_dimensions")
     x_free = [d for d in range(len(lhs.shape)) if d not in x_batch + x_sum]
     y_free = [d for d in range(len(rhs.shape)) if d not in y_batch + y_sum + groups]
-    sums = Sums.of(e, operation)
+    sums, shape = Sums.of(e, operation), e.call(operation).shape()
+    x, y = to_matrix(lhs, x_batch, x_free, x_sum), to_matrix(rhs, groups, y_batch, y_sum, y_free)
+    (batch, rows, _), columns = x.shape, y.shape[-1]
     if ragged in x_batch:
-        return [contract_matrices(sums, lhs, rhs, (x_batch, x_free, x_sum), (y_batch, y_sum, y_free))]
+        return [sums.matmul(x, y.row(0)).reshape(shape)]
     is_sum, by_unit = ragged in x_sum, e.policy.accumulate not in ACCUMULATIONS
     has_zero = all(t.format.has_zero for t in (sums.lhs, sums.rhs) if t.is_float)
     if e.policy.rounding == "stochastic" or (is_sum and (by_unit or not has_zero)):
         raise OpError("expected another rounding than stochastic, and no accumulator of sums whose length is open")
-    kind, count, extent = x_sum if is_sum else x_free, sizes.shape[-1], lhs.shape[ragged]
-    at = kind.index(ragged)
-    # The dimensions that sizes differ in, and then that of the groups.
-    where_in_x, where_in_y = ([*b, *k[: at + 1]] for b, k in ((x_batch, kind), (y_batch, y_sum)))
-    if len(sizes.shape) == 1:
-        where_in_x, where_in_y = where_in_x[-1:], where_in_y[-1:]
+    kind, extent = x_sum if is_sum else x_free, lhs.shape[ragged]
     sizes = sizes.at_least(0).at_most(min(extent, sizes.element.range[1])).to(I64)
-    shape = (*sizes.shape[:-1], extent)
-    place, end = iota(I64, shape, len(shape) - 1), constant(0, I64, shape[:-1])
-    parts: list[Tensor] = []
-    nothing = number_of(0.0, sums.result, e.call(operation).shape())
-    for g in range(count):
-        begin, end = end, end + sizes.slice(len(shape) - 1, g, g + 1).reshape(shape[:-1])
-        inside = (place >= begin.expand(len(shape) - 1, extent)) & (place < end.expand(len(shape) - 1, extent))
+    lines = (*sizes.shape[:-1], extent)
+    last, at = len(lines) - 1, len(x_batch) + kind.index(ragged)
+    place, end = iota(I64, lines, last), constant(0, I64, lines[:-1])
+    total, parts = number_of(0.0, sums.result, (batch, rows, columns)), []
+    for g in range(sizes.shape[-1]):
+        begin, end = end, end + sizes.slice(last, g, g + 1).reshape(lines[:-1])
+        inside = (place >= begin.expand(last, extent)) & (place < end.expand(last, extent))
+        inside = inside.broadcast([lhs.shape[d] for d in (*x_batch, *kind)], range(at - last, at + 1))
+        inside = inside.reshape((batch, inside.size // max(batch, 1)))
         if is_sum:
-            x, y = (
-                where(inside.transpose(np.argsort(dims)).broadcast(v.shape, sorted(dims)), v, 0)
-                for v, dims in ((lhs, where_in_x), (rhs, where_in_y))
-            )
-            parts.append(contract_matrices(sums, x, y, (x_batch, x_free, x_sum), (y_batch, y_sum, y_free)).expand(0))
-            continue
-        other = rhs.slice(groups[0], g, g + 1)
-        other = other.reshape([n for d, n in enumerate(rhs.shape) if d != groups[0]])
-        moved = [[d - (d > groups[0]) for d in dims] for dims in (y_batch, y_sum, y_free)]
-        part = contract_matrices(sums, lhs, other, (x_batch, x_free, x_sum), moved)
-        order = [*x_batch, *x_free]
-        chosen = inside.broadcast(part.shape, [order.index(d) for d in where_in_x])
-        parts = [where(chosen, part, parts[0] if parts else nothing)]
-    return [concatenate(parts, 0) if is_sum and parts else parts[0] if parts else nothing]
+            a, b = where(inside.expand(1, rows), x, 0), where(inside.expand(2, columns), y.row(0), 0)
+            parts.append(sums.matmul(a, b).expand(0))
+        else:
+            total = where(inside.expand(2, columns), sums.matmul(x, y.row(g)), total)
+    return [(concatenate(parts, 0) if parts else total).reshape(shape)]

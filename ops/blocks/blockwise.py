@@ -7,6 +7,8 @@ which no later comparison can tell from the exact value. The scale and each elem
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -101,9 +103,23 @@ def element_values(codes: np.ndarray, fmt: BlockFormat) -> np.ndarray:
     return cast(codes, ELEMENT_TYPES[fmt.element], _F32, _EXACT)
 
 
+def _pad(x: np.ndarray, more: list[int]) -> np.ndarray:
+    padded = np.zeros([n + m for n, m in zip(x.shape, more, strict=True)], x.dtype)
+    padded[tuple(slice(n) for n in x.shape)] = x
+    return padded
+
+
+def _in_order(x: Any) -> Any:
+    """An array of numpy in row-major order; others have none."""
+    return np.asarray(x, order="C") if isinstance(x, np.ndarray) else x
+
+
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The places of the blocks of an array: rows of a matrix, in row-major order, the last ones filled with zeros."""
+    """The places of the blocks of an array: rows of a matrix, in row-major order, the last ones filled with zeros.
+
+    Arrays are numpy's, or others of such methods.
+    """
 
     shape: tuple[int, ...]
     order: tuple[int, ...]  #: the blocked dimensions are the last ones
@@ -133,26 +149,21 @@ class Layout:
         first, several = len(self.outer), len(self.block)
         return [*range(first), *(first + 2 * i for i in range(several)), *(first + 2 * i + 1 for i in range(several))]
 
-    def rows(self, x: np.ndarray) -> np.ndarray:
-        """A row for each block of an array of this shape."""
+    def rows(self, x: Any, pad: Callable[..., Any] = _pad) -> Any:
+        """A row for each block of an array of this shape; `pad(x, more)` puts zeros after it, so many a dimension."""
         x = x.transpose(self.order)
-        padding = [n * b - s for n, b, s in zip(self.counts, self.block, x.shape[len(self.outer) :], strict=True)]
-        if any(padding):
-            padded = np.zeros((*self.outer, *(n * b for n, b in zip(self.counts, self.block, strict=True))), x.dtype)
-            padded[tuple(slice(n) for n in x.shape)] = x
-            x = padded
-        size = int(np.prod(self.block, dtype=np.int64))
-        count = int(np.prod((*self.outer, *self.counts), dtype=np.int64))
-        return np.ascontiguousarray(x.reshape(self.split).transpose(self.block_order)).reshape(count, size)
+        more = [n * b - s for n, b, s in zip(self.counts, self.block, x.shape[len(self.outer) :], strict=True)]
+        x = pad(x, [0] * len(self.outer) + more) if any(more) else x
+        shape = math.prod((*self.outer, *self.counts)), math.prod(self.block)
+        return _in_order(x.reshape(self.split).transpose(self.block_order).reshape(shape))
 
-    def whole(self, rows: np.ndarray) -> np.ndarray:
+    def whole(self, rows: Any) -> Any:
         """The array of this shape whose blocks are these rows."""
-        order = self.block_order
-        split = self.split
-        x = rows.reshape([split[d] for d in order]).transpose(np.argsort(order))
+        order, split = self.block_order, self.split
+        x = rows.reshape([split[d] for d in order]).transpose(np.argsort(order).tolist())
         x = x.reshape((*self.outer, *(n * b for n, b in zip(self.counts, self.block, strict=True))))
         x = x[tuple(slice(self.shape[d]) for d in self.order)]
-        return np.asarray(x.transpose(np.argsort(self.order)), order="C")
+        return _in_order(x.transpose(np.argsort(self.order).tolist()))
 
     @property
     def scale_shape(self) -> tuple[int, ...]:
@@ -160,14 +171,13 @@ class Layout:
         sizes = dict(zip(self.order[len(self.outer) :], self.counts, strict=True))
         return tuple(sizes.get(d, n) for d, n in enumerate(self.shape))
 
-    def scales(self, each: np.ndarray) -> np.ndarray:
+    def scales(self, each: Any) -> Any:
         """One value for each row as an array of `scale_shape`."""
-        x = each.reshape((*self.outer, *self.counts))
-        return np.asarray(x.transpose(np.argsort(self.order)), order="C")
+        return _in_order(each.reshape((*self.outer, *self.counts)).transpose(np.argsort(self.order).tolist()))
 
-    def scale_rows(self, scales: np.ndarray) -> np.ndarray:
+    def scale_rows(self, scales: Any) -> Any:
         """One value for each row, from an array of `scale_shape`."""
-        return np.ascontiguousarray(scales.transpose(self.order)).reshape(-1)
+        return _in_order(scales.transpose(self.order).reshape((math.prod(scales.shape),)))
 
     def by_tensor(self, each: np.ndarray, outer: tuple[int, ...]) -> np.ndarray:
         """One value for each row as a row for each tensor: the leading dimensions `outer` are of different ones."""
