@@ -110,22 +110,18 @@ def read(path: str) -> bytes:
         raise ProgramError(f"{short}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _part(file: IO[bytes], name: str) -> bytes:
-    try:
-        return file.read(_PART)
-    except OSError as error:  # a closed stream, or a directory
-        raise ProgramError(f"{name}: {error.strerror or error}") from None
-
-
 def read_stream(file: IO[bytes], name: str) -> bytes:
     """Return the bytes of a pipe or device. Raises ProgramError if they are no program or too many."""
     parts: list[bytes] = []
     size = 0
-    while part := _part(file, name):
-        parts.append(part)
-        size += len(part)
-        if b"\0" in part and not (containers.BYTECODE in parts[0] or containers.is_binary(parts[0])):
-            raise ProgramError(f"{name}: expected {parser.READABLE}, got a zero byte")
-        if size > MOST_STREAMED:
-            raise ProgramError(f"{name}: expected at most {MOST_STREAMED} bytes from a pipe or device, got more")
+    try:
+        while part := file.read(_PART):
+            parts.append(part)
+            size += len(part)
+            if b"\0" in part and not (containers.BYTECODE in parts[0] or containers.is_binary(parts[0])):
+                raise ProgramError(f"{name}: expected {parser.READABLE}, got a zero byte")
+            if size > MOST_STREAMED:
+                raise ProgramError(f"{name}: expected at most {MOST_STREAMED} bytes from a pipe or device, got more")
+    except OSError as error:  # a closed stream, or a directory
+        raise ProgramError(f"{name}: {error.strerror or error}") from None
     return b"".join(parts)

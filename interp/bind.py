@@ -121,6 +121,10 @@ class Binder:
             function = expansion(operation)
             if function is not None:
                 return function
+            if record is not None and record.is_elementwise and operation.operands[0].type != operation.results[0].type:
+                types = operation.operands[0].type, operation.results[0].type
+                place = f"{operation.location}: {operation.name}"
+                raise ProgramError("{}: expected a result of {}, got {}".format(place, *types))
         if record is None:
             raise UnsupportedError(f"{operation.location}: {operation.name}: this op is not supported")
         return self._use(operation, record)
@@ -177,7 +181,7 @@ class Binder:
             self.has_calls = True
             run, function = self._run_of(name, operation), self._program.functions[name]
             assert function.body is not None
-            callees[name] = Callee(function.argument_types, function.result_types, run, self.body(function.body))
+            callees[name] = Callee(run, self.body(function.body))
         return callees
 
     def body(self, region: Region) -> Body:

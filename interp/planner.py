@@ -6,6 +6,7 @@ each region becomes a list of steps.
 
 from __future__ import annotations
 
+import contextvars
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -206,10 +207,8 @@ def _by_threads(entry: Callable[..., tuple[Any, ...]], count: int) -> Callable[.
     """Return a function that lets so many threads share an array."""
 
     def run(*values: Any) -> tuple[Any, ...]:
-        token = threads.limit.set(count)
-        try:
-            return entry(*values)
-        finally:
-            threads.limit.reset(token)
+        context = contextvars.copy_context()
+        context.run(threads.limit.set, count)
+        return context.run(entry, *values)
 
     return run

@@ -59,8 +59,6 @@ class Body:
 class Callee:
     """A function of the program that an op names in an attribute."""
 
-    arguments: tuple[Type, ...]
-    results: tuple[Type, ...]
     run: Callable[..., tuple[Any, ...]]
     body: Body
 

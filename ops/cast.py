@@ -76,7 +76,9 @@ def _from_float(
             # bfloat16 has 8 significant bits and f32's range: rounding to odd there loses nothing that a format of up
             # to 6 bits could see, in any rounding mode. Only f8E8M0FNU could distinguish f64's smaller numbers.
             table = code_table(_BF16, target, policy)
-            return in_blocks(lambda some: table.take(_odd_bf16(some), mode="wrap"), [x], fmt.dtype)
+            wide = source.bits == 64  # a payload of NaN in the low half sets the odd bit
+            odd = lambda some: _odd((_odd_f32(some) if wide else some).view(np.uint32), 16)  # noqa: E731
+            return in_blocks(lambda some: table.take(odd(some), mode="wrap"), [x], fmt.dtype)
     return array_of(round_number(decode(codes_of(x, source.format), source.format), fmt, policy, draws), fmt)
 
 
@@ -154,11 +156,6 @@ def _odd(u: np.ndarray, count: int) -> np.ndarray:
     odd |= u
     odd >>= count
     return odd
-
-
-def _odd_bf16(x: np.ndarray) -> np.ndarray:
-    """f32 or f64 rounded to odd to bfloat16, as codes. A payload of NaN in the low half sets the odd bit."""
-    return _odd((_odd_f32(x) if x.dtype == np.float64 else x).view(np.uint32), 16)
 
 
 def _odd_f32(x: np.ndarray) -> np.ndarray:

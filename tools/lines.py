@@ -37,7 +37,7 @@ JUDGING_COMMANDS = (
 MACHINE = ("interp/bind.py", "interp/assemble.py", "interp/planner.py", "interp/machine.py", "interp/failures.py")
 
 BUDGETS = (
-    Budget("ops", 15_550, ("ops",)),
+    Budget("ops", 15_450, ("ops",)),
     Budget("interp without emulation", 49_550, ("interp",), ("interp/emulate",)),
     Budget("emulation", 4_350, ("interp/emulate",)),
     Budget(
@@ -50,7 +50,7 @@ BUDGETS = (
     Budget("passes, machine, binding", 2_500, ("interp/passes", *MACHINE)),
     Budget(
         "core",
-        16_950,
+        16_850,
         ("ops", "interp/program.py", "interp/parse", "interp/passes", *MACHINE,
          "interp/values", "interp/api.py", "interp/loaded.py", "interp/lowered.py"),
         ("ops/accumulators", "ops/blocks", "ops/processes"),

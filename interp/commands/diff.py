@@ -17,6 +17,7 @@ from ...ops.types import TensorType
 from .. import backends, machine, planner
 from ..backends import Backend
 from ..backends.own import Minihlo
+from ..conform import files
 from ..diff.compare import examine, fit_arguments
 from ..diff.report import Report
 from ..diff.source import Source
@@ -184,7 +185,7 @@ def write_json(place: str | None, text: str) -> None:
         print(text)
         return
     try:
-        Path(place).write_text(f"{text}\n", encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"--json: {place}: {error.strerror or error}") from None
+        files.write(place, f"{text}\n")
+    except OutputError as error:
+        raise OutputError(f"--json: {error}") from None
     sys.stdout.flush()

@@ -127,13 +127,9 @@ class Converter:
 
     def _tensor(self, t: ir.RankedTensorType, text: str) -> TensorType:
         shape = tuple(None if t.is_dynamic_dim(i) else n for i, n in enumerate(t.shape))
-        name, bounds = element_name(text).removeprefix(f"!{NEWER}"), self._bounds(t, text)
-        if bounds:
-            name = name.partition(", #stablehlo.bounds<")[0]
-        if name == "index":
-            name = "i64"
+        name, bounds = str(t.element_type).removeprefix(f"!{NEWER}"), self._bounds(t, text)
         try:
-            return TensorType(shape, element_type(name), bounds)
+            return TensorType(shape, element_type("i64" if name == "index" else name), bounds)
         except ValueError as error:
             unknown = f"{text} is not supported: {name} is not an element type"
             raise AttributeValueError(f"type {error if name.startswith('!quant.') else unknown}") from None
@@ -224,11 +220,6 @@ class Converter:
             hint = "minihlo run --elided zeros, or sample, fills what is left out"
             raise AttributeValueError(f"{what}: expected its data in the program, got none ({hint})")
         return self._elided(t)
-
-
-def element_name(tensor: str) -> str:
-    """The element type in the text of a tensor type, and the encoding if any: all that follows the dimensions."""
-    return re.sub(r"^tensor<(?:(?:\d+|\?)x)*", "", tensor)[:-1]
 
 
 def _string(_: Converter, a: Any) -> str:

@@ -19,6 +19,7 @@ from ...ops.types import ELEMENT_TYPES, TensorType, TokenType, TupleType, Type
 from ..errors import UnsupportedError
 from ..program import BARRIER, CONSTANT, Location, Operation, Region, Value
 from .attributes import Opaque
+from .rewriting import list_operations
 
 if TYPE_CHECKING:
     from .reader import Reader
@@ -219,13 +220,8 @@ class _Blocks:
             self._homes.update(dict.fromkeys([*block.arguments, *results], i))
         shared: dict[ir.Value, None] = {}
         for i, block in enumerate(self._blocks):
-
-            def visit(op: ir.Operation, here: int = i) -> ir.WalkResult:
-                shared.update(dict.fromkeys(v for v in op.operands if self._homes.get(v, 0) not in (0, here)))
-                return ir.WalkResult.ADVANCE
-
-            for op in self._reader.operations_in(block):
-                op.walk(visit)
+            for inner in (o for op in self._reader.operations_in(block) for o in list_operations(op)):
+                shared.update(dict.fromkeys(v for v in inner.operands if self._homes.get(v, 0) not in (0, i)))
         return list(shared)
 
     def _body(self, block: ir.Block) -> list[Operation]:

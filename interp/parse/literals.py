@@ -149,11 +149,6 @@ def _limits(fmt: Format) -> tuple[Fraction, Fraction]:
 
 
 def _range(fmt: Format) -> str:
-    largest = largest_text(fmt)
-    return f"{-largest if fmt.is_signed else 0 if fmt.has_zero else f'2**{fmt.min_exponent}'} to {largest}"
-
-
-def largest_text(fmt: Format) -> int | float:
-    """The largest finite number, for people: an integer where that is short."""
     largest = to_fraction(decode(np.array(fmt.max_code, fmt.code_dtype), fmt))
-    return int(largest) if largest.denominator == 1 and largest < 10**6 else float(largest)
+    largest = int(largest) if largest.denominator == 1 and largest < 10**6 else float(largest)
+    return f"{-largest if fmt.is_signed else 0 if fmt.has_zero else f'2**{fmt.min_exponent}'} to {largest}"

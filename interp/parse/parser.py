@@ -258,23 +258,13 @@ def _read_bytecode(data: bytes, locate: Locator, what: str) -> ir.Module:
         if _PORTABLE.match(data):
             return _stablehlo.deserialize_portable_artifact(context, data)
         return ir.Module.parse(data, context)
-    except ir.MLIRError as e:
-        _keep_forever(context)
-        raise _bad_bytecode([*heard, *e.error_diagnostics], locate, what) from None
-    except (ValueError, RuntimeError):
-        _keep_forever(context)
-        raise _bad_bytecode(heard, locate, what) from None
+    except (ir.MLIRError, ValueError, RuntimeError) as e:
+        # A context that has read damaged bytecode is never freed: that can crash, even when the interpreter exits.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(context))
+        message = "the data is damaged or of another kind"
+        raise locate.error([*heard, *getattr(e, "error_diagnostics", ())], message, what) from None
     finally:
         handler.detach()
-
-
-def _keep_forever(context: ir.Context) -> None:
-    """Never frees a context that has read damaged bytecode: that can crash, even when the interpreter exits."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(context))
-
-
-def _bad_bytecode(diagnostics: list[Any], locate: Locator, what: str) -> ProgramError:
-    return locate.error(diagnostics, "the data is damaged or of another kind", what)
 
 
 def make_context(mentions: Callable[[str], bool] = lambda _: True) -> ir.Context:

@@ -20,6 +20,7 @@ from . import spmd
 from .attributes import AttributeValueError, Converter, Elided
 from .containers import ELIDED
 from .control_flow import STRUCTURED, Builder, read_blocks
+from .rewriting import list_operations
 from .syntax import NEWER, end_of_item
 
 #: Ops at the top of a module that declare something other than a function. They are kept as attributes.
@@ -126,20 +127,12 @@ class Reader:
         self._is_converted = is_converted
         self._module = module
         self.locate = locate
-        self._convert = Converter(self._resource, elided)
+        self._convert = Converter(lambda key: self._resources.get(key), elided)
         self._values: dict[ir.Value, Value] = {}
         self._is_spmd = False  # whether there are calls of GSPMD
-        # `walk` hands out plain operations. Iterating over a block would make an instance of each op's own
-        # class, which imports those classes, and some of them fail on attributes that jaxlib cannot convert.
         self._operations: dict[ir.Block, list[ir.Operation]] = defaultdict(list)
-        root = module.operation
-
-        def visit(op: ir.Operation) -> ir.WalkResult:
-            if op != root:
-                self._operations[op.block].append(op)
-            return ir.WalkResult.ADVANCE
-
-        root.walk(visit, ir.WalkOrder.PRE_ORDER)
+        for op in list_operations(module.operation)[1:]:
+            self._operations[op.block].append(op)
 
     def program(self, file: str) -> Program:
         """The whole module, which has no modules in it."""
@@ -294,9 +287,6 @@ class Reader:
             # hand them out as plain attributes. (It even aborts in `attributes[i].attr`.) What is left is their text.
             return self._convert.text_attribute(_attribute_text(op, name))
         return self._convert.attribute(attribute)
-
-    def _resource(self, key: str) -> bytes | None:
-        return self._resources.get(key)
 
     @functools.cached_property
     def _resources(self) -> dict[str, bytes]:

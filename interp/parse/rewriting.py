@@ -14,7 +14,8 @@ from jaxlib.mlir import ir
 def list_operations(root: ir.Operation, *prefixes: str) -> list[ir.Operation]:
     """Return an operation and all below it whose names begin with one of the prefixes, if there are any.
 
-    `walk` hands out plain operations; see `reader.Reader`.
+    `walk` hands out plain operations. Iterating over a block would make an instance of each op's own class, which
+    imports those classes, and some of them fail on attributes that jaxlib cannot convert.
     """
     operations: list[ir.Operation] = []
 

@@ -86,12 +86,9 @@ def load(path: str) -> tuple[np.ndarray, TensorType | None]:
     array = _read(path)
     if array.dtype.kind == "V" and array.dtype.names is None:
         return array, None
-    element = named_element(array.dtype)
+    element = stored_element(array.dtype)
     if element is None:
-        try:
-            element = type_of_dtype(array.dtype.newbyteorder("="))
-        except ValueError:
-            raise InputError(f"{path}: expected an element type, as f32=@{path}, got {_content(array)}") from None
+        raise InputError(f"{path}: expected an element type, as f32=@{path}, got {_content(array)}")
     return as_element(array, element, path), TensorType(array.shape, element)
 
 
@@ -153,6 +150,14 @@ def named_element(dtype: np.dtype) -> ElementType | None:
     return element if dtype[0].newbyteorder("=") == np.dtype(f"{kind}{element.dtype.itemsize}") else None
 
 
+def stored_element(dtype: np.dtype) -> ElementType | None:
+    """The element type that a dtype stores, by itself or as `encode` makes it; None where there is none."""
+    try:
+        return named_element(dtype) or type_of_dtype(dtype.newbyteorder("="))
+    except ValueError:
+        return None
+
+
 def _narrow(values: np.ndarray, element: ElementType, what: str) -> np.ndarray:
     """Eight-bit integers as an integer type of fewer bits, which has to hold them."""
     narrow = wrap(values, element)
@@ -205,15 +210,12 @@ def _read(path: str) -> np.ndarray:
 
 
 def _content(array: np.ndarray) -> str:
-    named = named_element(array.dtype)
-    if named is not None:
-        return named.name
+    element = stored_element(array.dtype)
+    if element is not None:
+        return element.name
     if array.dtype.type is np.void and array.dtype.names is None:
         return f"elements of {array.dtype.itemsize} raw bytes"
-    try:
-        return type_of_dtype(array.dtype.newbyteorder("=")).name
-    except ValueError:
-        return "Python objects" if array.dtype == object else f"dtype {array.dtype}"
+    return "Python objects" if array.dtype == object else f"dtype {array.dtype}"
 
 
 def _hint(array: np.ndarray, element: ElementType) -> str:

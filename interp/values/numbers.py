@@ -13,7 +13,7 @@ from ...ops.draws import Draws
 from ...ops.minifloat.codec import decode, to_fraction
 from ...ops.policy import Policy
 from ...ops.random_stream import first_draws
-from ...ops.types import ELEMENT_TYPES, ElementType, Kind, element_type, named_type, type_of_dtype
+from ...ops.types import ELEMENT_TYPES, ElementType, Kind, element_type, named_type
 from ..errors import InputError
 from ..system import host_floats, memory
 from . import npy
@@ -117,12 +117,9 @@ def real_array(x: Any) -> tuple[np.ndarray, ElementType]:
     """What a caller passes as an array of real numbers, and its element type. Raises InputError."""
     refuse_mask(x, "the array")
     array = to_numpy(x)
-    element = npy.named_element(array.dtype)  # what np.load gives of our files
+    element = npy.stored_element(array.dtype)
     if element is None:
-        try:
-            element = type_of_dtype(array.dtype.newbyteorder("="))
-        except ValueError:
-            raise InputError(f"expected an array of real numbers, got {_other(array)}") from None
+        raise InputError(f"expected an array of real numbers, got {_other(array)}")
     if element.is_complex:
         raise InputError(f"expected a real type, got {element} (cast the real and imaginary parts)")
     return npy.as_element(array, element, "the array"), element

@@ -69,8 +69,7 @@ def json_value(value: Any, t: Type) -> dict[str, Any]:
         "element": element.name,
     }
     if element.is_complex:
-        parts = array.copy()[..., None].view(element.part.dtype)
-        return result | {"values": _map(parts, _json_float), "codes": codes_of(parts, element.part.format).tolist()}
+        array, element = array.copy()[..., None].view(element.part.dtype), element.part
     if element.is_float:
         numbers = array if element.has_dtype else cast(array, element, ELEMENT_TYPES["f32"], Policy())
         return result | {"values": _map(numbers, _json_float), "codes": codes_of(array, element.format).tolist()}

@@ -7,7 +7,6 @@ import functools
 import numpy as np
 
 from ..minifloat import arithmetic
-from ..minifloat.number import Number
 from ..op import Call, Run, kernel_of, op
 from ..ordering import total_keys
 from ..require import require
@@ -15,19 +14,14 @@ from ..traits import OpTraits
 from ..types import ElementType, Kind
 from .float_kernels import Function, float_kernel
 
-
-def _less_or_equal(x: Number, y: Number) -> np.ndarray:
-    return arithmetic.less(x, y) | arithmetic.equal(x, y)
-
-
 _PREDICATES: dict[str, Function] = {
     direction: Function(exact, host, 2, is_basic=True, is_predicate=True)
     for direction, host, exact in (
         ("EQ", np.equal, arithmetic.equal),
         ("NE", np.not_equal, lambda x, y: ~arithmetic.equal(x, y)),
-        ("GE", np.greater_equal, lambda x, y: _less_or_equal(y, x)),
+        ("GE", np.greater_equal, lambda x, y: arithmetic.less(y, x) | arithmetic.equal(x, y)),
         ("GT", np.greater, lambda x, y: arithmetic.less(y, x)),
-        ("LE", np.less_equal, _less_or_equal),
+        ("LE", np.less_equal, lambda x, y: arithmetic.less(x, y) | arithmetic.equal(x, y)),
         ("LT", np.less, arithmetic.less),
     )
 }

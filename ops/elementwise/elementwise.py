@@ -50,8 +50,8 @@ def elementwise(
                 return float_kernel(function, element, call)
             if element.is_integer:
                 return _on_integers(integer or host, element)
-            if element.is_complex and accuracy.is_near:
-                return _on_complex(host, element)
+            if element.is_complex and element.bits == 64 and accuracy.is_near:  # by complex<f64>
+                return lambda *xs: np.asarray(host(*(x.astype(np.complex128) for x in xs))).astype(element.dtype)
             return boolean if element.kind is Kind.BOOL and boolean is not None else host
 
         what = full_name(name), bind, element_types(types), "numbers", accuracy, operands, doc or host.__doc__ or ""
@@ -81,13 +81,6 @@ def _on_integers(host: Host, element: ElementType) -> Run:
         return host
     wide = element.working_dtype
     return lambda *xs: wrap(np.asarray(host(*(x.astype(wide) for x in xs))), element)
-
-
-def _on_complex(host: Host, element: ElementType) -> Run:
-    """complex<f32> is computed in complex<f64> and rounded."""
-    if element.bits == 128:
-        return host
-    return lambda *xs: np.asarray(host(*(x.astype(np.complex128) for x in xs))).astype(element.dtype)
 
 
 def cell(value: float, element: ElementType) -> np.ndarray:

@@ -72,14 +72,7 @@ def _sinh(sign: bool, m: int, e: int) -> Triple:
     if top >= fixed.EXP_LIMIT:
         return sign, *clamped(up=True)[1:]
 
-    def enclose(p: int) -> tuple[int, int, int]:
-        # exp(|x|) (1 - exp(-2|x|)) / 2: the factors are 11 and 7 units off.
-        v, k = fixed_exp(False, m, e, p)
-        t, below = fixed_exp(True, m, e + 1, p)
-        v = v * ((1 << p) - (t >> -below)) >> p
-        return v - 32, v + 32, k - p - 1
-
-    return sign, *ziv(enclose, START - min(top, 0))[1:]
+    return sign, *ziv(lambda p: _half_sum(m, e, -1, p), START - min(top, 0))[1:]
 
 
 def _cosh(_: bool, m: int, e: int) -> Triple:
@@ -90,14 +83,16 @@ def _cosh(_: bool, m: int, e: int) -> Triple:
     if top >= fixed.EXP_LIMIT:
         return clamped(up=True)
 
-    def enclose(p: int) -> tuple[int, int, int]:
-        # exp(|x|) (1 + exp(-2|x|)) / 2: the factors are 11 and 7 units off, and below 2.
-        v, k = fixed_exp(False, m, e, p)
-        t, below = fixed_exp(True, m, e + 1, p)
-        v = v * ((1 << p) + (t >> -below)) >> p
-        return v - 64, v + 64, k - p - 1
+    return ziv(lambda p: _half_sum(m, e, 1, p))
 
-    return ziv(enclose)
+
+def _half_sum(m: int, e: int, direction: int, p: int) -> tuple[int, int, int]:
+    """(exp(x) + direction exp(-x)) / 2 for x = m * 2**e, between low and high, times 2**exponent."""
+    # exp(x) (1 + direction exp(-2x)) / 2: the factors are 11 and 7 units off, and at most 2.
+    v, k = fixed_exp(False, m, e, p)
+    t, below = fixed_exp(True, m, e + 1, p)
+    v = v * ((1 << p) + direction * (t >> -below)) >> p
+    return v - 64, v + 64, k - p - 1
 
 
 def _log_of_sum(m: int, e: int, sign_of_one: int, p: int) -> int:

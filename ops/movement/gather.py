@@ -205,12 +205,8 @@ def torch_index_select(call: Call) -> Run:
 
     `dim` is replaced by the indices' dimensions, less the first `batch_dims`, which are the operand's too.
     """
-    operand, index, dim, batch = (
-        call.tensor(0),
-        call.tensor(1),
-        int(call.attribute("dim")),
-        int(call.attribute("batch_dims")),
-    )
+    operand, index = call.tensor(0), call.tensor(1)
+    dim, batch = (int(call.attribute(name)) for name in ("dim", "batch_dims"))
     rank, more = len(operand.shape), len(index.shape) - 1
     require(0 <= dim < rank, f"expected dim to be a dimension of {operand}, got {dim}")
     fits = 0 <= batch <= min(dim, more + 1)

@@ -52,8 +52,10 @@ def sort(call: Call) -> Run:
     require(all(len(t.shape) == rank for t in operands), same)
     require(-rank <= dimension < rank, f"expected a dimension of a tensor of rank {rank}, got {dimension}")
     elements = [t.element for t in operands]
-    _check_comparator(call, elements)
-    vectorised = call.bodies[0].vectorised
+    body, takes = call.bodies[0], tuple(TensorType((), e) for e in elements for _ in range(2))
+    fits = body.arguments == takes and body.results == (TensorType((), ELEMENT_TYPES["i1"]),)
+    require(fits, f"the comparator has type {body} (expected ({', '.join(map(str, takes))}) -> (tensor<i1>))")
+    vectorised = body.vectorised
 
     def kernel(regions: tuple[Callable[..., tuple[Any]], ...], *arrays: np.ndarray) -> Any:
         length = arrays[0].shape[dimension]
@@ -69,14 +71,6 @@ def sort(call: Call) -> Run:
         return unpack(tuple(results))
 
     return kernel
-
-
-def _check_comparator(call: Call, elements: list[ElementType]) -> None:
-    body = call.bodies[0]
-    takes = tuple(TensorType((), e) for e in elements for _ in range(2))
-    expected = f"({', '.join(map(str, takes))}) -> (tensor<i1>)"
-    fits = body.arguments == takes and body.results == (TensorType((), ELEMENT_TYPES["i1"]),)
-    require(fits, f"the comparator has type {body} (expected {expected})")
 
 
 def _before(vectorised: Callable[..., Any] | None, comparator: Callable[..., Any], rows: list[np.ndarray]) -> Before:

@@ -32,14 +32,14 @@ def run_parallel(call: Call) -> Run:
     shape = len(rows), len(rows[0])
     functions = [call.functions[name] for name in names]
     feeds = [call.functions[name] for name in call.attributes.get("infeed", ())]
-    require(not any(f.arguments for f in feeds), "a function that infeed lists takes arguments (expected none)")
+    require(not any(f.body.arguments for f in feeds), "a function that infeed lists takes arguments (expected none)")
     for what, has, takes in (
-        ("operands", call.operands, [t for f in functions for t in f.arguments]),
-        ("results", call.results, [t for f in functions for t in f.results]),
+        ("operands", call.operands, [t for f in functions for t in f.body.arguments]),
+        ("results", call.results, [t for f in functions for t in f.body.results]),
     ):
         given, expected = ("(" + ", ".join(map(str, types)) + ")" for types in (has, takes))
         require(list(has) == takes, f"expected the {what} of the functions, {expected}, got {given}")
-    ends = np.cumsum([0, *(len(f.arguments) for f in functions)]).tolist()
+    ends = np.cumsum([0, *(len(f.body.arguments) for f in functions)]).tolist()
 
     def kernel(*values: Any) -> Any:
         grid = Grid(*shape, infeed=[f.run for f in feeds])

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..accumulators.selection import check_accumulator
 from ..op import Call, Run, op
-from ..require import require
+from ..require import require, require_dimensions, require_shape
 from ..traits import OpTraits, Shapes
 from ..types import TensorType
 from .contraction import Contraction
@@ -124,15 +124,9 @@ def free_dimensions(
     """The dimensions of each operand that are neither. Raises OpError where a constraint does not hold."""
     free = []
     for side, t, batch, contract in zip(_SIDES, operands, batching, contracting, strict=True):
-        rank = len(t.shape)
-        for kind, dims in (("batching", batch), ("contracting", contract)):  # (C5), (C6), (C7), (C8)
-            for d in dims:
-                wanted = f"{side}_{kind}_dimensions from 0 to {rank - 1}, as {side} has rank {rank}"
-                require(0 <= d < rank, f"expected {wanted}, got {d}")
-        named = batch + contract  # (C3), (C4)
-        is_distinct = len(set(named)) == len(named)
-        require(is_distinct, f"expected distinct batching and contracting dimensions of {side}, got {named}")
-        free.append(tuple(d for d in range(rank) if d not in named))
+        named = batch + contract  # (C3), (C4), (C5), (C6), (C7), (C8)
+        require_dimensions(f"batching and contracting dimensions of {side}", named, len(t.shape))
+        free.append(tuple(d for d in range(len(t.shape)) if d not in named))
     shapes = [t.shape for t in operands]
     for kind, (xs, ys) in (("batching", batching), ("contracting", contracting)):
         same = f"lhs has {len(xs)} {kind} dimensions and rhs {len(ys)} (expected the same number)"
@@ -142,8 +136,5 @@ def free_dimensions(
             same = f"{kind} dimension {x} of lhs has size {m} and {y} of rhs {n} (expected the same)"
             require(m == n or None in (m, n), same)
     sizes = [shapes[0][d] for d in batching[0] + free[0]] + [shapes[1][d] for d in free[1]]
-    result, expected = call.result(), TensorType(tuple(sizes), call.result().element)
-    require(result.admits(expected.shape), f"result is {result} (its shape must be {expected})")  # (C12)
-    if expected.is_static and not result.is_static:
-        call.reserve(expected)
+    require_shape(call, tuple(sizes))  # (C12)
     return free

@@ -74,16 +74,12 @@ class Algorithm:
         inner = dataclasses.replace(
             c, lhs=self.lhs_precision or _F32, rhs=self.rhs_precision or _F32, result=accumulation
         )
-
-        def components(
-            x: np.ndarray, source: ElementType, precision: ElementType | None, count: int
-        ) -> list[np.ndarray]:
-            if is_read and precision is None and source == _F32:
-                return [x]
-            return components_of(x, source, precision, count, c)
-
-        xs = components(lhs, c.lhs, self.lhs_precision, 1 + max(i for i, _ in self.products))
-        ys = components(rhs, c.rhs, self.rhs_precision, 1 + max(j for _, j in self.products))
+        operands = ((lhs, c.lhs, self.lhs_precision), (rhs, c.rhs, self.rhs_precision))
+        xs, ys = (
+            [x] if is_read and precision is None and source == _F32
+            else components_of(x, source, precision, 1 + max(places), c)
+            for (x, source, precision), places in zip(operands, zip(*self.products, strict=True), strict=True)
+        )  # fmt: skip
 
         def product(i: int, j: int) -> np.ndarray:
             if record is not None:

@@ -24,7 +24,7 @@ def einsum(call: Call) -> Run:
 
     A label that one operand repeats takes its diagonal; `...` stands for all dimensions that have no label.
     """
-    (lhs, rhs), output = _parse(call, [call.tensor(0), call.tensor(1)])
+    (lhs, rhs), output = dimensions_of(call)
     return _contraction(call, [call.tensor(0), call.tensor(1)], (lhs, rhs), output)
 
 
@@ -32,7 +32,7 @@ def einsum(call: Call) -> Run:
 def unary_einsum(call: Call) -> Run:
     """The elements summed over the labels that the output lacks, the others in its order: `abc->ca`."""
     t = call.tensor()
-    (labels,), output = _parse(call, [t])
+    (labels,), output = dimensions_of(call)
     scalar = TensorType((), t.element)
     kernel, one = _contraction(call, [scalar, t], ((), labels), output), np.ones((), t.element.dtype)
     return lambda x: kernel(one, x)
@@ -40,12 +40,7 @@ def unary_einsum(call: Call) -> Run:
 
 def dimensions_of(call: Call) -> tuple[list[Labels], Labels]:
     """The labels of the operands and of the output of a use. Raises OpError where they do not fit the tensors."""
-    return _parse(call, [call.tensor(i) for i in range(len(call.operands))])
-
-
-def _parse(call: Call, tensors: list[TensorType]) -> tuple[list[Labels], Labels]:
-    """The labels of the operands and of the output. Raises OpError where they do not fit the tensors."""
-    config = str(call.attribute("einsum_config"))
+    config, tensors = str(call.attribute("einsum_config")), [call.tensor(i) for i in range(len(call.operands))]
     inputs, arrow, output = config.replace(" ", "").partition("->")
     terms = inputs.split(",")
     quoted = f"einsum_config {config!r}"

@@ -7,6 +7,7 @@ the output; both are XLA's.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 
@@ -199,58 +200,41 @@ def rng(call: Call) -> Run:
     fits = distribution in ("UNIFORM", "NORMAL")
     require(fits, f"expected an rng_distribution of UNIFORM or NORMAL, got {distribution!r}")
     require(distribution == "UNIFORM" or element.is_float, f"expected floats for NORMAL, got {element}")
-    expected = call.result().shape
-    draw = _normal(call) if distribution == "NORMAL" else _uniform(call)
+    is_normal = distribution == "NORMAL"
+    draw = functools.partial(_draw_floats, call, element, is_normal)
+    draw = draw if element.is_float else functools.partial(_draw_integers, call, element)
 
     def kernel(a: np.ndarray, b: np.ndarray, shape: np.ndarray) -> np.ndarray:
         size = tuple(shape.tolist())
-        fits = all(n >= 0 and e in (None, n) for n, e in zip(size, expected, strict=True))
+        fits = min(size, default=0) >= 0 and call.result().admits(size)
         require(fits, f"shape is {list(size)}, which does not fit the result {call.result()}")
         return draw(np.asarray(a), np.asarray(b), size)
 
     return kernel
 
 
-def _normal(call: Call) -> Run:
-    element = call.tensor().element
-    policy = call.policy.for_results(element)
+def _draw_integers(
+    call: Call, element: ElementType, a: np.ndarray, b: np.ndarray, shape: tuple[int, ...]
+) -> np.ndarray:
+    low, high = int(a), int(b)
+    if low >= high - 1:
+        return np.full(shape, low, element.dtype)
+    wide = np.int64 if element.kind is Kind.SIGNED else np.uint64
+    return np.asarray(call.random.generator.integers(low, high, shape, wide)).astype(element.dtype)
 
-    def draw(a: np.ndarray, b: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        mean, deviation = (float(cast(v, element, _F64, policy)) for v in (a, b))
-        generator = call.random.generator
-        x = np.asarray(generator.standard_normal(shape)) * deviation + mean
+
+def _draw_floats(
+    call: Call, element: ElementType, is_normal: bool, a: np.ndarray, b: np.ndarray, shape: tuple[int, ...]
+) -> np.ndarray:
+    policy = call.policy.for_results(element)
+    low, high = (float(cast(v, element, _F64, policy)) for v in (a, b))  # or mean and deviation
+    if is_normal:
+        x = call.random.generator.standard_normal(shape) * high + low
         return cast(np.asarray(x), _F64, element, policy, call.random.draws(policy))
-
-    return draw
-
-
-def _uniform(call: Call) -> Run:
-    element = call.tensor().element
-    if element.is_float:
-        return _uniform_float(call, element)
-
-    def draw(a: np.ndarray, b: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        low, high = int(a), int(b)
-        if low >= high - 1:
-            return np.full(shape, low, element.dtype)
-        wide = np.int64 if element.kind is Kind.SIGNED else np.uint64
-        return np.asarray(call.random.generator.integers(low, high, shape, wide)).astype(element.dtype)
-
-    return draw
-
-
-def _uniform_float(call: Call, element: ElementType) -> Run:
-    policy = call.policy.for_results(element)
-
-    def draw(a: np.ndarray, b: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        low, high = (float(cast(v, element, _F64, policy)) for v in (a, b))
-        if not low < high:
-            return np.full(shape, math.nan if math.isnan(low) or math.isnan(high) else low).astype(element.dtype)
-        generator = call.random.generator
-        u = np.asarray(generator.random(shape))
-        x = np.asarray(low * (1 - u) + high * u)  # not low + u * (high - low), whose difference can overflow
-        result = cast(np.maximum(x, low), _F64, element, policy, call.random.draws(policy))
-        reached = np.asarray(cast(result, element, _F64, policy) >= high)
-        return np.where(reached, np.nextafter(b, a), result) if reached.any() else result
-
-    return draw
+    if not low < high:
+        return np.full(shape, math.nan if math.isnan(low) or math.isnan(high) else low).astype(element.dtype)
+    u = np.asarray(call.random.generator.random(shape))
+    x = np.asarray(low * (1 - u) + high * u)  # not low + u * (high - low), whose difference can overflow
+    result = cast(np.maximum(x, low), _F64, element, policy, call.random.draws(policy))
+    reached = np.asarray(cast(result, element, _F64, policy) >= high)
+    return np.where(reached, np.nextafter(b, a), result) if reached.any() else result

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,11 @@ def _to_storage(t: Type) -> Type:
     return dataclasses.replace(t, element=t.element.storage) if isinstance(t, TensorType) else t
 
 
+def _with_types(call: Call, function: Callable[[Type], Type]) -> Call:
+    operands, results = (tuple(map(function, types)) for types in (call.operands, call.results))
+    return dataclasses.replace(call, operands=operands, results=results)
+
+
 def _stored_call(call: Call) -> Call:
     """The use as one of the integers that are stored."""
     attributes = call.attributes
@@ -125,17 +131,10 @@ def _stored_call(call: Call) -> Call:
         if value.dtype != dtype and value.dtype.kind in "iuV" and value.dtype.itemsize == dtype.itemsize:
             attributes = {**attributes, "value": value.view(dtype)}
     return dataclasses.replace(
-        call,
-        operands=tuple(map(_to_storage, call.operands)),
-        results=tuple(map(_to_storage, call.results)),
+        _with_types(call, _to_storage),
         attributes=attributes,
         bodies=tuple(map(_stored_body, call.bodies)),
-        functions={
-            name: dataclasses.replace(
-                f, arguments=tuple(map(_to_storage, f.arguments)), results=tuple(map(_to_storage, f.results))
-            )
-            for name, f in call.functions.items()
-        },
+        functions={n: dataclasses.replace(f, body=_stored_body(f.body)) for n, f in call.functions.items()},
     )
 
 
@@ -191,11 +190,7 @@ def _taken_as(call: Call, index: int) -> ElementType | None:
 
 def _through_numbers(record: Op, call: Call) -> Run:
     """dequantize_op_quantize, and hybrid_dequantize_then_op where only some of the types are quantized."""
-    kernel = record.bind(
-        dataclasses.replace(
-            call, operands=tuple(map(_to_expressed, call.operands)), results=tuple(map(_to_expressed, call.results))
-        )
-    )
+    kernel = record.bind(_with_types(call, _to_expressed))
     before = [dequantizer(t, call) if isinstance(t, TensorType) else identity for t in call.operands]
     after = [quantizer(t, call) if isinstance(t, TensorType) else identity for t in call.results]
     if len(after) != 1:
@@ -214,12 +209,10 @@ def _to_expressed(t: Type) -> Type:
 def _tabulate(record: Op, call: Call) -> Run:
     """The same of codes of 8 bits, wherever in a tensor they are, as a lookup table once that pays."""
 
-    def of_open_size(types: tuple[Type, ...]) -> tuple[Type, ...]:
-        return tuple(dataclasses.replace(t, shape=(None,)) if isinstance(t, TensorType) else t for t in types)
+    def of_open_size(t: Type) -> Type:
+        return dataclasses.replace(t, shape=(None,)) if isinstance(t, TensorType) else t
 
-    kernel = _through_numbers(
-        record, dataclasses.replace(call, operands=of_open_size(call.operands), results=of_open_size(call.results))
-    )
+    kernel = _through_numbers(record, _with_types(call, of_open_size))
     return Tabulated(kernel, [call.tensor(i).element for i in range(len(call.operands))], call.result().element.dtype)
 
 

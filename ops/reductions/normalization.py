@@ -66,10 +66,8 @@ class _Steps:
 
     def check_features(self, t: TensorType) -> None:
         operand = self._call.tensor()
-        n = operand.shape[self._feature]
-        fits = len(t.shape) == 1 and (t.shape[0] == n or None in (t.shape[0], n))
-        expected = TensorType((n,), operand.element)
-        require(fits, f"{t} does not fit the features of {operand} (expected {expected})")
+        expected = TensorType((operand.shape[self._feature],), operand.element)
+        require(t.agrees(expected), f"{t} does not fit the features of {operand} (expected {expected})")
 
     def spread(self, features: np.ndarray) -> np.ndarray:
         return features.reshape(self._across)

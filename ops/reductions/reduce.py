@@ -10,7 +10,7 @@ import numpy as np
 
 from ..cast import cast
 from ..op import Call, Run, op
-from ..require import require, unpack
+from ..require import require, require_dimensions, unpack
 from ..traits import OpTraits, Shapes
 from .folds import PAIRS_FROM, Step, body_elements, fold_of, long_fold_of
 
@@ -37,8 +37,7 @@ def reduce(call: Call) -> Run:
     rank = len(inputs[0].shape)
     same = f"expected inputs of one shape, got {', '.join(map(str, inputs))}"
     require(all(len(t.shape) == rank for t in inputs), same)
-    fits = len(set(dimensions)) == len(dimensions) and all(0 <= d < rank for d in dimensions)
-    require(fits, f"expected distinct dimensions of a tensor of rank {rank}, got {list(dimensions)}")
+    require_dimensions("dimensions", dimensions, rank)
     elements = body_elements(body, count)
     sources = [call.tensor(i).element for i in range(2 * count)]
     order = [*sorted(dimensions), *(d for d in range(rank) if d not in dimensions)]

@@ -282,12 +282,12 @@ def test_dot() -> None:
     [
         (((0,), (), (1,), (0,)), "lhs has 1 batching dimensions and rhs 0"),
         (((), (), (1,), ()), "lhs has 1 contracting dimensions and rhs 0"),
-        (((1,), (0,), (1,), (0,)), "expected distinct batching and contracting dimensions"),
-        (((), (), (2,), (0,)), "expected lhs_contracting_dimensions from 0 to 1, as lhs has rank 2, got 2"),
-        (((), (), (1,), (-1,)), "expected rhs_contracting_dimensions from 0 to 1, as rhs has rank 2, got -1"),
+        (((1,), (0,), (1,), (0,)), "expected batching and contracting dimensions of lhs without repetition"),
+        (((), (), (2,), (0,)), "expected batching and contracting dimensions of lhs from 0 to 1, got 2"),
+        (((), (), (1,), (-1,)), "expected batching and contracting dimensions of rhs from 0 to 1, got -1"),
         (((), (), (0,), (0,)), "contracting dimension 0 of lhs has size 2 and 0 of rhs 3"),
         (((0,), (0,), (), ()), "batching dimension 0 of lhs has size 2 and 0 of rhs 3"),
-        (((), (), (), ()), r"its shape must be tensor<2x3x3x4xf32>"),
+        (((), (), (), ()), r"expected a result of shape \[2, 3, 3, 4\]"),
     ],
 )
 def test_wrong_dimensions(dims, message: str) -> None:

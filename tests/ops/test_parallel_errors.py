@@ -110,7 +110,7 @@ def test_others_bring_another_op():
 PAIR = (tensor("i64", 2),)
 
 
-ONE = Callee(PAIR, PAIR, lambda x: (x,), Body(PAIR, PAIR))
+ONE = Callee(lambda x: (x,), Body(PAIR, PAIR))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_refused(attributes, message):
     record = lookup("interpreter.run_parallel")
     assert record is not None
     with pytest.raises(OpError, match=message):
-        record.function(Call(record.name, ONE.arguments, (), attributes, functions={"f": ONE}))
+        record.function(Call(record.name, PAIR, (), attributes, functions={"f": ONE}))
 
 
 def test_grids_in_grids():

@@ -262,8 +262,8 @@ def bind(operands: int, results: int, body: Body, dimensions: tuple[int, ...]):
     [
         (3, 1, 2, (1,), "expected 2N operands and N results, got 3 and 1"),
         (0, 0, 0, (), "got 0 and 0"),
-        (2, 1, 2, (2,), "expected distinct dimensions of a tensor of rank 2, got [2]"),
-        (2, 1, 2, (1, 1), "expected distinct dimensions of a tensor of rank 2, got [1, 1]"),
+        (2, 1, 2, (2,), "expected dimensions from 0 to 1, got 2"),
+        (2, 1, 2, (1, 1), "expected dimensions without repetition, got [1, 1]"),
         (2, 1, 3, (1,), "the body has type (tensor<f32>, tensor<f32>, tensor<f32>) -> (tensor<f32>)"),
     ],
 )
