@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from ...ops.op import Body, Call, OpError, lookup
+from ...ops.op import Call, OpError, lookup
 from ...ops.policy import ACCUMULATIONS, Policy
 from ...ops.programs.control import is_known_composite
 from ...ops.random_stream import RandomStream
@@ -274,12 +274,8 @@ class Emulation:
     def call(self, operation: Operation) -> Call:
         """Return the use of an operation as its declaration takes it; raises OpError where it is not valid."""
         operands, results = (tuple([v.type for v in values]) for values in (operation.operands, operation.results))
-        bodies = tuple([self.body(r) for r in operation.regions])
+        bodies = tuple([self.binder.body(r) for r in operation.regions])
         return Call(operation.name, operands, results, operation.attributes, bodies, self.policy, RandomStream())
-
-    def body(self, region: Region) -> Body:
-        """Return what is known of a region."""
-        return self.binder.body(region)
 
     def prepare(self, region: Region) -> Region:
         """Return a region on elements as `apply` takes it: without calls, and with groups as tables."""

@@ -61,7 +61,7 @@ def sort_by(
 ) -> list[Tensor]:
     """Sort by the ranks of an operand that alone decides, else by the comparator itself, on numbers."""
     region, shape = inline(e.program, region), operands[0].shape
-    body = e.body(region)
+    body = e.binder.body(region)
     if shape[dimension] < 2 or not operands[0].size:
         return list(operands)
     keys = sorted({i // 2 for i in body.reads or ()})
@@ -74,13 +74,14 @@ def sort_by(
     x, nan = operands[key], np.isnan(all_codes(element).astype(np.float32))
     if _is_weak_order(before):
         ranks = before.sum(0)
-        return _permute(_order(e, ranks, x, dimension), operands, dimension)
+        places = _order(e, ranks, x, dimension)
+        return [take_along(v, places, dimension) for v in operands]
     numbers = before[np.ix_(~nan, ~nan)]
     if key == 0 and _is_weak_order(numbers) and not before[nan].any() and not before[:, nan].any():
         ranks = np.full(len(nan), 255)
         ranks[~nan] = numbers.sum(0)
         places = _with_nan(e, before, ranks, x, element, nan, dimension)
-        return _permute(places, operands, dimension)
+        return [take_along(v, places, dimension) for v in operands]
     raise OpError("expected a comparator that is a strict weak order of the numbers, got another one")
 
 
@@ -133,10 +134,6 @@ def _is_weak_order(before: np.ndarray) -> bool:
 
 def _look(e: Emulation, ranks: np.ndarray, x: Tensor) -> Tensor:
     return e.table(ranks.astype(np.uint8), UI8).take(x.to(UI32))
-
-
-def _permute(places: Tensor, operands: Sequence[Tensor], dimension: int) -> list[Tensor]:
-    return [take_along(x, places, dimension) for x in operands]
 
 
 def _with_nan(
