@@ -188,7 +188,7 @@ class Emulation:
             shape = list(operands[-1].shape)
             types = [ir.RankedTensorType.get(shape, ir.RankedTensorType(t).element_type) for t in types]
         values, regions = [unwrap(v) for v in operands], operation.regions
-        op = ir.Operation.create(source.name, types, values, attributes_of(source), regions=len(regions))
+        op = ir.Operation.create(operation.name, types, values, attributes_of(source), regions=len(regions))
         self._rewrite_regions(regions, source.regions, op)
         for name in record.calls if record is not None else ():
             self._need(operation.attributes.get(name))
