@@ -23,7 +23,7 @@ from .products import Sums, decoded
 from .rewrite import Emulation
 from .rounding import code_type
 from .rules import emulates, number_of
-from .tensor import F32, F64, I32, I64, UI32, Tensor, concatenate, constant, iota, where
+from .tensor import F32, F64, I32, I64, Tensor, concatenate, constant, iota, where
 
 
 @emulates("dot_general")
@@ -83,7 +83,7 @@ class ByAlgorithm(Sums):
             raise OpError(f"expected operands of up to 16 bits beside an algorithm, got {source}")
         c = Contraction(self.lhs, self.rhs, self.result, self.policy)
         found = components_of(all_codes(source), source, precision, count, c)
-        return [self.e.table(part, precision or F32).take(index_of(x, source).to(UI32)) for part in found]
+        return [self.e.look(part, precision or F32, index_of(x, source)) for part in found]
 
 
 @emulates("dot")

@@ -233,7 +233,7 @@ class Order:
 
     def codes(self, e: Emulation, keys: Tensor) -> Tensor:
         """Return the codes that have these integers."""
-        return e.table(self.table, UI8).take(keys)
+        return e.look(self.table, UI8, keys)
 
     def is_nan(self, keys: Tensor) -> Tensor:
         """Return whether integers are those of NaN."""

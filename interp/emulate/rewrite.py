@@ -44,7 +44,7 @@ from .rules import (
     rules,
 )
 from .source import Source
-from .tensor import UI8, Tensor, constant, fill, fill_by_name, insert, type_of
+from .tensor import UI8, UI32, Tensor, constant, fill, fill_by_name, insert, type_of
 
 #: The attributes that name composites and custom calls.
 _NAMED = {"stablehlo.composite": "name", "stablehlo.custom_call": "call_target_name"}
@@ -288,19 +288,23 @@ class Emulation:
             self._remembered[operation] = compute()
         return self._remembered[operation]
 
-    def table(self, entries: np.ndarray, element: ElementType) -> Tensor:
-        """Return the constant of a table, of rank 1, written once for a function; codes of minifloats as ui8."""
+    def look(self, entries: np.ndarray, element: ElementType, codes: Tensor) -> Tensor:
+        """Return the entries of a table at codes, or other indices; as ui8 for minifloats.
+
+        The table is a constant that is written once for a function.
+        """
+        entries = entries.astype(element.dtype)
         if element.is_minifloat:
             entries, element = entries.view(np.uint8), UI8
         (block, known), key = self._home[-1], (entries.tobytes(), element)
         if key not in known:
             with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
                 known[key] = constant(entries, element)
-        return known[key]
+        return known[key].take(codes.to(UI32))
 
     @contextlib.contextmanager
     def constants_in(self, block: ir.Block) -> Iterator[None]:
-        """Put the constants of `table` into a block in the meantime."""
+        """Put the tables of `look` into a block in the meantime."""
         self._home.append((block, {}))
         try:
             yield
