@@ -129,6 +129,7 @@ def test_a_fault_in_minihlo_is_found(fault: str) -> None:
     assert (result.returncode, "FAIL add.f8E5M2 array" in result.stdout) == (1, True), result.stdout + result.stderr
 
 
+@pytest.mark.exhaustive
 def test_minihlo_passes_every_form(report) -> None:
     code, r = report("minihlo", "--formats", "f4*")
     assert code == 0
@@ -169,6 +170,7 @@ def test_xla(report) -> None:
     assert found(r, "dot_general.f8E5M2", "length-64").model == "exact, then rounded to f16"
 
 
+@pytest.mark.exhaustive
 def test_printed_commands_reproduce(capsys: pytest.CaptureFixture[str]) -> None:
     """Each is run as it is printed, and fails as it did."""
     main(["conform", "jax:cpu", "--formats", "f8E5M2", "--ops", "divide", "-j", "1"])
