@@ -20,13 +20,14 @@ from ..loaded import LoadedProgram
 from ..lowered import JaxProgram, of_jax
 from ..parse.reader import Locator
 from ..parse.spmd import meets_processes
+from ..program import all_operations
 from ..system.isolate import Stopped
 from ..values.values import check_input
 from . import walk as whole
 from .examiner import Examiner
 from .outputs import examine_outputs
 from .report import FLUSHES, HOWS, REPORT, Report
-from .source import Source
+from .source import Source, is_movable
 from .walk import Walk
 
 #: Number of iterations of a loop that are examined.
@@ -129,10 +130,21 @@ def examine(
             results = Walk(examiner, iterations).run(source.function, values)
     except Stopped:
         return Report(backend.name, how, list(examiner.reports.values()), [], beside, is_stopped=True)
-    report = Report(backend.name, how, list(examiner.reports.values()), results, beside)
+    report = Report(
+        backend.name, how, list(examiner.reports.values()), results, beside, skipped=skipped(examiner.source)
+    )
     if not beside and how == "op" and backend.takes == PROGRAMS:
         report.outputs = examine_outputs(examiner, values, results)
     return report
+
+
+def skipped(source: Source) -> list[str]:
+    """The names of the ops of a program that are not compared, as their types cannot be passed to a backend."""
+    bodies = [f.body for f in source.program.functions.values() if f.body is not None]
+    found = (o for body in bodies for o in all_operations(body))
+    return list(dict.fromkeys(
+        o.name for o in found if o.results and not whole.gives_nothing_new(o) and not is_movable(o)
+    ))  # fmt: skip
 
 
 def _name_policy(policy: Any, index: int) -> tuple[str, Policy]:

@@ -17,6 +17,7 @@ from ..program import Operation, Region, Value, all_operations
 from .examiner import NOTE, Examiner, evaluate
 from .report import FLUSHED, OpReport
 from .source import inputs, is_movable_type
+from .walk import gives_nothing_new
 
 
 def examine_outputs(examiner: Examiner, arguments: Sequence[Any], stepwise: Sequence[Any]) -> OpReport | None:
@@ -34,7 +35,9 @@ def examine_outputs(examiner: Examiner, arguments: Sequence[Any], stepwise: Sequ
     assert function.body is not None
     returns = function.body.returns
     types = [v.type for v in returns]
-    if len(examiner.reports) < 2 or not returns or not all(map(is_movable_type, (*types, *function.argument_types))):
+    computed = [o for o in function.body.operations if not gives_nothing_new(o)]
+    is_compared = len(computed) == 1 and computed[0] in examiner.reports
+    if is_compared or not computed or not returns or not all(map(is_movable_type, (*types, *function.argument_types))):
         return None
     report = OpReport("program", function.location, ", ".join(map(str, types)))
     try:
@@ -80,7 +83,7 @@ def _judge(report: OpReport, examiner: Examiner, arguments: Sequence[Any], diffe
         report.notes.append(f"output {i} differs in {count}: {'; '.join(finding.sentences)}")
         if finding.verdict == WRONG and not is_wrong:
             report.notes.append("not judged: operations on the way to it have results that are not decided")
-    if report.verdict == FAIL and not any(r.failed for r in examiner.reports.values()):
+    if report.verdict == FAIL and examiner.reports and not any(r.failed for r in examiner.reports.values()):
         report.notes.append("each operation by itself is right, and minihlo judge finds the part that is wrong")
 
 

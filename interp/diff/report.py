@@ -7,7 +7,7 @@ import functools
 import linecache
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +180,9 @@ class Report:
     results: list[Any]  #: the backend's own, of the whole program
     beside: str = ""  #: the policy it is compared with, if the backend is another one
     outputs: OpReport | None = None  #: the outputs of the program as it stands, beside those of each op by itself
+    skipped: Sequence[
+        str
+    ] = ()  #: the names of ops that were not compared, as their types cannot be passed to a backend
     is_stopped: bool = False  #: the time limit has passed, and these are the ops that were compared until then
 
     @property
@@ -216,7 +219,7 @@ class Report:
             data.pop("input_types")
             ops.append(data)
         beside = {"beside": self.beside} if self.beside else {}
-        whole = {}
+        whole: dict[str, Any] = {"skipped": list(self.skipped)} if self.skipped else {}
         if self.outputs is not None:
-            whole = {"outputs": {"verdict": self.outputs.verdict, "notes": self.outputs.notes}}
+            whole["outputs"] = {"verdict": self.outputs.verdict, "notes": self.outputs.notes}
         return {"backend": self.backend, **beside, "how": self.how, "verdict": self.verdict, **whole, "ops": ops}

@@ -39,6 +39,11 @@ class Executor(Protocol):
 _GIVEN = ("constant", "const_shape", "tuple", "get_tuple_element", "create_token", "after_all", "optimization_barrier")
 
 
+def gives_nothing_new(operation: Operation) -> bool:
+    """Whether an op computes nothing, or only checks."""
+    return operation.name.rpartition(".")[2] in _GIVEN or operation.name.startswith("check.")
+
+
 class Walk:
     """Enters loops, branches and calls, so that each op in them is examined each time it is executed."""
 
@@ -73,7 +78,7 @@ class Walk:
         if operation.name.startswith("check."):
             return []
         given = [values[v] for v in inputs(operation)]
-        if operation.name.rpartition(".")[2] in _GIVEN or not is_movable(operation):
+        if gives_nothing_new(operation) or not is_movable(operation):
             return self._executor.here(operation, given)
         return self._executor.run(operation, given)
 
