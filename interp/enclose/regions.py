@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops.types import TensorType
+from ...ops.types import ELEMENT_TYPES, TensorType
 from ..bodies import independent_parts, is_selection, sole_operation
 from ..errors import UnsupportedError
 from ..passes.rewriting import captures
@@ -17,7 +17,7 @@ from .combining import combination, is_free_of_order, lift
 from .evaluate import MOST_ITERATIONS, Evaluator, rule
 from .movement import move
 from .sums import adds, sum_of_elements
-from .values import F64, Enclosure, has_nan, holds_integers, is_fnuz, join, subnormal_hull
+from .values import F64, Enclosure, has_nan, holds_integers, is_fnuz, join, subnormal_hull, to_f64
 
 _MONOTONE = ("maximum", "minimum", "and", "or")
 
@@ -124,7 +124,7 @@ def _scatter(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
     replaces = region.returns == region.arguments[count:] and not region.operations
     is_exact = all(x.is_exact for x in operands)
     if not operands[count].is_exact or not (replaces or (is_exact and all(map(e.is_exact, region.operations)))):
-        return None
+        return _updated_once(e, operation, operands) if count == 1 and operands[1].is_exact else None
     found = e.nominal(operation, operands) if is_exact else move(e, operation, operands) if count == 1 else None
     if found is None:
         return None
@@ -138,6 +138,31 @@ def _scatter(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
         return [_any_update(e, operation, operands, np.asarray(met) > 0, found[0])]
     cause = np.where(meets, np.int32(e.cause(operation)), np.int32(0))
     return [dataclasses.replace(x, since=np.maximum(cause, 0 if x.since is None else x.since)) for x in found]
+
+
+def _updated_once(e: Evaluator, operation: Operation, operands: Sequence[Enclosure]) -> Sequence[Any] | None:
+    """The region on each element and its update; undecided where several updates meet."""
+    (region,), (x, indices, updates) = operation.regions, operands
+    is_plain = not captures(region) and not any(o.regions for o in region.operations)
+    if not is_plain or x.element != updates.element or not (x.element.is_float or holds_integers(x.element)):
+        return None
+    shape = x.value.shape
+
+    def placed(v: np.ndarray) -> np.ndarray:
+        return np.asarray(_run_combining(e, operation, "add", (0, 1, 2), [np.zeros(shape), indices.value, v])[0])
+
+    met = placed(np.ones(updates.value.shape))
+    low, high, nan = (placed(v * 1.0) for v in updates.bounds())
+    value = placed(to_f64(updates.value, updates.element)).astype(x.value.dtype)
+    undecided = None if updates.since is None else placed(updates.since).astype(np.int32)
+    there = Enclosure(x.type, value, low, high, nan > 0, undecided, e.causes)
+    (found,) = e.region(e.remember(operation, lambda: lift(region, shape)), [x, there])
+    ends = [np.where(met == 1, new, old) for new, old in zip(found.bounds(), x.bounds(), strict=True)]
+    since = np.where(met > 1, np.int32(e.cause(operation)), np.int32(0))
+    for part, where in ((x.since, met == 0), (found.since, met == 1)):
+        since = since if part is None else np.where(where, part, since)
+    own = e.nominal(operation, operands)[0].value
+    return [e.finish(operation, operands, *ends, rounds=False, value=own, since=since.astype(np.int32))]
 
 
 def _any_update(
@@ -277,13 +302,19 @@ def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
         return e.nominal(operation, operands)
     # Subnormal numbers may be compared as zeros, and stay what they are.
     low, high, nan = e.flushed(keys).bounds()
-    if nan.any() or any(x.since is not None for x in operands) or not keys.element.is_float or not operation.regions:
+    if nan.any() or any(x.since is not None for x in operands) or not keys.element.is_float:
         return None
-    sole = sole_operation(operation.regions[0])
-    if sole is None or str(sole.attributes.get("comparison_direction")) not in ("LT", "GT"):
+    direction, moved = "GT", [*operands]
+    if operation.regions:
+        sole = sole_operation(operation.regions[0])
+        direction = "" if sole is None else str(sole.attributes.get("comparison_direction"))
+    else:  # the positions go with the largest
+        t = TensorType(low.shape, ELEMENT_TYPES["i32"])
+        moved.append(e.exactly(t, np.broadcast_to(np.arange(low.shape[-1], dtype=np.int32), low.shape)))
+    if direction not in ("LT", "GT"):
         return None
     axis = int(operation.attributes.get("dimension", -1)) % low.ndim
-    falls = str(sole.attributes["comparison_direction"]) == "GT"
+    falls = direction == "GT"
 
     def in_order(x: np.ndarray) -> np.ndarray:
         found = np.sort(x, axis=axis)
@@ -291,17 +322,17 @@ def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
 
     ends, own = (in_order(low), in_order(high)), e.nominal(operation, operands)
     low, high = (np.moveaxis(v, axis, 0) for v in (low, high))
-    results = []
-    for i, x in enumerate(operands):
+    count, results = own[0].value.shape[axis], []
+    for i, x in enumerate(moved):
         least, most = (np.moveaxis(v, axis, 0) for v in x.bounds()[:2])
-        first, last = np.empty(low.shape), np.empty(low.shape)
-        for place in range(low.shape[0]):
+        first, last = np.empty((count, *low.shape[1:])), np.empty((count, *low.shape[1:]))
+        for place in range(count):
             may = (low <= ends[1][place]) & (high >= ends[0][place])
             first[place] = np.where(may, least, np.inf).min(axis=0)
             last[place] = np.where(may, most, -np.inf).max(axis=0)
         if i == 0:
             limits = subnormal_hull(*ends, keys.element)
-            first, last = np.maximum(first, limits[0]), np.minimum(last, limits[1])
+            first, last = np.maximum(first, limits[0][:count]), np.minimum(last, limits[1][:count])
         first, last = (np.moveaxis(v, 0, axis) for v in (first, last))
         may_be_nan = x.bounds()[2].any() | np.zeros(first.shape, bool)
         results.append(
