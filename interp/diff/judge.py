@@ -218,7 +218,8 @@ def _in_another_order(
         axis = int(attributes.get("dimension", -1))
         same = np.broadcast_to(_has_same_rows(theirs, ours, axis), g.grades.shape)
         if not attributes.get("is_stable", False):
-            g.set(same, OPEN, note("order-of-equals"))
+            equal = _has_equal_places(operation, theirs, ours, axis)
+            g.set(np.broadcast_to(same & equal, g.grades.shape), OPEN, note("order-of-equals"))
         if any(map(rounds, _inside(operation))):
             g.set(same, NEAR, cause("steps"))
         g.set(same & _without_order(operation, operands, axis), OPEN, cause("no-order"))
@@ -267,6 +268,17 @@ def _has_same_rows(theirs: Arrays, ours: Arrays, axis: int) -> np.ndarray:
         rows.append([np.take_along_axis(x, order, axis) for x in bits])
     pairs = zip(*rows, strict=True)
     return np.logical_and.reduce([(x == y).all(axis=axis, keepdims=True) for x, y in pairs])
+
+
+def _has_equal_places(operation: Operation, theirs: Arrays, ours: Arrays, axis: int) -> np.ndarray:
+    """Tests in which rows the elements at each place are equal to a comparator."""
+    sides = [[x for pair in zip(a, b, strict=True) for x in pair] for a, b in ((theirs, ours), (ours, theirs))]
+    try:
+        plan = plan_region(lift(operation.regions[0], ours[0].shape), operation.location)
+    except Error:  # of a region on regions
+        return np.ones(ours[0].shape, bool)
+    less, greater = (machine.run(plan, side)[0] for side in sides)
+    return np.asarray(~less & ~greater).all(axis, keepdims=True)
 
 
 #: Directions that are no strict order of any values.

@@ -21,11 +21,11 @@ from .. import transport
 from ..errors import ProgramError, UnsupportedError
 from ..parse import parser
 from ..parse.reader import Locator, Reader
-from ..parse.rewriting import replace_operands
+from ..parse.rewriting import list_operations, replace_operands
 from ..parse.syntax import NEWER
 from ..planner import Plan, find_function, plan
 from ..program import CONSTANT, Function, Location, Operation, Program, Region, Value
-from .mlir import drop_shardings, inline_calls
+from .mlir import drop_shardings, inline_calls, name_of
 
 _MAIN, _ALONE = "main", "one op"
 #: The numbers of processes, of which programs that are compared meet no others.
@@ -107,11 +107,19 @@ class Source:
     def _expand_tuples(self) -> Source:
         register_mhlo_passes()
         passes = (
+            "symbol-dce",
             "stablehlo-legalize-to-hlo",
             f"expand-hlo-tuples{{entry-function={self.function.name}}}",
             "hlo-legalize-to-stablehlo",
         )
-        return self._copy_changed(lambda m: PassManager.parse(f"builtin.module({','.join(passes)})").run(m.operation))
+
+        def expand(module: ir.Module) -> None:
+            for op in list_operations(module.operation, "func.func"):
+                if name_of(op) != self.function.name:  # others may have what these passes do not know
+                    op.attributes["sym_visibility"] = ir.StringAttr.get("private")
+            PassManager.parse(f"builtin.module({','.join(passes)})").run(module.operation)
+
+        return self._copy_changed(expand)
 
     def inline(self) -> Source:
         """The program with the functions called at its top level inlined."""
