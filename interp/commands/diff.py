@@ -114,7 +114,11 @@ def inputs_of(source: Source, given: list[Any] | None, seed: int) -> list[tuple[
         rng = np.random.Generator(np.random.Philox([seed, i]))
         arrays = []
         for t in types:
-            if not isinstance(t, TensorType) or not t.is_static:
+            if not isinstance(t, TensorType):
+                raise InputError(
+                    f"{source.file}: @{source.function.name}: expected arguments that are tensors, got {t}"
+                )
+            if not t.is_static:
                 raise InputError(f"{source.file}: @{source.function.name}: expected an --input of type {t}, got none")
             arrays.append(sample(t, i, rng))
         if ends(source, arrays):
