@@ -121,6 +121,10 @@ class Binder:
             function = expansion(operation)
             if function is not None:
                 return function
+            if record is not None and record.is_elementwise and operation.operands[0].type != operation.results[0].type:
+                types = operation.operands[0].type, operation.results[0].type
+                place = f"{operation.location}: {operation.name}"
+                raise ProgramError("{}: expected a result of {}, got {}".format(place, *types))
         if record is None:
             raise UnsupportedError(f"{operation.location}: {operation.name}: this op is not supported")
         return self._use(operation, record)

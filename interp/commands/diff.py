@@ -17,6 +17,7 @@ from ...ops.types import TensorType
 from .. import backends, machine, planner
 from ..backends import Backend
 from ..backends.own import Minihlo
+from ..conform import files
 from ..diff.compare import examine, fit_arguments
 from ..diff.report import Report
 from ..diff.source import Source
@@ -113,7 +114,11 @@ def inputs_of(source: Source, given: list[Any] | None, seed: int) -> list[tuple[
         rng = np.random.Generator(np.random.Philox([seed, i]))
         arrays = []
         for t in types:
-            if not isinstance(t, TensorType) or not t.is_static:
+            if not isinstance(t, TensorType):
+                raise InputError(
+                    f"{source.file}: @{source.function.name}: expected arguments that are tensors, got {t}"
+                )
+            if not t.is_static:
                 raise InputError(f"{source.file}: @{source.function.name}: expected an --input of type {t}, got none")
             arrays.append(sample(t, i, rng))
         if ends(source, arrays):
@@ -184,7 +189,7 @@ def write_json(place: str | None, text: str) -> None:
         print(text)
         return
     try:
-        Path(place).write_text(f"{text}\n", encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"--json: {place}: {error.strerror or error}") from None
+        files.write(place, f"{text}\n")
+    except OutputError as error:
+        raise OutputError(f"--json: {error}") from None
     sys.stdout.flush()

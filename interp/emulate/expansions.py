@@ -36,7 +36,7 @@ refuses("functions of minifloats are not run in parallel", "interpreter.run_para
 def map_(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """The body on arrays, or on one element after the other."""
     (region,), (result,), shape = operation.regions, operation.results, operands[0].shape
-    if e.body(region).vectorised is not None or not shape:
+    if e.binder.body(region).vectorised is not None or not shape:
         (found,) = e.apply(region, operands)
         return [found if found.shape == shape else found.broadcast(shape)]
     element, flat = carrier(element_of(result)), [x.reshape((x.size,)) for x in operands]
@@ -52,7 +52,7 @@ def map_(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequenc
 def scan(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """A loop over the slices."""
     (region,), attributes = operation.regions, operation.attributes
-    d, takes = int(attributes["dimension"]), e.body(region).arguments
+    d, takes = int(attributes["dimension"]), e.binder.body(region).arguments
     inputs = sum(
         isinstance(t, TensorType) and len(t.shape) < len(x.shape) for t, x in zip(takes, operands, strict=True)
     )

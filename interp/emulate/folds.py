@@ -54,7 +54,7 @@ class Combiner:
     def of(cls, e: Emulation, region: Region, count: int = 1) -> Combiner:
         """Return the combiner of a region over `count` values. Raises OpError where it is no such body."""
         whole, region = inline(e.program, region), e.prepare(region)
-        body = e.body(whole)
+        body = e.binder.body(whole)
         elements, pairs, compute = tuple(body_elements(body, count)), None, body.vectorised
         is_drawn = e.policy.rounding == "stochastic"
         if count == 1 and elements[0].is_minifloat and compute is not None and (body.selects or not is_drawn):
@@ -86,9 +86,8 @@ class Combiner:
     def step(self, *values: Tensor) -> list[Tensor]:
         """Return the next accumulators, for arrays of accumulators and of elements, all of one shape."""
         if self.pairs is not None:
-            return [
-                look_up(self.e, self.pairs.view(self.elements[0].dtype), self.elements[0], values, self.elements * 2)
-            ]
+            (element,) = self.elements
+            return [look_up(self.e, self.pairs.view(element.dtype), element, values, [element] * 2)]
         shape = values[0].shape
         if self.body.vectorised is None:
             for operation in self.region.operations:
@@ -234,7 +233,7 @@ class Order:
 
     def codes(self, e: Emulation, keys: Tensor) -> Tensor:
         """Return the codes that have these integers."""
-        return e.table(self.table, UI8).take(keys)
+        return e.look(self.table, UI8, keys)
 
     def is_nan(self, keys: Tensor) -> Tensor:
         """Return whether integers are those of NaN."""

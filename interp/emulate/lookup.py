@@ -36,7 +36,7 @@ def look_up(
         index = code if index is None else (index << index_bits(element)) | code
     assert index is not None
     stored = result if result.is_minifloat else _in_bytes(result.storage)
-    return e.table(entries.astype(stored.dtype), stored).take(index).to(carrier(result))
+    return e.look(entries, stored, index).to(carrier(result))
 
 
 def _in_bytes(element: ElementType) -> ElementType:

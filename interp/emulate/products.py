@@ -39,7 +39,7 @@ from .loops import branch, loop
 from .rewrite import Emulation
 from .rounding import Exact, code_type, exact_of_float, round_float, round_number
 from .rules import carrier, constant_of
-from .tensor import F32, F64, I32, I64, UI8, UI32, UI64, Tensor, concatenate, constant, dot, where
+from .tensor import F32, F64, I32, I64, UI8, UI64, Tensor, concatenate, constant, dot, where
 
 _PLAIN = Policy()
 _BYTE = 7  # bits of a digit in i8
@@ -167,7 +167,7 @@ class Sums:
         sides = []
         for v, source, order in ((x, self.lhs, (2, 0, 1)), (y, self.rhs, (1, 0, 2))):
             entries = cast(cast(all_codes(source), source, t, self.policy), t, compute, _PLAIN)
-            sides.append(e.table(entries, compute).take(index_of(v, source).to(UI32)).transpose(order))
+            sides.append(e.look(entries, compute, index_of(v, source)).transpose(order))
 
         def rounded(v: Tensor) -> Tensor:
             return round_float(v, t.format, policy).bits(t).to(F64) if t.bits == 16 else v
@@ -215,7 +215,7 @@ class Sums:
         for v, t in ((x, self.lhs), (y, self.rhs)):
             tops = [abs(n).bit_length() if n else ABSENT for n in _wholes(t)]
             units = [(n & -n).bit_length() - 1 if n else -ABSENT for n in _wholes(t)]
-            top, unit = (self._entries(v, np.array(places), I32) for places in (tops, units))
+            top, unit = (self.e.look(np.array(places), I32, v) for places in (tops, units))
             width = width + top.reduce("maximum", ABSENT, range(3)) - unit.reduce("minimum", -ABSENT, range(3))
         return width <= _F64_BITS
 
@@ -250,7 +250,7 @@ class Sums:
             values = all_codes(t).astype(np.float64)
             negative, is_zero = np.signbit(values), values == 0
             each = (negative, ~negative, sign * (negative & ~is_zero), sign * (~negative & ~is_zero))
-            marks.append(concatenate([self._entries(v, np.asarray(m, np.float32), F32) for m in each], axis))
+            marks.append(concatenate([self.e.look(np.asarray(m, np.float32), F32, v) for m in each], axis))
         return dot(marks[0], marks[1], F32) < float(x.shape[-1])
 
     def _of_digits(self, x: Tensor, y: Tensor, kind: ElementType) -> Exact:
@@ -264,7 +264,7 @@ class Sums:
             widths = [-(-(s.bits + 1) // count) for s, count in zip(spans, counts, strict=True)]
         cuts = [_digits(t, width) for t, width in zip((self.lhs, self.rhs), widths, strict=True)]
         xs, ys = (
-            [(self._entries(v, entries, kind), at) for at, entries in digits]
+            [(self.e.look(entries, kind, v), at) for at, entries in digits]
             for v, digits in zip((x, y), cuts, strict=True)
         )
         words = [constant(0, I64, (*x.shape[:2], y.shape[2]))] * (-(-bits // rounding.WORD) + 3)
@@ -281,13 +281,10 @@ class Sums:
         marks = []
         for v, t in ((x, self.lhs), (y, self.rhs)):
             values = all_codes(t).astype(np.float32)
-            marks.append(self._entries(v, np.where(np.isfinite(values), np.sign(values), values), F32))
+            marks.append(self.e.look(np.where(np.isfinite(values), np.sign(values), values), F32, v))
         special = exact_of_float(dot(marks[0], marks[1], F32))
         sign = where(special.is_infinite, special.sign, number.sign)
         return dataclasses.replace(number, sign=sign, is_nan=special.is_nan, is_infinite=special.is_infinite)
-
-    def _entries(self, x: Tensor, entries: np.ndarray, kind: ElementType) -> Tensor:
-        return self.e.table(entries.astype(kind.dtype), kind).take(x.to(UI32))
 
 
 def _span(t: ElementType) -> Any:
@@ -336,7 +333,7 @@ def decoded(e: Emulation, x: Tensor, t: ElementType, wide: ElementType) -> Tenso
     """Return operands in f32 or f64."""
     if not t.is_minifloat:
         return x.to(wide)
-    return e.table(cast(all_codes(t), t, wide, _PLAIN), wide).take(x.to(UI32))
+    return e.look(cast(all_codes(t), t, wide, _PLAIN), wide, x)
 
 
 def of_number(x: Tensor, result: ElementType) -> Tensor:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from jaxlib.mlir import ir
 
-from ...ops.op import Body, Call, OpError, lookup
+from ...ops.op import Call, OpError, lookup
 from ...ops.policy import ACCUMULATIONS, Policy
 from ...ops.programs.control import is_known_composite
 from ...ops.random_stream import RandomStream
@@ -31,20 +31,9 @@ from ..passes.inline import called_once, inline
 from ..passes.rewriting import all_operations
 from ..program import BARRIER, CONSTANT, Operation, Region, Value
 from ..settings import Settings
-from .rules import (
-    REFUSED,
-    RULES,
-    align,
-    attributes_of,
-    carrier,
-    constant_of,
-    full_name,
-    has_emulated,
-    is_emulated,
-    rules,
-)
+from .rules import align, attributes_of, carrier, constant_of, full_name, has_emulated, is_emulated, rules
 from .source import Source
-from .tensor import UI8, Tensor, constant, fill, fill_by_name, insert, type_of
+from .tensor import UI8, UI32, Tensor, constant, fill, fill_by_name, insert, type_of
 
 #: The attributes that name composites and custom calls.
 _NAMED = {"stablehlo.composite": "name", "stablehlo.custom_call": "call_target_name"}
@@ -57,7 +46,7 @@ class Emulation:
     """
 
     def __init__(self, source: Source, policy: Policy, dots: str = "auto") -> None:
-        rules()
+        self.rules, self.refused = rules()
         self.source, self.policy, self.program, self.dots = source, policy, source.program, dots
         #: How many roundings came before, under stochastic rounding.
         self.roundings: int | Tensor = 0
@@ -115,7 +104,7 @@ class Emulation:
         if name == CONSTANT:
             self.binder.note(operation)
             return [self._constant(operation)]
-        rule = RULES.get(full_name(str(operation.attributes.get(_NAMED.get(name, "")))))
+        rule = self.rules.get(full_name(str(operation.attributes.get(_NAMED.get(name, "")))))
         if rule is not None:
             _check_static(operation)
             found = rule(self, operation, operands)
@@ -124,16 +113,16 @@ class Emulation:
             return self._call(operation, operands)
         if self.changes(operation) or name.startswith("minihlo."):
             _check_static(operation)
-            found = RULES["minihlo.quantized"](self, operation, operands)
+            found = self.rules["minihlo.quantized"](self, operation, operands)
             if found:
                 return found
-            rule = RULES.get(name)
+            rule = self.rules.get(name)
             if rule is not None:
                 return rule(self, operation, operands)
-            if name in REFUSED:
-                raise OpError(REFUSED[name])
+            if name in self.refused:
+                raise OpError(self.refused[name])
             if record is not None and record.is_elementwise and record.values == "numbers":
-                return RULES["minihlo.elementwise"](self, operation, operands)
+                return self.rules["minihlo.elementwise"](self, operation, operands)
             moves = record is not None and record.values == "codes"
             runs_regions = record is not None and record.traits.regions is not RegionSemantics.ELEMENTS
             if not moves and not runs_regions:
@@ -182,13 +171,13 @@ class Emulation:
         if record is not None and record.is_elementwise:
             operands = align(operands)
             if self.policy.rounding == "stochastic":
-                RULES["minihlo.roundings"](self, operation, operands)
+                self.rules["minihlo.roundings"](self, operation, operands)
         types = self._types_of_results(operation, source)
         if record is not None and record.is_elementwise and operands and isinstance(operands[-1], Tensor):
             shape = list(operands[-1].shape)
             types = [ir.RankedTensorType.get(shape, ir.RankedTensorType(t).element_type) for t in types]
         values, regions = [unwrap(v) for v in operands], operation.regions
-        op = ir.Operation.create(source.name, types, values, attributes_of(source), regions=len(regions))
+        op = ir.Operation.create(operation.name, types, values, attributes_of(source), regions=len(regions))
         self._rewrite_regions(regions, source.regions, op)
         for name in record.calls if record is not None else ():
             self._need(operation.attributes.get(name))
@@ -274,12 +263,8 @@ class Emulation:
     def call(self, operation: Operation) -> Call:
         """Return the use of an operation as its declaration takes it; raises OpError where it is not valid."""
         operands, results = (tuple([v.type for v in values]) for values in (operation.operands, operation.results))
-        bodies = tuple([self.body(r) for r in operation.regions])
+        bodies = tuple([self.binder.body(r) for r in operation.regions])
         return Call(operation.name, operands, results, operation.attributes, bodies, self.policy, RandomStream())
-
-    def body(self, region: Region) -> Body:
-        """Return what is known of a region."""
-        return self.binder.body(region)
 
     def prepare(self, region: Region) -> Region:
         """Return a region on elements as `apply` takes it: without calls, and with groups as tables."""
@@ -292,19 +277,23 @@ class Emulation:
             self._remembered[operation] = compute()
         return self._remembered[operation]
 
-    def table(self, entries: np.ndarray, element: ElementType) -> Tensor:
-        """Return the constant of a table, of rank 1, written once for a function; codes of minifloats as ui8."""
+    def look(self, entries: np.ndarray, element: ElementType, codes: Tensor) -> Tensor:
+        """Return the entries of a table at codes, or other indices; as ui8 for minifloats.
+
+        The table is a constant that is written once for a function.
+        """
+        entries = entries.astype(element.dtype)
         if element.is_minifloat:
             entries, element = entries.view(np.uint8), UI8
         (block, known), key = self._home[-1], (entries.tobytes(), element)
         if key not in known:
             with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
                 known[key] = constant(entries, element)
-        return known[key]
+        return known[key].take(codes.to(UI32))
 
     @contextlib.contextmanager
     def constants_in(self, block: ir.Block) -> Iterator[None]:
-        """Put the constants of `table` into a block in the meantime."""
+        """Put the tables of `look` into a block in the meantime."""
         self._home.append((block, {}))
         try:
             yield

@@ -50,11 +50,6 @@ class Windows:
         """Whether a part of a window can be out of bounds; XLA then leaves all of it out."""
         return any(self.sizes[d] > 1 for d in self.places.mapped)
 
-    @property
-    def is_rows(self) -> bool:
-        """Whether windows are whole, with a single index in the dimensions in which they move."""
-        return all(n == (1 if d in self.moving else self.shape[d]) for d, n in enumerate(self.sizes))
-
     def targets(self, indices: Tensor, dimensions: Sequence[int]) -> Tensor:
         """Return the flat index of each window, or each element of one, in some dimensions; -1 where out of bounds."""
         wide, places = indices.to(I64), self.places
@@ -98,7 +93,8 @@ def scatter(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequ
         keys = [order.keys(inputs[0]), indices, order.keys(updates[0])]
         name = "maximum" if order.is_largest else "minimum"
         return [order.codes(e, x) for x in e.rewritten(operation, keys, name)]
-    if windows.is_rows:
+    is_whole = all(n == (1 if d in windows.moving else shape[d]) for d, n in enumerate(windows.sizes))
+    if is_whole:  # rows
         moving, others = windows.moving, [d for d in range(rank) if d not in windows.moving]
         targets = windows.targets(indices, moving)
         first = [*(d for d in range(update_rank) if d not in windows.axes), *windows.axes]

@@ -30,7 +30,7 @@ def _order(e: Emulation, ranks: np.ndarray, x: Tensor, dimension: int) -> Tensor
     """Return the places of codes in ascending order of their ranks; those of equal ranks stay in their order."""
     is_short = x.shape[dimension] <= _MOST_SHORT
     wide, shift = (UI32, 23) if is_short else (UI64, 48)
-    joined = (_look(e, ranks, x).to(wide) << shift) | iota(wide, x.shape, dimension)
+    joined = (e.look(ranks, UI8, x).to(wide) << shift) | iota(wide, x.shape, dimension)
     sort = {"dimension": dimension, "is_stable": "false"}
     op = insert("sort", [joined.value.type], [joined.value], sort, regions=1)
     fill(op.regions[0], [type_of(wide, ())] * 2, lambda a, b: [(Tensor.of(a) < Tensor.of(b)).value])
@@ -61,7 +61,7 @@ def sort_by(
 ) -> list[Tensor]:
     """Sort by the ranks of an operand that alone decides, else by the comparator itself, on numbers."""
     region, shape = inline(e.program, region), operands[0].shape
-    body = e.body(region)
+    body = e.binder.body(region)
     if shape[dimension] < 2 or not operands[0].size:
         return list(operands)
     keys = sorted({i // 2 for i in body.reads or ()})
@@ -74,13 +74,14 @@ def sort_by(
     x, nan = operands[key], np.isnan(all_codes(element).astype(np.float32))
     if _is_weak_order(before):
         ranks = before.sum(0)
-        return _permute(_order(e, ranks, x, dimension), operands, dimension)
+        places = _order(e, ranks, x, dimension)
+        return [take_along(v, places, dimension) for v in operands]
     numbers = before[np.ix_(~nan, ~nan)]
     if key == 0 and _is_weak_order(numbers) and not before[nan].any() and not before[:, nan].any():
         ranks = np.full(len(nan), 255)
         ranks[~nan] = numbers.sum(0)
         places = _with_nan(e, before, ranks, x, element, nan, dimension)
-        return _permute(places, operands, dimension)
+        return [take_along(v, places, dimension) for v in operands]
     raise OpError("expected a comparator that is a strict weak order of the numbers, got another one")
 
 
@@ -131,14 +132,6 @@ def _is_weak_order(before: np.ndarray) -> bool:
     return np.array_equal(before, ranks[:, None] < ranks)
 
 
-def _look(e: Emulation, ranks: np.ndarray, x: Tensor) -> Tensor:
-    return e.table(ranks.astype(np.uint8), UI8).take(x.to(UI32))
-
-
-def _permute(places: Tensor, operands: Sequence[Tensor], dimension: int) -> list[Tensor]:
-    return [take_along(x, places, dimension) for x in operands]
-
-
 def _with_nan(
     e: Emulation, before: np.ndarray, ranks: np.ndarray, x: Tensor, element: ElementType, nan: np.ndarray, d: int
 ) -> Tensor:
@@ -157,7 +150,7 @@ def _with_nan(
         fits, fits_first = (_is_sorted(e, before, x, p, d) for p in (places, by_value))
         return [where((fits & ~fits_first).broadcast(last.shape), places, last)]
 
-    (result,) = branch(_look(e, nan, x).differs(0).any(range(len(x.shape))), [last], where_nan, lambda: [last])
+    (result,) = branch(e.look(nan, UI8, x).differs(0).any(range(len(x.shape))), [last], where_nan, lambda: [last])
     return result
 
 
@@ -165,10 +158,10 @@ def _is_sorted(e: Emulation, before: np.ndarray, x: Tensor, places: Tensor, d: i
     """Return whether no element comes before its left neighbour, and equal ones keep their order; a scalar."""
     ordered, n = take_along(x, places, d), x.shape[d]
     left, right = (v.to(UI32) for v in (ordered.slice(d, 0, n - 1), ordered.slice(d, 1, n)))
-    table, count = e.table(before.reshape(-1).astype(np.uint8), UI8), len(before)
+    table, count = before.reshape(-1), len(before)
     swapped = places.slice(d, 0, n - 1) > places.slice(d, 1, n)
-    wrong = table.take(right * count + left).differs(0)
-    return ~(wrong | (swapped & table.take(left * count + right).equals(0))).any(range(len(x.shape)))
+    wrong = e.look(table, UI8, right * count + left).differs(0)
+    return ~(wrong | (swapped & e.look(table, UI8, left * count + right).equals(0))).any(range(len(x.shape)))
 
 
 @emulates("chlo.top_k")

@@ -6,6 +6,7 @@ from jaxlib.mlir import ir
 
 from ..parse import parser
 from ..parse.reader import Locator, Reader
+from ..parse.syntax import NEWER
 from ..program import Operation
 
 
@@ -19,7 +20,7 @@ class _Recorder(Reader):
     def read_operation(self, op: ir.Operation) -> list[Operation]:
         """Return an operation as plain data, and note its MLIR where it is that operation."""
         found = super().read_operation(op)
-        if len(found) == 1 and found[0].name == op.name:
+        if len(found) == 1 and found[0].name == op.name.removeprefix(NEWER):
             self.operations[found[0]] = op
         return found
 

@@ -32,7 +32,9 @@ def draw(source: Source, seed: int, count: int) -> list[tuple[str, list[np.ndarr
     static = [t for t in types if isinstance(t, TensorType) and t.is_static]
     if len(static) < len(types):
         other = next(t for t in types if not isinstance(t, TensorType) or not t.is_static)
-        raise InputError(f"{source.file}: @{source.function.name}: expected an --input of type {other}, got none")
+        is_tensor = isinstance(other, TensorType)
+        wanted = f"an --input of type {other}, got none" if is_tensor else f"arguments that are tensors, got {other}"
+        raise InputError(f"{source.file}: @{source.function.name}: expected {wanted}")
     floats = sorted(_floats(f.body for f in source.program.functions.values()), key=lambda e: e.name)
     return [_set(static, floats, seed, i) for i in range(count)]
 

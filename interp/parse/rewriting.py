@@ -61,17 +61,23 @@ def flatten_modules(module: ir.Module) -> ir.Module:
             given += [op.attributes[i] for i in range(len(op.attributes)) if op.attributes[i].name != "sym_name"]
         else:
             moved.append((path, op))
-    counts = Counter(symbol_of(op) for _, op in moved)
-    names = {(*path, name): name if counts[name] == 1 else "::".join((*path, name)) for path, name in (
-        (path, symbol_of(op)) for path, op in moved)}  # fmt: skip
+    functions = [(path, symbol_of(op)) for path, op in moved if op.name == "func.func"]
+    counts = Counter(name for _, name in functions)
+    names = {(*path, name): name if counts[name] == 1 else "::".join((*path, name)) for path, name in functions}
+    declared = set[str]()  # meshes, of which the first of a name is that of all
     old = [op for op in operations[1:] if op.parent == top]
     with result.context, ir.Location.unknown(), ir.InsertionPoint(result.body):
         for path, op in moved:
+            name = symbol_of(op)
+            if op.name != "func.func" and name in declared:
+                continue
             clone: Any = op.clone()
+            if op.name != "func.func":
+                declared.add(name)
+                continue
             for inner in list_operations(clone):
                 _rename_symbols(inner, path, names)
-            if symbol_of(op):
-                clone.attributes["sym_name"] = ir.StringAttr.get(names[(*path, symbol_of(op))])
+            clone.attributes["sym_name"] = ir.StringAttr.get(names[(*path, name)])
     for op in old:
         op.erase()
     for attribute in given:

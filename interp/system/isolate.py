@@ -214,11 +214,23 @@ def _wait(child: int, passed_on: set[int], timeout: float | None, parsing: mmap.
             signal.setitimer(signal.ITIMER_REAL, _PATIENCE, _PATIENCE)
 
 
+def _is_out_of_time() -> bool:
+    """Whether children have used the CPU time that the system grants a process."""
+    try:
+        import resource
+    except ImportError:  # on Windows
+        return False
+    limit, used = resource.getrlimit(resource.RLIMIT_CPU)[1], resource.getrusage(resource.RUSAGE_CHILDREN)
+    return limit != resource.RLIM_INFINITY and used.ru_utime + used.ru_stime > limit - 0.5
+
+
 def _explain(number: int, parsing: bool) -> str:
     try:
         name = signal.Signals(number).name
     except ValueError:
         name = f"signal {number}"
+    if number == signal.SIGKILL and _is_out_of_time():
+        return f"killed ({name}) by the limit of CPU time (ulimit -t)"
     if number == signal.SIGKILL:
         return f"killed ({name}), most likely because memory ran out"
     if parsing:
