@@ -52,6 +52,13 @@ def require_element(call: Call, *others: TensorType) -> None:
         require(t.element == element, f"expected element type {element}, got {t.element}")
 
 
+def require_same_types(call: Call) -> None:
+    """All operands and the first result must have one type."""
+    types = [*map(call.tensor, range(len(call.operands))), call.result()]
+    same = all(t.element == types[0].element and t.admits(types[0].shape) for t in types)
+    require(same, f"operands and result have types {', '.join(map(str, types))} (expected the same)")
+
+
 def require_dimensions(name: str, dimensions: tuple[int, ...], rank: int) -> None:
     """Each must number a dimension of something of this rank, and none twice."""
     for d in dimensions:

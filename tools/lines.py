@@ -38,8 +38,8 @@ MACHINE = ("interp/bind.py", "interp/assemble.py", "interp/planner.py", "interp/
 
 BUDGETS = (
     Budget("ops", 15_450, ("ops",)),
-    Budget("interp without emulation", 49_550, ("interp",), ("interp/emulate",)),
-    Budget("emulation", 4_350, ("interp/emulate",)),
+    Budget("interp without emulation", 49_500, ("interp",), ("interp/emulate",)),
+    Budget("emulation", 4_300, ("interp/emulate",)),
     Budget(
         "judging",
         26_750,
@@ -50,7 +50,7 @@ BUDGETS = (
     Budget("passes, machine, binding", 2_500, ("interp/passes", *MACHINE)),
     Budget(
         "core",
-        16_850,
+        16_800,
         ("ops", "interp/program.py", "interp/parse", "interp/passes", *MACHINE,
          "interp/values", "interp/api.py", "interp/loaded.py", "interp/lowered.py"),
         ("ops/accumulators", "ops/blocks", "ops/processes"),

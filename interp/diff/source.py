@@ -36,7 +36,7 @@ class _Recorder(Reader):
     """A reader that remembers the MLIR of each op and value."""
 
     def __init__(self, module: ir.Module, places: Locator) -> None:
-        super().__init__(module, places, is_converted=True)
+        super().__init__(module, places)
         self.operations: dict[Operation, ir.Operation] = {}
         self.values: dict[Value, ir.Value] = {}
         self.constants: dict[Value, Operation] = {}  #: those computed from constants alone too

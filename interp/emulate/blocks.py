@@ -31,16 +31,7 @@ from .draws import draw, draws_of
 from .floats import exponent, is_finite, of_exact, power
 from .operands import Scales, read
 from .rewrite import Emulation
-from .rounding import (
-    Exact,
-    code_type,
-    exact_of_bits,
-    exact_of_float,
-    exact_of_integer,
-    normal,
-    round_float,
-    round_number,
-)
+from .rounding import Exact, code_type, exact_of_float, exact_of_integer, normal, round_float, round_number
 from .rules import carrier, element_of, emulates
 from .tensor import F32, F64, I32, UI32, UI64, Tensor, constant, where
 
@@ -220,7 +211,7 @@ def scaled_dot(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     draws = draw(e, sums.shape) if policy.rounding == "stochastic" else None
     if storage == result:
         return [sums.bits(carrier(result)).reshape(shape)]
-    number = exact_of_bits(sums, storage.format)
+    number = exact_of_float(sums.bits(storage))
     number = dataclasses.replace(number, sign=number.sign & ~number.is_nan)
     found = round_number(number, result.format, policy.for_results(result), draws)
     return [found.bits(carrier(result)).reshape(shape)]

@@ -25,21 +25,21 @@ from .rounding import code_type
 from .rules import emulates, number_of
 from .tensor import F32, F64, I32, I64, Tensor, concatenate, constant, iota, where
 
+Dims = tuple[int, ...]
+
 
 @emulates("dot_general")
 def dot_general(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """Sums of products over the contracting dimensions."""
     numbers = operation.attributes["dot_dimension_numbers"]
-    batching, contracting = (
-        [tuple(map(int, numbers.get(f"{side}_{kind}_dimensions", ()))) for side in ("lhs", "rhs")]
-        for kind in ("batching", "contracting")
-    )
+    kinds, sides = ("batching", "contracting"), ("lhs", "rhs")
+    batching, contracting = ([integers(numbers, f"{side}_{kind}_dimensions") for side in sides] for kind in kinds)
     attribute = operation.attributes.get("algorithm")
     algorithm = Algorithm.of(attribute) if attribute is not None else None
     sums = Sums.of(e, operation)
     if algorithm is not None:
         sums = ByAlgorithm(sums.e, sums.lhs, sums.rhs, sums.result, sums.policy, algorithm)
-    return [contract(e, operation, operands, batching, contracting, sums)]
+    return [contract(sums, operation, operands, batching, contracting)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,24 +90,17 @@ class ByAlgorithm(Sums):
 def dot_(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """The inner product of vectors, or the product of matrices and vectors."""
     rank = len(operands[0].shape)
-    return [contract(e, operation, operands, [(), ()], [(rank - 1,), (0,)], Sums.of(e, operation))]
+    return [contract(Sums.of(e, operation), operation, operands, [(), ()], [(rank - 1,), (0,)])]
 
 
 def contract(
-    e: Emulation,
-    operation: Operation,
-    operands: Sequence[Tensor],
-    batching: list[tuple[int, ...]],
-    contracting: list[tuple[int, ...]],
-    sums: Sums,
+    sums: Sums, operation: Operation, operands: Sequence[Tensor], batching: list[Dims], contracting: list[Dims]
 ) -> Tensor:
     """Return the sums over dimensions of two tensors, for each index of the others."""
-    lhs, rhs = operands
-    call = e.call(operation)
+    (lhs, rhs), call = operands, sums.e.call(operation)
     x_free, y_free = free_dimensions(call, [call.tensor(0), call.tensor(1)], batching, contracting)
-    return contract_matrices(
-        sums, lhs, rhs, (batching[0], x_free, contracting[0]), (batching[1], contracting[1], y_free)
-    )
+    x, y = (batching[0], x_free, contracting[0]), (batching[1], contracting[1], y_free)
+    return contract_matrices(sums, lhs, rhs, x, y)
 
 
 def contract_matrices(

@@ -8,6 +8,9 @@ from jaxlib.mlir import ir
 
 from .tensor import I32, Tensor, constant, fill, insert
 
+#: Gives the values of one of two ways.
+Way = Callable[[], Sequence[Tensor]]
+
 
 def loop(count: int | Tensor, body: Callable[..., Sequence[Tensor]], state: Sequence[Tensor]) -> list[Tensor]:
     """Repeat `body(index, *state)`, which gives the next state; `index` counts from 0, as a scalar of i32."""
@@ -46,12 +49,7 @@ def repeat(count: int, body: Callable[..., Sequence[Tensor]], state: Sequence[Te
     return found
 
 
-def branch(
-    condition: Tensor,
-    like: Sequence[Tensor],
-    first: Callable[[], Sequence[Tensor]],
-    second: Callable[[], Sequence[Tensor]],
-) -> list[Tensor]:
+def branch(condition: Tensor, like: Sequence[Tensor], first: Way, second: Way) -> list[Tensor]:
     """Return what `first` gives where a scalar of i1 holds, else what `second` gives: only one of them is run.
 
     The results have the types of `like`.

@@ -95,8 +95,10 @@ class _Whole(Emulation):
         """Return an argument as it is carried."""
         if not has_boundary or not _has_codes(t):
             return wrap(value, t)
-        element = _boundary_element(t, function)
-        x = Tensor(value, element, _static(t, function))
+        element, tensor = _boundary_element(t, function), ir.RankedTensorType(value.type)
+        if not tensor.has_static_shape:
+            raise UnsupportedError(f"{function.location}: @{function.name}: expected arguments of known sizes, got {t}")
+        x = Tensor(value, element, tuple(tensor.shape))
         return x.bits(UI4).to(UI8) if element.bits == 4 else x.bits(UI8)
 
     def _leave(self, value: Any, t: Type, function: Function, has_boundary: bool) -> ir.Value:
@@ -105,12 +107,6 @@ class _Whole(Emulation):
             return unwrap(value)
         element = _boundary_element(t, function)
         return (value.to(UI4) if element.bits == 4 else value).bits(element).value
-
-
-def _static(t: Type, function: Function) -> tuple[int, ...]:
-    if not isinstance(t, TensorType) or not t.is_static:
-        raise UnsupportedError(f"{function.location}: @{function.name}: expected arguments of known sizes, got {t}")
-    return tuple([int(d or 0) for d in t.shape])
 
 
 def _has_codes(t: Type) -> bool:

@@ -31,18 +31,7 @@ from ..passes.inline import called_once, inline
 from ..passes.rewriting import all_operations
 from ..program import BARRIER, CONSTANT, Operation, Region, Value
 from ..settings import Settings
-from .rules import (
-    REFUSED,
-    RULES,
-    align,
-    attributes_of,
-    carrier,
-    constant_of,
-    full_name,
-    has_emulated,
-    is_emulated,
-    rules,
-)
+from .rules import align, attributes_of, carrier, constant_of, full_name, has_emulated, is_emulated, rules
 from .source import Source
 from .tensor import UI8, UI32, Tensor, constant, fill, fill_by_name, insert, type_of
 
@@ -57,7 +46,7 @@ class Emulation:
     """
 
     def __init__(self, source: Source, policy: Policy, dots: str = "auto") -> None:
-        rules()
+        self.rules, self.refused = rules()
         self.source, self.policy, self.program, self.dots = source, policy, source.program, dots
         #: How many roundings came before, under stochastic rounding.
         self.roundings: int | Tensor = 0
@@ -115,7 +104,7 @@ class Emulation:
         if name == CONSTANT:
             self.binder.note(operation)
             return [self._constant(operation)]
-        rule = RULES.get(full_name(str(operation.attributes.get(_NAMED.get(name, "")))))
+        rule = self.rules.get(full_name(str(operation.attributes.get(_NAMED.get(name, "")))))
         if rule is not None:
             _check_static(operation)
             found = rule(self, operation, operands)
@@ -124,16 +113,16 @@ class Emulation:
             return self._call(operation, operands)
         if self.changes(operation) or name.startswith("minihlo."):
             _check_static(operation)
-            found = RULES["minihlo.quantized"](self, operation, operands)
+            found = self.rules["minihlo.quantized"](self, operation, operands)
             if found:
                 return found
-            rule = RULES.get(name)
+            rule = self.rules.get(name)
             if rule is not None:
                 return rule(self, operation, operands)
-            if name in REFUSED:
-                raise OpError(REFUSED[name])
+            if name in self.refused:
+                raise OpError(self.refused[name])
             if record is not None and record.is_elementwise and record.values == "numbers":
-                return RULES["minihlo.elementwise"](self, operation, operands)
+                return self.rules["minihlo.elementwise"](self, operation, operands)
             moves = record is not None and record.values == "codes"
             runs_regions = record is not None and record.traits.regions is not RegionSemantics.ELEMENTS
             if not moves and not runs_regions:
@@ -182,7 +171,7 @@ class Emulation:
         if record is not None and record.is_elementwise:
             operands = align(operands)
             if self.policy.rounding == "stochastic":
-                RULES["minihlo.roundings"](self, operation, operands)
+                self.rules["minihlo.roundings"](self, operation, operands)
         types = self._types_of_results(operation, source)
         if record is not None and record.is_elementwise and operands and isinstance(operands[-1], Tensor):
             shape = list(operands[-1].shape)

@@ -14,7 +14,7 @@ class _Recorder(Reader):
     """A reader that notes the MLIR of each operation."""
 
     def __init__(self, module: ir.Module, places: Locator) -> None:
-        super().__init__(module, places, is_converted=True)
+        super().__init__(module, places)
         self.operations: dict[Operation, ir.Operation] = {}
 
     def read_operation(self, op: ir.Operation) -> list[Operation]:

@@ -72,8 +72,8 @@ def reduce_window(e: Emulation, operation: Operation, operands: Sequence[Any]) -
     if 0 in shape:
         return starts
     if combiner.order is not None:
-        return [_select(e, combiner, arrays[0], inits[0], axes)]
-    prefixes = _prefixes(e, combiner, arrays, inits, operation, axes)
+        return [_select(combiner, arrays[0], inits[0], axes)]
+    prefixes = _prefixes(combiner, arrays, inits, operation, axes)
     if prefixes is not None:
         return prefixes
     padded = [pad(x, i, axes) for x, i in zip(arrays, inits, strict=True)]
@@ -82,7 +82,7 @@ def reduce_window(e: Emulation, operation: Operation, operands: Sequence[Any]) -
     return _fold_in_order(combiner, padded, starts, axes)
 
 
-def _select(e: Emulation, combiner: Combiner, x: Tensor, init: Tensor, axes: Axes) -> Tensor:
+def _select(combiner: Combiner, x: Tensor, init: Tensor, axes: Axes) -> Tensor:
     """Return the selected element of each window by integers."""
     order = combiner.order
     assert order is not None
@@ -128,12 +128,7 @@ def _for_each_place(step: Callable[..., list[Tensor]], state: Sequence[Tensor], 
 
 
 def _prefixes(
-    e: Emulation,
-    combiner: Combiner,
-    arrays: Sequence[Tensor],
-    inits: Sequence[Tensor],
-    operation: Operation,
-    axes: Axes,
+    combiner: Combiner, arrays: Sequence[Tensor], inits: Sequence[Tensor], operation: Operation, axes: Axes
 ) -> list[Tensor] | None:
     """Return windows that hold all elements up to a place, or large ones from a place on, as one running fold."""
     along, step = [d for d, a in enumerate(axes) if a != Axis(a.size, 1)], combiner.body.vectorised
@@ -145,7 +140,7 @@ def _prefixes(
     is_large = window.are_large(axes)
     if not (forward or (axis == Axis(axis.size, axis.window, high=reach) and is_large)) or axis.window < axis.size:
         return None
-    first = e.binder.constant_of(operation.operands[1])
+    first = combiner.e.binder.constant_of(operation.operands[1])
     if first is None and (is_large or combiner.is_drawn):
         raise OpError("expected a constant as the initial value of windows that share most elements, got another one")
     if first is None or np.asarray(step(first, first)[0]).tobytes() != first.tobytes():

@@ -18,15 +18,15 @@ from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _stablehlo
 
 from ...ops.minifloat.formats import FORMATS
 from ...ops.types import TensorType, type_of_dtype
-from ..errors import ProgramError
+from ..errors import ProgramError, UnsupportedError
 from ..program import Program
 from ..system import depth, host_floats
 from ..system.isolate import quiet_native_stderr
 from . import containers, syntax
 from .attributes import Elided
 from .containers import BYTECODE
-from .reader import Locator, MhloError, Reader, VhloError
-from .rewriting import flatten_modules, lower_optimized
+from .reader import Locator, Reader
+from .rewriting import flatten_modules, list_operations, lower_optimized
 
 _BYTE_ORDER_MARK = "\ufeff"  #: some editors begin a file with it
 READABLE = "MLIR (text, bytecode, a portable artifact), a file of jax.export, or HLO"
@@ -57,14 +57,11 @@ def parse(source: str | bytes, file: str = "<string>", first_line: int = 1, elid
 def module(source: str | bytes, file: str = "<string>", first_line: int = 1) -> ir.Module:
     """Return the module that `parse` reads, in which ops that jaxlib does not know have the generic form.
 
-    MHLO is converted. Raises ProgramError as `parse` does.
+    VHLO and MHLO are converted. Raises ProgramError as `parse` does.
     """
     locate = Locator(file, first_line - 1)
     with quiet_native_stderr():
-        module = flatten_modules(_module(source, locate, file, first_line))
-        if any(op.operation.name.startswith("vhlo.") for op in module.body.operations):
-            return _from_vhlo(module, locate, VhloError(f"{file}: VHLO cannot be converted"))
-        return _from_mhlo(module, locate) if Reader(module, locate).has_mhlo() else module
+        return _in_stablehlo(_module(source, locate, file, first_line), locate, file)
 
 
 @host_floats.in_default
@@ -113,17 +110,20 @@ def parse_attributes(text: str) -> list[tuple[np.ndarray, TensorType]]:
 
 
 def _program(module: ir.Module, locate: Locator, file: str, elided: Elided | None = None) -> Program:
+    module = _in_stablehlo(module, locate, file)
+    return _guarded(lambda: Reader(module, locate, elided).program(file), locate)
+
+
+def _in_stablehlo(module: ir.Module, locate: Locator, file: str) -> ir.Module:
+    """The module, or a copy without modules in it, VHLO and MHLO. Raises ProgramError where it cannot be converted."""
     module = flatten_modules(module)
-    try:
-        return _guarded(lambda: Reader(module, locate, elided=elided).program(file), locate)
-    except VhloError as error:
-        return _program(_from_vhlo(module, locate, error), locate, file, elided)
-    except MhloError:
-        converted = _from_mhlo(module, locate)
-    return _guarded(lambda: Reader(converted, locate, True, elided).program(file), locate)
+    names = {op.name for op in list_operations(module.operation, "vhlo.", "mhlo.")} - {"mhlo.return"}
+    if any(name.startswith("vhlo.") for name in names):
+        return _from_vhlo(module, locate, file)
+    return _from_mhlo(module, locate) if names else module
 
 
-def _from_vhlo(module: ir.Module, locate: Locator, refusal: VhloError) -> ir.Module:
+def _from_vhlo(module: ir.Module, locate: Locator, file: str) -> ir.Module:
     """A copy of a module in StableHLO. Raises ProgramError where it has an op or attribute of an unknown version."""
     data = io.BytesIO()
     module.operation.write_bytecode(data)
@@ -132,7 +132,8 @@ def _from_vhlo(module: ir.Module, locate: Locator, refusal: VhloError) -> ir.Mod
     except ir.MLIRError as e:
         raise locate.error(e.error_diagnostics, "an op cannot be converted", "VHLO to StableHLO: ") from None
     except (ValueError, RuntimeError):
-        raise refusal from None
+        reason = "VHLO is not supported in this form (expected a portable artifact)"
+        raise UnsupportedError(f"{file}: {reason}") from None
 
 
 def _from_mhlo(module: ir.Module, locate: Locator) -> ir.Module:

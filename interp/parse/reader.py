@@ -44,14 +44,6 @@ def _is(location: Any, kind: str, name: str) -> bool:
     return isinstance(location, getattr(ir, name)) if _HAS_KINDS else getattr(location, f"is_a_{kind}")()
 
 
-class MhloError(Exception):
-    """The program has an op of MHLO, which a pass of jaxlib converts."""
-
-
-class VhloError(UnsupportedError):
-    """The program is in VHLO, the dialect of portable artifacts."""
-
-
 class Locator:
     """Converts locations of MLIR to those of the source file."""
 
@@ -120,11 +112,8 @@ def one_line(message: str) -> str:
 class Reader:
     """Reads one module. Each MLIR value has one `Value`, whichever regions use it."""
 
-    def __init__(
-        self, module: ir.Module, locate: Locator, is_converted: bool = False, elided: Elided | None = None
-    ) -> None:
-        """`is_converted`: what is left of MHLO is what no pass of jaxlib converts. `elided` is of `Converter`."""
-        self._is_converted = is_converted
+    def __init__(self, module: ir.Module, locate: Locator, elided: Elided | None = None) -> None:
+        """What is left of MHLO is what no pass of jaxlib converts. `elided` is of `Converter`."""
         self._module = module
         self.locate = locate
         self._convert = Converter(lambda key: self._resources.get(key), elided)
@@ -144,16 +133,9 @@ class Reader:
             elif op.name in _DECLARATIONS:
                 attributes = self.attributes_of(op)
                 program.attributes.setdefault(op.name, {})[attributes.pop("sym_name")] = attributes
-            elif op.name.startswith("vhlo."):
-                raise VhloError(self._message(op, "VHLO is not supported in this form (expected a portable artifact)"))
             else:
                 raise self.unsupported(op, "an op outside a function is not supported (expected func.func)")
         return spmd.with_manual_computations(program) if self._is_spmd else program
-
-    def has_mhlo(self) -> bool:
-        """Whether there is an op of MHLO."""
-        names = (op.name for operations in self._operations.values() for op in operations)
-        return any(name.startswith("mhlo.") and not name.endswith(_TERMINATORS) for name in names)
 
     def arguments(self) -> list[Any]:
         """The `value` attribute of each op at the top of the module."""
@@ -219,8 +201,6 @@ class Reader:
 
     def _counterpart(self, op: ir.Operation, name: str) -> str:
         """The name of an op of MHLO that has the same attributes in CHLO or StableHLO, or changes no value."""
-        if not self._is_converted:
-            raise MhloError
         if name in _UNCHANGED:
             return BARRIER
         found = name if name in STRUCTURED else _travelling(name.removeprefix("mhlo."))

@@ -11,7 +11,7 @@ from ..minifloat import arithmetic
 from ..minifloat.number import FINITE
 from ..op import EXACT_BUT_COMPLEX, Call, Run, op
 from ..policy import Policy
-from ..require import identity, require, require_shape
+from ..require import identity, require, require_same_types, require_shape
 from ..traits import LINEAR, OpTraits
 from ..types import ELEMENT_TYPES, ElementType, Kind
 from .elementwise import declare_test
@@ -37,14 +37,8 @@ def _integers(x: np.ndarray, element: ElementType) -> np.ndarray:
     return x.astype(element.dtype, copy=False) if element.bits >= 8 else np.asarray(wrap(x, element))
 
 
-def _require_same_types(call: Call) -> None:
-    types = [*map(call.tensor, range(len(call.operands))), call.result()]
-    same = all(t.element == types[0].element and t.admits(types[0].shape) for t in types)
-    require(same, f"operands and result have types {', '.join(map(str, types))} (expected the same)")
-
-
 def _shift(call: Call, read: Callable, shift: np.ufunc) -> Run:
-    _require_same_types(call)
+    require_same_types(call)
     element = call.tensor().element
     # numpy gives what is left of all bits shifted out, 0 or the sign, for shifts by the width or more; and takes a
     # negative amount as a large unsigned one.
@@ -76,7 +70,7 @@ def popcnt(call: Call) -> Run:
 
     (C1) The operand and the result have one type.
     """
-    _require_same_types(call)
+    require_same_types(call)
     element = call.tensor().element
     return lambda x: _integers(np.bitwise_count(unsigned(x, element)), element)
 
@@ -87,7 +81,7 @@ def count_leading_zeros(call: Call) -> Run:
 
     (C1) The operand and the result have one type.
     """
-    _require_same_types(call)
+    require_same_types(call)
     element = call.tensor().element
     steps = [1 << i for i in range(element.bits.bit_length() - 1)]
 

@@ -20,7 +20,7 @@ from ..minifloat.number import Number
 from ..movement.shape import constant
 from ..op import CORRECTLY_ROUNDED, ROUNDED_TO_32, Accuracy, Call, Run, op
 from ..policy import Policy
-from ..require import identity, require, require_element, require_shape
+from ..require import identity, require, require_same_types, require_shape
 from ..tables import Tabulated
 from ..types import Kind, type_of_dtype
 from .elementwise import cell, declare_test, elementwise
@@ -78,8 +78,7 @@ elementwise(
 @op("chlo.conj", "float complex", operands=1, is_elementwise=True)
 def conj(call: Call) -> Run:
     """The complex conjugate; of a real number itself."""
-    require_element(call)
-    require_shape(call, call.tensor().shape)
+    require_same_types(call)
     return np.conjugate if call.tensor().element.is_complex else identity
 
 
@@ -95,10 +94,8 @@ def next_after(call: Call) -> Run:
     Where they are equal, the second operand, so that a zero may change its sign. A step to zero keeps the sign. From
     the largest number a step leads to infinity; a type without one has nothing above to step to. NaN of any is NaN.
     """
-    x, y = call.tensor(0), call.tensor(1)
-    require_element(call, y)
-    require_shape(call, x.shape)
-    element = x.element
+    require_same_types(call)
+    element = call.tensor().element
     if element.bits >= 32:
         return np.nextafter
     if element.is_minifloat and call.tables:
@@ -116,10 +113,8 @@ def _neighbours(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 @op("chlo.mulhi", "integer", values="numbers", operands=2, is_elementwise=True)
 def mulhi(call: Call) -> Run:
     """The upper half of the product in twice as many bits."""
-    x, y = call.tensor(0), call.tensor(1)
-    require_element(call, y)
-    require_shape(call, x.shape)
-    element = x.element
+    require_same_types(call)
+    element = call.tensor().element
     kind = "i" if element.kind is Kind.SIGNED else "u"
     wide = np.dtype(f"{kind}{max(2 * element.bits // 8, 1)}" if element.bits < 64 else object)  # Python's integers
     return lambda x, y: wrap(np.asarray((x.astype(wide) * y.astype(wide)) >> element.bits), element)

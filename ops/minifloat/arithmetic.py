@@ -76,21 +76,13 @@ def divide(x: Number, y: Number) -> Number:
 def remainder(x: Number, y: Number) -> Number:
     """x - y * trunc(x / y): exact, with the sign of x (C's fmod)."""
     x, y = compact(x), compact(y)
-    divisor = np.where(y.significand == 0, 1, y.significand)
     low = np.minimum(x.exponent, y.exponent)
-    # Scale the divisor down to the dividend's exponent; where it then exceeds every dividend, x itself is left.
-    rise = y.exponent - low
-    smaller = rise > 31
-    modulus = divisor << np.clip(rise, 0, 31)
-    rest = x.significand % modulus
-    # Scale the dividend up by as many bits as fit at a time.
-    missing = x.exponent - low
-    while (missing > 0).any():
-        step = np.clip(missing, 0, 31)
-        rest = (rest << step) % modulus
-        missing = missing - step
-    keep = smaller | y.is_infinite
-    result = finite(x.sign, np.where(keep, x.significand, rest), np.where(keep, x.exponent, low))
+    # Both at the lower exponent, as integers of Python, which have any number of bits.
+    dividend, divisor = (v.significand.astype(object) << (v.exponent - low).astype(object) for v in (x, y))
+    rest = dividend % np.where(y.significand == 0, 1, divisor)
+    keep = (dividend < divisor) | y.is_infinite
+    significand = np.where(keep, x.significand, rest).astype(np.int64)
+    result = finite(x.sign, significand, np.where(keep, x.exponent, low))
     return _nan_where(result, x.is_infinite | y.is_zero, x, y)
 
 

@@ -179,12 +179,8 @@ def exact(value: Fraction | int) -> Number:
     value = Fraction(value)
     magnitude = abs(value)
     exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length() - WORK_BITS
-    if magnitude.denominator & (magnitude.denominator - 1) == 0 and magnitude.numerator.bit_length() <= WORK_BITS:
-        significand, exponent = magnitude.numerator, 1 - magnitude.denominator.bit_length()
-    else:
-        scaled = magnitude / Fraction(2) ** exponent
-        significand = scaled.numerator // scaled.denominator
-        significand |= int(scaled.denominator != 1)
+    scaled = magnitude / Fraction(2) ** exponent
+    significand = scaled.numerator // scaled.denominator | (scaled.denominator != 1)
     return finite(np.array(value < 0), np.array(significand, np.int64), np.array(exponent, np.int64))
 
 

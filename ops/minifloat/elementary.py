@@ -19,6 +19,7 @@ from .number import WORK_BITS
 Triple = tuple[bool, int, int]
 
 START = 96  # bits of the first attempt; it fails about once in 2**30 times
+_DOUBLINGS = 7  # over 10,000 bits; only the functions of `special.py` may take them all
 TINY = -(WORK_BITS + 4)  # a result this many binary places from a simple one is "just beside" it
 LARGE = 6  # from 2**6 on, exp(-x) is below 2**TINY
 _CLAMP = 1 << 20  # the exponent of what is beyond every format; the results computed stay well below it
@@ -56,10 +57,18 @@ def common_bits(low: int, high: int, exponent: int) -> Triple | None:
 
 
 def ziv(enclose: Callable[[int], tuple[int, int, int]], bits: int = START) -> Triple:
-    """Ziv's loop. enclose(bits) is (low, high, exponent); the value is no number of WORK_BITS bits."""
-    while (result := common_bits(*enclose(bits))) is None:
+    """Ziv's loop. enclose(bits) is (low, high, exponent).
+
+    A value that _DOUBLINGS doublings do not distinguish from a number of WORK_BITS bits is taken to be that number.
+    """
+    for _ in range(_DOUBLINGS):
+        if (result := common_bits(*enclose(bits))) is not None:
+            return result
         bits *= 2
-    return result
+    low, high, exponent = enclose(bits)
+    size = max(abs(low), abs(high))
+    cut = max(size.bit_length() - WORK_BITS, 0)
+    return low + high < 0, size >> cut, exponent + cut
 
 
 def near(value: Callable[[int], int], error: int) -> Callable[[int], tuple[int, int, int]]:

@@ -1,22 +1,20 @@
 """Special functions of exact numbers: the error function, the gamma function and its kin, zeta, a Bessel function.
 
 Each result is rounded to odd to WORK_BITS, as those of `elementary.py` are. There is no proof that these functions
-never give a number of so few bits, so the search for the first bits ends somewhere: where _DOUBLINGS doublings of the
-precision (over 10,000 bits) do not distinguish a value from a number of WORK_BITS bits, it is taken to be that number.
-The functions are made for formats of up to 16 bits; those of the gamma function take time in proportion to the size of
+never give a number of so few bits, so the search for the first bits ends at over 10,000 (see `elementary.ziv`). The
+functions are made for formats of up to 16 bits; those of the gamma function take time in proportion to the size of
 negative arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 
 from . import fixedpoint as fixed
 from . import series
-from .elementary import START, TINY, Triple, beside, clamped, common_bits, is_linear, magnitude, near
+from .elementary import START, TINY, Triple, beside, clamped, is_linear, magnitude, near, ziv
 from .functions import (
     BOTH_INVALID,
     INFINITY,
@@ -35,25 +33,12 @@ from .functions import (
     flat,
     is_one,
 )
-from .number import FINITE, WORK_BITS, Number
+from .number import FINITE, Number
 
-_DOUBLINGS = 7
 _TWO: Value = (FINITE, False, 1, 1)
 _LARGE_ERF = 3  # from 2**3 on, erfc is below 2**-92
 _NO_ERFC = 5  # from 2**5 on, it is below every format
 _BEYOND = 1 << 11  # exp of this is beyond every format
-
-
-def _settle(enclose: Callable[[int], tuple[int, int, int]], bits: int = START) -> Triple:
-    """`elementary.ziv` for values that may be numbers of WORK_BITS bits."""
-    for _ in range(_DOUBLINGS):
-        if (result := common_bits(*enclose(bits))) is not None:
-            return result
-        bits *= 2
-    low, high, exponent = enclose(bits)
-    size = max(abs(low), abs(high))
-    cut = max(size.bit_length() - WORK_BITS, 0)
-    return low + high < 0, size >> cut, exponent + cut
 
 
 # -- of one number -----------------------------------------------------------------------------------------------------
@@ -68,7 +53,7 @@ def _erf(sign: bool, m: int, e: int) -> Triple:
         ratio = series.erf_ratio(fixed.scaled(m * m, 2 * e + p), p)
         return m * (ratio - 3), m * (ratio + 3), e - p
 
-    return sign, *_settle(enclose)[1:]
+    return sign, *ziv(enclose)[1:]
 
 
 def _erfc(sign: bool, m: int, e: int) -> Triple:
@@ -88,29 +73,29 @@ def _erfc(sign: bool, m: int, e: int) -> Triple:
         return v - 2, v + 2, -p
 
     # erfc(x) is above exp(-x * x) / (4 + 4 x), and 1 / log(2) below 3/2.
-    return _settle(enclose, START + (0 if sign else 3 * fixed.scaled(m * m, 2 * e) // 2 + 8))
+    return ziv(enclose, START + (0 if sign else 3 * fixed.scaled(m * m, 2 * e) // 2 + 8))
 
 
 def _erf_inv(sign: bool, m: int, e: int) -> Triple:
     """The inverse of the error function at x, |x| < 1."""
-    return sign, *_settle(lambda p: (*series.inverse_erf(m, e, p), -p), START - min(magnitude(m, e), 0))[1:]
+    return sign, *ziv(lambda p: (*series.inverse_erf(m, e, p), -p), START - min(magnitude(m, e), 0))[1:]
 
 
 def _lgamma(sign: bool, m: int, e: int) -> Triple:
     """The logarithm of |Gamma(x)|, where that is not 1 and not infinite."""
-    return _settle(near(lambda p: series.log_gamma(-m if sign else m, e, p), 3))
+    return ziv(near(lambda p: series.log_gamma(-m if sign else m, e, p), 3))
 
 
 def _digamma(sign: bool, m: int, e: int) -> Triple:
     """The logarithmic derivative of Gamma at x, which is no pole."""
-    return _settle(near(lambda p: series.digamma(-m if sign else m, e, p), 3))
+    return ziv(near(lambda p: series.digamma(-m if sign else m, e, p), 3))
 
 
 def _bessel_i1e(sign: bool, m: int, e: int) -> Triple:
     """The modified Bessel function I1 of x over exp(|x|)."""
     if is_linear(m, e, 2):
         return beside(sign, m, e - 1, up=False)
-    return sign, *_settle(lambda p: series.bessel_i1e(m, e, p))[1:]
+    return sign, *ziv(lambda p: series.bessel_i1e(m, e, p))[1:]
 
 
 def _fraction(m: int, e: int) -> Fraction:
@@ -138,7 +123,7 @@ def _hurwitz(s: Fraction, q: Fraction, factorial_of: int | None = None) -> Tripl
         corners = [n * (v + d) for n in (total - error, total + error) for d in (-20, 20)]
         return min(corners), max(corners), k - 2 * p
 
-    return _settle(enclose)
+    return ziv(enclose)
 
 
 def _zeta(_: bool, s: int, se: int, q_sign: bool, q: int, qe: int) -> Triple:
