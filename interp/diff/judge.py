@@ -59,9 +59,8 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
             grade_near(operation, operands, theirs[i], ours[i], g)
         elif kind is Kind.STEPS:
             _near_the_whole(operation, operands, theirs, i, g)
-            _by_any_formula(operation, operands, theirs[i], i, g)
-            if operation.name != _MAP:
-                _same_at_large(operation, theirs[i], ours[i], g)
+            is_judged = _by_any_formula(operation, operands, theirs[i], i, g)
+            _same_at_large(operation, theirs[i], ours[i], ~is_judged, g)
         elif kind is Kind.RANDOM:
             g.set(g.grades == WRONG, OPEN, note("implementation"))
         _in_another_order(operation, operands, theirs, ours, i, g)
@@ -159,8 +158,8 @@ def _near_the_whole(operation: Operation, operands: Arrays, theirs: Arrays, inde
     grades.set(near, NEAR, cause("near-whole", limit=_NEAR_ULP))
 
 
-#: A region on the elements of arrays; it may be judged as its operations are.
-_MAP = "stablehlo.map"
+#: Ops whose regions are run on the elements of arrays; they may be judged as the operations in them.
+_ON_ELEMENTS = ("stablehlo.map", "stablehlo.scatter")
 #: Triples of elements on which a body is tried, and the share in which two groupings may differ by rounding.
 _TRIED, _ABOUT = 64, 0.1
 #: The distance of a result of many steps from the exact value of the whole that is a matter of accuracy.
@@ -169,14 +168,18 @@ _NEAR_ULP = 4
 
 def _by_any_formula(
     operation: Operation, operands: Arrays, theirs: np.ndarray, index: int, grades: GradedResult
-) -> None:
-    """Grades ops of many steps, such as batch normalization, by all that formulas of the whole may give."""
-    if (operation.regions and operation.name != _MAP) or call_attribute(operation.name) is not None:
-        return
+) -> np.ndarray:
+    """Grades ops of many steps, such as batch normalization, by all that formulas of the whole may give.
+
+    Returns where that is known: results outside are wrong.
+    """
+    is_on_elements = operation.name in _ON_ELEMENTS
+    if (operation.regions and not is_on_elements) or call_attribute(operation.name) is not None:
+        return np.zeros(theirs.shape, bool)
     try:
-        whole = enclose(program_of(operation), operands, Allowed(flush=operation.name != _MAP))[index]
+        whole = enclose(program_of(operation), operands, Allowed(flush=not is_on_elements))[index]
     except Error:
-        return
+        return np.zeros(theirs.shape, bool)
     admitted = whole.admits(theirs) & ~whole.undecided
     grades.set(admitted & ~np.isfinite(theirs), NEAR, cause("may-overflow"))
     low, high, _ = whole.results()
@@ -191,22 +194,25 @@ def _by_any_formula(
             NEAR,
             cause("may-overflow"),
         )
+    return is_bounded & ~whole.undecided & is_on_elements  # other formulas may lose more of huge numbers
 
 
-def _same_at_large(operation: Operation, theirs: np.ndarray, ours: np.ndarray, grades: GradedResult) -> None:
-    """Grades ops of many steps: half of the digits of the largest element must agree."""
+def _same_at_large(
+    operation: Operation, theirs: np.ndarray, ours: np.ndarray, where: np.ndarray, grades: GradedResult
+) -> None:
+    """Grades elements of ops of many steps: half of the digits of the largest element must agree."""
     why = cause("steps")
     element = type_of_dtype(theirs.dtype)
     if not (element.is_float or element.is_complex) or not ours.size:
-        return grades.set(grades.grades == WRONG, NEAR, why)
+        return grades.set(where & (grades.grades == WRONG), NEAR, why)
     with np.errstate(all="ignore"):
         x, y = (v.astype(np.complex128) for v in (theirs, ours))
         largest = np.max(np.abs(y[np.isfinite(y)]), initial=0.0)
     # Many steps in a narrow type may lose all digits, but hardly the magnitude.
     digits = element.part.format.precision // (4 if operation.regions else 2)
     share = 0.5 if element.part.is_minifloat else 2.0**-digits
-    grades.set(np.abs(x - y) <= largest * share, NEAR, why)
-    return grades.set(~np.isfinite(x) & ~np.isfinite(y), NEAR, why)
+    grades.set(where & (np.abs(x - y) <= largest * share), NEAR, why)
+    return grades.set(where & ~np.isfinite(x) & ~np.isfinite(y), NEAR, why)
 
 
 def _in_another_order(

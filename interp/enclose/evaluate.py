@@ -44,6 +44,7 @@ from .values import (
 #: Gives the results of an operation; None where another rule has to be found.
 Rule = Callable[["Evaluator", Operation, Sequence[Any]], "Sequence[Any] | None"]
 _RULES: dict[str, Rule] = {}
+_PLAIN = Policy()
 #: The most iterations of a loop.
 MOST_ITERATIONS = 100_000
 #: The most steps of a loop whose end is not decided, of which the interpreter's result is looked at.
@@ -109,7 +110,7 @@ class Evaluator:
         self.program, self.allowed = program, allowed
         self.values: dict[Value, Any] = {}
         self.causes: list[Operation | None] = [None]
-        self._plans: dict[Operation, Plan] = {}
+        self._plans: dict[tuple[Operation, Policy], Plan] = {}
         self._known: dict[Any, Any] = {}
 
     # -- regions and operations ----------------------------------------------------------------------------------------
@@ -189,19 +190,19 @@ class Evaluator:
         values = self.run(operation, [value_of(x) for x in operands])
         return [self.exactly(v.type, x) for v, x in zip(operation.results, values, strict=True)]
 
-    def run(self, operation: Operation, values: Sequence[Any]) -> list[Any]:
-        """Return the interpreter's results of one operation."""
+    def run(self, operation: Operation, values: Sequence[Any], policy: Policy = _PLAIN) -> list[Any]:
+        """Return the interpreter's results of one operation, under the default policy or another one."""
         outer = [v for r in operation.regions for v in captures(r)]
         inputs = list(dict.fromkeys([*operation.operands, *outer]))
-        plan = self._plans.get(operation)
+        plan = self._plans.get((operation, policy))
         if plan is None:
             body = Region(tuple(inputs), [operation], operation.results)
             types = tuple([v.type for v in inputs])
             alone = Function("alone", True, types, tuple([v.type for v in operation.results]), body, operation.location)
             program = dataclasses.replace(self.program, functions={**self.program.functions, "alone": alone})
             loops = traits_of(operation.name).regions is RegionSemantics.LOOP
-            plan = planner.plan(program, "alone", Policy(), most_steps=MOST_STEPS if loops else None)
-            self._plans[operation] = plan
+            plan = planner.plan(program, "alone", policy, most_steps=MOST_STEPS if loops else None)
+            self._plans[operation, policy] = plan
         known = {**{v: value_of(self.values[v]) for v in outer}, **dict(zip(operation.operands, values, strict=True))}
         return machine.run(plan, [known[v] for v in inputs])
 

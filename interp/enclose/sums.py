@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.accumulators.record import Accumulator
 from ...ops.op import traits_of
+from ...ops.policy import Policy
 from ...ops.types import ElementType, TensorType
 from ..program import Operation
 from .combining import combination
@@ -82,17 +84,37 @@ def _sum(e: Evaluator, operation: Operation, operands: Sequence[Any], at: Sequen
     # Partial sums that overflow may do so in either direction.
     beyond = most * (1 + slack) > largest(element.part)
     turns = linear([_size(v) for v in middle]) > _size(total) * (1 + 1e-12)
-    nan = beyond & (turns | (most > 1e11 * largest(element.part)) | element.is_complex)
+    is_unknown = (most > 1e11 * largest(element.part)) | ~np.isfinite(most)
+    nan = beyond & (turns | is_unknown | element.is_complex)
     low_, high_ = by_parts(total, lambda v: v - error), by_parts(total, lambda v: v + error)
     low_ = by_parts(low_, lambda v: np.where(nan | (beyond & (v < 0)), -np.inf, v))
     high_ = by_parts(high_, lambda v: np.where(nan | (beyond & (v > 0)), np.inf, v))
     if any(s.any() for s in has_special):
         low_, high_, nan = _with_specials(e, operation, operands, linear, has_special, low_, high_, nan)
+    if not operation.regions and element.is_float and element.bits <= 16:
+        low_, high_, nan = _with_steps(e, operation, operands, low_, high_, nan)
     since = None
     if any(u.any() for u in undecided):
         known = [int(causes_of(x)[u].min()) for x, u in zip(terms, undecided, strict=True) if u.any()]
         since = np.where(linear.touched(undecided), np.int32(min(known)), np.int32(0))
     return [e.finish(operation, operands, low_, high_, nan, since=since)]
+
+
+def _with_steps(
+    e: Evaluator, operation: Operation, operands: Sequence[Any], low: np.ndarray, high: np.ndarray, nan: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return bounds that hold the specification's own steps: each product and sum, in order, rounded to the type."""
+    (result,) = operation.results
+    assert isinstance(result.type, TensorType)
+    element, values = result.type.element, [x.value for x in operands]
+    way = "element" if element.is_minifloat else Accumulator(1, tree=True, c="after", keep=element.name)
+    policies = Policy(), Policy(accumulate=way)
+    own, steps = (to_f64(np.asarray(e.run(operation, values, p)[0]), element) for p in policies)
+    shift = np.where(np.isfinite(own) & np.isfinite(steps), steps - own, 0.0)
+    low, high = np.minimum(low, low + shift), np.maximum(high, high + shift)
+    is_infinite = np.isinf(steps)
+    low, high = np.where(is_infinite, np.fmin(low, steps), low), np.where(is_infinite, np.fmax(high, steps), high)
+    return low, high, nan | np.isnan(steps)
 
 
 class _Linear:
