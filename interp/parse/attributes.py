@@ -241,11 +241,6 @@ def _or_text(convert: Callable[[Converter, Any], Any], refusal: type[Exception])
     return converted
 
 
-def _dict(self: Converter, a: Any) -> Any:
-    # By number: a name with a zero byte is not found again.
-    return {entry.name: self.attribute(entry.attr) for entry in (a[i] for i in range(len(a)))}
-
-
 def _value(_: Converter, a: Any) -> Any:
     return a.value
 
@@ -260,7 +255,8 @@ _KINDS: dict[type, Callable[[Converter, Any], Any]] = {
     ir.FlatSymbolRefAttr: _value,
     ir.SymbolRefAttr: lambda _, a: "::".join(a.value),
     ir.ArrayAttr: _or_text(lambda self, a: tuple(self.attribute(x) for x in a), TypeError),
-    ir.DictAttr: _or_text(_dict, TypeError),
+    # By number: a name with a zero byte is not found again.
+    ir.DictAttr: _or_text(lambda self, a: {a[i].name: self.attribute(a[i].attr) for i in range(len(a))}, TypeError),
     ir.UnitAttr: lambda _, __: True,
     ir.TypeAttr: _or_text(lambda self, a: self.any_type(a.value), AttributeValueError),
     ir.DenseElementsAttr: Converter.dense,

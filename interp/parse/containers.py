@@ -50,7 +50,11 @@ def mlir_of(source: str | bytes, file: str) -> str | bytes:
             source = source.decode()
         except UnicodeDecodeError:
             return source
-    return _of_text(source, file) if _HLO_TEXT.match(source) else source
+    if not _HLO_TEXT.match(source):
+        return source
+    text = _ELIDED[0].sub(_ELIDED[1], source)
+    proto = lambda: _native("hlo_module_from_text")(text).as_serialized_hlo_module_proto()  # noqa: E731
+    return _converted(lambda: _native("hlo_to_stablehlo")(proto()), file)
 
 
 def process_counts(source: str | bytes) -> dict[str, int]:
@@ -102,14 +106,6 @@ def _module_in(data: bytes, depth: int = 2) -> bytes | None:
                 return inner
             return _module_in(inner, depth - 1)
     return None
-
-
-def _of_text(text: str, file: str) -> bytes:
-    def convert() -> bytes:
-        module = _native("hlo_module_from_text")(_ELIDED[0].sub(_ELIDED[1], text))
-        return _native("hlo_to_stablehlo")(module.as_serialized_hlo_module_proto())
-
-    return _converted(convert, file)
 
 
 def _converted(convert: Any, file: str) -> bytes:
