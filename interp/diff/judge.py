@@ -194,7 +194,7 @@ def _by_any_formula(
             NEAR,
             cause("may-overflow"),
         )
-    return is_bounded & ~whole.undecided & is_on_elements  # other formulas may lose more of huge numbers
+    return np.asarray(is_bounded & ~whole.undecided & is_on_elements)  # other formulas may lose more of huge numbers
 
 
 def _same_at_large(

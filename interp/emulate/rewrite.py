@@ -157,7 +157,8 @@ class Emulation:
         types = [type_of(carrier(v.type.element), ()) for v in region.arguments if isinstance(v.type, TensorType)]
 
         def body(*values: ir.Value) -> list[ir.Value]:
-            with self.constants_in(ir.InsertionPoint.current.block):
+            point: Any = ir.InsertionPoint.current
+            with self.constants_in(point.block):
                 return [r.value for r in self.apply(region, [Tensor.of(v) for v in values])]
 
         fill(target, types, body)
