@@ -284,7 +284,7 @@ def _has_equal_places(operation: Operation, theirs: Arrays, ours: Arrays, axis: 
     except Error:  # of a region on regions
         return np.ones(ours[0].shape, bool)
     less, greater = (machine.run(plan, side)[0] for side in sides)
-    return np.asarray(~less & ~greater).all(axis, keepdims=True)
+    return np.asarray((~less & ~greater).all(axis, keepdims=True))
 
 
 #: Directions that are no strict order of any values.
