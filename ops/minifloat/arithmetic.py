@@ -78,8 +78,9 @@ def remainder(x: Number, y: Number) -> Number:
     x, y = compact(x), compact(y)
     low = np.minimum(x.exponent, y.exponent)
     # Both at the lower exponent, as integers of Python, which have any number of bits.
-    dividend, divisor = (v.significand.astype(object) << (v.exponent - low).astype(object) for v in (x, y))
-    rest = dividend % np.where(y.significand == 0, 1, divisor)
+    shifted = (v.significand.astype(object) << (v.exponent - low).astype(object) for v in (x, y))
+    dividend, divisor = (np.asarray(v, object) for v in shifted)  # without dimensions they have become plain integers
+    rest = np.asarray(dividend % np.where(y.significand == 0, 1, divisor), object)
     keep = (dividend < divisor) | y.is_infinite
     significand = np.where(keep, x.significand, rest).astype(np.int64)
     result = finite(x.sign, significand, np.where(keep, x.exponent, low))
