@@ -50,13 +50,10 @@ def _tests(text: str, function: str | None) -> list[tuple[str | None, int]]:
         *modules, name = function.split("::")
         is_there = any(f.name == name for f in declared) and all(f"@{m}" in text for m in modules)
         return [(function, 0)] if is_there else []
-    names = [f.name for f in entries(declared)]
-    empty = [f.name for f in entries(declared) if not f.has_arguments]
-    return (
-        [(n, names[: i + 1].count(n) - 1) for i, n in enumerate(names) if n in empty]
-        if empty and names[1:]
-        else [(None, 0)]
-    )
+    tests = entries(declared)
+    names = [f.name for f in tests]
+    empty = [(f.name, names[:i].count(f.name)) for i, f in enumerate(tests) if not f.has_arguments]
+    return empty if empty and len(tests) > 1 else [(None, 0)]
 
 
 def _within(functions: Iterable[str], name: str | None, number: int) -> str | None:

@@ -8,16 +8,10 @@ from jaxlib.mlir import ir
 
 from ..errors import ProgramError
 from ..parse.reader import Locator
-from ..parse.rewriting import list_operations, replace_operands
+from ..parse.rewriting import list_operations, replace_operands, symbol_of
 
 #: Maximum number of inlined calls; with more, functions call each other without end.
 _MOST = 10_000
-
-
-def name_of(function: ir.Operation) -> str:
-    """The name of a function."""
-    name: Any = function.attributes["sym_name"]
-    return name.value
 
 
 def inline_calls(module: ir.Module, function: str, places: Locator) -> None:
@@ -26,7 +20,7 @@ def inline_calls(module: ir.Module, function: str, places: Locator) -> None:
     MLIR's own pass does not know the dialects of JAX's programs. Ops without a location get that of the call.
     Raises ProgramError for a call that cannot be inlined.
     """
-    functions = {name_of(op): op for op in list_operations(module.operation) if op.name == "func.func"}
+    functions = {symbol_of(op): op for op in list_operations(module.operation) if op.name == "func.func"}
     bodies = {name: _operations(op) for name, op in functions.items()}
     waiting = [op for op in bodies[function] if op.name == "func.call"]
     done = 0

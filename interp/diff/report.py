@@ -180,9 +180,7 @@ class Report:
     results: list[Any]  #: the backend's own, of the whole program
     beside: str = ""  #: the policy it is compared with, if the backend is another one
     outputs: OpReport | None = None  #: the outputs of the program as it stands, beside those of each op by itself
-    skipped: Sequence[
-        str
-    ] = ()  #: the names of ops that were not compared, as their types cannot be passed to a backend
+    skipped: Sequence[str] = ()  #: names of ops that were not compared: no backend takes their types
     is_stopped: bool = False  #: the time limit has passed, and these are the ops that were compared until then
 
     @property

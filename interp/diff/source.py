@@ -21,11 +21,11 @@ from .. import transport
 from ..errors import ProgramError, UnsupportedError
 from ..parse import parser
 from ..parse.reader import Locator, Reader
-from ..parse.rewriting import list_operations, replace_operands
+from ..parse.rewriting import list_operations, replace_operands, symbol_of
 from ..parse.syntax import NEWER
 from ..planner import Plan, find_function, plan
 from ..program import CONSTANT, Function, Location, Operation, Program, Region, Value
-from .mlir import drop_shardings, inline_calls, name_of
+from .mlir import drop_shardings, inline_calls
 
 _MAIN, _ALONE = "main", "one op"
 #: The numbers of processes, of which programs that are compared meet no others.
@@ -115,7 +115,7 @@ class Source:
 
         def expand(module: ir.Module) -> None:
             for op in list_operations(module.operation, "func.func"):
-                if name_of(op) != self.function.name:  # others may have what these passes do not know
+                if symbol_of(op) != self.function.name:  # others may have what these passes do not know
                     op.attributes["sym_visibility"] = ir.StringAttr.get("private")
             PassManager.parse(f"builtin.module({','.join(passes)})").run(module.operation)
 

@@ -24,7 +24,7 @@ _parsing: mmap.mmap | None = None
 
 TIMED_OUT = 124  #: exit code after --timeout or --max-steps, as of timeout(1)
 STOPPED = "stopped after {:g} seconds (--timeout)"
-_PATIENCE = 0.5  #: seconds that a parser has for the end after a signal
+_PATIENCE = 0.5  #: seconds that a child has for its end after a signal
 _CRASH = 2  #: exit code of a program that cannot be read
 _BUG = 70  #: exit code of an unexpected exception
 #: The error numbers of the system for too little memory, too few descriptors or processes.
@@ -243,7 +243,7 @@ class Stopped(BaseException):
 
 
 def raise_stopped() -> None:
-    """Make the main thread raise Stopped when the time limit passes; it then has some seconds to report."""
+    """Make the main thread raise Stopped when the time limit passes; it then has `_PATIENCE` to report."""
 
     def stop(*_: object) -> None:
         raise Stopped

@@ -23,7 +23,7 @@ from ..errors import CheckFailure, InputError
 from ..failures import failed_operation
 from ..parse import parser
 from ..parse.reader import one_line
-from ..parse.rewriting import list_operations
+from ..parse.rewriting import list_operations, symbol_of
 from ..passes.rewriting import all_operations
 from ..planner import plan
 from ..program import Function, Operation, Program
@@ -158,9 +158,9 @@ def _rewrite(
 
     Constants that floats are computed from become inputs, so that the backend's compiler folds nothing.
     """
-    functions = {_name(op): op for op in list_operations(module.operation, "func.func")}
+    functions = {symbol_of(op): op for op in list_operations(module.operation, "func.func")}
     for op in functions.values():
-        op.attributes["sym_visibility"] = ir.StringAttr.get("public" if _name(op) == function.name else "private")
+        op.attributes["sym_visibility"] = ir.StringAttr.get("public" if symbol_of(op) == function.name else "private")
     entry = functions[function.name]
     block = entry.regions[0].blocks[0]
     assert function.body is not None
@@ -185,11 +185,6 @@ def _rewrite(
     entry.attributes["sym_name"] = ir.StringAttr.get("main")
     PassManager.parse("builtin.module(symbol-dce)").run(module.operation)
     return inputs, tuple(str(v.type) for v in values)
-
-
-def _name(function: ir.Operation) -> str:
-    name: Any = function.attributes["sym_name"]
-    return name.value
 
 
 def _as_input(op: ir.Operation, constant: Operation) -> np.ndarray | None:

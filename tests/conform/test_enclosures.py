@@ -176,3 +176,18 @@ def test_what_is_not_decided() -> None:
     assert found.undecided.all()
     assert cause is not None
     assert cause.name == "stablehlo.while"
+
+
+@pytest.mark.parametrize("name", ["bf16", "f16"])
+def test_dots_by_the_steps_of_the_specification(name: str) -> None:
+    x, y = sample(5, (4, 16), NAMES[name]), sample(6, (16, 3), NAMES[name])
+    found = enclosure(
+        f"""func.func @main(%x: tensor<4x16x{name}>, %y: tensor<16x3x{name}>) -> tensor<4x3x{name}> {{
+          %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
+            : (tensor<4x16x{name}>, tensor<16x3x{name}>) -> tensor<4x3x{name}>
+          return %0 : tensor<4x3x{name}> }}""", x, y)  # fmt: skip
+    steps = np.zeros((4, 3), NAMES[name])
+    for k in range(16):
+        steps = steps + x[:, k : k + 1] * y[k]
+    assert found.admits(steps).all()
+    assert not found.admits(np.zeros_like(steps)).any()
