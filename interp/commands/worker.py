@@ -52,7 +52,9 @@ def _tests(text: str, function: str | None) -> list[tuple[str | None, int]]:
         return [(function, 0)] if is_there else []
     tests = entries(declared)
     names = [f.name for f in tests]
-    empty = [(f.name, names[:i].count(f.name)) for i, f in enumerate(tests) if not f.has_arguments]
+    empty: list[tuple[str | None, int]] = [
+        (f.name, names[:i].count(f.name)) for i, f in enumerate(tests) if not f.has_arguments
+    ]
     return empty if empty and len(tests) > 1 else [(None, 0)]
 
 
