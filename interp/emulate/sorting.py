@@ -10,6 +10,7 @@ import numpy as np
 from ...ops.minifloat.formats import Format, Nan
 from ...ops.op import OpError
 from ...ops.ordering import total_keys
+from ...ops.reductions.approx_top_k import reduction_dimension
 from ...ops.tables import all_codes
 from ...ops.types import ElementType
 from ..passes.inline import inline
@@ -19,7 +20,7 @@ from .lookup import elementwise
 from .loops import branch
 from .rewrite import Emulation
 from .rounding import decode_f32
-from .rules import align, carrier, emulates, is_emulated, types_of
+from .rules import align, carrier, emulates, has_emulated, is_emulated, types_of
 from .tensor import F32, I32, UI8, UI32, UI64, Tensor, fill, insert, iota, type_of, where
 
 #: A rank and a place are one integer of 32 bits along dimensions of fewer elements.
@@ -175,3 +176,16 @@ def top_k(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequen
     places = (_order(e, keys, x, last) if x.size else iota(UI32, x.shape, last)).slice(last, 0, count)
     index = carrier(operation.results[1].type.element)  # type: ignore[union-attr]
     return [take_along(x, places, last), places.to(index)]
+
+
+@emulates("ApproxTopK")
+def approx_top_k(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """The first of a sort by the comparator, which is a function."""
+    if not has_emulated(operation):
+        return None
+    call, count = e.call(operation), len(operation.results)
+    dimension = reduction_dimension(call)
+    (region,) = (e.program.functions[name].body for name in operation.attributes["called_computations"])
+    assert region is not None
+    found = sort_by(e, region, operands[:count], types_of(operation)[:count], dimension)
+    return [x.slice(dimension, 0, call.shape()[dimension]) for x in found]
