@@ -11,6 +11,7 @@ import dataclasses
 import errno
 import functools
 import gzip
+import hashlib
 import itertools
 import math
 import os
@@ -26,6 +27,19 @@ from ..errors import InputError, OutputError, printable
 
 #: Numbers of more bits are none of ours.
 _MOST_BITS = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class File:
+    """The contents of a file, in brief."""
+
+    sha256: str
+    size: int  #: in bytes
+
+    @classmethod
+    def of(cls, raw: bytes) -> File:
+        """The hash and the size of contents."""
+        return cls(hashlib.sha256(raw).hexdigest(), len(raw))
 
 
 def write(path: str | Path, text: str) -> None:

@@ -23,7 +23,7 @@ from ..support import outputs
 from ..tester import Spec, operands_of
 from ..verdicts import outcome
 from ..verdicts.outcome import Settings
-from .bundle import MANIFEST, Submission, nan_codes, read, split_codes
+from .bundle import CODES, MANIFEST, RESULTS, Submission, nan_codes, read, split_codes
 
 #: The fields of a case that are compared; sentences and pictures may change with versions.
 _FACTS = ("verdict", "total", "counts", "worst_ulp", "open_points")
@@ -67,25 +67,25 @@ def verify(path: str) -> Verification:
 
 def _changed_members(submission: Submission) -> Iterator[str]:
     """Members that differ from the list in the manifest."""
-    listed, actual = submission.manifest, submission.actual
-    every = split_codes(submission)
-    cases = [f"{c.signature} {c.form}" for c, _, k, raw in every if hashlib.sha256(raw).hexdigest() != k.sha256]
-    for name, facts in actual.members.items():
-        said = listed.members.get(name, {})
-        if said != facts:
-            of = f" (results of {cases[0]})" if cases and name == "codes.bin" else ""
-            hashes = f"expected the SHA-256 {said.get('sha256')}, got {facts['sha256']}"
-            yield printable(f"{name} has been changed{of}: {hashes}")
-    unknown = next((n for n in listed.members if n not in actual.members), None)
-    if unknown is not None:
-        yield printable(f"{MANIFEST} lists {unknown}, which a submission does not have")
-    if listed.members == actual.members and listed.sha256 != actual.sha256:
-        yield f"{MANIFEST} has been changed: expected the SHA-256 {printable(listed.sha256)}, got {actual.sha256}"
-    if listed.members == actual.members and cases:
-        yield f"codes.bin has been changed: the results of {cases[0]} are not those that results.json lists"
-    size = sum(k.size for *_, k, _ in split_codes(submission))
-    if listed.members == actual.members and size != len(submission.codes):
-        yield "codes.bin has more results than results.json lists"
+    listed, actual = submission.manifest.members, submission.actual.members
+    parts = list(split_codes(submission))
+    changed = [f"{c.signature} {c.form}" for c, _, k, raw in parts if hashlib.sha256(raw).hexdigest() != k.sha256]
+    for name, file in actual.items():
+        if listed.get(name) != file:
+            of = f" (results of {changed[0]})" if changed and name == CODES else ""
+            said = listed[name].sha256 if name in listed else None
+            yield f"{name} has been changed{of}: expected the SHA-256 {said}, got {file.sha256}"
+    for name in [n for n in listed if n not in actual][:1]:
+        yield f"{MANIFEST} lists {name}, which a submission does not have"
+    if listed != actual:
+        return
+    if submission.manifest.sha256 != submission.actual.sha256:
+        said, found = submission.manifest.sha256, submission.actual.sha256
+        yield f"{MANIFEST} has been changed: expected the SHA-256 {said}, got {found}"
+    if changed:
+        yield f"{CODES} has been changed: the results of {changed[0]} are not those that {RESULTS} lists"
+    if sum(k.size for _, _, k, _ in parts) != len(submission.codes):
+        yield f"{CODES} has more results than {RESULTS} lists"
 
 
 def _profile(submission: Submission) -> Profile:
@@ -216,12 +216,9 @@ def _check_claim(submission: Submission, assessment: Assessment, report: Report)
     if claim.verdict != assessment.verdict:
         because = f" ({assessment.problems[0]})" if assessment.problems else ""
         yield f"the claim is {printable(claim.verdict)!r}, and the results are {assessment.verdict!r}{because}"
-    checked: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
-        ("declared", claim.declared, dict(assessment.declared)),
-        ("counts", claim.counts, report.counts),
-    ]
     codes = nan_codes((case, raw) for case, *_, raw in split_codes(submission))
-    checked.append(("nan_codes", claim.nan_codes, codes))
-    for field, said, seen in checked:
+    found = {"declared": dict(assessment.declared), "counts": report.counts, "nan_codes": codes}
+    for field, seen in found.items():
+        said = getattr(claim, field)
         if said != seen:
             yield f"claim.json: {field}: claimed {_show(said)}, but the results give {_show(seen)}"

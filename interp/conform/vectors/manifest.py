@@ -20,6 +20,7 @@ from ...errors import InputError
 from ...judging.open_points import question
 from ...oracle.formats import FORMATS, bits
 from .. import files
+from ..files import File
 from .acceptable import RULES
 
 SCHEMA = "minihlo.vectors/1"
@@ -71,14 +72,6 @@ class Entry:
     def key(self) -> tuple[str, str, int, int]:
         """The identity of the call in the tester."""
         return self.signature, self.form, self.part, self.call
-
-
-@dataclasses.dataclass(frozen=True)
-class File:
-    """A file of the folder."""
-
-    sha256: str
-    size: int  #: in bytes
 
 
 @dataclasses.dataclass(frozen=True)
