@@ -6,7 +6,7 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..errors import count, printable
+from ..errors import count, few, printable
 from . import profiles
 from .cases.case import PRODUCT_OPS
 from .cases.forms import forms
@@ -19,8 +19,6 @@ CONFORMANT, NOT_CONFORMANT = "conformant", "not conformant"
 _PRODUCTS = (*PRODUCT_OPS, "scaled_dot")
 #: The cause of a product that differs between two runs.
 _NONDETERMINISTIC = "nondeterministic"
-#: Number of accumulators in the last line of a run; the claim lists all.
-_MOST_NAMED = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,11 +153,9 @@ def _declarations(profile: Profile, results: Sequence[CaseResult]) -> Iterator[t
                 chosen.setdefault(phrase, set()).add(case.column)
         if chosen or point == "overflow":
             yield point, _phrase(chosen, {c.column for c in has}) or phrases[profiles.DEFAULT]
-    names = list(dict.fromkeys(filter(None, map(_accumulator, has))))
+    names = list(filter(None, map(_accumulator, has)))
     if names:
-        more = len(names) - _MOST_NAMED
-        few = ", ".join(n.removeprefix("unit/") for n in names[:_MOST_NAMED])
-        yield "accumulator", few + (f" and {more} more" if more > 0 else "")
+        yield "accumulator", few(n.removeprefix("unit/") for n in names)
     inaccurate = [c.worst_ulp or 0 for c in has if c.verdict == ACCURACY]
     if inaccurate:
         yield "accuracy", f"up to {max(inaccurate)} ULP"

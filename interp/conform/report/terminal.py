@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ... import pages
-from ...errors import printable
+from ...errors import few, printable
 from ...judging.groups import group
 from ...judging.record import ACCURACY, CRASH, DIVERGENT, FAIL, MEANINGS, PASS, UNSUPPORTED, VERDICTS, worst
 from ...oracle.formats import ALL_MINIFLOATS, FORMATS, INTEGERS
@@ -154,11 +154,6 @@ def _by(
     return sorted(((s, [c for _, c in of]) for s, of in pairs.items()), key=lambda g: -len(g[1]))
 
 
-def _few_names(cases: Sequence[CaseResult]) -> str:
-    names = list(dict.fromkeys(c.signature for c in cases))
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
 def _short(message: str) -> str:
     return message if len(message) < 160 else message[:157] + "…"
 
@@ -169,7 +164,7 @@ _render = pages.text_renderer(
     STYLES=_STYLES,
     cases_of=lambda groups: len({c.key for _, cases in groups for c in cases}),
     failure=_failure,
-    few=_few_names,
+    few=lambda cases: few(c.signature for c in cases),
     short=_short,
     steps=lambda case: ", ".join(f"{n:,} by {d}" for d, n in case.histogram.items()),
 )
