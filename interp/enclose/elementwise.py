@@ -255,6 +255,8 @@ def compare(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequ
     if x.element.is_complex:
         return None
     (a, b, m), (c, d, n) = broadcast(operands)
+    if operation.operands[0] is operation.operands[1]:  # one number, whatever it is
+        a = b = c = d = np.where(np.isnan(a), a, 0.0)
     less, more, equal = b < c, a > d, (a == b) & (c == d) & (a == c)
     overlap = (a <= d) & (b >= c)
     direction = str(operation.attributes["comparison_direction"])
