@@ -64,7 +64,9 @@ def arithmetic(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> S
     intervals = [(low, high) for low, high, _ in bounds]
     low, high = _ARITHMETIC[name](*intervals)
     if name in UNDEFINED:
-        nan = nan | UNDEFINED[name](*intervals)
+        undefined = UNDEFINED[name](*intervals)
+        is_point = np.logical_and.reduce([a == b for a, b in intervals])
+        nan, only_nan = nan | undefined, only_nan | (undefined & is_point)
     if holds_integers(element):
         return _integers(e, operation, operands, low, high)
     if not element.is_float:

@@ -27,6 +27,17 @@ def test_programs(name: str) -> None:
             actual.close()  # it can be used again
 
 
+def test_programs_of_jax_that_call_lapack() -> None:
+    text = """func.func @main(%x: tensor<1x1xf32>) -> tensor<1x1xf32> {
+      %0:2 = stablehlo.custom_call @lapack_spotrf_ffi(%x) {api_version = 4 : i32,
+        mhlo.backend_config = {uplo = 76 : ui8}}
+        : (tensor<1x1xf32>) -> (tensor<1x1xf32>, tensor<i32>)
+      return %0#0 : tensor<1x1xf32>
+    }"""
+    with opened("jax:cpu") as actual:
+        assert actual.evaluate(text, [np.array([[9.0]], np.float32)])[0].tolist() == [[3.0]]
+
+
 @pytest.mark.parametrize("name", ["reference", "iree:llvm-cpu"])
 def test_programs_of_small_and_boolean_types(name: str) -> None:
     program = """func.func @main(%a: tensor<4xui8>, %b: tensor<f64>) -> (tensor<4xui8>, tensor<4xi1>, tensor<f64>) {
