@@ -25,7 +25,8 @@ def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
     is_settled = bool(rank and (is_stable or len(operands) == 1)) or _is_settled(operation, operands)
     if is_settled and all(x.is_exact for x in (*operands, e.flushed(keys))):
         return [x if is_stable else x.as_interval() for x in e.nominal(operation, operands)]
-    if falls is None or np.abs(keys.bounds()[0]).max(initial=0, where=holds_integers(keys.element)) > MOST:
+    is_large = holds_integers(keys.element) and np.abs(keys.bounds()[0]).max(initial=0) > MOST
+    if falls is None or is_large or any(x.element.is_complex for x in operands):
         return None
     moved = [*operands]
     if not operation.regions:  # the positions go with the largest
@@ -38,7 +39,7 @@ def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
         return np.moveaxis(x, axis, 0)
 
     # Subnormal numbers may be compared as zeros, and stay what they are.
-    low, high, nan = map(first, e.flushed(keys).bounds())
+    low, high, nan = (first(v) for v in e.flushed(keys).bounds())
     hidden = np.maximum.reduce([first(causes_of(x)) for x in moved]).max(axis=0)
     if not rank:
         hidden = np.maximum(hidden, nan.any(axis=0) * np.int32(e.cause(operation)))
@@ -48,7 +49,7 @@ def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
     own = e.nominal(operation, operands)
     count, is_known, results = own[0].value.shape[axis], (low == high).all(axis=0) & is_stable, []
     for i, x in enumerate(moved):
-        least, most, maybe = map(first, x.bounds())
+        least, most, maybe = (first(v) for v in x.bounds())
         bounds, nans = np.empty((2, count, *hidden.shape)), np.zeros((count, *hidden.shape), bool)
         for place in range(count):
             may = (low <= ends[1][place]) & (high >= ends[0][place])
@@ -59,7 +60,7 @@ def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
             nans[place] = (may & maybe).any(axis=0)
         lows, highs = bounds
         if i == 0:
-            limits = subnormal_hull(*ends, keys.element) if e.allowed.flushes(keys.element) else ends
+            limits = subnormal_hull(ends[0], ends[1], keys.element) if e.allowed.flushes(keys.element) else ends
             lows, highs = np.maximum(lows, limits[0][:count]), np.minimum(highs, limits[1][:count])
         if x.is_exact:
             value = first(to_f64(own[i].value, x.element))

@@ -33,8 +33,9 @@ class Compiler:
 
     def evaluate(self, text: str, arrays: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
         program = parser.parse(text)
-        for function in program.functions.values() if self._rewrite is not None else ():
-            self._rewrite(function.body.operations)
+        for function in program.functions.values():
+            if self._rewrite is not None and function.body is not None:
+                self._rewrite(function.body.operations)
         found = (self._run or (lambda p, a: p(*a)))(LoadedProgram(program), arrays)  # floats travel as their bits
         return [np.asarray(x) for x in (found if isinstance(found, list | tuple) else [found])]
 
