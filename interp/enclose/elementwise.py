@@ -19,6 +19,7 @@ from .values import (
     Enclosure,
     causes_of,
     holds_integers,
+    is_fnuz,
     join,
     largest,
     leaves_open,
@@ -195,6 +196,25 @@ def convert(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequ
             low, high = np.clip(low, -most, most), np.clip(high, -most, most)
         return [e.finish(operation, operands, low, high, nan, rounds=False)]
     return _to_integers(e, operation, x, low, high, nan, target)
+
+
+@rule("bitcast_convert")
+def bits(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """The bits of numbers that are known, and of NaN that has come from outside."""
+    (x,), (found,) = operands, e.nominal(operation, operands)
+    low, high, nan = x.bounds()
+    is_known = np.where(
+        nan,
+        (e.has_bits(operation) or is_fnuz(x.element)) & np.isnan(low),
+        (low == high) & ((low != 0) | (x.low is None)),
+    )
+    since = np.where(x.undecided, causes_of(x), np.where(is_known, 0, e.cause(operation)))
+    if since.ndim > found.value.ndim:
+        since = since.max(axis=-1)
+    elif since.ndim < found.value.ndim:
+        since = since[..., None]
+    since = np.broadcast_to(since, found.value.shape).astype(np.int32)
+    return [dataclasses.replace(found, since=since if since.any() else None)]
 
 
 def _to_integers(

@@ -19,7 +19,7 @@ import numpy as np
 from ...ops.types import ElementType
 from ..program import Operation
 from .evaluate import Evaluator, rule
-from .values import Enclosure, by_parts, to_f64
+from .values import Enclosure, by_parts, largest, to_f64
 
 #: The roundings of each term of a sum: those of the product, the sum and a division, twice.
 _ROUNDINGS = 6
@@ -73,7 +73,11 @@ def triangular_solve(e: Evaluator, operation: Operation, operands: Sequence[Any]
     growth = back @ (_slack(b.element, n) * size + t_off)
     error = (growth @ back @ np.abs(y) + back @ y_off) * (1 + 2 * _FIRST_ORDER)
     error = np.where(np.isfinite(error), error, np.nan)
-    known = np.broadcast_to(growth.sum(-1, keepdims=True) < _FIRST_ORDER, error.shape)
+    # Rows and columns that are divided by the diagonal, as before a block of it is inverted, may overflow.
+    diagonal = np.abs(np.diagonal(t, axis1=-2, axis2=-1))
+    scaled = np.maximum(size / diagonal[..., None], size / diagonal[..., None, :]).max((-2, -1), keepdims=True)
+    known = (growth.sum(-1, keepdims=True) < _FIRST_ORDER) & (scaled <= largest(b.element.part))
+    known = np.broadcast_to(known, error.shape)
     if not on_left:
         error, known = error.swapaxes(-2, -1), known.swapaxes(-2, -1)
     return _around(e, operation, operands, error, known)
