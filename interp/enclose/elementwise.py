@@ -64,7 +64,9 @@ def arithmetic(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> S
     intervals = [(low, high) for low, high, _ in bounds]
     low, high = _ARITHMETIC[name](*intervals)
     if name in UNDEFINED:
-        nan = nan | UNDEFINED[name](*intervals)
+        undefined = UNDEFINED[name](*intervals)
+        is_point = np.logical_and.reduce([a == b for a, b in intervals])
+        nan, only_nan = nan | undefined, only_nan | (undefined & is_point)
     if holds_integers(element):
         return _integers(e, operation, operands, low, high)
     if not element.is_float:
@@ -255,6 +257,8 @@ def compare(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequ
     if x.element.is_complex:
         return None
     (a, b, m), (c, d, n) = broadcast(operands)
+    if operation.operands[0] is operation.operands[1]:  # one number, whatever it is
+        a = b = c = d = np.where(np.isnan(a), a, 0.0)
     less, more, equal = b < c, a > d, (a == b) & (c == d) & (a == c)
     overlap = (a <= d) & (b >= c)
     direction = str(operation.attributes["comparison_direction"])

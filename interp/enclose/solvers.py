@@ -9,6 +9,8 @@ undecided.
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -106,6 +108,27 @@ def cholesky(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
         error, known, given = error.swapaxes(-2, -1), known.swapaxes(-2, -1), given.T
     # The specification leaves the other triangle open.
     return _around(e, operation, operands, np.where(given, error, np.inf), known | ~given)
+
+
+@rule("custom_call")
+def lapack(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """The routines of LAPACK that are operations of StableHLO as well."""
+    given = operation.attributes.get("mhlo.backend_config")
+    flags = {k: chr(int(v)) for k, v in given.items() if np.ndim(v) == 0} if isinstance(given, dict) else {}
+    name, lower = str(operation.attributes.get("call_target_name")), flags.get("uplo") == "L"
+    if re.fullmatch("lapack_[sdcz]potrf_ffi", name):
+        found, attributes = cholesky, {"lower": lower}
+    elif re.fullmatch("lapack_[sdcz]trsm_ffi", name):
+        ways = {"T": "TRANSPOSE", "C": "ADJOINT"}
+        attributes = {"left_side": flags.get("side") == "L", "unit_diagonal": flags.get("diag") == "U", "lower": lower}
+        found, attributes["transpose_a"] = triangular_solve, ways.get(flags.get("trans_x", ""), "NO_TRANSPOSE")
+    else:
+        return None
+    same = dataclasses.replace(
+        operation, name=f"stablehlo.{found.__name__}", attributes=attributes, results=operation.results[:1]
+    )
+    results = found(e, e.remember(operation, lambda: same), operands)
+    return None if results is None else [*results, *e.nominal(operation, operands)[1:]]
 
 
 def _inverse(triangles: np.ndarray) -> np.ndarray | None:

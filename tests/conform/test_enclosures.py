@@ -150,6 +150,17 @@ def test_quotients_of_flushed_numbers_are_nan() -> None:
     assert not found.admits(np.full(300, np.nan, np.float32)).any()
 
 
+@pytest.mark.parametrize("combine", ["add", "multiply"])
+def test_what_is_nan_in_any_order(combine: str) -> None:
+    body = f""" %z = stablehlo.constant dense<0.0> : tensor<f32>
+      %e = stablehlo.exponential %x : tensor<300xf32>
+      %s = stablehlo.reduce(%e init: %z) applies stablehlo.{combine} across dimensions = [0]
+        : (tensor<300xf32>, tensor<f32>) -> tensor<f32>
+      %r = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<300xf32>"""
+    found = enclosure(ONE.format(t="f32", body=body), np.where(np.arange(300) == 7, np.nan, np.float32(1)))
+    assert [found.admits(np.full(300, x, np.float32)).any() for x in (np.nan, 1)] == [True, False]
+
+
 def test_what_is_not_decided() -> None:
     """Both outcomes of a comparison that hangs on a rounding are allowed; a loop that ends by it is undecided."""
     body = """ %c = stablehlo.constant dense<0x3F800002> : tensor<300xf32>
