@@ -9,6 +9,8 @@ undecided.
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +19,7 @@ import numpy as np
 from ...ops.types import ElementType
 from ..program import Operation
 from .evaluate import Evaluator, rule
-from .values import Enclosure, by_parts, to_f64
+from .values import Enclosure, by_parts, largest, to_f64
 
 #: The roundings of each term of a sum: those of the product, the sum and a division, twice.
 _ROUNDINGS = 6
@@ -71,7 +73,11 @@ def triangular_solve(e: Evaluator, operation: Operation, operands: Sequence[Any]
     growth = back @ (_slack(b.element, n) * size + t_off)
     error = (growth @ back @ np.abs(y) + back @ y_off) * (1 + 2 * _FIRST_ORDER)
     error = np.where(np.isfinite(error), error, np.nan)
-    known = np.broadcast_to(growth.sum(-1, keepdims=True) < _FIRST_ORDER, error.shape)
+    # Rows and columns that are divided by the diagonal, as before a block of it is inverted, may overflow.
+    diagonal = np.abs(np.diagonal(t, axis1=-2, axis2=-1))
+    scaled = np.maximum(size / diagonal[..., None], size / diagonal[..., None, :]).max((-2, -1), keepdims=True)
+    known = (growth.sum(-1, keepdims=True) < _FIRST_ORDER) & (scaled <= largest(b.element.part))
+    known = np.broadcast_to(known, error.shape)
     if not on_left:
         error, known = error.swapaxes(-2, -1), known.swapaxes(-2, -1)
     return _around(e, operation, operands, error, known)
@@ -106,6 +112,27 @@ def cholesky(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
         error, known, given = error.swapaxes(-2, -1), known.swapaxes(-2, -1), given.T
     # The specification leaves the other triangle open.
     return _around(e, operation, operands, np.where(given, error, np.inf), known | ~given)
+
+
+@rule("custom_call")
+def lapack(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """The routines of LAPACK that are operations of StableHLO as well."""
+    given = operation.attributes.get("mhlo.backend_config")
+    flags = {k: chr(int(v)) for k, v in given.items() if np.ndim(v) == 0} if isinstance(given, dict) else {}
+    name, lower = str(operation.attributes.get("call_target_name")), flags.get("uplo") == "L"
+    if re.fullmatch("lapack_[sdcz]potrf_ffi", name):
+        found, attributes = cholesky, {"lower": lower}
+    elif re.fullmatch("lapack_[sdcz]trsm_ffi", name):
+        ways = {"T": "TRANSPOSE", "C": "ADJOINT"}
+        attributes = {"left_side": flags.get("side") == "L", "unit_diagonal": flags.get("diag") == "U", "lower": lower}
+        found, attributes["transpose_a"] = triangular_solve, ways.get(flags.get("trans_x", ""), "NO_TRANSPOSE")
+    else:
+        return None
+    same = dataclasses.replace(
+        operation, name=f"stablehlo.{found.__name__}", attributes=attributes, results=operation.results[:1]
+    )
+    results = found(e, e.remember(operation, lambda: same), operands)
+    return None if results is None else [*results, *e.nominal(operation, operands)[1:]]
 
 
 def _inverse(triangles: np.ndarray) -> np.ndarray | None:

@@ -19,8 +19,7 @@ from ..recorded import RecordedTester
 from ..repeats import AnyPart
 from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, StoredCodes, hash_of
 from ..run import Choice, Task
-from ..support import outputs
-from ..tester import Spec, operands_of
+from ..tester import Spec
 from ..verdicts import outcome
 from ..verdicts.outcome import Settings
 from .bundle import CODES, MANIFEST, RESULTS, Submission, nan_codes, read, split_codes
@@ -161,10 +160,10 @@ def _judge(choice: Choice, settings: Settings, takes: str, codes: _Codes, reason
             return refuse("there are no results")
         kept, raw = codes[key]
         kind = code_dtype(part.result_type)
-        size = kind.itemsize * sum(int(np.prod(shape, dtype=np.int64)) for _, shape in outputs(part))
+        size = kind.itemsize * sum(int(np.prod(shape, dtype=np.int64)) for _, shape in part.outputs)
         if len(raw) != size:
             return refuse(f"expected {size:,} bytes of results, got {len(raw):,}")
-        if kept.operands != hash_of(operands_of(part)):
+        if kept.operands != hash_of(part.arrays):
             return refuse("its operands are not those that this version of minihlo and numpy makes")
         return np.frombuffer(raw, kind.newbyteorder("<")).astype(kind)
 

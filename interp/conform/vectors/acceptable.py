@@ -101,7 +101,7 @@ def _of(result: str, expected: Expected, limit: int, part: Part | None = None) -
     of_free = expected.at(free)
     side = np.zeros(free.size, np.int8)
     if limit and part is not None and bits(result) <= 16:
-        operands = tuple(x[free] for x in part.operands)
+        operands = tuple(x[free] for x in part.arrays)
         side = sides_of_function(part.case.op, result, operands, of_free.codes)
     fields = [of_free.codes, of_free.left_open, side, of_free.is_zero, of_free.by_steps, of_free.magnitudes]
     table = np.stack([f.astype(np.uint64) for f in fields if f is not None], axis=1)
