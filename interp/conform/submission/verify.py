@@ -18,7 +18,7 @@ from ..profiles import Profile
 from ..recorded import RecordedTester
 from ..repeats import AnyPart
 from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, StoredCodes, hash_of
-from ..run import Choice, Task
+from ..run import Choice
 from ..tester import Spec
 from ..verdicts import outcome
 from ..verdicts.outcome import Settings
@@ -131,8 +131,7 @@ def _judge_again(submission: Submission, profile: Profile) -> tuple[Report, list
     without = {c.key for c in report.cases if c.verdict in (UNSUPPORTED, CRASH) or (c.verdict == FAIL and not c.kept)}
     every = split_codes(submission)
     codes = {(*c.key, part): (kept, raw) for c, part, kept, raw in every if c.key not in without}
-    choice = dataclasses.replace(profile.choice(), listed=_with_results(profile.choice(), without))
-    again = _judge(choice, settings, claim.takes, codes, reasons) if codes else Report(report.run)
+    again = _judge(profile.choice(), settings, claim.takes, codes, reasons) if codes else Report(report.run)
     by_key = {c.key: c for c in again.cases}
     cases: list[CaseResult] = []
     for case in report.cases:
@@ -168,18 +167,12 @@ def _judge(choice: Choice, settings: Settings, takes: str, codes: _Codes, reason
         return np.frombuffer(raw, kind.newbyteorder("<")).astype(kind)
 
     there = {key[:2] for key in codes}
-    tasks = []
-    for task in run.tasks(choice, settings, takes):
-        specs = tuple(s for s in task.specs if (s.case.signature, s.form) in there)
-        tasks += [Task(specs)] if specs else []
+    left = ((s, tuple(f for f in forms if (s, f) in there)) for s, forms in choice.listed)
+    choice = dataclasses.replace(choice, listed=tuple((s, forms) for s, forms in left if forms))
     tester = RecordedTester(settings, takes, codes_of)
-    session = run.Session(run.describe_run(settings, choice, tester), settings, tasks, None)
+    work = run.tasks(choice, settings, takes)
+    session = run.Session(run.describe_run(settings, choice, tester), settings, work, None)
     return session.run(run.in_this_process(None, tester))
-
-
-def _with_results(choice: Choice, without: set[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    left = ((s, tuple(f for f in forms if (s, f) not in without)) for s, forms in choice.listed)
-    return tuple((s, forms) for s, forms in left if forms)
 
 
 def _as_claimed(case: CaseResult, found: CaseResult) -> CaseResult:
