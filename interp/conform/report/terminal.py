@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.console import Console
@@ -103,11 +104,8 @@ def _place(row: str) -> tuple[int, int]:
 
 def _heading(name: str) -> str:
     """A format in lines of four letters: f8, E4M3, B11, FNUZ."""
-    rest = name[2:]
-    lines = [name[:2]] if name in ALL_MINIFLOATS else [name]
-    if name in ALL_MINIFLOATS:
-        lines += [rest[:4], *(p for p in (rest[4:-4], rest[-4:]) if p)] if len(rest) > 8 else [rest[:4], rest[4:]]
-    return "\n".join(line for line in lines if line)
+    parts = re.fullmatch(r"(f\d)(E\dM\d)(B\d+)?([A-Z]*)", name)
+    return "\n".join(filter(None, parts.groups())) if parts else name
 
 
 # -- names that the template uses --------------------------------------------------------------------------------------
