@@ -119,7 +119,7 @@ class Tester:
             assert not isinstance(first, BackendError)
             if isinstance(second, BackendError):
                 results[i] = BackendError(second.how, f"in one of two runs: {second}")
-            elif not repeats.same(parts[i].result_type, first, second):
+            elif not repeats.alike(parts[i], first, second):
                 others[i], results[i] = sorted((first, second), key=lambda r, p=parts[i]: self._wrong(p, r))
         return others
 

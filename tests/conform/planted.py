@@ -52,8 +52,8 @@ def case_of(signature: str) -> Case:
     return next(c for c in cases(2) if c.signature == signature)
 
 
-def run(backend: Any, signature: str, only: Sequence[str] = (), level: int = 1, **settings: Any) -> list[CaseResult]:
+def run(subject: Any, signature: str, only: Sequence[str] = (), level: int = 1, **settings: Any) -> list[CaseResult]:
     """The results of a case in all forms of a level, or only in some, judged together."""
     case = case_of(signature)
-    names = [f for f in forms(case, level, takes(backend)) if not only or f in only]
-    return Tester(backend, Settings(**{"backend": "planted", **settings})).run([Spec(case, f) for f in names])
+    names = [f for f in forms(case, level, takes(subject)) if not only or f in only]
+    return Tester(subject, Settings(**{"backend": "planted", **settings})).run([Spec(case, f) for f in names])
