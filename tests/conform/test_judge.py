@@ -26,7 +26,7 @@ Run = Callable[[Any, Sequence[Any]], list[Any]]
 class Compiler:
     """A backend that runs programs here, after a rewrite of their operations, and changes results."""
 
-    name, takes, packages = "planted", "programs", ()
+    name = "planted"
 
     def __init__(self, rewrite: Rewrite | None = None, run: Run | None = None) -> None:
         self._rewrite, self._run = rewrite, run
@@ -38,9 +38,6 @@ class Compiler:
                 self._rewrite(function.body.operations)
         found = (self._run or (lambda p, a: p(*a)))(LoadedProgram(program), arrays)  # floats travel as their bits
         return [np.asarray(x) for x in (found if isinstance(found, list | tuple) else [found])]
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 def judged(text: str, backend: Any, *arrays: np.ndarray, **options: Any) -> Judgement:

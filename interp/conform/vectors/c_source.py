@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ...oracle.formats import code_dtype
 from .acceptable import NOT_LISTED
 from .manifest import Entry, Tensor, nan_codes
 from .stores import Families, hex_codes
@@ -40,7 +39,7 @@ class Headers(Families):
 
     def end(self, vectors: str, families: Mapping[str, Sequence[Entry]]) -> None:
         results = [c.result for calls in families.values() for c in calls]
-        most = max(8, *(_size(t.shape) * code_dtype(t.type).itemsize for t in results))
+        most = max(8, *(t.size * t.width for t in results))
         includes = "".join(f'#include "{op}.h"\n' for op in families)
         table = "".join(f"    {{{op}_vectors, {len(calls)}}},\n" for op, calls in families.items())
         text = (
@@ -71,8 +70,4 @@ def _call(entry: Entry) -> str:
 
 def _tensor(t: Tensor) -> str:
     dims = ", ".join(map(str, t.shape)) or "0"
-    return f'{{"{t.type}", {code_dtype(t.type).itemsize}, {len(t.shape)}, {{{dims}}}, {_size(t.shape)}}}'
-
-
-def _size(shape: Sequence[int]) -> int:
-    return int(np.prod(shape))
+    return f'{{"{t.type}", {t.width}, {len(t.shape)}, {{{dims}}}, {t.size}}}'

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -18,8 +19,9 @@ from typing import Any
 from ... import foreign
 from ...errors import InputError
 from ...judging.open_points import question
-from ...oracle.formats import FORMATS, bits
+from ...oracle.formats import FORMATS, bits, code_dtype
 from .. import files
+from ..files import File
 from .acceptable import RULES
 
 SCHEMA = "minihlo.vectors/1"
@@ -39,6 +41,16 @@ class Tensor:
     def place(self) -> str:
         """The name in the file."""
         return self.at.partition("#")[2]
+
+    @property
+    def size(self) -> int:
+        """The number of codes."""
+        return math.prod(self.shape)
+
+    @property
+    def width(self) -> int:
+        """The bytes of a code."""
+        return code_dtype(self.type).itemsize
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,14 +83,6 @@ class Entry:
     def key(self) -> tuple[str, str, int, int]:
         """The identity of the call in the tester."""
         return self.signature, self.form, self.part, self.call
-
-
-@dataclasses.dataclass(frozen=True)
-class File:
-    """A file of the folder."""
-
-    sha256: str
-    size: int  #: in bytes
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,9 +15,10 @@ import numpy as np
 
 from ...errors import InputError, OutputError
 from .. import files
+from ..files import File
 from . import manifest
 from .calls import plain
-from .manifest import Entry, File
+from .manifest import Entry
 
 #: Codes on a line of a text file.
 _ON_A_LINE = 16
@@ -49,7 +50,7 @@ class Store:
         """Writes a file. Raises OutputError if that fails."""
         raw = data.encode() if isinstance(data, str) else data
         files.write_bytes(self.folder / name, raw)
-        self.files[name] = File(hashlib.sha256(raw).hexdigest(), len(raw))
+        self.files[name] = File.of(raw)
 
     def array(self, op: str, codes: np.ndarray, is_rows: bool = False) -> str:
         """Stores codes of a call, or rows of an index, a first and a last code.
