@@ -1,4 +1,4 @@
-"""A backend as the tester sees it: its interface, the element types that it takes, and its results as codes."""
+"""A backend as the tester sees it: its interface, and the element types that it takes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..backends import BackendError, kind_of
-from ..backends.programs import decode
 from ..errors import InputError
-from ..judging.table import cause
-from ..oracle.formats import FORMATS, bits, code_dtype
-from .block_parts import BlockPart, ScaledPart
+from ..oracle.formats import FORMATS
 from .cases.case import Case
-from .elementwise import Call, Part
+from .elementwise import Part
+from .part import or_raise
 from .repeats import AnyPart
 from .verdicts import outcome
 from .verdicts.outcome import Settings
@@ -34,8 +32,7 @@ class Types:
 
     def reason_to_skip(self, part: AnyPart) -> BackendError | None:
         """The reason why a part is skipped: the backend does not take one of its types."""
-        types = part.types if isinstance(part, (BlockPart, ScaledPart)) else (part.result_type,)
-        found = self.reason_to_skip_types((*part.case.operands, part.case.result, *types))
+        found = self.reason_to_skip_types((*part.case.operands, part.case.result, *part.types))
         if found is None or part.case.op == "type":
             return found
         return BackendError("refused", str(found))
@@ -97,62 +94,6 @@ class Types:
             how = {"refused": "has no", "died": "dies of", "slow": "hangs on"}.get(error.how, error.how)
             return BackendError(error.how, f"the backend {how} {element} (type.{element}): {error}")
         return None
-
-
-def or_raise(error: BackendError) -> BackendError:
-    """Raises the error of a backend that cannot be started: it is no result."""
-    if error.how == "absent":
-        raise error
-    return error
-
-
-class OtherAxis(BackendError):
-    """Scales of blocks along the other axis, as their shape shows."""
-
-    why = cause("wrong-axis")
-
-    def __init__(self) -> None:
-        super().__init__("died", self.why.sentence)
-
-
-def outputs(part: AnyPart) -> list[tuple[str, tuple[int, ...]]]:
-    """The element type and the shape of each result of a part."""
-    return part.outputs if isinstance(part, BlockPart) else [(part.result_type, part.shape)]
-
-
-def collect(found: Sequence[np.ndarray], part: AnyPart) -> np.ndarray:
-    """The results of a backend as codes; several results are concatenated."""
-    signature = part.case.signature
-    if isinstance(part, BlockPart) and part.is_across([np.shape(x) for x in found]):
-        raise OtherAxis()
-    codes = [_check_output(x, t, shape, signature) for x, (t, shape) in zip(found, outputs(part), strict=True)]
-    return part.concatenate(codes) if isinstance(part, BlockPart) else codes[0]
-
-
-def operate(part: AnyPart, call: Call) -> np.ndarray | BackendError:
-    """The results of a part by calls of operations, or the error of one of them."""
-    try:
-        results = part.operate(call)
-        return collect(list(results) if isinstance(part, BlockPart) else [np.asarray(results)], part)
-    except BackendError as error:
-        return or_raise(error)
-
-
-def _check_output(found: np.ndarray, element: str, shape: tuple[int, ...], signature: str) -> np.ndarray:
-    """One result, as codes."""
-    if found.shape != shape:
-        shapes = f"expected shape {list(shape)}, got {list(found.shape)}"
-        raise BackendError("died", f"the result of {signature}: {shapes}")
-    found = found.reshape(-1)
-    if found.dtype.kind == "f" and bits(element) == 6:
-        return decode(found, element)
-    kind = code_dtype(element)
-    if found.dtype.kind in "iu" and found.itemsize == kind.itemsize:
-        return found.view(kind)
-    codes = found.astype(kind) if found.dtype.kind in "biu" else None
-    if codes is None or (codes != found).any():
-        raise BackendError("died", f"the results of {signature}: expected {kind}, got {found.dtype}")
-    return codes
 
 
 def to_integers(name: str, target: str) -> tuple[str, ...]:
