@@ -42,11 +42,11 @@ BUDGETS = (
     Budget("emulation", 4_300, ("interp/emulate",)),
     Budget(
         "judging",
-        26_700,
+        26_650,
         ("interp/judging", "interp/conform", "interp/diff", "interp/probing", "interp/backends", "interp/judgement",
          "interp/enclose", *(f"interp/commands/{name}.py" for name in JUDGING_COMMANDS)),
     ),
-    Budget("tests", 42_050, ("tests",)),
+    Budget("tests", 42_000, ("tests",)),
     Budget("passes, machine, binding", 2_500, ("interp/passes", *MACHINE)),
     Budget(
         "core",

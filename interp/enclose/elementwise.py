@@ -22,6 +22,7 @@ from .values import (
     is_fnuz,
     join,
     largest,
+    least_normal,
     leaves_open,
     merge_since,
     of_parts,
@@ -74,6 +75,12 @@ def arithmetic(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> S
         return None
     if name == "divide" and e.allowed.reciprocal and element.bits >= 16:
         low, high = widen(low, high, 1.5, element)
+        # A reciprocal that is subnormal has fewer bits, or none.
+        sizes = [np.maximum(*map(np.abs, x)) * least_normal(element) for x in intervals]
+        off = np.where(sizes[1] > 1, sizes[0] * 2.0**-element.format.precision, 0.0)
+        low, high = low - off, high + off
+        if e.allowed.flushes(element):
+            low, high = np.where(off, np.minimum(low, 0.0), low), np.where(off, np.maximum(high, 0.0), high)
     low, high, nan = indefinite(low, high, nan, only_nan)
     if name in ("maximum", "minimum", "clamp") and e.allowed.flushes(element):
         low, high = subnormal_hull(low, high, element)

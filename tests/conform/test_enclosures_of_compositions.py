@@ -14,7 +14,7 @@ import scipy.linalg
 from minihlo.interp.enclose import Enclosure, enclose
 from minihlo.interp.parse import parser
 
-F32 = np.float32
+F32, BF16 = np.float32, jnp.bfloat16
 RNG = np.random.default_rng(0)
 
 
@@ -157,9 +157,10 @@ CASES: dict[str, tuple[Callable[[bool], tuple[str, Sequence[np.ndarray]]], Calla
         lambda a, b: [np.asarray(jax.vjp(_windows, a)[1](jnp.asarray(b))[0])],
     ),
     "a factor by LAPACK": (traced(jnp.linalg.cholesky, positive(6)), lambda a: [np.tril(_factor((a + a.T) / 2))]),
-    "a solution by LAPACK": (
-        traced(lambda a, b: jax.scipy.linalg.solve_triangular(a, b, trans="T", lower=True), A, B),
-        lambda a, b: [np.linalg.inv(np.tril(a).T) @ b],
+    "a solution by LAPACK, of a sum that is not rounded": (
+        traced(lambda a, b, c: jax.scipy.linalg.solve_triangular(
+            a, (b.astype(BF16) + c.astype(BF16)).astype(F32), trans="T", lower=True), A, B, normal(6, 3)),
+        lambda a, b, c: [np.linalg.inv(np.tril(a).T) @ (b.astype(BF16).astype(F32) + c.astype(BF16).astype(F32))],
     ),
     "a cumulative product": (traced(lambda a: jnp.cumprod(a, 1), B), lambda a: [np.cumprod(a, 1)]),
     "the largest, and where they are": (traced(lambda a: _largest(a * a), B), lambda a: _largest(a * a)),
