@@ -20,7 +20,7 @@ from ..conform.cases import data
 from ..conform.cases.case import Case
 from ..conform.cases.cases import cases
 from ..conform.cases.forms import FORMS
-from ..conform.report import badge
+from ..conform.report import ci
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report
 from ..conform.support import takes
 from ..conform.verdicts import outcome
@@ -176,10 +176,10 @@ def _workers(options: argparse.Namespace, made: Backend, tasks: int) -> run.Work
 
 def write_reports(report: Report, options: argparse.Namespace) -> None:
     """Write all requested reports. Raises OutputError if one cannot be written."""
-    from ..conform.report import html, junit, terminal
+    from ..conform.report import html, terminal
 
     failures: list[OutputError] = []
-    for path, write in ((options.json, Report.save), (options.junit, junit.write), (options.html, html.write)):
+    for path, write in ((options.json, Report.save), (options.junit, ci.write_junit), (options.html, html.write)):
         try:
             if path:
                 write(report, path)
@@ -232,7 +232,7 @@ def check(choice: run.Choice, level: int) -> None:
 def check_outputs(options: argparse.Namespace) -> None:
     """Check that all output files can be written, before any case runs. Raises OutputError."""
     badges = getattr(options, "badge", ())
-    badge.check(badges)
+    ci.check_badges(badges)
     given = [(o, getattr(options, o, None)) for o in ("json", "junit", "html", "submit")]
     for option, name in (*given, *(("badge", file) for file in badges)):
         if name is None:

@@ -35,17 +35,8 @@ def main(options: argparse.Namespace) -> int:
         tasks = run.tasks(choice, settings, "operations")
     except ValueError:
         raise InputError("expected a case that a function on arrays can compute, got none") from None
-    given = run.options_of(settings, choice)
-    made = ExportOptions(
-        __version__,
-        options.files,
-        level,
-        seed,
-        ulp,
-        list(choice.ops),
-        list(choice.formats),
-        given,
-    )
+    chosen = list(choice.ops), list(choice.formats), run.options_of(settings, choice)
+    made = ExportOptions(__version__, options.files, level, seed, ulp, *chosen)
     calls, size, vectors = export(Path(options.folder), tasks, made)
     print(f"{options.folder}: {calls:,} cases, {size:,} bytes, vectors {vectors}")
     return 0

@@ -124,7 +124,7 @@ class Source:
         return self._copy_changed(expand)
 
     def inline(self) -> Source:
-        """The program with the functions called at its top level inlined."""
+        """The program with the functions that it calls inlined."""
         return self._copy_changed(lambda m: inline_calls(m, self.function.name, self._places))
 
     def _copy_changed(self, change: Callable[[ir.Module], None]) -> Source:

@@ -45,7 +45,7 @@ def in_f64(
     """
     values = [widen(x, v.type) for x, v in zip(operands, operation.operands, strict=True)]
     if operation.name == "stablehlo.convert":
-        return [values[0].astype(np.float64)]
+        return [np.real(values[0]).astype(np.float64)]
     if of is not None:
         pairs = zip(values, operation.operands, strict=True)
         values = [of(x) if _is_number(v.type, True) else x for x, v in pairs]
