@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -26,6 +27,13 @@ def printable(text: str) -> str:
 def count(n: int, noun: str) -> str:
     """A number and its noun, in the plural except for one."""
     return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
+def few(names: Iterable[str], most: int = 3) -> str:
+    """The first names, each once, and the number of others."""
+    each = list(dict.fromkeys(names))
+    more = f" and {len(each) - most:,} more" if len(each) > most else ""
+    return ", ".join(each[:most]) + more
 
 
 class Error(Exception):

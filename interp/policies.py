@@ -92,6 +92,8 @@ def parse_policy(text: str, default: Policy) -> Policy:
         if name not in (*names, "target") or not value:
             known = ", ".join((*names, "target"))
             raise InputError(f"policy: expected name=value with a name of {known}, got {part!r}")
+        if name in fields:
+            raise InputError(f"policy: expected {name} once, got {part!r} too")
         if name == "seed" and not value.isdecimal():
             raise InputError(f"seed: expected an integer of at least 0, got {value!r}")
         fields[name] = int(value) if name == "seed" else accumulation(value) if name == "accumulate" else value

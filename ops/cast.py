@@ -90,7 +90,7 @@ def _from_integer(
     if policy.rounding != "stochastic":
         if target.bits >= 32 and (is_plain or source.bits <= target.format.precision):
             return x.astype(target.dtype)
-        if source.bits < 64:
+        if source.bits < 64 or (x.size and x.min() >= -(1 << 53) and x.max() <= 1 << 53):  # numbers of f64
             return _from_float(x.astype(np.float64), _F64, target, policy, None)
     return array_of(round_number(integer_number(x), target.format, policy, draws), target.format)
 

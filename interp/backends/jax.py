@@ -27,10 +27,12 @@ def start(platform: str) -> Evaluate:
     """Compile the text unchanged with the client of the platform."""
     import jax
     from jax.extend.mlir import ir
-    from jaxlib import xla_client
+    from jaxlib import lapack, xla_client
 
     from ..parse.parser import make_context
 
+    if platform == "cpu":  # whose custom calls of LAPACK end the process otherwise
+        lapack.prepare_lapack_call("potrf_ffi", np.dtype(np.float32))
     device = jax.devices(platform)[0]
     client: Any = device.client
     devices = xla_client.DeviceList((device,))

@@ -20,7 +20,7 @@ from ..conform.cases import data
 from ..conform.cases.case import Case
 from ..conform.cases.cases import cases
 from ..conform.cases.forms import FORMS
-from ..conform.report import badge
+from ..conform.report import ci
 from ..conform.result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report
 from ..conform.support import takes
 from ..conform.verdicts import outcome
@@ -28,14 +28,6 @@ from ..errors import InputError, OutputError, WorkersLostError
 from ..policies import accumulation
 from . import conform_claim
 from .terminal import progress_bar
-
-#: The patterns that an option accepts.
-EXPECTED = {
-    "--formats": "an element type or a pattern",
-    "--ops": "an op or a pattern",
-    "--case": "a signature or a pattern",
-    "--form": "a form or a pattern",
-}
 
 
 def main(options: argparse.Namespace) -> int:
@@ -89,7 +81,7 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
         check(choice, options.level)
     else:
         held.check_waivers(takes(made))
-        settings, choice = held.settings(settings), dataclasses.replace(held.choice, shard=choice.shard)
+        settings, choice = held.settings(settings), dataclasses.replace(held.profile.choice(), shard=choice.shard)
     check_outputs(options)
     try:
         tasks = run.tasks(choice, settings, takes(made))
@@ -176,10 +168,10 @@ def _workers(options: argparse.Namespace, made: Backend, tasks: int) -> run.Work
 
 def write_reports(report: Report, options: argparse.Namespace) -> None:
     """Write all requested reports. Raises OutputError if one cannot be written."""
-    from ..conform.report import html, junit, terminal
+    from ..conform.report import html, terminal
 
     failures: list[OutputError] = []
-    for path, write in ((options.json, Report.save), (options.junit, junit.write), (options.html, html.write)):
+    for path, write in ((options.json, Report.save), (options.junit, ci.write_junit), (options.html, html.write)):
         try:
             if path:
                 write(report, path)
@@ -219,12 +211,16 @@ def check(choice: run.Choice, level: int) -> None:
     types = dict.fromkeys(t for c in every for t in c.types)
     ops = dict.fromkeys(n for c in every for n in (c.op, c.name))
     signatures = [c.signature for c in every]
-    given = ("--formats", choice.formats, types), ("--ops", choice.ops, ops), ("--case", [choice.case], signatures)
-    for option, patterns, names in (*given, ("--form", [choice.form], FORMS)):
+    for option, expected, patterns, names in (
+        ("--formats", "an element type", choice.formats, types),
+        ("--ops", "an op", choice.ops, ops),
+        ("--case", "a signature", [choice.case], signatures),
+        ("--form", "a form", [choice.form], FORMS),
+    ):
         for pattern in filter(None, patterns):
             if not fnmatch.filter(names, pattern):
                 close = hint(pattern, names) or " (minihlo conform --list lists them)"
-                raise InputError(f"{option}: expected {EXPECTED[option]}, got {pattern}{close}")
+                raise InputError(f"{option}: expected {expected} or a pattern, got {pattern}{close}")
     if not choice.of_all_shards(level):
         raise InputError("expected options that select a case, got none selected (minihlo conform --list lists all)")
 
@@ -232,7 +228,7 @@ def check(choice: run.Choice, level: int) -> None:
 def check_outputs(options: argparse.Namespace) -> None:
     """Check that all output files can be written, before any case runs. Raises OutputError."""
     badges = getattr(options, "badge", ())
-    badge.check(badges)
+    ci.check_badges(badges)
     given = [(o, getattr(options, o, None)) for o in ("json", "junit", "html", "submit")]
     for option, name in (*given, *(("badge", file) for file in badges)):
         if name is None:

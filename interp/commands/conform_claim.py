@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from ..conform import conformance, profiles, waivers
 from ..conform.conformance import Problem
 from ..conform.profiles import Profile
-from ..conform.report import badge
+from ..conform.report import ci
 from ..conform.result import Report
-from ..conform.run import Choice
 from ..conform.submission import bundle
 from ..conform.verdicts.outcome import Settings
 from ..errors import InputError
@@ -35,11 +34,6 @@ class ProfileRun:
     waivers: tuple[waivers.Waiver, ...]
     keeps: bool  #: for a submission
 
-    @property
-    def choice(self) -> Choice:
-        """The cases of the run."""
-        return self.profile.choice()
-
     def settings(self, settings: Settings) -> Settings:
         """The settings of the run, with those of the profile."""
         profile = self.profile
@@ -59,16 +53,12 @@ class ProfileRun:
 def profile_run(options: argparse.Namespace) -> ProfileRun | None:
     """The profile of the command line, None if there is none. Raises InputError for options that do not fit."""
     if options.profile is None:
-        given = next((o for o in _NEEDING if getattr(options, o)), None)
-        if given:
-            raise InputError(f"--{given}: expected --profile with it, got none")
+        _refuse(options, _NEEDING, "expected --profile with it, got none")
         return None
     profile = profiles.load(options.profile)
     check_choosing(options)
     if options.shard:
-        given = next((o for o in _NEEDING if getattr(options, o)), None)
-        if given:
-            raise InputError(f"--{given}: expected none with --shard, as a shard has no verdict, got one")
+        _refuse(options, _NEEDING, "expected none with --shard, as a shard has no verdict, got one")
     for option, default in _SET.items():
         value, own = getattr(options, option), getattr(profile, option)
         if value not in (default, own):
@@ -78,9 +68,7 @@ def profile_run(options: argparse.Namespace) -> ProfileRun | None:
 
 def check_choosing(options: argparse.Namespace) -> None:
     """Raises InputError if options choose cases beside a profile."""
-    given = next((o for o in _CHOOSING if getattr(options, o, None)), None)
-    if given:
-        raise InputError(f"--{given}: expected none with --profile, which chooses the cases")
+    _refuse(options, _CHOOSING, "expected none with --profile, which chooses the cases")
 
 
 def assessment_run(profile: Profile | None, options: argparse.Namespace) -> ProfileRun | None:
@@ -89,11 +77,15 @@ def assessment_run(profile: Profile | None, options: argparse.Namespace) -> Prof
     Raises InputError for options that need a profile if there is none.
     """
     if profile is None:
-        given = next((o for o in _NEEDING if getattr(options, o, None)), None)
-        if given:
-            raise InputError(f"--{given}: expected cases of a profile, got others")
+        _refuse(options, _NEEDING, "expected cases of a profile, got others")
         return None
     return ProfileRun(profile, waivers.read(options.waivers), bool(getattr(options, "submit", None)))
+
+
+def _refuse(options: argparse.Namespace, names: Sequence[str], why: str) -> None:
+    given = next((name for name in names if getattr(options, name, None)), None)
+    if given:
+        raise InputError(f"--{given}: {why}")
 
 
 def finish(run: ProfileRun, report: Report, takes: str, options: argparse.Namespace) -> int:
@@ -107,7 +99,7 @@ def finish(run: ProfileRun, report: Report, takes: str, options: argparse.Namesp
     if getattr(options, "submit", None):
         sha256 = bundle.write(options.submit, report, assessment, takes)
         print(f"{options.submit}: {assessment.verdict}, SHA-256 {sha256}", file=sys.stderr)
-    badge.write(options.badge, badge.of(assessment))
+    ci.write_badges(options.badge, assessment)
     problems = assessment.problems
     for problem in problems[:_MOST_REASONS]:
         print(f"against {run.profile.identifier}: {problem}")
@@ -124,7 +116,5 @@ def finish(run: ProfileRun, report: Report, takes: str, options: argparse.Namesp
 
 def annotate(report: Report, problems: Sequence[Problem] | None = None) -> None:
     """Print annotations of GitHub: of conformance problems, else of unexpected failures."""
-    from ..conform.report import github
-
-    for line in github.lines(report, problems):
+    for line in ci.annotate(report, problems):
         print(line)

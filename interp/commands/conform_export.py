@@ -35,17 +35,8 @@ def main(options: argparse.Namespace) -> int:
         tasks = run.tasks(choice, settings, "operations")
     except ValueError:
         raise InputError("expected a case that a function on arrays can compute, got none") from None
-    given = run.options_of(settings, choice)
-    made = ExportOptions(
-        __version__,
-        options.files,
-        level,
-        seed,
-        ulp,
-        list(choice.ops),
-        list(choice.formats),
-        given,
-    )
+    chosen = list(choice.ops), list(choice.formats), run.options_of(settings, choice)
+    made = ExportOptions(__version__, options.files, level, seed, ulp, *chosen)
     calls, size, vectors = export(Path(options.folder), tasks, made)
     print(f"{options.folder}: {calls:,} cases, {size:,} bytes, vectors {vectors}")
     return 0
@@ -58,7 +49,7 @@ def _programs(folder: Path, choice: run.Choice, settings: Settings, version: str
         tasks = run.tasks(choice, settings, "programs")
     except ValueError as error:
         raise InputError(str(error)) from None
-    written = mlir.write(folder, tasks, settings, version)
-    words = f"{folder}: {count(written.programs, 'program')}, {written.size:,} bytes"
-    print(f"{words}; {written.left_out:,} of sums, blocks and tests left out" if written.left_out else words)
+    programs, size, left_out = mlir.write(folder, tasks, settings, version)
+    words = f"{folder}: {count(programs, 'program')}, {size:,} bytes"
+    print(f"{words}; {left_out:,} of sums, blocks and tests left out" if left_out else words)
     return 0

@@ -27,9 +27,9 @@ def _list() -> Iterator[str]:
 def _show(profile: profiles.Profile) -> Iterator[str]:
     yield f"{profile.identifier}  {profile.title}"
     yield f"SHA-256 {profile.sha256}"
-    for declaration in profile.declarations:
-        choices = ", ".join(f"{choice} ({phrase})" for choice, phrase in declaration.choices)
-        yield f"may declare {declaration.identifier}: {declaration.default}; {choices}"
+    for point, phrases in profile.declare.items():
+        choices = ", ".join(f"{choice} ({phrase})" for choice, phrase in profile.choices(point).items())
+        yield f"may declare {point}: {phrases[profiles.DEFAULT]}; {choices}"
     if profile.accumulators:
         yield f"may declare accumulator: {' '.join(profile.accumulators)}"
     width = max(len(entry.signature) for entry in profile.listed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..conform.report import badge
+from ..conform.report import ci
 from ..conform.submission.verify import verify
 from ..errors import printable
 
@@ -17,7 +17,7 @@ def main(options: argparse.Namespace) -> int:
 
     Raises InputError for a file that is no submission.
     """
-    badge.check(options.badge)
+    ci.check_badges(options.badge)
     checked = verify(options.file)
     if checked.assessment is None or checked.reasons:
         for reason in checked.reasons[:_MOST_REASONS]:
@@ -28,6 +28,6 @@ def main(options: argparse.Namespace) -> int:
         return 1
     for waiver in checked.assessment.used:
         print(f"waiver {waiver}: {printable(waiver.reason)}")
-    badge.write(options.badge, badge.of(checked.assessment))
+    ci.write_badges(options.badge, checked.assessment)
     print(f"verified: {checked.backend}: {checked.assessment.line}; SHA-256 {checked.sha256}")
     return int(not checked.assessment.is_conformant)

@@ -8,34 +8,41 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from ..backends import BackendError
 from ..backends.operation import Operation
 from ..backends.programs import Builder
 from ..judging.sums.hypotheses import Rows, SumQuery
+from ..judging.table import cause
 from ..oracle import blocks as oracle
 from ..oracle.blocks import BLOCKS, Block, Quantized
 from ..oracle.formats import FORMATS
 from ..oracle.rounding import Exact, encode
 from .cases import block_programs
-from .cases.block_data import Arrays
-from .cases.block_list import OWN
-from .cases.case import Case
-from .elementwise import Call
+from .cases.case import OWN
+from .part import BasePart, Call
 from .rows import RowPart
 
 #: The outputs that an operation `quantize` is asked for, one at a time.
 GIVES = ("elements", "scales", "tensor_scale")
 
 
+class OtherAxis(BackendError):
+    """Scales of blocks along the other axis, as their shape shows."""
+
+    why = cause("wrong-axis")
+
+    def __init__(self) -> None:
+        super().__init__("died", self.why.sentence)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class BlockPart:
+class BlockPart(BasePart):
     """A case of quantize or dequantize in one form: its operands, as arrays of codes."""
 
-    case: Case
-    form: str
-    arrays: Arrays
-
-    #: Results are codes of several types, concatenated.
-    result_type = "ui32"
+    @property
+    def result_type(self) -> str:
+        """Results are codes of several types, concatenated."""
+        return "ui32"
 
     @property
     def block(self) -> Block:
@@ -59,35 +66,32 @@ class BlockPart:
         return block_programs.outputs(self.case, self.arrays)
 
     @property
-    def types(self) -> tuple[str, ...]:
-        """All element types."""
-        return *block_programs.operand_types(self.case), *(t for t, _ in self.outputs)
-
-    @property
-    def size(self) -> int:
-        """The number of codes in all results."""
-        return sum(int(np.prod(shape)) for _, shape in self.outputs)
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the elements."""
+        return self.outputs[0][1]
 
     def emit(self, builder: Builder) -> None:
         """Adds the case to a program, as its next results."""
         block_programs.emit(builder, self.case, self.form, self.arrays)
 
     def operate(self, call: Call) -> list[np.ndarray]:
-        """The results of a backend that computes single operations."""
+        """See BasePart."""
         attributes: dict[str, object] = {"format": self.block.name, "block": self.block.shape}
-        types = block_programs.operand_types(self.case)
-        if self.case.op == "dequantize":
-            operation = Operation("dequantize", types, self.case.result, attributes)
-            return [np.asarray(call(operation, list(self.arrays)))]
-        attributes["scale"] = self.facts["scale"]
+        if self.case.op == "quantize":
+            attributes["scale"] = self.facts["scale"]
         found = []
         for gives, (t, _) in zip(GIVES, self.outputs, strict=False):
-            operation = Operation("quantize", types, t, {**attributes, "gives": gives})
-            found.append(np.asarray(call(operation, list(self.arrays))))
+            words = {**attributes, "gives": gives} if self.case.op == "quantize" else attributes
+            found.append(call(Operation(self.case.op, self.case.operands, t, words), list(self.arrays)))
         return found
 
-    def is_across(self, shapes: Sequence[tuple[int, ...]]) -> bool:
-        """Whether results have the shapes of blocks along the other axis."""
+    def collect(self, found: Sequence[np.ndarray]) -> np.ndarray:
+        """See BasePart. Raises OtherAxis if results have the shapes of blocks along the other axis."""
+        if self._is_across([np.shape(x) for x in found]):
+            raise OtherAxis()
+        return super().collect(found)
+
+    def _is_across(self, shapes: Sequence[tuple[int, ...]]) -> bool:
         if self.case.op != "quantize" or len(self.block.shape) == 2 or len(shapes) < 2:
             return False
         rows, k = self.arrays[0].shape
@@ -108,6 +112,26 @@ class BlockPart:
         sizes = [int(np.prod(shape)) for _, shape in self.outputs]
         pieces = np.split(joined, np.cumsum(sizes)[:-1])
         return [p.reshape(shape) for p, (_, shape) in zip(pieces, self.outputs, strict=True)]
+
+    @functools.cached_property
+    def block_of(self) -> np.ndarray:
+        """The block of each of the concatenated codes; -1 for codes that belong to all blocks."""
+        rows, k = self.shape
+        counts = self.block.scale_shape((rows, k))
+        blocks = np.arange(counts[0] * counts[1]).reshape(counts)
+        each = [self.block.spread(blocks, (rows, k)), blocks, np.array([-1])]
+        return np.concatenate([x.ravel() for x in each[: len(self.outputs)]])
+
+    def contributing(self, i: int) -> list[list[int]]:
+        """See BasePart: the block; for dequantize the element and its scales."""
+        x, *scales = self.arrays
+        if self.case.op == "dequantize":
+            own, *of_tensor = scales
+            return [[int(x.ravel()[i])], [int(own.ravel()[self.block_of[i]])], *([int(t)] for t in of_tensor)]
+        if self.block_of[i] < 0:
+            return [[]]
+        each = self.block.each(x)
+        return [each.reshape(-1, each.shape[-1])[self.block_of[i]][:1024].tolist()]
 
     # -- right results -------------------------------------------------------------------------------------------------
 

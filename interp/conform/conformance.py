@@ -6,7 +6,7 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..errors import count, printable
+from ..errors import count, few, printable
 from . import profiles
 from .cases.case import PRODUCT_OPS
 from .cases.forms import forms
@@ -19,8 +19,6 @@ CONFORMANT, NOT_CONFORMANT = "conformant", "not conformant"
 _PRODUCTS = (*PRODUCT_OPS, "scaled_dot")
 #: The cause of a product that differs between two runs.
 _NONDETERMINISTIC = "nondeterministic"
-#: Number of accumulators in the last line of a run; the claim lists all.
-_MOST_NAMED = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,8 +97,8 @@ def assess(profile: Profile, results: Sequence[CaseResult], waivers: Sequence[Wa
 
 def expected(profile: Profile, takes: str) -> Iterator[tuple[str, str, str]]:
     """The signature, form and need of every result that a backend has to give."""
-    for entry, (case, _) in zip(profile.listed, profile.cases(), strict=True):
-        for form in forms(case, 3, takes):
+    for entry in profile.listed:
+        for form in forms(entry.case, 3, takes):
             if form in entry.forms:
                 yield entry.signature, form, entry.need
 
@@ -124,10 +122,9 @@ def _objection(profile: Profile, case: CaseResult, need: str) -> str:
         why = f": {case.diagnosis}" if case.diagnosis else ""
         return f"{case.counts.get(FAIL, 0):,} of {case.total:,} results are wrong{why}"
     for point, made in case.open_points.items():
-        declaration = profile.declaration(point)
-        if declaration is None:
+        if point not in profile.declare:
             return f"{'; '.join(case.choices)}: {profile.identifier} does not let {point} be declared"
-        other = next((c for c in made if c not in dict(declaration.choices)), None)
+        other = next((c for c in made if c not in profile.choices(point)), None)
         if other is not None:
             return f"{point}: {other} is not among the choices that {profile.identifier} lets be declared"
     accumulator = _accumulator(case)
@@ -148,19 +145,17 @@ def _accumulator(case: CaseResult) -> str:
 def _declarations(profile: Profile, results: Sequence[CaseResult]) -> Iterator[tuple[str, str]]:
     """Declarations: overflow, other open points with a choice of the backend, accumulators, and the accuracy."""
     has = [c for c in results if c.verdict not in (UNSUPPORTED, CRASH)]
-    for declaration in profile.declarations:
+    for point, phrases in profile.declare.items():
         chosen: dict[str, set[str]] = {}
         for case in has:
-            for choice in case.open_points.get(declaration.identifier, {}):
-                phrase = declaration.phrase(choice) or choice
+            for choice in case.open_points.get(point, {}):
+                phrase = profile.choices(point).get(choice) or choice
                 chosen.setdefault(phrase, set()).add(case.column)
-        if chosen or declaration.identifier == "overflow":
-            yield declaration.identifier, _phrase(chosen, {c.column for c in has}) or declaration.default
-    names = list(dict.fromkeys(filter(None, map(_accumulator, has))))
+        if chosen or point == "overflow":
+            yield point, _phrase(chosen, {c.column for c in has}) or phrases[profiles.DEFAULT]
+    names = list(filter(None, map(_accumulator, has)))
     if names:
-        more = len(names) - _MOST_NAMED
-        few = ", ".join(n.removeprefix("unit/") for n in names[:_MOST_NAMED])
-        yield "accumulator", few + (f" and {more} more" if more > 0 else "")
+        yield "accumulator", few(n.removeprefix("unit/") for n in names)
     inaccurate = [c.worst_ulp or 0 for c in has if c.verdict == ACCURACY]
     if inaccurate:
         yield "accuracy", f"up to {max(inaccurate)} ULP"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -17,20 +17,15 @@ from ..oracle.formats import FORMATS, code_dtype
 from ..oracle.rounding import Exact, encode
 from .cases import chains
 from .cases.case import Case
-from .cases.data import Operands
 from .cases.forms import LAYOUTS, SIZES, emit, view
+from .part import BasePart, Call
 from .verdicts.judge import Judgement, judge
-
-Call = Callable[[Operation, list[np.ndarray]], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Part:
+class Part(BasePart):
     """One case in one form on some operands: one result of a program."""
 
-    case: Case
-    form: str
-    operands: Operands
     #: For forms with a scalar, the number of elements it is combined with. In their first half it is the first operand.
     segment: int = 1
     #: Permitted conversions of floats to integers: by the backend's own specification, else StableHLO's.
@@ -42,7 +37,7 @@ class Part:
     @property
     def size(self) -> int:
         """The number of results."""
-        return len(self.operands[0])
+        return len(self.arrays[0])
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -53,43 +48,39 @@ class Part:
 
     def emit(self, builder: Builder) -> None:
         """Adds the case to a program, as its next result."""
+        t = tensor(self.shape, self.case.result)
         if self.form in ("scalar", "broadcast"):
             value = self._emit_scalars(builder)
-        elif self.form == "unaligned":
-            padded = [np.concatenate([x[:3], x]) for x in self.operands]
-            values = [self._cut(builder, x, t) for x, t in zip(padded, self.case.operands, strict=True)]
-            value = emit_op(builder, self.case, values, self.shape)
-        elif self.form in LAYOUTS:
-            given = enumerate(zip(self.operands, self.case.operands, strict=True))
-            values = [emit(builder, self._layout(i), x, t) for i, (x, t) in given]
-            value = emit_op(builder, self.case, values, self.shape)
         else:
-            make = builder.constant if self.form == "constant" else builder.input
-            values = [make(x, t) for x, t in zip(self.operands, self.case.operands, strict=True)]
+            given = enumerate(zip(self.arrays, self.case.operands, strict=True))
+            values = [self._emit_operand(builder, i, x, kind) for i, (x, kind) in given]
             value = emit_op(builder, self.case, values, self.shape)
             if self.form == "chain":
-                t = tensor((self.size,), self.case.result)
                 value = builder.generic("subtract", [value, values[0]], [t, t], t)
             elif self.form == "upcast":
-                t, wide = tensor((self.size,), self.case.result), tensor((self.size,), "f32")
-                value = builder.generic("convert", [value], [t], wide)
+                value = builder.generic("convert", [value], [t], tensor(self.shape, "f32"))
         builder.output(value, self.result_type, self.shape)
+
+    def _emit_operand(self, builder: Builder, i: int, codes: np.ndarray, element: str) -> str:
+        """Adds an operand to a program; returns the name of its value."""
+        if self.form in LAYOUTS:
+            return emit(builder, self._layout(i), codes, element)
+        if self.form == "unaligned":
+            whole, n = builder.input(np.concatenate([codes[:3], codes]), element), len(codes)
+            types = f"({tensor((n + 3,), element)}) -> {tensor((n,), element)}"
+            return builder.op(f"stablehlo.slice {whole} [3:{n + 3}] : {types}")
+        return (builder.constant if self.form == "constant" else builder.input)(codes, element)
 
     def _layout(self, operand: int) -> str:
         """The layout of an operand: if the form concerns one operand, the others only have its dimensions."""
         return self.form if operand == self.side or not LAYOUTS[self.form].is_of_one else "rank-2"
-
-    def _cut(self, builder: Builder, codes: np.ndarray, element: str) -> str:
-        whole = builder.input(codes, element)
-        n = len(codes)
-        return builder.op(f"stablehlo.slice {whole} [3:{n}] : ({tensor((n,), element)}) -> {tensor((n - 3,), element)}")
 
     def _emit_scalars(self, builder: Builder) -> str:
         n, pieces = self.segment, []
         make = builder.constant if self.form == "scalar" else builder.input
         for side, place in self._segments():
             values = []
-            for i, (codes, element) in enumerate(zip(self.operands, self.case.operands, strict=True)):
+            for i, (codes, element) in enumerate(zip(self.arrays, self.case.operands, strict=True)):
                 if i == side:
                     single = make(codes[place.start].reshape(()), element)
                     takes, gives = tensor((), element), tensor((n,), element)
@@ -116,21 +107,23 @@ class Part:
 
     # -- as a call -----------------------------------------------------------------------------------------------------
 
-    def operate(self, call: Call) -> np.ndarray:
-        """The results of a backend that takes operations."""
+    def contributing(self, i: int) -> list[list[int]]:
+        """See BasePart."""
+        return [[int(x[i])] for x in self.arrays]
+
+    def operate(self, call: Call) -> list[np.ndarray]:
+        """See BasePart."""
         operation = Operation(self.case.op, self.case.operands, self.case.result, dict(self.case.attributes))
-        if self.form in LAYOUTS:
-            return call(operation, [view(self._layout(i), x) for i, x in enumerate(self.operands)])
-        if self.form == "unaligned":
-            return call(operation, [np.concatenate([x[:3], x])[3:] for x in self.operands])
         if self.form != "broadcast":
-            return call(operation, list(self.operands))
+            given = [np.concatenate([x[:3], x])[3:] if self.form == "unaligned" else x for x in self.arrays]
+            given = [view(self._layout(i), x) for i, x in enumerate(given)] if self.form in LAYOUTS else given
+            return [call(operation, given)]
         pieces = []
         for side, place in self._segments():
-            taken = [x[place.start].reshape(()) if i == side else x[place] for i, x in enumerate(self.operands)]
+            taken = [x[place.start].reshape(()) if i == side else x[place] for i, x in enumerate(self.arrays)]
             pieces.append(call(operation, taken))
         shapes = {p.shape for p in pieces} - {(self.segment,)}
-        return np.concatenate(pieces) if not shapes else next(p for p in pieces if p.shape in shapes)
+        return [np.concatenate(pieces) if not shapes else next(p for p in pieces if p.shape in shapes)]
 
     # -- judgement -----------------------------------------------------------------------------------------------------
 
@@ -141,13 +134,13 @@ class Part:
         if self.form != "chain":
             return right
         fmt = FORMATS[self.case.result]
-        codes, left_open = evaluate("subtract", fmt, fmt.decode(right.codes), fmt.decode(self.operands[0]))
+        codes, left_open = evaluate("subtract", fmt, fmt.decode(right.codes), fmt.decode(self.arrays[0]))
         return Expected(codes, np.where(right.left_open != 0, right.left_open, left_open))
 
     def _right(self, to_integers: str) -> Expected:
         if self.case.op == "chain":
-            return chains.right(self.case, self.operands)
-        return expected(self.case, self.operands, to_integers)
+            return chains.right(self.case, self.arrays)
+        return expected(self.case, self.arrays, to_integers)
 
     def judge(self, got: np.ndarray, limit: int, zeros_are_open: bool) -> tuple[Judgement, np.ndarray]:
         """The verdicts, and the results as codes of the case's result type."""
@@ -174,7 +167,7 @@ class Part:
 
     def _sides(self, places: np.ndarray) -> np.ndarray:
         """The side of the right results, at some indices, on which the exact ones lie."""
-        operands = tuple(x[places] for x in self.operands)
+        operands = tuple(x[places] for x in self.arrays)
         return sides_of_function(self.case.op, self.case.result, operands, self.expected.codes[places])
 
     def restrict(self, places: np.ndarray) -> Part:
@@ -186,9 +179,9 @@ class Part:
             most = max(len(left), len(right), 1)
             left, right = (np.resize(p if len(p) else q, most) for p, q in ((left, right), (right, left)))
             places = np.concatenate([left, right])
-            return dataclasses.replace(self, operands=tuple(x[places] for x in self.operands), segment=1)
+            return dataclasses.replace(self, arrays=tuple(x[places] for x in self.arrays), segment=1)
         form = "array" if self.form in LAYOUTS else self.form  # few elements do not fill such a shape
-        return dataclasses.replace(self, form=form, operands=tuple(x[places] for x in self.operands))
+        return dataclasses.replace(self, form=form, arrays=tuple(x[places] for x in self.arrays))
 
 
 def emit_op(builder: Builder, case: Case, values: list[str], shape: tuple[int, ...]) -> str:

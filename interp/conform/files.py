@@ -11,13 +11,14 @@ import dataclasses
 import errno
 import functools
 import gzip
+import hashlib
 import itertools
 import math
 import os
 import secrets
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,25 @@ from ..errors import InputError, OutputError, printable
 _MOST_BITS = 64
 
 
+@dataclasses.dataclass(frozen=True)
+class File:
+    """The contents of a file, in brief."""
+
+    sha256: str
+    size: int  #: in bytes
+
+    @classmethod
+    def of(cls, raw: bytes) -> File:
+        """The hash and the size of contents."""
+        return cls(hashlib.sha256(raw).hexdigest(), len(raw))
+
+    @classmethod
+    def at(cls, path: Path) -> File:
+        """The hash and the size of a file. Raises OSError, and ValueError for a pipe or a device."""
+        with foreign.open_file(path) as stream:
+            return cls(hashlib.file_digest(stream, "sha256").hexdigest(), stream.tell())
+
+
 def write(path: str | Path, text: str) -> None:
     """Writes a text file atomically, compressed if its name ends in `.gz`. Raises OutputError if that fails."""
     raw = text.encode("utf-8", errors="backslashreplace")
@@ -36,43 +56,40 @@ def write(path: str | Path, text: str) -> None:
 
 def write_bytes(path: str | Path, raw: bytes) -> None:
     """Writes a binary file atomically. Raises OutputError if that fails."""
-    target = Path(path)
-    try:
-        if target.exists() and not target.is_file():  # a pipe or a device, which cannot be replaced
-            target.write_bytes(raw)
-            return
-        name = _temporary(target)
-        try:
-            with open(name, "xb") as file:
-                file.write(raw)
-            name.replace(target)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                name.unlink()
-            raise
-    except OSError as error:
-        raise OutputError(f"{path}: {error.strerror or error}") from None
+    with _beside(path) as new:
+        new.write_bytes(raw)
+        if new != Path(path):
+            new.replace(path)
 
 
 def check(path: str | Path) -> None:
     """Raises OutputError if a file cannot be written, by trying; an existing file is left unchanged."""
+    with _beside(path):
+        pass
+
+
+@contextlib.contextmanager
+def _beside(path: str | Path) -> Iterator[Path]:
+    """A new file beside a file, removed at the end; a pipe or a device itself, which cannot be replaced.
+
+    Raises OutputError for every OSError.
+    """
     target = Path(path)
     try:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if target.exists() and not target.is_file():
+            yield target
             return
-        name = _temporary(target)
-        with open(name, "xb"):
-            pass
-        name.unlink()
+        new = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")  # another may belong to the user
+        new.touch(exist_ok=False)
+        try:
+            yield new
+        finally:
+            with contextlib.suppress(OSError):
+                new.unlink()
     except OSError as error:
         raise OutputError(f"{path}: {error.strerror or error}") from None
-
-
-def _temporary(target: Path) -> Path:
-    """A new name beside a file: another one may belong to the user."""
-    return target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
 
 
 def load(path: str | Path, where: str, parse: Callable[[bytes], Any], most: int = foreign.MOST_BYTES) -> Any:

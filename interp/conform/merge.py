@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..errors import InputError
 from . import profiles, run, shards
@@ -46,10 +47,6 @@ def choice_of(
     return Choice(tuple(ops), tuple(formats), case, form, tuple(options.get("beside", ())), tests, shard=shard)
 
 
-#: The fields of a run in which its shards agree.
-_ALIKE = ("backend", "level", "seed", "ulp", "ops", "formats", "versions", "takes")
-
-
 def merge_reports(reports: Sequence[Report], names: Sequence[str], profile: Profile | None = None) -> Report:
     """Merges the reports of all shards.
 
@@ -72,9 +69,8 @@ def merge_reports(reports: Sequence[Report], names: Sequence[str], profile: Prof
             raise InputError(f"{name}: {error}") from None
         if not report.run.complete:
             raise InputError(f"{name}: expected a complete run, got one that was interrupted")
-        pairs = [(f, getattr(first.run, f), getattr(report.run, f)) for f in _ALIKE]
-        for field, one, two in (*pairs, ("options", _without_shard(first), _without_shard(report))):
-            if one != two:
+        for field, one in _facts(first).items():
+            if (two := _facts(report)[field]) != one:
                 raise InputError(f"{name}: expected the same {field} as {names[0]}, {one}, got {two}")
         if count not in (0, of):
             raise InputError(f"{name}: expected one of {count} shards, as {names[0]}, got a shard of {of}")
@@ -90,17 +86,19 @@ def merge_reports(reports: Sequence[Report], names: Sequence[str], profile: Prof
     return _whole(reports, profile)
 
 
-def _without_shard(report: Report) -> dict[str, list[str]]:
-    return {k: v for k, v in report.run.options.items() if k != "shard"}
+def _facts(report: Report) -> dict[str, Any]:
+    """The facts in which the shards of a run agree."""
+    run = report.run
+    options = {k: v for k, v in run.options.items() if k != "shard"}
+    facts = {"backend": run.backend, "level": run.level, "seed": run.seed, "ulp": run.ulp, "ops": run.ops}
+    return facts | {"formats": run.formats, "versions": run.versions, "takes": run.takes, "options": options}
 
 
 def _whole(reports: Sequence[Report], profile: Profile | None) -> Report:
     runs = [r.run for r in reports]
-    whole = Report(type(runs[0])(**vars(runs[0])))
-    whole.run.options = _without_shard(reports[0])
-    whole.run.started = min(r.started for r in runs)
-    whole.run.seconds = round(sum(r.seconds for r in runs), 1)
-    whole.run.host = "; ".join(dict.fromkeys(r.host for r in runs))
+    started, seconds = min(r.started for r in runs), round(sum(r.seconds for r in runs), 1)
+    made = {"host": "; ".join(dict.fromkeys(r.host for r in runs)), "started": started, "seconds": seconds}
+    whole = Report(dataclasses.replace(runs[0], **_facts(reports[0]), **made))
     cases = {c.key: c for r in reports for c in r.cases}
     order = {key: i for i, key in enumerate(_keys(whole, profile))}
     unknown = next((c for c in cases.values() if c.key not in order), None)

@@ -11,37 +11,30 @@ from ..oracle.formats import MINIFLOATS, bits
 from .cases.data import numbers
 from .elementwise import Part, of_positions
 from .format_text import number_text
+from .part import BasePart
 from .result import UNTRIED, ErrorCurve, ErrorMap
-from .rows import RowPart
 from .verdicts.judge import Judgement
 
 #: Maximum number of points of a curve of each sort, right and wrong.
 _POINTS = 1000
 
 
-def picture_data(part: Part | RowPart, judged: Judgement) -> dict[str, Any]:
+def picture_data(part: BasePart, judged: Judgement) -> dict[str, Any]:
     """The map of a binary op, the curve of a unary one, else errors by position; empty if all results are right."""
     if not judged.errors.any():
         return {}
     if isinstance(part, Part) and not of_positions(part.form):
-        if len(part.operands) == 2 and part.case.operands[0] in MINIFLOATS:
+        if len(part.arrays) == 2 and part.case.operands[0] in MINIFLOATS:
             return {"map": _map(part, judged.errors)}
-        if len(part.operands) == 1:
+        if len(part.arrays) == 1:
             return {"curve": _by_value(part, judged.errors)}
-    return by_place(judged.errors)
-
-
-def by_place(errors: np.ndarray) -> dict[str, Any]:
-    """The curve of errors by position; empty if all results are right."""
-    if not errors.any():
-        return {}
-    places = np.sort(_select(errors))
-    return {"curve": _curve(places, places.astype(np.float64), errors[places], "places")}
+    places = np.sort(_select(judged.errors))
+    return {"curve": _curve(places, places.astype(np.float64), judged.errors[places], "places")}
 
 
 def _map(part: Part, errors: np.ndarray) -> ErrorMap:
     n = 1 << bits(part.case.operands[0])
-    x, y = part.operands
+    x, y = part.arrays
     made = np.full((n, n), UNTRIED, np.int8)
     made[x, y] = errors
     wrong = errors != 0  # for pairs that were tried more than once
@@ -50,7 +43,7 @@ def _map(part: Part, errors: np.ndarray) -> ErrorMap:
 
 
 def _by_value(part: Part, errors: np.ndarray) -> ErrorCurve:
-    codes = part.operands[0]
+    codes = part.arrays[0]
     codes = codes.view(np.uint8) if codes.dtype == bool else codes  # codes in JSON are integers
     values = numbers(codes, part.case.operands[0]).astype(np.float64)
     places = _select(errors)

@@ -12,7 +12,7 @@ import itertools
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ REQUIRED = "required"  #: must pass; no waiver
 WAIVABLE = "waivable"  #: must pass, or have a waiver with a reason
 OPTIONAL = "optional"  #: may be unsupported; if supported, the same as WAIVABLE
 NEEDS = (REQUIRED, WAIVABLE, OPTIONAL)
+#: The phrase of an open point at which no other choice is observed.
+DEFAULT = "default"
 
 _IDENTIFIER = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
@@ -58,39 +60,40 @@ class Selection:
 class ListedCase:
     """A case of a profile, with its forms."""
 
-    signature: str
+    case: Case
     need: str
     forms: tuple[str, ...]
 
-
-@dataclasses.dataclass(frozen=True)
-class Declaration:
-    """The permitted declarations of an open point (`comparison.open_points`), with a phrase for each choice."""
-
-    identifier: str
-    default: str  #: the phrase if no other choice is observed
-    choices: tuple[tuple[str, str], ...] = ()  #: identifiers of `comparison.choices`, with phrases
-
-    def phrase(self, choice: str) -> str | None:
-        """The phrase of a choice, None if it may not be declared."""
-        return dict(self.choices).get(choice)
+    @property
+    def signature(self) -> str:
+        """The signature of the case."""
+        return self.case.signature
 
 
 @dataclasses.dataclass(frozen=True)
-class Profile:
-    """A profile, as written in its file."""
+class _File:
+    """The fields of the file."""
 
     name: str
     version: str
     title: str
     sources: tuple[str, ...]
-    selections: tuple[Selection, ...]
-    declarations: tuple[Declaration, ...] = ()
+    cases: tuple[Selection, ...]
+    #: The permitted declarations of open points (`judging.open_points`), by identifier: a phrase for each choice, and
+    #: under `default` the phrase if no other choice is observed.
+    declare: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
     #: Patterns for the identifiers of accumulators that may be declared.
     accumulators: tuple[str, ...] = ()
     level: int = 1
     seed: int = 0
     ulp: int = 4
+    sha256: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile(_File):
+    """A profile, as written in its file, with its own hash."""
+
     text: str = dataclasses.field(default="", compare=False)  #: the file
 
     @property
@@ -103,7 +106,7 @@ class Profile:
         """All cases, in the order of `minihlo conform --list`, each once. Raises InputError if one does not exist."""
         known = {c.signature: c for c in cases(3)}
         found: dict[str, ListedCase] = {}
-        for selection in self.selections:
+        for selection in self.cases:
             for signature in selection.signatures():
                 if signature not in known:
                     raise InputError(f"{self.identifier}: there is no case {signature}")
@@ -114,27 +117,17 @@ class Profile:
                 missing = [f for f in selection.forms if f not in has]
                 if missing or not chosen:
                     raise InputError(f"{self.identifier}: {signature} has no form {', '.join(missing) or 'at all'}")
-                found[signature] = ListedCase(signature, selection.need, chosen)
+                found[signature] = ListedCase(known[signature], selection.need, chosen)
         return tuple(found[s] for s in known if s in found)
-
-    def cases(self) -> list[tuple[Case, tuple[str, ...]]]:
-        """The cases with their forms, in the order of `listed`."""
-        known = {c.signature: c for c in cases(3)}
-        return [(known[entry.signature], entry.forms) for entry in self.listed]
 
     def choice(self) -> Choice:
         """The cases and forms, as the choice of a run."""
         listed = tuple((entry.signature, entry.forms) for entry in self.listed)
         return Choice(listed=listed, profile=f"{self.identifier} sha256:{self.sha256}")
 
-    def declaration(self, identifier: str) -> Declaration | None:
-        """The permitted declarations of an open point; None if there are none."""
-        return next((d for d in self.declarations if d.identifier == identifier), None)
-
-    @functools.cached_property
-    def sha256(self) -> str:
-        """The hash of the profile and of its list of cases, in hexadecimal digits; the same on every machine."""
-        return hashlib.sha256(self.canonical().encode("ascii")).hexdigest()
+    def choices(self, point: str) -> dict[str, str]:
+        """The choices at an open point that may be declared, with phrases."""
+        return {choice: phrase for choice, phrase in self.declare[point].items() if choice != DEFAULT}
 
     def canonical(self) -> str:
         """The hashed text: JSON in ASCII with sorted keys, without spaces, of strings, integers and lists.
@@ -144,7 +137,7 @@ class Profile:
         data = {name: getattr(self, name) for name in ("name", "version", "title", "sources", "level", "seed", "ulp")}
         data |= {
             "schema": SCHEMA,
-            "declare": {d.identifier: {"default": d.default, **dict(d.choices)} for d in self.declarations},
+            "declare": self.declare,
             "accumulators": sorted(self.accumulators),
             "cases": sorted([entry.signature, entry.need, entry.forms] for entry in self.listed),
         }
@@ -189,39 +182,22 @@ def parse(raw: bytes, where: str) -> Profile:
     try:
         text = raw.decode("utf-8")
         found = files.read(_File, tomllib.loads(text), "the profile")
-        profile = _profile(found, text)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
+        _check(found)
+        profile = Profile(**vars(found), text=text)
+        actual = hashlib.sha256(profile.canonical().encode("ascii")).hexdigest()
     except RecursionError:
         raise InputError(f"{where}: expected a profile, got a file that is nested too deeply") from None
     except ValueError as error:  # also bytes that cannot be decoded and text that is not TOML
         raise InputError(f"{where}: {printable(str(error))}") from None
-    if found.sha256 not in ("", profile.sha256):
+    if found.sha256 not in ("", actual):
         raise InputError(
-            f"{where}: expected a profile with its stated hash {found.sha256}, got {profile.sha256} "
+            f"{where}: expected a profile with its stated hash {found.sha256}, got {actual} "
             "(a profile is frozen: a change is a new version)"
         )
-    return profile
+    return dataclasses.replace(profile, sha256=actual)
 
 
-@dataclasses.dataclass(frozen=True)
-class _File:
-    """The fields of the file."""
-
-    name: str
-    version: str
-    title: str
-    sources: tuple[str, ...]
-    cases: list[Selection]
-    declare: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
-    accumulators: tuple[str, ...] = ()
-    level: int = 1
-    seed: int = 0
-    ulp: int = 4
-    sha256: str = ""
-
-
-def _profile(data: _File, text: str) -> Profile:
+def _check(data: _File) -> None:
     _expect(bool(_IDENTIFIER.fullmatch(data.name)), "name", "lower-case letters, digits and hyphens", data.name)
     _expect(bool(_VERSION.fullmatch(data.version)), "version", "numbers with dots", data.version)
     _expect(data.level in (1, 2, 3), "level", "1, 2 or 3", data.level)
@@ -232,25 +208,17 @@ def _profile(data: _File, text: str) -> Profile:
         _expect(bool(given.ops and given.formats), f"cases[{i}]", "at least one of ops and of formats", "none")
         unknown = next((f for f in given.forms if f not in FORMS), None)
         _expect(unknown is None, f"cases[{i}].forms", "forms (minihlo conform --list)", unknown)
+    # A selection is of some cases, as it has ops and formats.
     _expect(any(c.need == REQUIRED for c in data.cases), "cases", "some that are required", "none")
-    declarations = tuple(_declaration(point, words) for point, words in data.declare.items())
-    head = data.name, data.version, data.title, data.sources, tuple(data.cases), declarations
-    profile = Profile(*head, data.accumulators, data.level, data.seed, data.ulp, text)
-    _expect(any(e.need == REQUIRED for e in profile.listed), "cases", "some that are required", "none")
-    return profile
-
-
-def _declaration(point: str, words: Mapping[str, str]) -> Declaration:
-    marks = [mark for mark, identifier in IDENTIFIERS.items() if identifier == point]
-    _expect(bool(marks), f"declare.{point}", f"an open point ({', '.join(IDENTIFIERS.values())})", point)
-    known = list(dict.fromkeys(c.identifier for mark in marks for c in CHOICES[mark]))
-    _expect("default" in words, f"declare.{point}", "a phrase named default", "none")
-    choices = tuple((c, phrase) for c, phrase in words.items() if c != "default")
-    unknown = next((c for c, _ in choices if c not in known), None)
-    _expect(unknown is None, f"declare.{point}", f"choices among {', '.join(known)}", unknown)
-    return Declaration(point, words["default"], choices)
+    for point, phrases in data.declare.items():
+        marks = [mark for mark, identifier in IDENTIFIERS.items() if identifier == point]
+        _expect(bool(marks), f"declare.{point}", f"an open point ({', '.join(IDENTIFIERS.values())})", point)
+        known = dict.fromkeys(c.identifier for mark in marks for c in CHOICES[mark])
+        _expect(DEFAULT in phrases, f"declare.{point}", f"a phrase named {DEFAULT}", "none")
+        unknown = next((c for c in phrases if c not in (DEFAULT, *known)), None)
+        _expect(unknown is None, f"declare.{point}", f"choices among {', '.join(known)}", unknown)
 
 
 def _expect(is_so: bool, field: str, expected: str, got: Any) -> None:
     if not is_so:
-        raise InputError(f"{field}: expected {expected}, got {printable(str(got))}")
+        raise ValueError(f"{field}: expected {expected}, got {printable(str(got))}")

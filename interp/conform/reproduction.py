@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 #: A part with FAIL or ACCURACY: its index, its verdicts, and the given codes.
 Failing = tuple[int, Part, Judgement, np.ndarray]
 
+Some = TypeVar("Some", list[AnyPart], np.ndarray)
+
 #: Number of elements of a kind that establish the backend's rule, against one that departs from it.
 _ENOUGH = 4
 #: Number of copies of an element that make a vector.
@@ -37,21 +40,21 @@ def add_explanations(
     tester: Tester,
     parts: Sequence[AnyPart],
     failing: Sequence[Failing],
-    cases: Sequence[CaseResult | None],
+    cases: Mapping[int, CaseResult],
     evidence: Mapping[int, Evidence],
 ) -> Iterator[tuple[int, CaseResult]]:
     """Adds a diagnosis to failing cases, and a command that is known to reproduce the first failure.
 
     `evidence` is from further runs of some of them, by their indices among the parts.
     """
-    firsts = [_require(cases[i]).failures[0].index for i, *_ in failing]
+    firsts = [cases[i].failures[0].index for i, *_ in failing]
     chosen = [_places(part, judged, at) for at, (_, part, judged, _) in zip(firsts, failing, strict=True)]
     few = [part.restrict(places) for places, (_, part, _, _) in zip(chosen, failing, strict=True)]
     results = tester.results(few) if tester.settings.can_repeat else [None] * len(few)
     for (i, part, judged, got), places, some, repeated in zip(failing, chosen, few, results, strict=True):
         shown = evidence.get(i)
         why = diagnosis.explain(part, judged, got, shown)
-        result = outcome.add_diagnosis(_require(cases[i]), why)
+        result = outcome.add_diagnosis(cases[i], why)
         if shown is not None and shown.diagnosis():
             again = _again(tester.settings, part)
             yield i, dataclasses.replace(result, is_of_places=shown.is_of_places, **again)
@@ -96,19 +99,23 @@ def _reproduce(
 def _company(tester: Tester, part: Part, parts: Sequence[AnyPart], wrong: np.ndarray) -> list[AnyPart]:
     """As few as can be found of the cases without which, in the same program, a case does not fail."""
     batch = next(b for b in batches(parts) if part in b)
-    needed: list[AnyPart] = [p for p in batch if p is not part]
 
     def fails(others: list[AnyPart]) -> bool:
         results = tester.batch([part, *others], tester.settings.timeout)
         return _repeats(part, results[0], wrong, tester.settings.ulp)
 
-    while len(needed) > 1:
-        half = len(needed) // 2
-        smaller = next((n for n in (needed[:half], needed[half:]) if fails(n)), None)
+    return halve([p for p in batch if p is not part], fails)
+
+
+def halve(items: Some, fails: Callable[[Some], bool], tries: int = sys.maxsize) -> Some:
+    """As few of some items, a sequence or an array, as halving finds that fail like all of them."""
+    while len(items) > 1 and (tries := tries - 1) >= 0:
+        half = len(items) // 2
+        smaller = next((some for some in (items[:half], items[half:]) if fails(some)), None)
         if smaller is None:
             break
-        needed = smaller
-    return needed
+        items = smaller
+    return items
 
 
 def _again(settings: Settings, part: Part, operands: Sequence[str] = (), beside: Sequence[str] = ()) -> dict[str, Any]:
@@ -118,11 +125,6 @@ def _again(settings: Settings, part: Part, operands: Sequence[str] = (), beside:
         return {"command": command}
     text, inputs = outcome.as_program(part)
     return {"command": command, "program": text, "inputs": inputs}
-
-
-def _require(result: CaseResult | None) -> CaseResult:
-    assert result is not None
-    return result
 
 
 def _repeats(part: Part, repeated: Any, wrong: np.ndarray, limit: int) -> bool:

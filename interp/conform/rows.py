@@ -16,25 +16,15 @@ from ..oracle.formats import FORMATS, Format
 from ..oracle.rounding import NAN_ORDER, ZEROS, encode
 from ..oracle.sums import exact_products, exact_sums
 from .cases import row_programs
-from .cases.case import Case
-from .cases.row_data import Arrays, start_code
-from .elementwise import Call
+from .cases.row_data import start_code
+from .part import BasePart, Call
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class RowPart:
+class RowPart(BasePart):
     """One case in one form: its operands, as arrays of codes."""
 
-    case: Case
-    form: str
-    arrays: Arrays
-
     @property
-    def result_type(self) -> str:
-        """The element type of the result."""
-        return self.case.result
-
-    @functools.cached_property
     def shape(self) -> tuple[int, ...]:
         """The shape of the result."""
         if self.form == "rank-3":
@@ -47,11 +37,6 @@ class RowPart:
         attributes = {"body": self.body} if self.case.op in ("reduce", "cumulative") else {}
         return Operation(self.case.op, self.case.operands, self.case.result, attributes)
 
-    @property
-    def size(self) -> int:
-        """The number of elements of an operand."""
-        return int(np.prod(self.shape))
-
     def emit(self, builder: Builder) -> None:
         """Adds the case to a program, as its next result."""
         row_programs.emit(builder, self.case, self.form, self.arrays, self.shape)
@@ -61,14 +46,23 @@ class RowPart:
         """The op that combines elements."""
         return row_programs.body(self.case)
 
-    def operate(self, call: Call) -> np.ndarray:
-        """The results of a backend that computes single operations."""
+    def operate(self, call: Call) -> list[np.ndarray]:
+        """See BasePart."""
         given = list(self.arrays)
         if self.form == "transposed":
             given = [np.asarray(x.T, order="C").T for x in given]
         elif self.form == "reversed":
             given = [np.array(x[::-1, ::-1])[::-1, ::-1] for x in given]
-        return np.asarray(call(self.operation, given))
+        return [call(self.operation, given)]
+
+    def contributing(self, i: int) -> list[list[int]]:
+        """See BasePart."""
+        rows = self.arrays[0]
+        if self.case.op == "sort":
+            return [rows[i // rows.shape[1]].tolist()]
+        if self.case.op == "cumulative":
+            return [rows[i // rows.shape[1], : i % rows.shape[1] + 1].tolist()]
+        return [t[i].tolist() for t in self.terms]
 
     @functools.cached_property
     def query(self) -> SumQuery:

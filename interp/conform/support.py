@@ -1,4 +1,4 @@
-"""A backend as the tester sees it: its interface, the element types that it takes, and its results as codes."""
+"""A backend as the tester sees it: its interface, and the element types that it takes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..backends import BackendError, kind_of
-from ..backends.programs import decode
 from ..errors import InputError
-from ..judging.table import cause
-from ..oracle.formats import FORMATS, bits, code_dtype
-from .block_parts import BlockPart, ScaledPart
+from ..oracle.formats import FORMATS
 from .cases.case import Case
-from .elementwise import Call, Part
+from .elementwise import Part
+from .part import or_raise
 from .repeats import AnyPart
 from .verdicts import outcome
 from .verdicts.outcome import Settings
@@ -29,13 +27,12 @@ class Types:
     def __init__(self, evaluate: Callable[[Part], object], settings: Settings) -> None:
         """`evaluate` runs one part, and raises BackendError."""
         self._evaluate, self._settings = evaluate, settings
-        self._lacks: dict[str, BackendError | None] = {}  #: why a type is skipped, None if it is not
-        self._doubts: dict[str, tuple[BackendError, int]] = {}  #: types whose probe died, and parts since
+        self._errors: dict[str, BackendError | None] = {}  #: of the probes of types
+        self._deaths: dict[str, int] = {}  #: of parts, for each type that is in doubt since its probe died
 
     def reason_to_skip(self, part: AnyPart) -> BackendError | None:
         """The reason why a part is skipped: the backend does not take one of its types."""
-        types = part.types if isinstance(part, (BlockPart, ScaledPart)) else (part.result_type,)
-        found = self.reason_to_skip_types((*part.case.operands, part.case.result, *types))
+        found = self.reason_to_skip_types((*_types(part), *part.types))
         if found is None or part.case.op == "type":
             return found
         return BackendError("refused", str(found))
@@ -44,43 +41,39 @@ class Types:
         """The reason why some types are skipped, None if each is taken or still in doubt."""
         elements = [t for t in types if t in FORMATS]
         for element in elements:
-            if element not in self._lacks:
-                self._lacks[element] = error = self._probe_twice(element)
+            if element not in self._errors:
+                self._errors[element] = error = self._probe_twice(element)
                 if error is not None and error.how != "refused":
-                    self._lacks[element], self._doubts[element] = None, (error, 0)
-        return next((r for t in elements if (r := self._lacks[t]) is not None), None)
+                    self._deaths[element] = 0
+        return next((e for t in elements if (e := self._errors[t]) is not None and t not in self._deaths), None)
 
     def is_doubtful(self, part: AnyPart) -> bool:
         """Whether the backend has died of a type of a part that is still in doubt."""
-        return any(t in self._doubts for t in (*part.case.operands, part.case.result))
+        return any(t in self._deaths for t in _types(part))
 
     def blame_type(self, part: AnyPart, error: BackendError) -> BackendError:
         """The error of a part, attributed to its type while no part of the type has a result."""
-        doubts = [self._doubts[t][0] for t in (*part.case.operands, part.case.result) if t in self._doubts]
-        if part.case.op == "type" or error.how == "refused" or not doubts:
+        doubt = next((t for t in _types(part) if t in self._deaths), None)
+        if part.case.op == "type" or error.how == "refused" or doubt is None:
             return self.reason_to_skip(part) or error
-        return BackendError("refused", str(doubts[0]))
+        return BackendError("refused", str(self._errors[doubt]))
 
     def count(self, part: AnyPart, died: bool) -> None:
         """Counts a death or a result of a part's types: a type with many deaths is skipped, one with a result is
         normal.
         """
-        for element in {t for t in (*part.case.operands, part.case.result) if t in self._doubts}:
-            error, deaths = self._doubts[element]
+        for element in self._deaths.keys() & _types(part):
+            self._deaths[element] += 1
             if not died:
-                del self._doubts[element]
-            elif deaths + 1 >= _DEATHS:
-                del self._doubts[element]
-                self._lacks[element] = error
-            else:
-                self._doubts[element] = error, deaths + 1
+                self._errors[element] = None
+            if not died or self._deaths[element] >= _DEATHS:
+                del self._deaths[element]
 
     def shows_death(self, part: AnyPart) -> str:
         """The command that shows how the backend dies of one of a part's types; empty if it does not."""
-        types = [t for t in (*part.case.operands, part.case.result) if t in FORMATS]
-        dead = {t for t, lacks in self._lacks.items() if lacks is not None and lacks.how != "refused"}
-        died = [t for t in types if t in dead or t in self._doubts]
-        return outcome.command(Case("type", (died[0],), died[0]), "array", self._settings) if died else ""
+        errors = ((t, self._errors.get(t)) for t in _types(part))
+        died = next((t for t, error in errors if error is not None and error.how != "refused"), None)
+        return outcome.command(Case("type", (died,), died), "array", self._settings) if died else ""
 
     def _probe_twice(self, element: str) -> BackendError | None:
         """The error of the backend on a type, if it repeats: a process may die for another reason."""
@@ -99,60 +92,9 @@ class Types:
         return None
 
 
-def or_raise(error: BackendError) -> BackendError:
-    """Raises the error of a backend that cannot be started: it is no result."""
-    if error.how == "absent":
-        raise error
-    return error
-
-
-class OtherAxis(BackendError):
-    """Scales of blocks along the other axis, as their shape shows."""
-
-    why = cause("wrong-axis")
-
-    def __init__(self) -> None:
-        super().__init__("died", self.why.sentence)
-
-
-def outputs(part: AnyPart) -> list[tuple[str, tuple[int, ...]]]:
-    """The element type and the shape of each result of a part."""
-    return part.outputs if isinstance(part, BlockPart) else [(part.result_type, part.shape)]
-
-
-def collect(found: Sequence[np.ndarray], part: AnyPart) -> np.ndarray:
-    """The results of a backend as codes; several results are concatenated."""
-    signature = part.case.signature
-    if isinstance(part, BlockPart) and part.is_across([np.shape(x) for x in found]):
-        raise OtherAxis()
-    codes = [_check_output(x, t, shape, signature) for x, (t, shape) in zip(found, outputs(part), strict=True)]
-    return part.concatenate(codes) if isinstance(part, BlockPart) else codes[0]
-
-
-def operate(part: AnyPart, call: Call) -> np.ndarray | BackendError:
-    """The results of a part by calls of operations, or the error of one of them."""
-    try:
-        results = part.operate(call)
-        return collect(list(results) if isinstance(part, BlockPart) else [np.asarray(results)], part)
-    except BackendError as error:
-        return or_raise(error)
-
-
-def _check_output(found: np.ndarray, element: str, shape: tuple[int, ...], signature: str) -> np.ndarray:
-    """One result, as codes."""
-    if found.shape != shape:
-        shapes = f"expected shape {list(shape)}, got {list(found.shape)}"
-        raise BackendError("died", f"the result of {signature}: {shapes}")
-    found = found.reshape(-1)
-    if found.dtype.kind == "f" and bits(element) == 6:
-        return decode(found, element)
-    kind = code_dtype(element)
-    if found.dtype.kind in "iu" and found.itemsize == kind.itemsize:
-        return found.view(kind)
-    codes = found.astype(kind) if found.dtype.kind in "biu" else None
-    if codes is None or (codes != found).any():
-        raise BackendError("died", f"the results of {signature}: expected {kind}, got {found.dtype}")
-    return codes
+def _types(part: AnyPart) -> tuple[str, ...]:
+    """The element types of a case."""
+    return *part.case.operands, part.case.result
 
 
 def to_integers(name: str, target: str) -> tuple[str, ...]:

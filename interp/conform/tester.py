@@ -5,27 +5,29 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..backends import BackendError
 from ..backends.programs import Builder
+from ..judging.groups import group
 from ..judging.record import WRONG
 from ..oracle.formats import all_codes
 from . import repeats, tests
-from .block_parts import BlockPart, ScaledPart
+from .block_parts import BlockPart, OtherAxis, ScaledPart
 from .cases import block_data, data
 from .cases.case import ROW_OPS, Case
 from .cases.forms import LAYOUTS
 from .cases.row_data import arrays
 from .elementwise import Part, of_positions
+from .part import or_raise
 from .repeats import AnyPart, Results
-from .reproduction import Failing, add_explanations, batches
+from .reproduction import Failing, add_explanations, batches, halve
 from .result import ACCURACY, CRASH, FAIL, UNSUPPORTED, CaseResult, StoredCodes
 from .rows import RowPart
-from .support import OtherAxis, Types, collect, operate, or_raise, outputs, takes, to_integers
+from .support import Types, takes, to_integers
 from .verdicts import blocks, outcome, scaled_sums, sums
 from .verdicts.outcome import Settings
 from .verdicts.sums import SumResult
@@ -72,7 +74,7 @@ class Tester:
         if specs[0].case.op == "test":
             return [self._test(s.case) for s in specs]
         parts = [self.part(s) for s in (*specs, *beside)]
-        found: list[CaseResult | None] = [None] * len(parts)
+        found: dict[int, CaseResult] = {}
         failing: list[Failing] = []
         results = self.results(parts)
         others = self._try_some_again(parts[: len(specs)], results) if self.settings.can_repeat else {}
@@ -82,26 +84,26 @@ class Tester:
             began = time.perf_counter()
             if isinstance(got, BackendError):
                 found[i] = self._without(part, got)
-            elif isinstance(part, Part):
+                continue
+            if isinstance(part, Part):
                 judged, codes = part.judge(got, self.settings.ulp, zeros_are_open)
-                seconds = time.perf_counter() - began
-                found[i] = result = outcome.of_elements(part, judged, codes, self.settings, seconds)
+                result = outcome.of_part(part, judged, codes, part.expected.codes, self.settings)
                 if result.verdict in (FAIL, ACCURACY):
                     failing.append((i, part, judged, codes))
+            elif isinstance(part, BlockPart):
+                result = blocks.result_of(part, got, self.settings)
             else:
-                if isinstance(part, BlockPart):
-                    result = blocks.result_of(part, got, self.settings)
-                else:
-                    result = outcome.of_rows(part, got, self.settings, zeros_are_open, formed.get(i))
-                result = outcome.nondeterministic(result) if i in others else result
-                found[i] = dataclasses.replace(result, seconds=round(time.perf_counter() - began, 3))
+                result = outcome.of_rows(part, got, self.settings, zeros_are_open, formed.get(i))
+            result = outcome.nondeterministic(result) if i in others else result
+            found[i] = dataclasses.replace(result, seconds=round(time.perf_counter() - began, 3))
         evidence = self._evidence(parts, results, found, others)
-        for i, result in add_explanations(self, parts, failing, found, evidence):
-            found[i] = result
-        if self.settings.keeps:
-            for i, spec in enumerate(specs):
-                found[i] = _with_codes(found[i], spec, parts[i], results[i])
-        return [r for r in found[: len(specs)] if r is not None]
+        found.update(add_explanations(self, parts, failing, found, evidence))
+        for i, spec in enumerate(specs):
+            got = results[i]
+            if self.settings.keeps and not isinstance(got, BackendError):
+                kept = {str(spec.part): StoredCodes.of(parts[i].arrays, np.asarray(got))}
+                found[i] = dataclasses.replace(found[i], kept=kept)
+        return [found[i] for i in range(len(specs))]
 
     def _try_some_again(self, parts: Sequence[AnyPart], results: Results) -> dict[int, np.ndarray]:
         """Runs a sample of parts a second time. A worse outcome replaces the first; returns the better outcomes."""
@@ -117,7 +119,7 @@ class Tester:
             assert not isinstance(first, BackendError)
             if isinstance(second, BackendError):
                 results[i] = BackendError(second.how, f"in one of two runs: {second}")
-            elif not repeats.same(parts[i].result_type, first, second):
+            elif not repeats.alike(parts[i], first, second):
                 others[i], results[i] = sorted((first, second), key=lambda r, p=parts[i]: self._wrong(p, r))
         return others
 
@@ -133,19 +135,18 @@ class Tester:
         return int((part.judge(got, self.settings.ulp, zeros_are_open)[0].verdicts == WRONG).sum())
 
     def _evidence(
-        self, parts: Sequence[AnyPart], results: Results, found: list[CaseResult | None], others: dict[int, np.ndarray]
+        self, parts: Sequence[AnyPart], results: Results, found: dict[int, CaseResult], others: dict[int, np.ndarray]
     ) -> dict[int, repeats.Evidence]:
         """The evidence from further runs of failing parts; for rows it is added to `found`."""
-        wrong = [i for i, r in enumerate(found) if r is not None and r.verdict == FAIL]
+        wrong = [i for i, r in found.items() if r.verdict == FAIL]
         if not wrong or not self.settings.can_repeat:
             return {}
         runs = repeats.runs_of(self, parts, results, wrong, others)
         for i in wrong:
-            part, result = parts[i], found[i]
-            if isinstance(part, (RowPart, BlockPart)) and len(runs[i]) > 1:
+            part = parts[i]
+            if not isinstance(part, Part) and len(runs[i]) > 1:
                 shown = repeats.intermittent([self._wrong(part, np.asarray(r)) for r in runs[i]], part.size)
-                assert result is not None
-                found[i] = outcome.add_diagnosis(dataclasses.replace(result, model=""), shown)
+                found[i] = outcome.add_diagnosis(dataclasses.replace(found[i], model=""), shown)
         elementwise = [(i, p) for i in wrong if isinstance(p := parts[i], Part)]
         shown = repeats.evidence(self, [p for _, p in elementwise], [runs[i] for i, _ in elementwise])
         return dict(zip((i for i, _ in elementwise), shown, strict=True))
@@ -209,7 +210,7 @@ class Tester:
 
     def _operate(self, part: AnyPart) -> np.ndarray | BackendError:
         self.backend.seconds = self.settings.timeout
-        return operate(part, self.backend.operate)
+        return part.result_of_calls(self.backend.operate)
 
     def batch(self, parts: Sequence[AnyPart], seconds: float) -> Results:
         """Runs all parts in one program; if it fails, each half in a program of its own."""
@@ -231,11 +232,11 @@ class Tester:
         self.backend.seconds = seconds
         found = self.backend.evaluate(builder.text(), builder.arguments)
         self._longest = max(self._longest, time.perf_counter() - began)
-        counts = [len(outputs(p)) for p in parts]
+        counts = [len(p.outputs) for p in parts]
         if len(found) != sum(counts):
             raise BackendError("died", f"the program has {sum(counts)} results, and the backend gave {len(found)}")
         following = iter(found)
-        return [collect([np.asarray(next(following)) for _ in range(n)], p) for n, p in zip(counts, parts, strict=True)]
+        return [p.collect([next(following) for _ in range(n)]) for n, p in zip(counts, parts, strict=True)]
 
     # -- cases without a result ----------------------------------------------------------------------------------------
 
@@ -250,16 +251,12 @@ class Tester:
             result = dataclasses.replace(result, command=self._types.shows_death(part))
         if result.verdict != CRASH or self.kind == "operations" or part.case.op == "type":
             return result
-        if not isinstance(part, Part):
-            text, inputs = outcome.as_program(part)
-            return dataclasses.replace(result, program=text, inputs=inputs)
-        smallest = self._smallest(part)
-        text, inputs = outcome.as_program(smallest)
-        result = dataclasses.replace(result, program=text, inputs=inputs)
-        if smallest.size == 1 and not of_positions(part.form):
+        smallest = self._smallest(part) if isinstance(part, Part) else part
+        if isinstance(smallest, Part) and smallest.size == 1 and not of_positions(part.form):
             again = outcome.command(part.case, part.form, self.settings, [outcome.operands_text(smallest, 0)])
             result = dataclasses.replace(result, command=again)
-        return result
+        text, inputs = outcome.as_program(smallest)
+        return dataclasses.replace(result, program=text, inputs=inputs)
 
     def _smallest(self, part: Part) -> Part:
         """The fewest operands on which a part crashes, as far as some attempts show."""
@@ -274,46 +271,49 @@ class Tester:
                 return error.how in ("died", "slow")
             return False
 
-        one = part.restrict(np.zeros(1, np.intp))
-        if crashes(one):
+        if crashes(one := part.restrict(np.zeros(1, np.intp))):
             return one
-        for _ in range(_TRIES):
-            places = np.arange(part.size)
-            half = part.size // 2
-            if half == 0:
-                break
-            halves = part.restrict(places[:half]), part.restrict(places[half:])
-            smaller = next((p for p in halves if crashes(p)), None)
-            if smaller is None:
-                break
-            part = smaller
-        return part
+        whole = part
+        places = halve(np.arange(part.size), lambda some: crashes(whole.restrict(some)), _TRIES)
+        return whole if len(places) == whole.size else whole.restrict(places)
 
 
 def _judge_sums(parts: Sequence[AnyPart], results: Results, records: Sequence[str]) -> dict[int, SumResult]:
     """The accumulation of sums of products, by the indices of their parts: those of one case are judged together."""
-    groups: dict[str, list[int]] = {}
-    for i, (part, got) in enumerate(zip(parts, results, strict=True)):
-        if isinstance(part, RowPart) and part.case.has_products and not isinstance(got, BackendError):
-            groups.setdefault(part.case.signature, []).append(i)
+    pairs = enumerate(zip(parts, results, strict=True))
+    sums_ = [(i, p, r) for i, (p, r) in pairs if p.case.has_products and not isinstance(r, BackendError)]
     found: dict[int, SumResult] = {}
-    for at in groups.values():
-        rows = [p for p in (parts[i] for i in at) if isinstance(p, RowPart)]
-        got = [np.asarray(results[i]) for i in at]
+    for of in group(sums_, lambda s: s[1].case.signature).values():
+        rows, got = [p for _, p, _ in of if isinstance(p, RowPart)], [r for *_, r in of]
         scaled = [p for p in rows if isinstance(p, ScaledPart)]
         judged = scaled_sums.judge_scaled_sums(scaled, got, records) if scaled else sums.judge_sums(rows, got, records)
-        found |= zip(at, judged, strict=True)
+        found |= zip((i for i, *_ in of), judged, strict=True)
     return found
 
 
-def _with_codes(result: CaseResult | None, spec: Spec, part: AnyPart, got: np.ndarray | BackendError) -> CaseResult:
-    """A result with the codes from which it was judged."""
-    assert result is not None
-    if isinstance(got, BackendError):
-        return result
-    return dataclasses.replace(result, kept={str(spec.part): StoredCodes.of(operands_of(part), np.asarray(got))})
+class RecordedTester(Tester):
+    """A tester of recorded results, which takes those of each part from a file and runs nothing."""
 
+    def __init__(self, settings: Settings, takes: str, codes: Callable[[Spec, AnyPart], Any]) -> None:
+        """`codes` gives the results of a part of a case, as `Tester.results` does."""
+        super().__init__(None, settings)
+        self.kind = self.takes = takes
+        self._codes = codes
+        self._specs: dict[AnyPart, Spec] = {}
 
-def operands_of(part: AnyPart) -> Sequence[np.ndarray]:
-    """The operands of a part, as codes."""
-    return part.operands if isinstance(part, Part) else part.arrays
+    def run(self, specs: Sequence[Spec], beside: Sequence[Spec] = ()) -> list[CaseResult]:
+        """See Tester."""
+        try:
+            return super().run(specs, beside)
+        finally:
+            self._specs.clear()
+
+    def part(self, spec: Spec) -> AnyPart:
+        """See Tester."""
+        part = super().part(spec)
+        self._specs[part] = spec
+        return part
+
+    def results(self, parts: Sequence[AnyPart]) -> Results:
+        """The recorded results of each part."""
+        return [self._codes(self._specs[part], part) for part in parts]

@@ -15,14 +15,14 @@ _MOST = 10_000
 
 
 def inline_calls(module: ir.Module, function: str, places: Locator) -> None:
-    """Replaces calls at the top level of a function by the called functions.
+    """Replaces the calls in a function, those in its regions too, by the called functions.
 
     MLIR's own pass does not know the dialects of JAX's programs. Ops without a location get that of the call.
     Raises ProgramError for a call that cannot be inlined.
     """
     functions = {symbol_of(op): op for op in list_operations(module.operation) if op.name == "func.func"}
     bodies = {name: _operations(op) for name, op in functions.items()}
-    waiting = [op for op in bodies[function] if op.name == "func.call"]
+    waiting = _calls(functions[function])
     done = 0
     while waiting:
         call = waiting.pop()
@@ -40,11 +40,14 @@ def inline_calls(module: ir.Module, function: str, places: Locator) -> None:
                 values.update(zip(op.results, clone.results, strict=True))
                 if not places(op.location).line:
                     clone.location = call.location
-                if op.name == "func.call":
-                    waiting.append(clone)
+                waiting += _calls(clone)
         for result, returned in zip(call.results, body[-1].operands, strict=True):
             result.replace_all_uses_with(values.get(returned, returned))
         call.erase()
+
+
+def _calls(op: ir.Operation) -> list[ir.Operation]:
+    return [inner for inner in list_operations(op) if inner.name == "func.call"]
 
 
 def _operations(function: ir.Operation) -> list[ir.Operation]:

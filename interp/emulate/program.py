@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.passmanager import PassManager
 
 from ...ops.policy import Policy
 from ...ops.types import ElementType, TensorType, Type
@@ -159,7 +160,7 @@ def _emulate(source: Source, policy: Policy | None, codes: bool, dots: str) -> i
     module = _Whole(source, policy or Policy(), dots).module(public, codes)
     with source.module.context:
         try:
-            module.operation.verify()
+            PassManager.parse("builtin.module(cse)").run(module.operation)  # what rules write twice, or for nothing
         except ir.MLIRError as error:
             raise Locator("<emulated>").error(error.error_diagnostics, "the emulated program is not valid") from None
     return module

@@ -19,8 +19,10 @@ from .values import (
     Enclosure,
     causes_of,
     holds_integers,
+    is_fnuz,
     join,
     largest,
+    least_normal,
     leaves_open,
     merge_since,
     of_parts,
@@ -64,13 +66,21 @@ def arithmetic(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> S
     intervals = [(low, high) for low, high, _ in bounds]
     low, high = _ARITHMETIC[name](*intervals)
     if name in UNDEFINED:
-        nan = nan | UNDEFINED[name](*intervals)
+        undefined = UNDEFINED[name](*intervals)
+        is_point = np.logical_and.reduce([a == b for a, b in intervals])
+        nan, only_nan = nan | undefined, only_nan | (undefined & is_point)
     if holds_integers(element):
         return _integers(e, operation, operands, low, high)
     if not element.is_float:
         return None
     if name == "divide" and e.allowed.reciprocal and element.bits >= 16:
         low, high = widen(low, high, 1.5, element)
+        # A reciprocal that is subnormal has fewer bits, or none.
+        sizes = [np.maximum(*map(np.abs, x)) * least_normal(element) for x in intervals]
+        off = np.where(sizes[1] > 1, sizes[0] * 2.0**-element.format.precision, 0.0)
+        low, high = low - off, high + off
+        if e.allowed.flushes(element):
+            low, high = np.where(off, np.minimum(low, 0.0), low), np.where(off, np.maximum(high, 0.0), high)
     low, high, nan = indefinite(low, high, nan, only_nan)
     if name in ("maximum", "minimum", "clamp") and e.allowed.flushes(element):
         low, high = subnormal_hull(low, high, element)
@@ -195,6 +205,25 @@ def convert(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequ
     return _to_integers(e, operation, x, low, high, nan, target)
 
 
+@rule("bitcast_convert")
+def bits(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """The bits of numbers that are known, and of NaN that has come from outside."""
+    (x,), (found,) = operands, e.nominal(operation, operands)
+    low, high, nan = x.bounds()
+    is_known = np.where(
+        nan,
+        (e.has_bits(operation) or is_fnuz(x.element)) & np.isnan(low),
+        (low == high) & ((low != 0) | (x.low is None)),
+    )
+    since = np.where(x.undecided, causes_of(x), np.where(is_known, 0, e.cause(operation)))
+    if since.ndim > found.value.ndim:
+        since = since.max(axis=-1)
+    elif since.ndim < found.value.ndim:
+        since = since[..., None]
+    since = np.broadcast_to(since, found.value.shape).astype(np.int32)
+    return [dataclasses.replace(found, since=since if since.any() else None)]
+
+
 def _to_integers(
     e: Evaluator, operation: Operation, x: Enclosure, low: np.ndarray, high: np.ndarray, nan: np.ndarray,
     target: ElementType,
@@ -255,6 +284,8 @@ def compare(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequ
     if x.element.is_complex:
         return None
     (a, b, m), (c, d, n) = broadcast(operands)
+    if operation.operands[0] is operation.operands[1]:  # one number, whatever it is
+        a = b = c = d = np.where(np.isnan(a), a, 0.0)
     less, more, equal = b < c, a > d, (a == b) & (c == d) & (a == c)
     overlap = (a <= d) & (b >= c)
     direction = str(operation.attributes["comparison_direction"])

@@ -109,6 +109,7 @@ class Evaluator:
         rules()
         self.program, self.allowed = program, allowed
         self.values: dict[Value, Any] = {}
+        self._moved: set[Value] = set()
         self.causes: list[Operation | None] = [None]
         self._plans: dict[tuple[Operation, Policy], Plan] = {}
         self._known: dict[Any, Any] = {}
@@ -117,6 +118,8 @@ class Evaluator:
 
     def region(self, region: Region, arguments: Sequence[Any]) -> list[Any]:
         """Return the enclosures of a region's results."""
+        if not self.values:  # these are the program's arguments
+            self._moved.update(region.arguments)
         self.values.update(zip(region.arguments, arguments, strict=True))
         for operation in region.operations:
             _require_small(operation)
@@ -138,7 +141,11 @@ class Evaluator:
         captured = [self.values[v] for r in operation.regions for v in captures(r) if v in self.values]
         found = _RULES.get(name)
         is_exact = all(map(exactly_known, [*operands, *captured]))
-        if is_exact and self.is_exact(operation, any(map(has_nan, operands))) and not _is_open(operation):
+        nan = any(map(has_nan, operands))
+        if record is not None and record.values == "codes" and name not in _NOT_MOVED and self.has_bits(operation):
+            self._moved.update(operation.results)
+        is_open = _is_open(operation) or (nan and shows_bits(operation) and not self.has_bits(operation))
+        if is_exact and self.is_exact(operation, nan) and not is_open:
             return _either_zero(operation, self.nominal(operation, operands))
         results = found(self, operation, operands) if found is not None else None
         if results is not None:
@@ -169,6 +176,10 @@ class Evaluator:
         if any(element_of(v.type).is_complex for v in (*operation.operands, *operation.results)):
             return record.accuracy is EXACT and name in ("add", "subtract", "negate", "real", "imag", "complex")
         return record.accuracy in (EXACT, EXACT_BUT_COMPLEX)
+
+    def has_bits(self, operation: Operation) -> bool:
+        """Return whether the bits of operands are known where they are NaN: they are arguments, or moved from there."""
+        return all(v in self._moved or not element_of(v.type).is_float for v in operation.operands)
 
     def flushed(self, x: Any) -> Any:
         """Return an operand that is computed with: its subnormal numbers may be taken as zero."""
@@ -325,6 +336,11 @@ class Evaluator:
 _RULES_ALWAYS = ("while", "if", "case", "scatter", "sort")
 #: Operations on integers with operands for which the specification leaves the result open.
 _LEFT_OPEN = ("power", "divide", "remainder", "convert")
+
+
+def shows_bits(operation: Operation) -> bool:
+    """Return whether an operation tells one NaN from another."""
+    return operation.name == "stablehlo.bitcast_convert" or operation.attributes.get("compare_type") == "TOTALORDER"
 
 
 def _is_open(operation: Operation) -> bool:

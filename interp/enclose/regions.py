@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...ops.types import ELEMENT_TYPES, TensorType
-from ..bodies import independent_parts, is_selection, sole_operation
+from ...ops.types import Kind, TensorType
+from ..bodies import independent_parts, is_selection
 from ..errors import UnsupportedError
 from ..passes.rewriting import captures
 from ..program import Operation, Region, Value
@@ -17,9 +17,10 @@ from .combining import combination, is_free_of_order, lift
 from .evaluate import MOST_ITERATIONS, Evaluator, rule
 from .movement import move
 from .sums import adds, sum_of_elements
-from .values import F64, Enclosure, has_nan, holds_integers, is_fnuz, join, subnormal_hull, to_f64
+from .values import F64, MOST, Enclosure, causes_of, has_nan, holds_integers, join, subnormal_hull, to_f64
 
 _MONOTONE = ("maximum", "minimum", "and", "or")
+_REDUCTIONS = ("stablehlo.reduce", "stablehlo.reduce_window")
 
 
 def chosen_branch(operation: Operation, index: Any) -> Region:
@@ -83,15 +84,15 @@ def fold(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
     sole = combination(region)
     name = sole.name.removeprefix("stablehlo.") if sole is not None else ""
     if name in _MONOTONE and len(operation.results) == 1:
-        return _monotone(e, operation, operands)
-    if name == "multiply" and operation.name == "stablehlo.reduce" and len(operation.results) == 1:
+        return _monotone(e, operation, operands, name)
+    if name == "multiply" and operation.name in _REDUCTIONS and len(operation.results) == 1:
         return _product(e, operation, operands)
     if operation.name == "stablehlo.scatter":
         return _scatter(e, operation, operands)
     found = None
     if operation.name == "stablehlo.reduce" and len(operation.results) == 2:
         found = _place_of_largest(e, operation, operands)
-    if found is None and operation.name in ("stablehlo.reduce", "stablehlo.reduce_window"):
+    if found is None and operation.name in _REDUCTIONS:
         found = _any_element(e, operation, operands)
     return found
 
@@ -206,46 +207,63 @@ def _wide(v: Value) -> TensorType:
     return dataclasses.replace(v.type, element=F64)
 
 
-def _monotone(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+def _monotone(e: Evaluator, operation: Operation, operands: Sequence[Any], name: str) -> Sequence[Any] | None:
     """The operation at both ends, as it grows with every element."""
-    at = [i for i, x in enumerate(operands) if x.element == operation.results[0].type.element]  # type: ignore[union-attr]
-    if not all(x.is_exact for i, x in enumerate(operands) if i not in at) or any(x.since is not None for x in operands):
+    element = operands[0].element
+    at = [0, 2] if operation.name == "stablehlo.scatter" else range(len(operands))
+    is_logical = name in ("and", "or")
+    if element.kind is not Kind.BOOL if is_logical else not (element.is_float or holds_integers(element)):
+        return None
+    if any(not x.is_exact for i, x in enumerate(operands) if i not in at):
         return None
     bounds = [operands[i].bounds() for i in at]
-
-    def on(arrays: Sequence[np.ndarray]) -> np.ndarray:
-        given = [arrays[at.index(i)] if i in at else x.value for i, x in enumerate(operands)]
-        return np.asarray(e.run_as(operation, given, F64, at)[0])
-
-    if not operands[at[0]].element.is_float:
+    if holds_integers(element) and max(np.abs(end).max(initial=0) for b in bounds for end in b[:2]) > MOST:
         return None
-    low, high = (on([b[i] for b in bounds]) for i in range(2))
-    nan = np.isnan(on([np.where(n, np.nan, lo) for lo, _, n in bounds]))
-    only = np.isnan(low)
-    low, high = np.where(only, np.nan, low), np.where(only, np.nan, high)
-    if e.allowed.flushes(operands[at[0]].element):
-        low, high = subnormal_hull(low, high, operands[at[0]].element)
-    return [e.finish(operation, operands, low, high, nan, rounds=False)]
+    on = _on(e, operation, operands, at)
+    name = {"and": "minimum", "or": "maximum"}.get(name, name)
+    low, high = (on(name, [b[i] for b in bounds]) for i in range(2))
+    nan = np.isnan(on(name, [np.where(n, np.nan, lo) for lo, _, n in bounds]))
+    if e.allowed.flushes(element):
+        low, high = subnormal_hull(low, high, element)
+    since = on("maximum", [causes_of(operands[i]) * 1.0 for i in at]).astype(np.int32)
+    return [e.finish(operation, operands, low, high, nan, rounds=False, since=since if since.any() else None)]
+
+
+def _on(
+    e: Evaluator, operation: Operation, operands: Sequence[Any], at: Sequence[int]
+) -> Callable[[str, Sequence[np.ndarray]], np.ndarray]:
+    """Return the operation on arrays of f64 in the place of operands `at`, by a binary operation."""
+
+    def on(name: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        given = [arrays[list(at).index(i)] if i in at else x.value for i, x in enumerate(operands)]
+        return np.asarray(_run_combining(e, operation, name, range(len(operands)), given)[0])
+
+    return on
 
 
 def _product(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
     """The product of elements in any order: of magnitudes at both ends, and the sign where it is certain."""
-    if not all(x.element.is_float for x in operands) or any(x.since is not None for x in operands):
-        return None
     element = operands[0].element
-    bounds = [x.bounds() for x in operands]
-    if any(n.any() or not np.isfinite(lo).all() or not np.isfinite(hi).all() for lo, hi, n in bounds):
+    if not element.is_float:
         return None
+    on_each = _on(e, operation, operands, range(len(operands)))
 
     def on(arrays: Sequence[np.ndarray]) -> np.ndarray:
-        return np.asarray(e.run_as(operation, arrays, F64)[0])
+        return on_each("multiply", arrays)
 
+    bounds = [x.bounds() for x in operands]
+    special = [n | ~np.isfinite(lo) | ~np.isfinite(hi) for lo, hi, n in bounds]
+    only_nan, unknown = (
+        on([np.where(s, 0.0, 1.0) for s in x]) == 0 for x in ([np.isnan(b[0]) for b in bounds], special)
+    )
+    bounds = [(np.where(s, 1.0, lo), np.where(s, 1.0, hi), n) for (lo, hi, n), s in zip(bounds, special, strict=True)]
     spans = [(lo <= 0) & (hi >= 0) & (lo != hi) for lo, hi, _ in bounds]
     least = on([np.where(s, 0.0, np.minimum(np.abs(b[0]), np.abs(b[1]))) for s, b in zip(spans, bounds, strict=True)])
     most = on([np.maximum(np.abs(lo), np.abs(hi)) for lo, hi, _ in bounds])
     sign = on([np.where(s, 1.0, np.where(b[0] < 0, -1.0, 1.0)) for s, b in zip(spans, bounds, strict=True)])
-    unknown = on([np.where(s, 0.0, 1.0) for s in spans]) == 0
-    count = operands[0].value.size / max(most.size, 1) + 1
+    either = on([np.where(s, 0.0, 1.0) for s in spans]) == 0
+    sizes = operation.attributes.get("window_dimensions", operands[0].value.size / max(most.size, 1))
+    count = float(np.prod(np.asarray(sizes))) + 1
     slack = np.expm1(count * np.log1p(2.0**-element.format.precision)) + 4 * count * 2.0**-53
     least, most = least * (1 - slack), most * (1 + slack)
     # Products of some of the elements may leave the range of the type on the way.
@@ -256,10 +274,13 @@ def _product(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
         on(wide) * (1 + slack) >= 2.0**fmt.bias,
         on(narrow) <= 2.0 ** (fmt.min_exponent + 2 * fmt.precision),
     )
-    least, most = np.where(vanishes, 0.0, least), np.where(overflows, np.inf, most)
-    low = np.where(unknown, -most, np.where(sign < 0, -most, least))
-    high = np.where(unknown, most, np.where(sign < 0, -least, most))
-    return [e.finish(operation, operands, low, high, overflows & vanishes)]
+    least, most = np.where(vanishes, 0.0, least), np.where(overflows | unknown, np.inf, most)
+    low = np.where(either | unknown, -most, np.where(sign < 0, -most, least))
+    high = np.where(either | unknown, most, np.where(sign < 0, -least, most))
+    low, high = np.where(only_nan, np.nan, low), np.where(only_nan, np.nan, high)
+    since = on_each("maximum", [causes_of(x) * 1.0 for x in operands]).astype(np.int32)
+    nan = unknown | (overflows & vanishes)
+    return [e.finish(operation, operands, low, high, nan, since=since if since.any() else None)]
 
 
 def _place_of_largest(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
@@ -292,71 +313,6 @@ def _place_of_largest(e: Evaluator, operation: Operation, operands: Sequence[Any
         e.finish(operation, operands, *ends, none, rounds=False, value=own[0].value),
         e.finish(operation, operands, first, last, none, rounds=False, value=own[1].value, index=1),
     ]
-
-
-@rule("sort", "chlo.top_k")
-def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
-    """Sorted elements: a place holds what the sorted ends enclose; beside keys, all whose keys may be in its place."""
-    keys, is_exact = operands[0], all(x.is_exact for x in operands)
-    if is_exact and e.flushed(keys).is_exact and operation.regions and _is_settled(operation, operands):
-        return e.nominal(operation, operands)
-    # Subnormal numbers may be compared as zeros, and stay what they are.
-    low, high, nan = e.flushed(keys).bounds()
-    if nan.any() or any(x.since is not None for x in operands) or not keys.element.is_float:
-        return None
-    direction, moved = "GT", [*operands]
-    if operation.regions:
-        sole = sole_operation(operation.regions[0])
-        direction = "" if sole is None else str(sole.attributes.get("comparison_direction"))
-    else:  # the positions go with the largest
-        t = TensorType(low.shape, ELEMENT_TYPES["i32"])
-        moved.append(e.exactly(t, np.broadcast_to(np.arange(low.shape[-1], dtype=np.int32), low.shape)))
-    if direction not in ("LT", "GT"):
-        return None
-    axis = int(operation.attributes.get("dimension", -1)) % low.ndim
-    falls = direction == "GT"
-
-    def in_order(x: np.ndarray) -> np.ndarray:
-        found = np.sort(x, axis=axis)
-        return np.moveaxis(np.flip(found, axis) if falls else found, axis, 0)
-
-    ends, own = (in_order(low), in_order(high)), e.nominal(operation, operands)
-    low, high = (np.moveaxis(v, axis, 0) for v in (low, high))
-    count, results = own[0].value.shape[axis], []
-    for i, x in enumerate(moved):
-        least, most = (np.moveaxis(v, axis, 0) for v in x.bounds()[:2])
-        first, last = np.empty((count, *low.shape[1:])), np.empty((count, *low.shape[1:]))
-        for place in range(count):
-            may = (low <= ends[1][place]) & (high >= ends[0][place])
-            first[place] = np.where(may, least, np.inf).min(axis=0)
-            last[place] = np.where(may, most, -np.inf).max(axis=0)
-        if i == 0:
-            limits = subnormal_hull(*ends, keys.element)
-            first, last = np.maximum(first, limits[0][:count]), np.minimum(last, limits[1][:count])
-        first, last = (np.moveaxis(v, 0, axis) for v in (first, last))
-        may_be_nan = x.bounds()[2].any() | np.zeros(first.shape, bool)
-        results.append(
-            e.finish(operation, operands, first, last, may_be_nan, rounds=False, value=own[i].value, index=i)
-        )
-    return results
-
-
-def _is_settled(operation: Operation, operands: Sequence[Any]) -> bool:
-    """Return whether a comparator orders these elements, and no two that are equal to it may change places."""
-    region = operation.regions[0]
-    if sole_operation(region) is not None and len(operands) > 1 and not operation.attributes.get("is_stable"):
-        return False
-    places = {v: i // 2 for i, v in enumerate(region.arguments)}
-    for inner in region.operations:
-        if inner.name == "stablehlo.compare":
-            compared = [operands[places[v]] for v in inner.operands if v in places]
-            is_total = inner.attributes.get("compare_type") == "TOTALORDER"
-            if any(
-                x.element.is_float and (not is_total or is_fnuz(x.element)) and x.bounds()[2].any() for x in compared
-            ):
-                return False
-    sole = sole_operation(region)
-    return sole is None or str(sole.attributes.get("comparison_direction")) in ("LT", "GT")
 
 
 @rule("map")

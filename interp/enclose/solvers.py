@@ -9,6 +9,8 @@ undecided.
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +19,7 @@ import numpy as np
 from ...ops.types import ElementType
 from ..program import Operation
 from .evaluate import Evaluator, rule
-from .values import Enclosure, by_parts, to_f64
+from .values import Enclosure, largest, to_f64
 
 #: The roundings of each term of a sum: those of the product, the sum and a division, twice.
 _ROUNDINGS = 6
@@ -25,11 +27,12 @@ _ROUNDINGS = 6
 _FIRST_ORDER = 0.1
 
 
-def _middle(x: Enclosure) -> tuple[np.ndarray, np.ndarray]:
-    """Return the midpoints of an operand and how far it may be from them."""
+def _values(x: Enclosure) -> tuple[np.ndarray, np.ndarray]:
+    """Return the interpreter's numbers, and how far others may be from them."""
     low, high, _ = x.bounds()
-    middle = by_parts(np.asarray(low), lambda v: v / 2) + by_parts(np.asarray(high), lambda v: v / 2)
-    return middle, np.abs(high - middle) * (low != high) * (1 + 1e-15)
+    value = to_f64(x.value, x.element)
+    parts = [part(high - value) for part in (np.real, np.imag)], [part(value - low) for part in (np.real, np.imag)]
+    return value, np.hypot(*np.maximum(*parts)) * (low != high) * (1 + 1e-15)
 
 
 def _slack(element: ElementType, n: int) -> float:
@@ -54,7 +57,7 @@ def triangular_solve(e: Evaluator, operation: Operation, operands: Sequence[Any]
         return None
     attributes = operation.attributes
     on_left, lower, unit = (bool(attributes.get(name)) for name in ("left_side", "lower", "unit_diagonal"))
-    (t, t_off), (y, y_off) = _middle(a), _middle(b)
+    (t, t_off), (y, y_off) = _values(a), _values(b)
     if attributes.get("transpose_a") in ("TRANSPOSE", "ADJOINT"):
         t, t_off, lower = t.swapaxes(-2, -1), t_off.swapaxes(-2, -1), not lower
         t = t.conj() if attributes["transpose_a"] == "ADJOINT" else t
@@ -71,7 +74,11 @@ def triangular_solve(e: Evaluator, operation: Operation, operands: Sequence[Any]
     growth = back @ (_slack(b.element, n) * size + t_off)
     error = (growth @ back @ np.abs(y) + back @ y_off) * (1 + 2 * _FIRST_ORDER)
     error = np.where(np.isfinite(error), error, np.nan)
-    known = np.broadcast_to(growth.sum(-1, keepdims=True) < _FIRST_ORDER, error.shape)
+    # Rows and columns that are divided by the diagonal, as before a block of it is inverted, may overflow.
+    diagonal = np.abs(np.diagonal(t, axis1=-2, axis2=-1))
+    scaled = np.maximum(size / diagonal[..., None], size / diagonal[..., None, :]).max((-2, -1), keepdims=True)
+    known = (growth.sum(-1, keepdims=True) < _FIRST_ORDER) & (scaled <= largest(b.element.part))
+    known = np.broadcast_to(known, error.shape)
     if not on_left:
         error, known = error.swapaxes(-2, -1), known.swapaxes(-2, -1)
     return _around(e, operation, operands, error, known)
@@ -83,12 +90,12 @@ def cholesky(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
     (a,) = operands
     if a.since is not None or 0 in a.value.shape:
         return None
-    middle, off = _middle(a)
-    lower, n = bool(operation.attributes.get("lower")), middle.shape[-1]
+    value, off = _values(a)
+    lower, n = bool(operation.attributes.get("lower")), value.shape[-1]
     if not lower:
-        middle, off = middle.conj().swapaxes(-2, -1), off.swapaxes(-2, -1)
-    half = np.tril(middle, -1)
-    whole = half + half.conj().swapaxes(-2, -1) + np.real(middle) * np.eye(n)
+        value, off = value.conj().swapaxes(-2, -1), off.swapaxes(-2, -1)
+    half = np.tril(value, -1)
+    whole = half + half.conj().swapaxes(-2, -1) + np.real(value) * np.eye(n)
     off = np.maximum(np.tril(off), np.tril(off).swapaxes(-2, -1))
     try:
         factor = np.linalg.cholesky(whole)
@@ -106,6 +113,27 @@ def cholesky(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
         error, known, given = error.swapaxes(-2, -1), known.swapaxes(-2, -1), given.T
     # The specification leaves the other triangle open.
     return _around(e, operation, operands, np.where(given, error, np.inf), known | ~given)
+
+
+@rule("custom_call")
+def lapack(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+    """The routines of LAPACK that are operations of StableHLO as well."""
+    given = operation.attributes.get("mhlo.backend_config")
+    flags = {k: chr(int(v)) for k, v in given.items() if np.ndim(v) == 0} if isinstance(given, dict) else {}
+    name, lower = str(operation.attributes.get("call_target_name")), flags.get("uplo") == "L"
+    if re.fullmatch("lapack_[sdcz]potrf_ffi", name):
+        found, attributes = cholesky, {"lower": lower}
+    elif re.fullmatch("lapack_[sdcz]trsm_ffi", name):
+        ways = {"T": "TRANSPOSE", "C": "ADJOINT"}
+        attributes = {"left_side": flags.get("side") == "L", "unit_diagonal": flags.get("diag") == "U", "lower": lower}
+        found, attributes["transpose_a"] = triangular_solve, ways.get(flags.get("trans_x", ""), "NO_TRANSPOSE")
+    else:
+        return None
+    same = dataclasses.replace(
+        operation, name=f"stablehlo.{found.__name__}", attributes=attributes, results=operation.results[:1]
+    )
+    results = found(e, e.remember(operation, lambda: same), operands)
+    return None if results is None else [*results, *e.nominal(operation, operands)[1:]]
 
 
 def _inverse(triangles: np.ndarray) -> np.ndarray | None:
@@ -127,8 +155,8 @@ def fft(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence
     lengths = [int(n) for n in np.ravel(operation.attributes["fft_length"])]
     kind = str(operation.attributes["fft_type"])
     axes, terms = tuple(range(-len(lengths), 0)), int(np.prod(lengths))
-    middle, off = _middle(x)
-    size = np.sqrt(np.sum(np.abs(middle) ** 2, axis=axes, keepdims=True)) * np.sqrt(terms)
+    value, off = _values(x)
+    size = np.sqrt(np.sum(np.abs(value) ** 2, axis=axes, keepdims=True)) * np.sqrt(terms)
     error = 8 * 2.0**-own.element.part.format.precision * (np.log2(max(terms, 2)) + 2) * size
     # Each element has the weight of its root of one, and twice that where the half that is not given is its conjugate.
     error = error + np.sum(off, axis=axes, keepdims=True) * (2 if kind == "IRFFT" else 1) / (

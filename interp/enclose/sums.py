@@ -121,16 +121,16 @@ class _Linear:
     """An operation that is linear in some of its operands, on f64: of complex numbers also on their magnitudes."""
 
     def __init__(self, e: Evaluator, operation: Operation, operands: Sequence[Enclosure], at: Sequence[int]) -> None:
-        self._e, self._operation, self._operands, self._at = e, operation, operands, list(at)
+        self._e, self._operation, self._operands, self.at = e, operation, operands, list(at)
         # Operands of the same type that only choose are computed with as well.
-        element = operands[self._at[0]].element
-        self._retyped = [i for i, x in enumerate(operands) if x.element == element or i in self._at]
-        self._is_product = len(self._at) == 2 and not operation.regions
+        element = operands[self.at[0]].element
+        self._retyped = [i for i, x in enumerate(operands) if x.element == element or i in self.at]
+        self._is_product = len(self.at) == 2 and not operation.regions
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """Return the operation on arrays, one for each operand in which it is linear."""
         given = [to_f64(x.value, x.element) if i in self._retyped else x.value for i, x in enumerate(self._operands)]
-        for i, x in zip(self._at, arrays, strict=True):
+        for i, x in zip(self.at, arrays, strict=True):
             given[i] = x
         element = C128 if any(map(np.iscomplexobj, arrays)) else F64
         return np.asarray(self._e.run_as(self._operation, given, element, self._retyped)[0])
@@ -201,6 +201,9 @@ def _with_specials(
     certain = touched & ~np.isfinite(own) & all(x.is_exact and not x.element.is_complex for x in operands)
     if operation.name.endswith(("convolution", "dynamic_conv")):
         certain = certain & ~np.isnan(own)  # NaN may be an infinity times a zero of padding, which is often left out
+    if not nominal.element.is_complex:  # NaN stays NaN, whatever it meets
+        only_nan = linear.touched([np.isnan(operands[i].bounds()[0]) for i in linear.at])
+        own, certain = np.where(only_nan, np.nan, own), certain | only_nan
     unknown = touched & ~certain
     low = by_parts(low, lambda v: np.where(certain, np.real(own), np.where(unknown, -np.inf, v)))
     high = by_parts(high, lambda v: np.where(certain, np.real(own), np.where(unknown, np.inf, v)))

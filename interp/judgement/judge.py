@@ -102,7 +102,7 @@ def judge_source(
             trace = Trace.of(whole, arguments, allowed)
         except (Error, ArithmeticError, LookupError, TypeError, ValueError) as error:
             found.verdict = worst([found.verdict, UNSUPPORTED])
-            found.notes.append(f"minihlo gives no enclosure: {error}")
+            found.note(f"minihlo gives no enclosure: {error}")
             continue
         body = fitted.function.body
         assert body is not None
@@ -112,7 +112,7 @@ def judge_source(
             if error.how == "absent":
                 raise
             found.verdict = worst([found.verdict, UNSUPPORTED if error.is_lack else CRASH])
-            found.notes.append(f"{name}: {' '.join(str(error).split())[:240]}")
+            found.note(f"{name}: {' '.join(str(error).split())[:240]}")
             if where and found.part is None and not error.is_lack:
                 found.part = find_part(Judge(trace, backend, allowed, CRASH), minimize, time.monotonic() + seconds)
             continue
@@ -120,15 +120,15 @@ def judge_source(
         found.findings[name] = findings
         found.verdict = worst([found.verdict, *(f.verdict for f in findings)])
         if any(f.flushes for f in findings):
-            note = f"{backend.name} takes subnormal numbers as zero"
-            found.notes += [note] if note not in found.notes else []
+            found.note(f"{backend.name} takes subnormal numbers as zero")
         if where and found.part is None and any(f.verdict == WRONG for f in findings):
             changes = _changes(backend, fitted, arguments, theirs)
-            found.notes += [CHANGES] if changes else []
+            if changes:
+                found.note(CHANGES)
             parts = Judge(trace, backend, allowed, tries=_TRIES if changes else 1)
             found.part = find_part(parts, minimize, time.monotonic() + seconds)
             if found.part is None:
-                found.notes.append("no smaller part of it was found to be wrong by itself")
+                found.note("no smaller part of it was found to be wrong by itself")
     return found
 
 

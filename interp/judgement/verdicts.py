@@ -71,6 +71,11 @@ class Judgement:
         kinds = [f.kind for fs in self.findings.values() for f in fs if f.kind]
         return kinds[0] if kinds else (self.notes[0] if self.notes else "")
 
+    def note(self, text: str) -> None:
+        """Add a note, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
     def data(self) -> dict[str, Any]:
         """Return the judgement as JSON holds it."""
         part = None if self.part is None else dataclasses.replace(self.part, arrays=())

@@ -153,10 +153,10 @@ STRUCTURED: dict[str, Callable[[Builder, Operation], None]] = {
     ),
     "scf.execute_region": lambda build, op: build.choose(build.number(0), op.regions, op.results),
     "scf.for": _for, "scf.while": _while,
-    "cf.assert": lambda build, op: build.define(
-        "stablehlo.custom_call", op.operands, (), call_target_name="shape_assertion",
-        error_message=op.attributes.get("msg", "the assertion does not hold"),
-    ),
+    "cf.assert": lambda build, op: build.operations.append(Operation(
+        "stablehlo.custom_call", op.operands, (), {"call_target_name": "shape_assertion",
+        "error_message": op.attributes.get("msg", "the assertion does not hold")}, (), build.location, op,
+    )),
     "sdy.named_computation": _named_computation,
     "mhlo.add_dependency": lambda build, op: build.same(op.operands[0], op.results[0]),
 }  # fmt: skip

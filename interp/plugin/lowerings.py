@@ -1,4 +1,4 @@
-"""Lowerings of JAX primitives without a general lowering: factorizations and calls of Python functions.
+"""Lowerings of JAX primitives: factorizations, functions of real numbers, and calls of Python functions.
 
 They are registered for platform `minihlo` only. They use private modules of JAX, so that a function is left out if the
 installed version of JAX does not have it.
@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 from jax._src import callback as jax_callback
-from jax._src import debugging, dtypes, sharding_impls
+from jax._src import core as jax_core
+from jax._src import custom_partitioning, debugging, dtypes, sharding_impls
 from jax._src import mesh as mesh_lib
 from jax._src.export import _export as jax_export
 from jax._src.interpreters import mlir
@@ -40,10 +41,15 @@ def register() -> None:
         if primitive is not None and rule is not None:
             rule = rule if replace is None else functools.partial(replace, rule)
             mlir.register_lowering(primitive, rule, platform=PLATFORM, cacheable=cacheable)
+    general = getattr(mlir, "_lowerings", {})
+    for primitive in [p for p in general if p.name in _FUNCTIONS]:
+        rule = functools.partial(_keep_function, getattr(general[primitive], "rule", general[primitive]))
+        mlir.register_lowering(primitive, rule, platform=PLATFORM)
     # Exported programs may be kept for long, so JAX accepts only custom calls whose targets stay what they are.
     stable = getattr(jax_export, "_CUSTOM_CALL_TARGETS_GUARANTEED_STABLE", None)
     if isinstance(stable, set):
         stable.update(target for _, target, _ in _LINEAR_ALGEBRA)
+        stable.update(map(_CHLO.__add__, _FUNCTIONS.values()))
     donating = getattr(mlir, "_platforms_with_donation", None)
     if isinstance(donating, list) and PLATFORM not in donating:
         donating.append(PLATFORM)
@@ -90,6 +96,43 @@ def _with_context(ctx: Any, function: Any, *arguments: Any) -> Any:
     """Call a function of JAX that takes the module's context first in newer versions."""
     takes_context = len(inspect.signature(function).parameters) > len(arguments)
     return function(*([ctx.module_context] if takes_context else []), *arguments)
+
+
+# -- functions ---------------------------------------------------------------------------------------------------------
+
+_CHLO = "chlo."
+#: JAX's names of primitives that are functions, and those of the ops of CHLO that they are lowered to.
+_FUNCTIONS = {
+    name: name
+    for name in (
+        "acos", "acosh", "asin", "asinh", "atan", "atanh", "bessel_i1e", "cosh", "digamma", "erf", "erf_inv", "erfc",
+        "lgamma", "polygamma", "sinh", "square", "tan", "zeta",
+    )
+} | {"nextafter": "next_after"}  # fmt: skip
+
+
+def _keep_function(rule: Callable[..., Any], ctx: Any, *operands: Any, **parameters: Any) -> Any:
+    """Lower a function of floats to a custom call that stands for its op of CHLO.
+
+    jaxlib expands the op itself to ops that each round to the format, or refuses to: so where sizes are symbolic.
+    """
+    results = rule(ctx, *operands, **parameters)
+    if not dtypes.issubdtype(ctx.avals_out[0].dtype, np.floating):
+        return results
+    op = results[0].owner.operation
+    if op.name == "sdy.sharding_constraint":
+        op = op.operands[0].owner.operation
+    old = op.results[0]
+    if not op.name.startswith(_CHLO) or not old.type.has_static_shape:
+        return results
+    from jaxlib.mlir import ir
+
+    with ir.InsertionPoint(op):
+        new = mlir.custom_call(op.name, result_types=[old.type], operands=list(op.operands)).results[0]
+    results = [new if r == old else r for r in results]
+    old.replace_all_uses_with(new)
+    op.erase()
+    return results
 
 
 # -- Python functions that a program calls -----------------------------------------------------------------------------
@@ -190,10 +233,16 @@ def _inspect_sharding(fallback: Callable[..., Any], ctx: Any, value: Any, *, cal
     return []
 
 
+def _whole(_rule: Callable[..., Any], ctx: Any, *values: Any, call: Any, **_: Any) -> Any:
+    """A function with a partitioning of its own: programs are not partitioned, so the function as it is."""
+    return mlir.lower_fun(jax_core.jaxpr_as_fun(call), multiple_results=True)(ctx, *values)
+
+
 #: Rules of JAX: its module, the primitive, the rule, what replaces the rule, and whether the lowering may be cached.
 _RULES: tuple[tuple[Any, str, str, Any, bool], ...] = (
     (debugging, "debug_callback_p", "debug_callback_lowering", None, False),
     (debugging, "debug_print_p", "debug_print_lowering_rule", None, False),
     (debugging, "inspect_sharding_p", "_inspect_sharding_lowering_rule", _inspect_sharding, True),
+    (custom_partitioning, "custom_partitioning_p", "_custom_partitioning_lowering_rule", _whole, True),
     (scaled_matmul, "_scaled_matmul_p", "_scaled_matmul_gpu_lowering", None, True),
 )

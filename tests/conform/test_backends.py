@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -25,6 +26,12 @@ def test_programs(name: str) -> None:
             (result,) = actual.evaluate(DOUBLE, [CODES])
             assert (result.dtype, result.tolist()) == (np.uint8, DOUBLED)
             actual.close()  # it can be used again
+
+
+def test_programs_of_jax_that_call_lapack() -> None:
+    text = jax.jit(jax.numpy.linalg.cholesky).lower(np.eye(1, dtype=np.float32)).as_text()
+    with opened("jax:cpu") as actual:
+        assert actual.evaluate(text, [np.array([[9.0]], np.float32)])[0].tolist() == [[3.0]]
 
 
 @pytest.mark.parametrize("name", ["reference", "iree:llvm-cpu"])

@@ -41,7 +41,7 @@ def explained(op: str, operands: tuple[str, ...], result: str, fault: Callable[[
     """What is said of a backend whose results are right but for a fault, which gets the numbers and the right code."""
     case = Case(op, operands, result)
     part = Part(case, "array", data.operands(case, "array", 1, 0))
-    numbers = [FORMATS[t].decode(x) for t, x in zip(operands, part.operands, strict=True)]
+    numbers = [FORMATS[t].decode(x) for t, x in zip(operands, part.arrays, strict=True)]
     pairs = zip(zip(*(x.tolist() for x in numbers), strict=True), part.expected.codes.tolist(), strict=True)
     return said(part, np.array([fault(list(x), code) for x, code in pairs]).astype(part.expected.codes.dtype))
 
@@ -105,14 +105,14 @@ def test_exponents_read_as_signed() -> None:
     order[0x80] = np.nan
     case = Case("compare", ("f8E8M0FNU",) * 2, "i1", (("comparison_direction", "LT"), ("compare_type", "FLOAT")))
     part = Part(case, "array", data.operands(case, "array", 1, 0))
-    told = said(part, order[part.operands[0]] < order[part.operands[1]])
+    told = said(part, order[part.arrays[0]] < order[part.arrays[1]])
     assert told == "f8E8M0FNU is taken for a format with a sign, 7 bits of exponent with bias 128, and 0x80 for NaN"
 
 
 def converted_to_f32(element: str) -> tuple[Part, np.ndarray]:
     case = Case("convert", (element,), "f32")
     part = Part(case, "array", data.operands(case, "array", 1, 0))
-    return part, part.operands[0]
+    return part, part.arrays[0]
 
 
 def said(part: Part, got: np.ndarray) -> str:

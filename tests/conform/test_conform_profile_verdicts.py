@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from minihlo.interp.conform import profiles
-from minihlo.interp.conform.report import github
+from minihlo.interp.conform.report import ci
 from minihlo.interp.conform.result import CaseResult, Report
 from minihlo.interp.conform.result import Run as ReportRun
 
@@ -200,7 +200,7 @@ def test_there_are_ten_annotations_at_most() -> None:
         )
         for i in range(14)
     ]
-    lines = list(github.lines(Report(ReportRun("chip:a,b", 1), cases)))
-    assert len(lines) == github.MOST
+    lines = list(ci.annotate(Report(ReportRun("chip:a,b", 1), cases)))
+    assert len(lines) == ci.MOST
     assert lines[0].startswith("::error title=minihlo conform chip%3Aa%2Cb%3A 1 case::100%25 wrong%0Ain way ")
     assert lines[-1] == "::error title=minihlo conform chip%3Aa%2Cb::5 more causes"

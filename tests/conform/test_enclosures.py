@@ -11,8 +11,7 @@ from minihlo import interp
 from minihlo.interp.enclose import Allowed, Enclosure, enclose
 from minihlo.interp.parse import parser
 
-BF16 = ml_dtypes.bfloat16
-NAMES = {"f32": np.float32, "bf16": BF16, "f16": np.float16}
+NAMES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
 
 def enclosure(text: str, *arrays: np.ndarray, **allowed: bool) -> Enclosure:
@@ -48,7 +47,6 @@ def test_sums_in_any_order_and_grouping(name: str) -> None:
         assert found.admits(parts[0].astype(dtype)).all()
     dropped = x[1:].astype(np.float64).sum(0).astype(dtype)
     assert not found.admits(dropped).all()
-    assert found.admits(np.asarray(found.value)).all()
 
 
 def test_products_are_contracted() -> None:
@@ -94,8 +92,8 @@ def test_chains_in_f32(name: str) -> None:
 
 @pytest.mark.parametrize("chip", ["h100", "b200", "mi300"])
 def test_products_as_chips_sum_them(chip: str) -> None:
-    dtype = ml_dtypes.float8_e4m3fnuz if chip == "mi300" else ml_dtypes.float8_e4m3fn
-    name = "f8E4M3FNUZ" if chip == "mi300" else "f8E4M3FN"
+    fnuz, fn = (ml_dtypes.float8_e4m3fnuz, "f8E4M3FNUZ"), (ml_dtypes.float8_e4m3fn, "f8E4M3FN")
+    dtype, name = fnuz if chip == "mi300" else fn
     x, y = sample(6, (20, 256), dtype), sample(7, (256, 20), dtype)
     text = f"""func.func @main(%x: tensor<20x256x{name}>, %y: tensor<256x20x{name}>) -> tensor<20x20xf32> {{
       %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
@@ -106,8 +104,7 @@ def test_products_as_chips_sum_them(chip: str) -> None:
     theirs = np.asarray(interp.load(text)(x, y, policy=interp.Policy.target(chip))[0])
     assert (theirs != found.value).any()
     assert found.admits(theirs).all()
-    y[5] = 0
-    assert not found.admits(x.astype(np.float32) @ y.astype(np.float32)).all()
+    assert not found.admits(x[:, 6:].astype(np.float32) @ y[6:].astype(np.float32)).all()
 
 
 ONE = "func.func @main(%x: tensor<300xf32>) -> tensor<300x{t}> {{\n{body}\n return %r : tensor<300x{t}>\n}}"
@@ -133,21 +130,41 @@ def test_functions_of_intervals(name: str) -> None:
     assert not found.admits((exact * 1.001 + 1e-3).astype(np.float32)).any()
 
 
-def test_conversions_round_once() -> None:
-    body = " %r = stablehlo.convert %x : (tensor<300xf32>) -> tensor<300xf8E5M2>"
-    x = np.float32(1.125) + np.arange(300, dtype=np.float32) * np.float32(2.0**-20)
-    found = enclosure(ONE.format(t="f8E5M2", body=body), x)
-    assert found.is_exact
-    twice = x.astype(np.float16).astype(ml_dtypes.float8_e5m2)
-    assert not found.admits(twice).all()
+def test_quotients_by_a_reciprocal_that_is_subnormal() -> None:
+    body = """ %c = stablehlo.constant dense<2.5e38> : tensor<300xf32>
+      %r = stablehlo.divide %x, %c : tensor<300xf32>"""
+    x = np.full(300, 1e38, np.float32)
+    for reciprocal in (np.float32(0), 1 / np.float32(2.5e38)):
+        assert enclosure(ONE.format(t="f32", body=body), x).admits(x * reciprocal).all()
 
 
 def test_quotients_of_flushed_numbers_are_nan() -> None:
     body = " %r = stablehlo.divide %x, %x : tensor<300xf32>"
     found = enclosure(ONE.format(t="f32", body=body), np.full(300, 1e-45, np.float32))
     assert found.admits(np.full(300, np.nan, np.float32)).all()
-    found = enclosure(ONE.format(t="f32", body=body), np.full(300, 2.0, np.float32))
-    assert not found.admits(np.full(300, np.nan, np.float32)).any()
+    assert (
+        not enclosure(ONE.format(t="f32", body=body), np.ones(300, np.float32)).admits(np.float32([np.nan] * 300)).any()
+    )
+
+
+@pytest.mark.parametrize("combine", ["add", "multiply"])
+def test_what_is_nan_in_any_order(combine: str) -> None:
+    body = f""" %z = stablehlo.constant dense<0.0> : tensor<f32>
+      %e = stablehlo.exponential %x : tensor<300xf32>
+      %s = stablehlo.reduce(%e init: %z) applies stablehlo.{combine} across dimensions = [0]
+        : (tensor<300xf32>, tensor<f32>) -> tensor<f32>
+      %r = stablehlo.broadcast_in_dim %s, dims = [] : (tensor<f32>) -> tensor<300xf32>"""
+    found = enclosure(ONE.format(t="f32", body=body), np.where(np.arange(300) == 7, np.nan, np.float32(1)))
+    assert [found.admits(np.full(300, x, np.float32)).any() for x in (np.nan, 1)] == [True, False]
+
+
+def test_bits_of_nan_are_open_unless_it_is_moved() -> None:
+    text = ONE.format(
+        t="i32", body="%y = BODY\n%r = stablehlo.bitcast_convert %y : (tensor<300xf32>) -> tensor<300xi32>"
+    )
+    x = np.where(np.arange(300) < 9, np.nan, np.float32(2))
+    for body, count in (("reverse %x, dims = [0]", 0), ("negate %x", 9)):
+        assert enclosure(text.replace("BODY", f"stablehlo.{body} : tensor<300xf32>"), x).undecided.sum() == count
 
 
 def test_what_is_not_decided() -> None:

@@ -14,7 +14,7 @@ import scipy.linalg
 from minihlo.interp.enclose import Enclosure, enclose
 from minihlo.interp.parse import parser
 
-F32 = np.float32
+F32, BF16 = np.float32, jnp.bfloat16
 RNG = np.random.default_rng(0)
 
 
@@ -55,6 +55,16 @@ def case(
     return program
 
 
+def traced(f: Callable[..., Any], *arrays: np.ndarray) -> Callable[[bool], tuple[str, Sequence[np.ndarray]]]:
+    """Return the program of a function of JAX, with operands that are known exactly or not."""
+
+    def program(is_exact: bool) -> tuple[str, Sequence[np.ndarray]]:
+        given = f if is_exact else lambda *a: f(*(x * jnp.exp(0 * x) for x in a))
+        return jax.jit(given).lower(*arrays).as_text(), arrays
+
+    return program
+
+
 SQUARE, TALL, FEATURES = "tensor<6x6xf32>", "tensor<6x3xf32>", "tensor<5xf32>"
 A, B = np.tril(positive(6)), normal(6, 3)
 X, SCALE, OFFSET, MEAN, VARIANCE = (
@@ -88,6 +98,19 @@ def _norm(x: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> list[np.ndarr
     return [_product_and_sum(x, scale, offset, mean, variance), mean, variance]
 
 
+def _windows(a: Any) -> Any:
+    return jax.lax.reduce_window(a, -jnp.inf, jax.lax.max, (3, 2), (1, 2), "VALID")
+
+
+def _largest(a: Any) -> list[Any]:
+    """Return the two largest of each row, what stands beside the elements in order, and their places."""
+    if isinstance(a, np.ndarray):
+        largest, places = -np.sort(-a)[:, :2], np.argsort(-a, axis=1)
+        return [largest, np.take_along_axis(a + 1, places, 1), places.astype(F32)]
+    largest, places = jax.lax.top_k(a, 2)[0], jnp.argsort(-a, axis=1)
+    return [largest, jnp.take_along_axis(a + 1, places, 1), places.astype(F32)]
+
+
 def _gradients(x: np.ndarray, scale: np.ndarray, mean: np.ndarray, variance: np.ndarray, g: np.ndarray) -> list[Any]:
     inverse = 1 / np.sqrt(variance + F32(0.001))
     centered = (x - mean) * inverse
@@ -96,14 +119,6 @@ def _gradients(x: np.ndarray, scale: np.ndarray, mean: np.ndarray, variance: np.
 
 
 CASES: dict[str, tuple[Callable[[bool], tuple[str, Sequence[np.ndarray]]], Callable[..., Sequence[np.ndarray]]]] = {
-    "triangular_solve": (
-        case(
-            f"""%r = "stablehlo.triangular_solve"(%a, %b) <{{left_side = true, lower = true, unit_diagonal = false,
-              transpose_a = #stablehlo<transpose NO_TRANSPOSE>}}> : ({SQUARE}, {TALL}) -> {TALL}""",
-            f"{SQUARE} {TALL}", (A, B),
-        ),
-        lambda a, b: [np.linalg.inv(np.tril(a)) @ b],
-    ),
     "triangular_solve of a transposed one": (
         case(
             f"""%r = "stablehlo.triangular_solve"(%a, %b) <{{left_side = false, lower = true, unit_diagonal = true,
@@ -117,61 +132,42 @@ CASES: dict[str, tuple[Callable[[bool], tuple[str, Sequence[np.ndarray]]], Calla
         lambda a: [np.where(np.tri(6) == 1, _factor(a), a)],
     ),
     "fft": (
-        case("%r = stablehlo.fft %a, type = RFFT, length = [12] : (tensor<2x12xf32>) -> tensor<2x7xcomplex<f32>>",
-             "tensor<2x12xf32>", (normal(2, 12),), "tensor<2x7xcomplex<f32>>"),
+        traced(jnp.fft.rfft, normal(2, 12)),
         lambda a: [(a @ scipy.linalg.dft(12).astype(np.complex64)[:, :7]).astype(np.complex64)],
     ),
-    "batch_norm_training": (
-        case(
-            f"""%r:3 = "stablehlo.batch_norm_training"(%a, %b, %c) <{{{EPSILON}}}>
-              : ({NORM}, {FEATURES}, {FEATURES}) -> ({NORM}, {FEATURES}, {FEATURES})""",
-            f"{NORM} {FEATURES} {FEATURES}", (X, SCALE, OFFSET), f"{NORM}, {FEATURES}, {FEATURES}",
-        ),
-        _norm,
-    ),
-    "batch_norm_inference": (
-        case(
-            f"""%r = "stablehlo.batch_norm_inference"(%a, %b, %c, %d, %e) <{{{EPSILON}}}>
-              : ({NORM}, {FEATURES}, {FEATURES}, {FEATURES}, {FEATURES}) -> {NORM}""",
-            f"{NORM} {FEATURES} {FEATURES} {FEATURES} {FEATURES}", (X, SCALE, OFFSET, MEAN, VARIANCE), NORM,
-        ),
-        lambda x, *features: [_product_and_sum(x, *features)],
-    ),
-    "batch_norm_grad": (
-        case(
-            f"""%r:3 = "stablehlo.batch_norm_grad"(%a, %b, %c, %d, %e) <{{{EPSILON}}}>
-              : ({NORM}, {FEATURES}, {FEATURES}, {FEATURES}, {NORM}) -> ({NORM}, {FEATURES}, {FEATURES})""",
-            f"{NORM} {FEATURES} {FEATURES} {FEATURES} {NORM}", (X, SCALE, MEAN, VARIANCE, normal(40, 5)),
-            f"{NORM}, {FEATURES}, {FEATURES}",
-        ),
-        _gradients,
-    ),
-    "lgamma": (case("%r = chlo.lgamma %a : tensor<5xf32> -> tensor<5xf32>", FEATURES, (VARIANCE,)),
-               lambda a: [np.asarray(jax.lax.lgamma(jnp.asarray(a)))]),
-    "broadcast_add": (
-        case(
-            f"%r = chlo.broadcast_multiply %a, %b : ({NORM}, {FEATURES}) -> {NORM}",
-            f"{NORM} {FEATURES}", (X, SCALE), NORM,
-        ),
-        lambda a, b: [a * b],
-    ),
+    "batch_norm_training": (case(
+        f"""%r:3 = "stablehlo.batch_norm_training"(%a, %b, %c) <{{{EPSILON}}}>
+          : ({NORM}, {FEATURES}, {FEATURES}) -> ({NORM}, {FEATURES}, {FEATURES})""",
+        f"{NORM} {FEATURES} {FEATURES}", (X, SCALE, OFFSET), f"{NORM}, {FEATURES}, {FEATURES}"), _norm),
+    "batch_norm_inference": (case(
+        f"""%r = "stablehlo.batch_norm_inference"(%a, %b, %c, %d, %e) <{{{EPSILON}}}>
+          : ({NORM}, {FEATURES}, {FEATURES}, {FEATURES}, {FEATURES}) -> {NORM}""",
+        f"{NORM} {FEATURES} {FEATURES} {FEATURES} {FEATURES}", (X, SCALE, OFFSET, MEAN, VARIANCE), NORM),
+        lambda x, *features: [_product_and_sum(x, *features)]),
+    "batch_norm_grad": (case(
+        f"""%r:3 = "stablehlo.batch_norm_grad"(%a, %b, %c, %d, %e) <{{{EPSILON}}}>
+          : ({NORM}, {FEATURES}, {FEATURES}, {FEATURES}, {NORM}) -> ({NORM}, {FEATURES}, {FEATURES})""",
+        f"{NORM} {FEATURES} {FEATURES} {FEATURES} {NORM}", (X, SCALE, MEAN, VARIANCE, normal(40, 5)),
+        f"{NORM}, {FEATURES}, {FEATURES}"), _gradients),
+    "lgamma": (traced(jax.lax.lgamma, VARIANCE), lambda a: [np.asarray(jax.lax.lgamma(jnp.asarray(a)))]),
+    "broadcast_multiply": (case(f"%r = chlo.broadcast_multiply %a, %b : ({NORM}, {FEATURES}) -> {NORM}",
+        f"{NORM} {FEATURES}", (X, SCALE), NORM), lambda a, b: [a * b]),
     "select_and_scatter": (
-        case(
-            """%z = stablehlo.constant dense<0.0> : tensor<f32>
-            %r = "stablehlo.select_and_scatter"(%a, %b, %z) <{window_dimensions = array<i64: 3, 2>,
-              window_strides = array<i64: 1, 2>}> ({
-              ^bb0(%x: tensor<f32>, %y: tensor<f32>):
-                %p = stablehlo.compare GE, %x, %y : (tensor<f32>, tensor<f32>) -> tensor<i1>
-                stablehlo.return %p : tensor<i1>
-            }, {
-              ^bb0(%x: tensor<f32>, %y: tensor<f32>):
-                %s = stablehlo.add %y, %x : tensor<f32>
-                stablehlo.return %s : tensor<f32>
-            }) : (tensor<6x6xf32>, tensor<4x3xf32>, tensor<f32>) -> tensor<6x6xf32>""",
-            "tensor<6x6xf32> tensor<4x3xf32>", (normal(6, 6), normal(4, 3)), SQUARE,
-        ),
-        lambda a, b: [np.asarray(jax.vjp(lambda v: jax.lax.reduce_window(
-            v, -jnp.inf, jax.lax.max, (3, 2), (1, 2), "VALID"), a)[1](jnp.asarray(b))[0])],
+        traced(lambda a, b: jax.vjp(_windows, a)[1](b)[0], normal(6, 6), normal(4, 3)),
+        lambda a, b: [np.asarray(jax.vjp(_windows, a)[1](jnp.asarray(b))[0])],
+    ),
+    "a factor by LAPACK": (traced(jnp.linalg.cholesky, positive(6)), lambda a: [np.tril(_factor((a + a.T) / 2))]),
+    "a solution by LAPACK, of a sum that is not rounded": (
+        traced(lambda a, b, c: jax.scipy.linalg.solve_triangular(
+            a, (b.astype(BF16) + c.astype(BF16)).astype(F32), trans="T", lower=True), A, B, normal(6, 3)),
+        lambda a, b, c: [np.linalg.inv(np.tril(a).T) @ (b.astype(BF16).astype(F32) + c.astype(BF16).astype(F32))],
+    ),
+    "a cumulative product": (traced(lambda a: jnp.cumprod(a, 1), B), lambda a: [np.cumprod(a, 1)]),
+    "the largest, and where they are": (traced(lambda a: _largest(a * a), B), lambda a: _largest(a * a)),
+    "a median": (traced(lambda a: jnp.median(a, 0), X), lambda a: [np.median(a, 0)]),
+    "a scatter": (
+        traced(lambda a, b: a.at[jnp.array([4, 0, 1])].set(b[:3]), A, A.T.copy()),
+        lambda a, b: [np.concatenate([b[1:3], a[2:4], b[:1], a[5:]])],
     ),
 }  # fmt: skip
 
@@ -243,3 +239,11 @@ def test_a_variance_that_overflows_may_give_anything() -> None:
     for given in ([[np.nan, 0], [np.nan, 2]], [[1, 0], [1, 2]]):
         assert found.admits(np.array(given, np.float32)).all()
     assert found.admits(np.full((2, 2), 9, np.float32)).tolist() == [[True, False]] * 2
+
+
+def test_a_factor_that_vanishes() -> None:
+    """1e-20 / sqrt(1e38) is subnormal, so its product with 1e30 may be zero."""
+    text, arrays = CASES["batch_norm_inference"][0](True)
+    given = [np.full_like(x, v) for x, v in zip(arrays, (1e30, 1e-20, 0, 0, 1e38), strict=True)]
+    (found,) = enclosures(text, *given)
+    assert [found.admits(np.full_like(X, v)).any() for v in (0, 1e-9, 1)] == [True, True, False]

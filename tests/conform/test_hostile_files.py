@@ -18,7 +18,7 @@ from rich.console import Console
 from minihlo.interp.cli import main
 from minihlo.interp.conform import files, profiles
 from minihlo.interp.conform.conformance import Problem
-from minihlo.interp.conform.report import github, terminal
+from minihlo.interp.conform.report import ci, terminal
 from minihlo.interp.conform.result import CaseResult, Report, Run, load
 from minihlo.interp.errors import InputError
 from minihlo.interp.policies import accumulation
@@ -82,7 +82,7 @@ def test_a_report_cannot_write_to_the_terminal_what_it_likes() -> None:
     out = io.StringIO()
     terminal.show(hostile, Console(file=out, width=120))
     problem = Problem("add.f8E5M2", "array", text)
-    for shown in (out.getvalue(), *github.lines(hostile), str(problem), *github.lines(hostile, [problem])):
+    for shown in (out.getvalue(), *ci.annotate(hostile), str(problem), *ci.annotate(hostile, [problem])):
         assert "\x1b" not in shown
         assert "[/red]\\x1b[31m" in shown
 

@@ -147,6 +147,7 @@ def test_other_types_of_operands(name: str) -> None:
     assert (report.record.step, report.record.bits, report.record.rounding) == (8, 24, "toward_zero")
 
 
+@pytest.mark.exhaustive
 def test_operands_of_two_types_and_a_narrow_result() -> None:
     record = Accumulator(4, bits=9, keep="f16")
     report = interp.probe(Model(record), type=("f8E4M3FN", "f8E5M2"), result="f16", k=24)

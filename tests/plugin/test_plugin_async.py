@@ -5,6 +5,7 @@ import functools
 import pytest
 
 from ..jax_child import run_jax
+from ..thinned import rotated
 
 _START = """
         import gc, signal, threading, time, logging, warnings
@@ -251,7 +252,7 @@ def test_fork_with_work_in_flight() -> None:
     """)
 
 
-@pytest.mark.parametrize("how", ["pass", "sys.exit()", "y.copy_to_host_async()", "del y"])
+@pytest.mark.parametrize("how", rotated(["pass", "sys.exit()", "y.copy_to_host_async()", "del y"], every=2))
 def test_exit_with_work_in_flight(how: str) -> None:
     run(
         f"""

@@ -76,7 +76,7 @@ def test_results_lie_as_far_as_the_program_says() -> None:
     """)
 
 
-def test_shard_map_with_collectives() -> None:
+def test_shard_map_and_pmap() -> None:
     run("""
         def run(f, spec, out, **options):
             return jax.jit(jax.shard_map(f, mesh=mesh, in_specs=spec, out_specs=out, **options))(x)
@@ -94,19 +94,12 @@ def test_shard_map_with_collectives() -> None:
         lines = []
         run(lambda a: jax.debug.callback(lambda v: lines.append(float(v)), a[0, 0]) or a, P("x", "y"), P("x", "y"))
         assert sorted(lines) == [0, 2, 4, 6, 32, 34, 36, 38], lines
-    """)
-
-
-def test_pmap() -> None:
-    run("""
         same(jax.pmap(lambda a, b: jax.lax.psum(a * b, "i"), axis_name="i")(x, x), np.tile((x * x).sum(0), (8, 1)))
         same(jax.pmap(lambda a, b: a @ b, in_axes=(0, None))(x, x[0]), x @ x[0])
-    """)
-
-
-def test_too_few_devices() -> None:
-    run_jax("""
-        fails(lambda: jax.pmap(lambda a: a)(np.ones((4, 2))), "ValueError", "4")
+        from jax.experimental.custom_partitioning import custom_partitioning
+        own = custom_partitioning(lambda a: a.T + 1)
+        own.def_partition(partition=None, infer_sharding_from_operands=None, sharding_rule="i j -> j i")
+        same(jax.jit(own)(jax.device_put(x, sharded("x", "y"))), x.T + 1)
     """)
 
 

@@ -72,7 +72,7 @@ def test_nothing_outlives_a_command(arguments: tuple[str, ...], sent: int, tmp_p
             while not (tmp_path / "ready").exists() and time.monotonic() < deadline:
                 time.sleep(0.1)
                 if is_silent and len(processes.marked(mark)) > 1:
-                    deadline = min(deadline, time.monotonic() + 2)
+                    deadline = min(deadline, time.monotonic() + 1)
             assert len(processes.marked(mark)) > 1
             os.kill(process.pid, sent)
             process.wait(30)

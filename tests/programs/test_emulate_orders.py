@@ -13,6 +13,7 @@ from minihlo.interp.emulate.program import emulate_text
 from minihlo.interp.errors import CheckFailure, UnsupportedError
 from minihlo.ops.minifloat.formats import FORMATS
 from tests.emulated import check, codes
+from tests.thinned import thinned
 
 RNG = np.random.default_rng(5)
 POLICIES = [
@@ -53,7 +54,10 @@ def _compare(direction, *types):
 
 @pytest.mark.parametrize(
     ("element", "direction"),
-    [("f8E4M3FN", "LT"), ("f8E5M2", "GT"), ("f8E4M3FNUZ", "LT"), ("f4E2M1FN", "GT"), ("f8E8M0FNU", "LT")],
+    thinned(
+        [("f8E4M3FN", "LT"), ("f8E5M2", "GT"), ("f8E4M3FNUZ", "LT"), ("f4E2M1FN", "GT"), ("f8E8M0FNU", "LT")],
+        lambda element, _: element in ("f8E5M2", "f8E4M3FNUZ", "f8E8M0FNU"),
+    ),
 )
 def test_sort(element, direction):
     for is_finite in (False, True):
@@ -130,7 +134,7 @@ def test_scan(policy, is_reverse):
     check(text, [codes(RNG, "f8E5M2", (5, 7, 3), True), codes(RNG, "f8E5M2", (5, 3), True)], policy)
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=lambda p: p.rounding)
+@pytest.mark.parametrize("policy", thinned(POLICIES, lambda p: p.rounding != "stochastic"), ids=lambda p: p.rounding)
 def test_batch_norm(policy):
     """Inference, training and the gradient; the draws of each step are its own."""
     x, f = "tensor<4x3x5xf8E4M3>", "tensor<3xf8E4M3>"

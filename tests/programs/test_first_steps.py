@@ -15,6 +15,7 @@ from minihlo.interp import load
 from minihlo.interp.errors import InputError, ProgramError, escape
 
 from ..processes import commands_of
+from ..thinned import thinned
 
 ADD = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = stablehlo.add %x, %x : tensor<2xf32>
@@ -117,12 +118,12 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+@pytest.mark.parametrize("name", thinned(NAMES, lambda name: name in ("newline", "escape sequence")))
 def test_names_cannot_leave_their_line(run: Run, tmp_path: Path, name: str) -> None:
     path = tmp_path / "name.mlir"
     path.write_text(
-        f'func.func @"{name}"() -> tensor<f32> {{\n'
-        f'  %0 = stablehlo.constant dense<1.0> : tensor<f32> loc("{name}":3:4)\n  return %0 : tensor<f32>\n}}\n'
+        f'func.func @"{NAMES[name]}"() -> tensor<f32> {{\n'
+        f'  %0 = stablehlo.constant dense<1.0> : tensor<f32> loc("{NAMES[name]}":3:4)\n  return %0 : tensor<f32>\n}}\n'
     )
     assert run("run", str(path))[0] == 0
     status, traced, err = run("run", "--trace", str(path))

@@ -232,6 +232,7 @@ def test_policies_as_text(tmp_path: Path) -> None:
     for text, message in (
         ("target=h1", "target: expected a chip or its instruction"),
         ("accumulate=h1", "accumulate: expected auto"),
+        ("seed=1,seed=2", "policy: expected seed once, got 'seed=2' too"),
         (f"accumulate=@{tmp_path}/none", "accumulate: .*none: No such file"),
         ("steps=3", "policy: expected name=value with a name of .*target, got 'steps=3'"),
     ):

@@ -7,7 +7,6 @@ import dataclasses
 from ...oracle.case import OpCase
 from ...oracle.exact import FUNCTIONS
 from ...oracle.formats import ALL_MINIFLOATS, FORMATS, INTEGERS, MINIFLOATS
-from .block_list import BLOCK_OPS
 
 #: The grid column of cases without minifloats.
 WIDE = "wide"
@@ -18,6 +17,10 @@ WIDE_TYPES = (*(f for f in reversed(FORMATS) if f not in ALL_MINIFLOATS), *INTEG
 ROW_OPS = ("reduce", "cumulative", "dot_general", "convolution", "sort")
 #: Sums of products, which matrix units accumulate in their own ways.
 PRODUCT_OPS = ("dot_general", "convolution")
+#: Ops on arrays in blocks that share scales.
+BLOCK_OPS = ("quantize", "dequantize", "scaled_dot")
+#: The rule for scales of a backend that names none.
+OWN = "own"
 
 
 @dataclasses.dataclass(frozen=True)

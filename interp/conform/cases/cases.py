@@ -6,10 +6,10 @@ import fnmatch
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
+from ...oracle.blocks import BLOCKS
 from ...oracle.exact import COMPARISONS, OPS, arity
 from ...oracle.formats import CONVERTED, FORMATS, INTEGERS, MINIFLOATS
-from .block_list import block_cases
-from .case import PRODUCT_OPS, WIDE_TYPES, Case
+from .case import OWN, PRODUCT_OPS, WIDE_TYPES, Case
 
 BODIES = ("add", "multiply", "maximum", "minimum")
 
@@ -23,6 +23,15 @@ _PRODUCTS = {
     ("f16", "f16"): ("f32", "f16"),
     ("bf16", "bf16"): ("f32", "bf16"),
 }
+
+#: Products of blocks, first those of a format with itself. Elements of i8 have no dot with fractions.
+_BLOCK_PRODUCTS = (
+    *((n, n) for n in ("mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4_e2m1", "nvfp4")),
+    ("mxfp8_e4m3", "mxfp8_e5m2"),
+    ("mxfp8_e5m2", "mxfp8_e4m3"),
+    ("mxfp8_e4m3", "mxfp4_e2m1"),
+    ("deepseek_1x128", "deepseek_1x128"),
+)
 
 
 def cases(level: int) -> list[Case]:
@@ -47,8 +56,7 @@ def _cases(level: int) -> Iterator[Case]:
         for op in PRODUCT_OPS if len(set(operands)) == 1 else ("dot_general",):  # (C27): one type in a convolution
             for result in results if op == "dot_general" or level >= 2 else results[:1]:
                 yield Case(op, operands, result)
-    for facts in block_cases(level):
-        yield Case(*facts)
+    yield from _blocks(level)
     for element in CONVERTED if level >= 3 else ():  # no program of StableHLO has them
         yield Case("type", (element,), element)
         for other in (*FORMATS, *INTEGERS, "i1"):
@@ -117,6 +125,23 @@ def _rows(element: str, level: int) -> Iterator[Case]:
         for result in (element, "f32", "bf16", "f16") if op == "dot_general" or level >= 2 else (element, "f32"):
             yield Case(op, (element, element), result)
     yield Case("sort", (element,), element)
+
+
+def _blocks(level: int) -> Iterator[Case]:
+    also = ("f16",) if level >= 2 else ()
+    blocks = [b for b in BLOCKS.values() if b.scale not in CONVERTED]
+    for block in blocks:
+        for source in ("f32", "bf16", *also):
+            for rule in (*block.rules, OWN):
+                yield Case("quantize", (source,), block.element, (("format", block.name), ("scale", rule)))
+    for block in blocks:
+        operands = block.element, block.scale, *(("f32",) if block.has_tensor_scale else ())
+        for result in ("f32", "bf16"):
+            yield Case("dequantize", operands, result, (("format", block.name),))
+    for left, right in _BLOCK_PRODUCTS:
+        operands = BLOCKS[left].element, BLOCKS[right].element
+        for result in ("f32", "bf16", *also):
+            yield Case("scaled_dot", operands, result, (("left", left), ("right", right)))
 
 
 Patterns = Sequence[str]

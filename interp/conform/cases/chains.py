@@ -117,42 +117,43 @@ def _constant(step: Step) -> np.ndarray:
 # -- right results -----------------------------------------------------------------------------------------------------
 
 
+#: The parts of a value: one of a real type, two of a complex one.
+_Parts = tuple[Expected, ...]
+
+
 def right(case: OpCase, operands: Operands) -> Expected:
     """The results of a chain with every step rounded to its type."""
-    values: list[Expected] = [Expected(x, np.zeros(len(x), np.uint8)) for x in operands]
-    parts: dict[int, tuple[Expected, Expected]] = {}
+    values: list[_Parts] = [(_no_choice(x),) for x in operands]
     types = list(case.operands)
     for step in steps(case):
         taken, sources = [values[i] for i in step.takes], [types[i] for i in step.takes]
-        result = taken[0] if taken else None
-        if step.op == "constant":
-            codes = np.full(len(operands[0]), _constant(step))
-            result = Expected(codes, np.zeros(len(codes), np.uint8))
-        elif step.op == "complex":
-            parts[len(values)] = taken[0], taken[1]
-        elif step.op in ("real", "imag"):
-            result = parts[step.takes[0]][step.op == "imag"]
-        elif step.op == "convert":
-            result = _convert(step, sources[0], result, parts.get(step.takes[0]))
-            if isinstance(result, tuple):
-                parts[len(values)] = result
-                result = result[0]
-        else:
-            with np.errstate(all="ignore"):
-                result = expected(OpCase(step.op, tuple(sources), step.gives), tuple(x.codes for x in taken))
-        assert result is not None
+        match step.op:
+            case "constant":
+                result = (_no_choice(np.full(len(operands[0]), _constant(step))),)
+            case "complex":
+                result = taken[0][0], taken[1][0]
+            case "real" | "imag":
+                result = (taken[0][step.op == "imag"],)
+            case "convert":
+                result = _convert(taken[0], sources[0], step.gives)
+            case _:
+                with np.errstate(all="ignore"):
+                    of = OpCase(step.op, tuple(sources), step.gives)
+                    result = (expected(of, tuple(x.codes for (x,) in taken)),)
         values.append(result)
         types.append(step.gives)
-    return values[-1]
+    return values[-1][0]
 
 
-def _convert(
-    step: Step, source: str, value: Expected | None, parts: tuple[Expected, Expected] | None
-) -> Expected | tuple[Expected, Expected]:
+def _no_choice(codes: np.ndarray) -> Expected:
+    return Expected(codes, np.zeros(len(codes), np.uint8))
+
+
+def _convert(value: _Parts, source: str, target: str) -> _Parts:
     """A conversion that keeps a NaN's sign; between real and complex types the imaginary part is dropped, or zero."""
-    assert value is not None
+    a, b = (t.removeprefix("complex<").removesuffix(">") for t in (source, target))
 
-    def part(x: Expected, a: str, b: str) -> Expected:
+    def part(x: Expected) -> Expected:
         result = x if a == b else expected(OpCase("convert", (a,), b), (x.codes,))
         if a == b or a not in FORMATS or b not in FORMATS or FORMATS[b].nan != "ieee":
             return result
@@ -160,16 +161,10 @@ def _convert(
         sign = np.array(FORMATS[b].sign_bit, result.codes.dtype)
         return dataclasses.replace(result, codes=np.where(has_sign, result.codes | sign, result.codes))
 
-    source, target = _of_parts(source), _of_parts(step.gives)
-    first = part(value if parts is None else parts[0], source, target)
-    if target == step.gives:
-        return first
-    zero = Expected(np.zeros_like(first.codes), np.zeros(len(first.codes), np.uint8))
-    return first, zero if parts is None else part(parts[1], source, target)
-
-
-def _of_parts(element: str) -> str:
-    return element.removeprefix("complex<").removesuffix(">")
+    found = tuple(map(part, value))
+    if b == target:
+        return found[:1]
+    return found if len(found) == 2 else (*found, _no_choice(np.zeros_like(found[0].codes)))
 
 
 # -- faults ------------------------------------------------------------------------------------------------------------

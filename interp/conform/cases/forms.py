@@ -10,8 +10,7 @@ import numpy as np
 
 from ...backends.programs import Builder, tensor
 from ...oracle.formats import CONVERTED, FORMATS, MINIFLOATS
-from .block_list import BLOCK_FORMS, block_forms
-from .case import WIDE, Case
+from .case import OWN, WIDE, Case
 
 _SIZES = (0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 64, 127, 128, 129, 1000)
 _LENGTHS = (1, 3, 7, 8, 9, 15, 16, 17, 31, 33, 64, 127, 128, 129, 1000, 4096)
@@ -37,17 +36,23 @@ FORMS = {
     "rows": "one operand is a row, broadcast",
     "columns": "one operand is a column, broadcast",
     **{f"length-{n}": f"rows of {n} elements" for n in _LENGTHS},
-    **BLOCK_FORMS,
+    "partial": "blocks of which the last one is not full",
+    "square": "as many rows as columns, so that exchanged dimensions are no other shape",
+    "ends": "the largest and the smallest numbers and scales",
+    "special": "blocks with NaN, with infinities, of zeros, of subnormal numbers; scales that are NaN",
+    **{f"blocks-{n}": f"products of {n} block{'s' * (n > 1)}" for n in (1, 3, 5)},
     "test": "a program with checks",
 }
 SIZES = {**{f"size-{n}": n for n in _SIZES}, "unaligned": 1000}
+OF_BLOCKS = ("array", "constant", "partial", "square", "ends", "special")
+OF_BLOCK_PRODUCTS = ("array", "constant", "partial", "blocks-1", "blocks-3", "blocks-5", "ends", "special")
 LENGTHS = {**{f"length-{n}": n for n in _LENGTHS}, "constant": 64, "transposed": 17, "reversed": 17, "rank-3": 17}
 
 
 def forms(case: Case, level: int, takes: str = "programs") -> Sequence[str]:
     """The forms of a case at a level, for a backend that takes programs or operations."""
-    if case.is_blocks:
-        return block_forms(case.op, dict(case.attributes).get("scale", ""), takes)
+    if ("scale", OWN) in case.attributes and takes == "programs":
+        return []  # a program names the rule for scales, which a backend therefore cannot choose
     names = _forms(case, level)
     if takes != "operations":
         return names
@@ -63,6 +68,10 @@ _COMMON = ("add", "subtract", "multiply", "divide", "maximum", "negate", "sqrt",
 def _forms(case: Case, level: int) -> list[str]:
     if case.op == "type":
         return ["array"]
+    if case.op == "scaled_dot":
+        return list(OF_BLOCK_PRODUCTS)
+    if case.is_blocks:
+        return [f for f in OF_BLOCKS if f != "ends" or case.op == "quantize"]  # `array` has all scales to dequantize
     if case.is_rows:
         return _of_rows(case, level)
     if case.column not in (*MINIFLOATS, WIDE) or not set(CONVERTED).isdisjoint(case.types):

@@ -13,43 +13,6 @@ _CELL, _ROW, _LEFT, _TOP = 6, 14, 74, 30
 _ALL, _BEYOND = 36, 6
 _STEPS = 64  #: products drawn as steps
 
-#: How discarded bits are dropped, and where the running sum joins, in words.
-DROPS = {
-    "zero": "truncated toward zero",
-    "floor": "truncated toward minus infinity",
-    "sticky": "truncated, with a sticky bit for any that are not zero",
-    "nearest_even": "rounded to nearest even",
-}
-PLACES = {
-    "aligned": "the running sum is aligned with them",
-    "after": "the running sum is added afterwards",
-    "joined": "the running sum is aligned with their sum",
-}
-
-
-def sentences(accumulator: AccumulatorFacts) -> list[str]:
-    """A description of the drawing."""
-    a = accumulator
-    if a.keep == "exact" and a.bits is None:
-        said = ["Sums are exact."]
-    elif a.bits is None:
-        said = ["All bits of the products are kept within a step."]
-    else:
-        said = [f"{a.bits} fraction bits are kept below the largest exponent. Lower bits are {DROPS[a.drop]}."]
-    if a.step > 1:
-        said.append(f"A step sums {a.step} products, {a.order}; {PLACES[a.c]}.")
-    else:
-        how = "All products are summed at once" if a.step == 0 else "Products are summed one by one"
-        said.append(f"{how}, {a.order}.")
-    if a.keep != "exact":
-        name, _, bits = a.keep.partition(":")
-        said.append(f"Between steps the sum is kept in {name}{f' of {bits} fraction bits' if bits else ''}.")
-    if a.outer:
-        said.append(f"After every {a.outer} products it is added to a sum in f32.")
-    if a.then:
-        said.append(f"It is rounded to {a.then} before it becomes a result.")
-    return said
-
 
 def picture(accumulator: AccumulatorFacts, case: CaseResult) -> dict[str, Any]:
     """The bits of products that are kept, by the distance of a product from the largest; and the steps along k."""
@@ -72,5 +35,4 @@ def picture(accumulator: AccumulatorFacts, case: CaseResult) -> dict[str, Any]:
         "edge": None if a.bits is None else _LEFT + (last + 1) * _CELL - 0.5,
         "steps": [(_LEFT + b * each, max(min(step, _STEPS - b) * each - 1, 0.5)) for b in begins],
         "products": _STEPS,
-        "sentences": sentences(a),
     }

@@ -14,7 +14,7 @@ from ...judging.record import ACCURACY, CRASH, DIVERGENT, FAIL, MEANINGS, UNSUPP
 from ...oracle.formats import FORMATS
 from .. import causes, files
 from ..format_text import code_text
-from ..result import CUT, ERRORS, CaseResult, Failure, Report, Run
+from ..result import CUT, ERRORS, CaseResult, Report
 from . import accumulators, pictures
 
 BAD = (FAIL, CRASH)
@@ -57,11 +57,10 @@ def _grid(cases: Sequence[CaseResult]) -> tuple[list[str], dict[str, dict[str, l
     return [*(f for f in FORMATS if f in there), *sorted(there - set(FORMATS))], rows
 
 
-def _failing(bad: Iterable[CaseResult]) -> Iterator[dict[str, Any]]:
+def _failing(bad: Iterable[CaseResult]) -> Iterator[list[CaseResult]]:
     """The failing cases of each signature; the one that says most is first."""
     for cases in group(bad, lambda c: c.signature).values():
-        ordered = sorted(cases, key=lambda c: (c.is_expected, c.map is None and c.curve is None, c.verdict != CRASH))
-        yield {"cases": ordered, "size": len(ordered)}
+        yield sorted(cases, key=lambda c: (c.is_expected, c.map is None and c.curve is None, c.verdict != CRASH))
 
 
 def _inaccurate(cases: Iterable[CaseResult]) -> Iterator[dict[str, Any]]:
@@ -105,11 +104,6 @@ def unsupported(report: Report) -> list[tuple[str, list[str]]]:
     return sorted(messages.items(), key=lambda item: -len(item[1]))
 
 
-def again(run: Run) -> str:
-    """The command that repeats a run."""
-    return f"minihlo conform {run.backend} --level {run.level}" + (f" --seed {run.seed}" if run.seed else "")
-
-
 def sentence(cause: causes.Cause) -> str:
     """The sentence of a cause, capitalized unless it begins with the name of an operation."""
     text = cause.sentence
@@ -117,41 +111,15 @@ def sentence(cause: causes.Cause) -> str:
     return text[:1].upper() + text[1:] if is_word else text
 
 
-def cases_of(cause: causes.Cause, run: str) -> list[CaseResult]:
-    """The first case of each signature of a cause in a run."""
-    first: dict[str, CaseResult] = {}
-    for member in cause.members:
-        if member.run == run:
-            first.setdefault(member.case.signature, member.case)
-    return list(first.values())
-
-
-def forms(cases: Iterable[CaseResult]) -> str:
-    """The forms of cases, with a remark on expected failures."""
-    return ", ".join(f"{c.form} (expected)" if c.is_expected else c.form for c in cases)
-
-
-def error_text(failure: Failure) -> str:
-    """The distance of a result from the right one."""
-    if failure.error in ERRORS:
-        return ERRORS[failure.error]
-    if failure.ulp is None:
-        return "wrong"
-    return f"{'+' if failure.error > 0 else '−'}{failure.ulp:,} ULP"
-
-
 #: The names that templates of the report and of the site use.
 NAMES = {
     "BAD": BAD,
     "CUT": CUT,
     "DESCRIBED": DESCRIBED,
+    "ERRORS": ERRORS,
     "MEANINGS": MEANINGS,
-    "again": again,
     "anchor": anchor,
-    "cases_of": cases_of,
     "code_text": code_text,
-    "error_text": error_text,
-    "forms": forms,
     "picture_of_accumulator": accumulators.picture,
     "picture_of_curve": pictures.curve,
     "picture_of_map": pictures.error_map,

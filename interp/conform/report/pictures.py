@@ -106,11 +106,8 @@ def png(pixels: np.ndarray, palette: list[tuple[int, int, int, int]]) -> str:
 _WIDTH, _HEIGHT, _LANE = 380, 150, 13  #: of the field, and of the lines above it for errors without distance
 _LEFT_OF_CURVE, _ABOVE = 52, 20
 _GRID = (-100, -16, -4, -1, 0, 1, 4, 16, 100)
-#: Errors without distance have lines of their own.
-_LANES = {
-    "zero": "sign of 0", "open": "left open", "not-nan": "not NaN", "is-nan": "NaN", "infinite": "infinite",
-    "absent": "no result", "wrong": "wrong",
-}  # fmt: skip
+#: Errors without distance have lines of their own, in this order.
+_LANES = ("zero", "open", "not-nan", "is-nan", "infinite", "absent", "wrong")
 
 
 def curve(case: CaseResult) -> dict[str, Any]:
@@ -142,7 +139,7 @@ def curve(case: CaseResult) -> dict[str, Any]:
         "bottom": bottom,
         "bands": list(_bands(regions(case, values), step)) if by_value else [],
         "grid": list(zip(_GRID, height(np.array(_GRID)).tolist(), strict=True)),
-        "lanes": [(_LANES[name], y) for name, y in lanes.items()],
+        "lanes": [(SHADES[name].lane, y) for name, y in lanes.items()],
         "dots": list(_dots(shaded, across, heights)),
         "rings": _rings(np.stack([across, heights], axis=1)[wrong]),
         "scale": [(f"{across[i]:.5g}", _short(float(values[i]))) for i in places],

@@ -23,6 +23,8 @@ class Shade:
 
     colour: tuple[int, int, int, int]
     words: str
+    lane: str = ""  #: the name of its line above a curve, if it is at no distance
+    error: int | None = None  #: the error in `result.ErrorMap` that it stands for
 
     @property
     def css(self) -> str:
@@ -45,19 +47,16 @@ SHADES: dict[str, Shade] = {
     "large-2": Shade((240, 150, 20, 255), "too large by 2 to 4 ULP"),
     "large-3": Shade((215, 90, 0, 255), "too large by 5 to 16 ULP"),
     "large-4": Shade((185, 25, 20, 255), "too large by more than 16 ULP"),
-    "is-nan": Shade((215, 80, 160, 255), "NaN, and should be a number"),
-    "not-nan": Shade((150, 70, 180, 255), "a number, and should be NaN"),
-    "infinite": Shade((135, 95, 45, 255), "infinite, and should not be"),
-    "zero": Shade((190, 175, 0, 255), "a zero of the wrong sign"),
-    "open": Shade((86, 140, 170, 150), "left open"),
-    "absent": Shade((110, 90, 80, 255), "no result"),
-    "wrong": Shade((215, 90, 0, 255), "wrong"),
+    "is-nan": Shade((215, 80, 160, 255), "NaN, and should be a number", "NaN", IS_NAN),
+    "not-nan": Shade((150, 70, 180, 255), "a number, and should be NaN", "not NaN", NOT_NAN),
+    "infinite": Shade((135, 95, 45, 255), "infinite, and should not be", "infinite", IS_INFINITE),
+    "zero": Shade((190, 175, 0, 255), "a zero of the wrong sign", "sign of 0", WRONG_ZERO),
+    "open": Shade((86, 140, 170, 150), "left open", "left open", OPEN),
+    "absent": Shade((110, 90, 80, 255), "no result", "no result", ABSENT),
+    "wrong": Shade((215, 90, 0, 255), "wrong", "wrong"),
     "untried": Shade((0, 0, 0, 0), "not tried"),
 }
 NAMES = list(SHADES)
-SPECIAL = {
-    WRONG_ZERO: "zero", OPEN: "open", NOT_NAN: "not-nan", IS_NAN: "is-nan", IS_INFINITE: "infinite", ABSENT: "absent"
-}  # fmt: skip
 _STEPS = (1, 4, 16, CUT)  #: the largest distance of each strength of a colour
 RIGHT = 4  #: number of shades of right results, which come first
 
@@ -69,8 +68,9 @@ def shades(case: CaseResult, errors: np.ndarray, *operands: np.ndarray) -> np.nd
         size = errors.astype(int) * sign
         for i in range(4):
             shaded[(size > (0, *_STEPS)[i]) & (size <= CUT)] = NAMES.index(f"{word}-{i + 1}")
-    for error, name in SPECIAL.items():
-        shaded[errors == error] = NAMES.index(name)
+    for i, shade in enumerate(SHADES.values()):
+        if shade.error is not None:
+            shaded[errors == shade.error] = i
     if case.result == "i1":
         shaded[is_wrong(errors)] = NAMES.index("wrong")
     shaded[errors == UNTRIED] = NAMES.index("untried")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ... import pages
-from ...errors import printable
+from ...errors import few, printable
 from ...judging.groups import group
 from ...judging.record import ACCURACY, CRASH, DIVERGENT, FAIL, MEANINGS, PASS, UNSUPPORTED, VERDICTS, worst
 from ...oracle.formats import ALL_MINIFLOATS, FORMATS, INTEGERS
@@ -103,11 +104,8 @@ def _place(row: str) -> tuple[int, int]:
 
 def _heading(name: str) -> str:
     """A format in lines of four letters: f8, E4M3, B11, FNUZ."""
-    rest = name[2:]
-    lines = [name[:2]] if name in ALL_MINIFLOATS else [name]
-    if name in ALL_MINIFLOATS:
-        lines += [rest[:4], *(p for p in (rest[4:-4], rest[-4:]) if p)] if len(rest) > 8 else [rest[:4], rest[4:]]
-    return "\n".join(line for line in lines if line)
+    parts = re.fullmatch(r"(f\d)(E\dM\d)(B\d+)?([A-Z]*)", name)
+    return "\n".join(filter(None, parts.groups())) if parts else name
 
 
 # -- names that the template uses --------------------------------------------------------------------------------------
@@ -154,11 +152,6 @@ def _by(
     return sorted(((s, [c for _, c in of]) for s, of in pairs.items()), key=lambda g: -len(g[1]))
 
 
-def _few_names(cases: Sequence[CaseResult]) -> str:
-    names = list(dict.fromkeys(c.signature for c in cases))
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
 def _short(message: str) -> str:
     return message if len(message) < 160 else message[:157] + "…"
 
@@ -169,7 +162,7 @@ _render = pages.text_renderer(
     STYLES=_STYLES,
     cases_of=lambda groups: len({c.key for _, cases in groups for c in cases}),
     failure=_failure,
-    few=_few_names,
+    few=lambda cases: few(c.signature for c in cases),
     short=_short,
     steps=lambda case: ", ".join(f"{n:,} by {d}" for d, n in case.histogram.items()),
 )

@@ -37,24 +37,10 @@ def root(path: str) -> str:
     return "../" * path.count("/")
 
 
-def parts(path: str, sections: Iterable[Section], most: int = PART) -> list[tuple[str, list[Section]]]:
-    """Distributes the sections of a page over as many pages as they need: x.html, x-2.html, …; at least one."""
-    made: list[list[Section]] = [[]]
-    size = 0
-    for section in sections:
-        if made[-1] and size + len(section.markup) > most:
-            made.append([])
-            size = 0
-        made[-1].append(section)
-        size += len(section.markup)
-    stem = path.removesuffix(".html")
-    return [(f"{stem}-{i + 1}.html" if i else path, part) for i, part in enumerate(made)]
-
-
 def in_parts(
     path: str, title: str, sections: Iterable[Section], above: str = "", most: int = PART
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The pages of some sections, by path, and the addresses of their anchors from the root.
+    """The pages of some sections, by path, at least one, and the addresses of their anchors from the root.
 
     Args:
         path: the address of the first page, from the root.
@@ -63,11 +49,19 @@ def in_parts(
         above: the content of the first page between the title and the sections.
         most: the number of characters of a page that continues in the next part.
     """
-    made = parts(path, sections, most)
-    addresses = {s.anchor: f"{at}#{s.anchor}" for at, part in made for s in part if s.anchor}
-    names = [at.rsplit("/", 1)[-1] for at, _ in made]
-    pages = {}
-    for i, (at, part) in enumerate(made):
+    parts: list[list[Section]] = [[]]
+    size = 0
+    for section in sections:
+        if parts[-1] and size + len(section.markup) > most:
+            parts.append([])
+            size = 0
+        parts[-1].append(section)
+        size += len(section.markup)
+    paths = [path, *(f"{path.removesuffix('.html')}-{i}.html" for i in range(2, len(parts) + 1))]
+    names = [at.rsplit("/", 1)[-1] for at in paths]
+    addresses, pages = {}, {}
+    for i, (at, part) in enumerate(zip(paths, parts, strict=True)):
+        addresses |= {s.anchor: f"{at}#{s.anchor}" for s in part if s.anchor}
         heading = title if i == 0 else f"{title}, part {i + 1}"
         pages[at] = render(
             "site.html",

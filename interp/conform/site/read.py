@@ -11,15 +11,16 @@ from typing import Any
 from ...errors import InputError
 from ...judging.groups import group
 from .. import files
-from ..result import SCHEMA, AccumulatorFacts, ErrorCurve, Failure, Report, parse
+from ..result import SCHEMA, AccumulatorFacts, CaseResult, ErrorCurve, Failure, Report, Run, parse
 
 #: A file must name its schema within this many characters to count as a report.
 _HEAD = 4096
 #: Maximum length of texts shown, by field; _WORD for other fields.
 _LENGTHS = {"record": 2000, "message": 2000, "diagnosis": 1000, "model": 500, "command": 4000, "program": 20_000}
 _WORD = 200
-#: Maximum number of failures shown for a case, of operands of a failure, and of items of other lists.
-_FAILURES, _CODES, _ITEMS = 8, 256, 64
+#: Maximum number of items of lists shown, by field; _ITEMS for other fields.
+_NUMBERS = {"failures": 8, "operands": 256, "values": 256}
+_ITEMS = 64
 #: Maximum number of points of a curve.
 _POINTS = 4096
 
@@ -62,32 +63,20 @@ def check(report: Report) -> Report:
     return Report(_cut(report.run), cases)
 
 
-def _cut(record: Any) -> Any:
-    """A record with its texts and lists shortened."""
-    made = {}
-    for field in dataclasses.fields(record):
-        value = getattr(record, field.name)
-        if field.name == "failures":
-            value = [_cut(f) for f in value[:_FAILURES]]
-        elif field.name in ("operands", "values") and isinstance(record, Failure):
-            value = [[x[:_WORD] if isinstance(x, str) else x for x in row[:_CODES]] for row in value[:_ITEMS]]
-        elif isinstance(value, ErrorCurve):
-            value = None if len(value.codes) > _POINTS else value
-        elif isinstance(value, AccumulatorFacts):
-            value = _cut(value)
-        else:
-            value = _short(value, _LENGTHS.get(field.name, _WORD))
-        made[field.name] = value
-    return dataclasses.replace(record, **made)
-
-
-def _short(value: Any, most: int) -> Any:
+def _cut(value: Any, field: str = "") -> Any:
+    """A value of a field with its texts and lists shortened."""
+    most, items = _LENGTHS.get(field, _WORD), _NUMBERS.get(field, _ITEMS)
+    if isinstance(value, ErrorCurve):
+        return None if len(value.codes) > _POINTS else value
     if isinstance(value, str):
         return value if len(value) <= most else f"{value[: most - 1]}…"
     if isinstance(value, list):
-        return [_short(x, most) for x in value[:_ITEMS]]
+        return [_cut(x, field) for x in value[:items]]
     if isinstance(value, dict):
-        return {_short(k, most): _short(v, most) for k, v in list(value.items())[:_ITEMS]}
+        return {_cut(k, field): _cut(v, field) for k, v in list(value.items())[:items]}
+    if isinstance(value, CaseResult | Run | Failure | AccumulatorFacts):
+        fields = dataclasses.fields(value)
+        return dataclasses.replace(value, **{f.name: _cut(getattr(value, f.name), f.name) for f in fields})
     return value
 
 

@@ -25,7 +25,7 @@ import ml_dtypes
 import numpy as np
 
 from ... import foreign
-from ...errors import InputError, printable
+from ...errors import printable
 from ...oracle.formats import FORMATS
 from .. import files
 from ..conformance import Assessment
@@ -67,16 +67,14 @@ class Manifest:
     """The members of a submission, with size and SHA-256."""
 
     schema: str
-    members: dict[str, dict[str, int | str]]
+    members: dict[str, files.File]
     sha256: str  #: of `members`, as JSON with sorted keys and without spaces
 
     @classmethod
     def of(cls, members: Mapping[str, bytes]) -> Manifest:
         """Lists the members."""
-        listed: dict[str, dict[str, int | str]] = {
-            name: {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest()} for name, raw in members.items()
-        }
-        text = json.dumps(listed, sort_keys=True, separators=(",", ":"))
+        listed = {name: files.File.of(raw) for name, raw in members.items()}
+        text = json.dumps({n: vars(f) for n, f in listed.items()}, sort_keys=True, separators=(",", ":"))
         return cls(SCHEMA, listed, hashlib.sha256(text.encode()).hexdigest())
 
 
@@ -100,15 +98,14 @@ def write(path: str | Path, report: Report, assessment: Assessment, takes: str) 
 
     Two runs with the same results give the same bytes, except for `started` and `seconds`.
     """
-    codes = b"".join(kept.raw for *_, kept in _stored_results(report))
     members = {
-        CLAIM: _json(dataclasses.asdict(_claim(report, assessment, takes))),
+        CLAIM: _json(_claim(report, assessment, takes)),
         PROFILE: assessment.profile.text.encode(),
         RESULTS: dumps(without_codes(report)).encode(),
-        CODES: codes,
+        CODES: b"".join(kept.raw for *_, kept in _stored_results(report)),
     }
     manifest = Manifest.of(members)
-    members[MANIFEST] = _json(dataclasses.asdict(manifest))
+    members[MANIFEST] = _json(manifest)
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         for name, raw in members.items():
@@ -119,7 +116,8 @@ def write(path: str | Path, report: Report, assessment: Assessment, takes: str) 
     return manifest.sha256
 
 
-def _json(data: Any) -> bytes:
+def _json(record: Claim | Manifest) -> bytes:
+    data = dataclasses.asdict(record)
     return (json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
 
 
@@ -183,25 +181,20 @@ def nan_codes(results: Iterable[tuple[CaseResult, bytes]]) -> dict[str, list[str
 
 def read(path: str | Path) -> Submission:
     """Reads a submission. Raises InputError if the file is none."""
-    where = printable(str(path))
+    return files.load(path, printable(str(path)), _parse, sum(MOST_BYTES.values()))
+
+
+def _parse(raw: bytes) -> Submission:
     try:
-        with foreign.open_file(path) as file, zipfile.ZipFile(file) as archive:
-            members = _members(archive, where)
-    except OSError as error:
-        raise InputError(f"{where}: {error.strerror or error}") from None
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, NotImplementedError, ValueError, RuntimeError) as error:
-        if isinstance(error, InputError):
-            raise
-        why = printable(str(error))
-        raise InputError(f"{where}: expected a submission, got a file that is no zip: {why}") from None
-    try:
-        claim = files.read(Claim, _load_json(members, CLAIM), CLAIM)
-        manifest = files.read(Manifest, _load_json(members, MANIFEST), MANIFEST)
-        report = parse(members[RESULTS], RESULTS)
-    except ValueError as error:
-        raise InputError(f"{where}: {printable(str(error))}") from None
+        archive = zipfile.ZipFile(io.BytesIO(raw))
+    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        raise ValueError(f"expected a submission, got a file that is no zip: {error}") from None
+    members = _members(archive)
+    claim = files.read(Claim, _load_json(members, CLAIM), CLAIM)
+    manifest = files.read(Manifest, _load_json(members, MANIFEST), MANIFEST)
+    report = parse(members[RESULTS], RESULTS)
     if claim.schema != SCHEMA:
-        raise InputError(f"{where}: expected the schema {SCHEMA}, got {printable(claim.schema)}")
+        raise ValueError(f"expected the schema {SCHEMA}, got {claim.schema}")
     actual = Manifest.of({name: members[name] for name in MEMBERS if name != MANIFEST})
     return Submission(claim, members[PROFILE], report, members[CODES], manifest, actual)
 
@@ -214,28 +207,26 @@ def _load_json(members: Mapping[str, bytes], name: str) -> Any:
         raise ValueError(f"{name}: expected JSON, got invalid text: {error}") from None
 
 
-def _members(archive: zipfile.ZipFile, where: str) -> dict[str, bytes]:
-    """The members. Raises InputError if there are others, or if they are larger than any submission."""
+def _members(archive: zipfile.ZipFile) -> dict[str, bytes]:
+    """The members. Raises ValueError if there are others, or if they are larger than any submission."""
     infos = archive.infolist()
-    if sorted(i.filename for i in infos) != sorted(MEMBERS):
-        names = [i.filename for i in infos]
-        other = next((n for n in names if n not in MEMBERS), None) or next((n for n in names if names.count(n) > 1), "")
-        missing = next((m for m in MEMBERS if m not in names), "")
-        got = f"{printable(other)!r}" if other else f"none named {missing}"
-        raise InputError(f"{where}: expected a submission, which holds {', '.join(MEMBERS)}, got {got}")
-    for info in infos:
-        most = MOST_BYTES[info.filename]
-        if info.file_size > most:
-            raise InputError(f"{where}: {info.filename}: expected up to {most:,} bytes, got {info.file_size:,}")
-        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InputError(f"{where}: {info.filename}: expected the method deflate, got method {info.compress_type}")
+    names = [i.filename for i in infos]
+    if sorted(names) != sorted(MEMBERS):
+        other = next((repr(n) for n in names if n not in MEMBERS or names.count(n) > 1), None)
+        got = other or f"none named {next(m for m in MEMBERS if m not in names)}"
+        raise ValueError(f"expected a submission, which holds {', '.join(MEMBERS)}, got {got}")
     members: dict[str, bytes] = {}
     for info in infos:
+        name, most = info.filename, MOST_BYTES[info.filename]
+        if info.file_size > most:
+            raise ValueError(f"{name}: expected up to {most:,} bytes, got {info.file_size:,}")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{name}: expected the method deflate, got method {info.compress_type}")
         try:
             with archive.open(info) as file:  # and reads no more than the listed size
-                members[info.filename] = file.read(info.file_size + 1)
+                members[name] = file.read(info.file_size + 1)
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-            raise InputError(f"{where}: {info.filename} is damaged: {printable(str(error))}") from None
+            raise ValueError(f"{name} is damaged: {error}") from None
     return members
 
 

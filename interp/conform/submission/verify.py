@@ -15,15 +15,13 @@ from ...oracle.formats import code_dtype
 from .. import conformance, profiles, run, waivers
 from ..conformance import Assessment
 from ..profiles import Profile
-from ..recorded import RecordedTester
 from ..repeats import AnyPart
 from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, StoredCodes, hash_of
-from ..run import Choice, Task
-from ..support import outputs
-from ..tester import Spec, operands_of
+from ..run import Choice
+from ..tester import RecordedTester, Spec
 from ..verdicts import outcome
 from ..verdicts.outcome import Settings
-from .bundle import MANIFEST, Submission, nan_codes, read, split_codes
+from .bundle import CODES, MANIFEST, RESULTS, Submission, nan_codes, read, split_codes
 
 #: The fields of a case that are compared; sentences and pictures may change with versions.
 _FACTS = ("verdict", "total", "counts", "worst_ulp", "open_points")
@@ -67,25 +65,25 @@ def verify(path: str) -> Verification:
 
 def _changed_members(submission: Submission) -> Iterator[str]:
     """Members that differ from the list in the manifest."""
-    listed, actual = submission.manifest, submission.actual
-    every = split_codes(submission)
-    cases = [f"{c.signature} {c.form}" for c, _, k, raw in every if hashlib.sha256(raw).hexdigest() != k.sha256]
-    for name, facts in actual.members.items():
-        said = listed.members.get(name, {})
-        if said != facts:
-            of = f" (results of {cases[0]})" if cases and name == "codes.bin" else ""
-            hashes = f"expected the SHA-256 {said.get('sha256')}, got {facts['sha256']}"
-            yield printable(f"{name} has been changed{of}: {hashes}")
-    unknown = next((n for n in listed.members if n not in actual.members), None)
-    if unknown is not None:
-        yield printable(f"{MANIFEST} lists {unknown}, which a submission does not have")
-    if listed.members == actual.members and listed.sha256 != actual.sha256:
-        yield f"{MANIFEST} has been changed: expected the SHA-256 {printable(listed.sha256)}, got {actual.sha256}"
-    if listed.members == actual.members and cases:
-        yield f"codes.bin has been changed: the results of {cases[0]} are not those that results.json lists"
-    size = sum(k.size for *_, k, _ in split_codes(submission))
-    if listed.members == actual.members and size != len(submission.codes):
-        yield "codes.bin has more results than results.json lists"
+    listed, actual = submission.manifest.members, submission.actual.members
+    parts = list(split_codes(submission))
+    changed = [f"{c.signature} {c.form}" for c, _, k, raw in parts if hashlib.sha256(raw).hexdigest() != k.sha256]
+    for name, file in actual.items():
+        if listed.get(name) != file:
+            of = f" (results of {changed[0]})" if changed and name == CODES else ""
+            said = listed[name].sha256 if name in listed else None
+            yield f"{name} has been changed{of}: expected the SHA-256 {said}, got {file.sha256}"
+    for name in [n for n in listed if n not in actual][:1]:
+        yield f"{MANIFEST} lists {name}, which a submission does not have"
+    if listed != actual:
+        return
+    if submission.manifest.sha256 != submission.actual.sha256:
+        said, found = submission.manifest.sha256, submission.actual.sha256
+        yield f"{MANIFEST} has been changed: expected the SHA-256 {said}, got {found}"
+    if changed:
+        yield f"{CODES} has been changed: the results of {changed[0]} are not those that {RESULTS} lists"
+    if sum(k.size for _, _, k, _ in parts) != len(submission.codes):
+        yield f"{CODES} has more results than {RESULTS} lists"
 
 
 def _profile(submission: Submission) -> Profile:
@@ -132,8 +130,7 @@ def _judge_again(submission: Submission, profile: Profile) -> tuple[Report, list
     without = {c.key for c in report.cases if c.verdict in (UNSUPPORTED, CRASH) or (c.verdict == FAIL and not c.kept)}
     every = split_codes(submission)
     codes = {(*c.key, part): (kept, raw) for c, part, kept, raw in every if c.key not in without}
-    choice = dataclasses.replace(profile.choice(), listed=_with_results(profile.choice(), without))
-    again = _judge(choice, settings, claim.takes, codes, reasons) if codes else Report(report.run)
+    again = _judge(profile.choice(), settings, claim.takes, codes, reasons) if codes else Report(report.run)
     by_key = {c.key: c for c in again.cases}
     cases: list[CaseResult] = []
     for case in report.cases:
@@ -161,26 +158,20 @@ def _judge(choice: Choice, settings: Settings, takes: str, codes: _Codes, reason
             return refuse("there are no results")
         kept, raw = codes[key]
         kind = code_dtype(part.result_type)
-        size = kind.itemsize * sum(int(np.prod(shape, dtype=np.int64)) for _, shape in outputs(part))
+        size = kind.itemsize * sum(int(np.prod(shape, dtype=np.int64)) for _, shape in part.outputs)
         if len(raw) != size:
             return refuse(f"expected {size:,} bytes of results, got {len(raw):,}")
-        if kept.operands != hash_of(operands_of(part)):
+        if kept.operands != hash_of(part.arrays):
             return refuse("its operands are not those that this version of minihlo and numpy makes")
         return np.frombuffer(raw, kind.newbyteorder("<")).astype(kind)
 
     there = {key[:2] for key in codes}
-    tasks = []
-    for task in run.tasks(choice, settings, takes):
-        specs = tuple(s for s in task.specs if (s.case.signature, s.form) in there)
-        tasks += [Task(specs)] if specs else []
+    left = ((s, tuple(f for f in forms if (s, f) in there)) for s, forms in choice.listed)
+    choice = dataclasses.replace(choice, listed=tuple((s, forms) for s, forms in left if forms))
     tester = RecordedTester(settings, takes, codes_of)
-    session = run.Session(run.describe_run(settings, choice, tester), settings, tasks, None)
+    work = run.tasks(choice, settings, takes)
+    session = run.Session(run.describe_run(settings, choice, tester), settings, work, None)
     return session.run(run.in_this_process(None, tester))
-
-
-def _with_results(choice: Choice, without: set[tuple[str, str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    left = ((s, tuple(f for f in forms if (s, f) not in without)) for s, forms in choice.listed)
-    return tuple((s, forms) for s, forms in left if forms)
 
 
 def _as_claimed(case: CaseResult, found: CaseResult) -> CaseResult:
@@ -216,12 +207,9 @@ def _check_claim(submission: Submission, assessment: Assessment, report: Report)
     if claim.verdict != assessment.verdict:
         because = f" ({assessment.problems[0]})" if assessment.problems else ""
         yield f"the claim is {printable(claim.verdict)!r}, and the results are {assessment.verdict!r}{because}"
-    checked: list[tuple[str, Mapping[str, object], Mapping[str, object]]] = [
-        ("declared", claim.declared, dict(assessment.declared)),
-        ("counts", claim.counts, report.counts),
-    ]
     codes = nan_codes((case, raw) for case, *_, raw in split_codes(submission))
-    checked.append(("nan_codes", claim.nan_codes, codes))
-    for field, said, seen in checked:
+    found = {"declared": dict(assessment.declared), "counts": report.counts, "nan_codes": codes}
+    for field, seen in found.items():
+        said = getattr(claim, field)
         if said != seen:
             yield f"claim.json: {field}: claimed {_show(said)}, but the results give {_show(seen)}"

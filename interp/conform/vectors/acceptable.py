@@ -45,6 +45,21 @@ _MOST = 1 << 20
 Alternatives = np.ndarray  #: uint64 [n, 3]: the index of an element, and the first and the last code of an interval
 
 
+def alternatives(places: np.ndarray, first: np.ndarray | int, last: np.ndarray | int) -> Alternatives:
+    """The rows of some intervals."""
+    rows = np.empty((len(places), 3), np.uint64)
+    rows[:, 0], rows[:, 1], rows[:, 2] = places, first, last
+    return rows
+
+
+def ranks(counts: np.ndarray) -> np.ndarray:
+    """The numbers from 0 to below each count, one after the other."""
+    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+NONE = alternatives(np.arange(0), 0, 0)
+
+
 @dataclasses.dataclass(frozen=True)
 class Acceptable:
     """The acceptable results of a part, flat. If the expected code is NaN, every NaN of the format is acceptable."""
@@ -67,28 +82,23 @@ def acceptable(part: AnyPart, ulp: int) -> Acceptable:
     if isinstance(part, RowPart):
         return _of_rows(part)
     if isinstance(part, BlockPart):
-        return Acceptable(part.expected, _none(), ("block",))
+        return Acceptable(part.expected, NONE, ("block",))
     expected, limit = part.expected, ulp if part.case.is_near else 0
     return _of(part.case.result, expected, limit, part)
 
 
 def _of_rows(part: RowPart) -> Acceptable:
     if outcome.is_sum(part):
-        return Acceptable(part.exact.codes, _none(), ("sum",))
+        return Acceptable(part.exact.codes, NONE, ("sum",))
     result = _of(part.case.result, part.expected, 0)
     fmt = FORMATS[part.case.result]
     if part.case.op != "sort" or fmt.nan != "sign":
         return result
     first = in_total_order(fmt, part.arrays[0], nan_first=True)  # rows with NaN are shifted by one
-    where = np.flatnonzero(first.codes != part.expected.codes).astype(np.uint64)
-    other = first.codes[where].astype(np.uint64)
-    rows = np.concatenate([result.alternatives, np.stack([where, other, other], axis=1)])
+    where = np.flatnonzero(first.codes != part.expected.codes)
+    rows = np.concatenate([result.alternatives, alternatives(where, first.codes[where], first.codes[where])])
     rules = [*result.rules, *([IDENTIFIERS[rounding.NAN_ORDER], "one-choice"] if len(where) else [])]
     return Acceptable(result.expected, rows[np.argsort(rows[:, 0], kind="stable")], tuple(dict.fromkeys(rules)))
-
-
-def _none() -> Alternatives:
-    return np.zeros((0, 3), np.uint64)
 
 
 def _of(result: str, expected: Expected, limit: int, part: Part | None = None) -> Acceptable:
@@ -97,11 +107,11 @@ def _of(result: str, expected: Expected, limit: int, part: Part | None = None) -
     rules = [IDENTIFIERS[p] for p in points] + ["one-choice"] * any(p in choices.RULED for p in points)
     rules += ["accuracy"] * bool(limit)
     if not free.size:
-        return Acceptable(expected.codes, _none(), tuple(rules))
+        return Acceptable(expected.codes, NONE, tuple(rules))
     of_free = expected.at(free)
     side = np.zeros(free.size, np.int8)
     if limit and part is not None and bits(result) <= 16:
-        operands = tuple(x[free] for x in part.operands)
+        operands = tuple(x[free] for x in part.arrays)
         side = sides_of_function(part.case.op, result, operands, of_free.codes)
     fields = [of_free.codes, of_free.left_open, side, of_free.is_zero, of_free.by_steps, of_free.magnitudes]
     table = np.stack([f.astype(np.uint64) for f in fields if f is not None], axis=1)
@@ -111,11 +121,8 @@ def _of(result: str, expected: Expected, limit: int, part: Part | None = None) -
     counts = np.bincount(intervals[:, 0].astype(np.intp), minlength=len(firsts))
     starts = np.cumsum(counts) - counts
     repeats = counts[kinds]
-    places = np.repeat(free, repeats)
-    within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    rows = intervals[np.repeat(starts[kinds], repeats) + within]
-    alternatives = np.stack([places.astype(np.uint64), rows[:, 1], rows[:, 2]], axis=1)
-    return Acceptable(expected.codes, alternatives, tuple(rules))
+    rows = intervals[np.repeat(starts[kinds], repeats) + ranks(repeats)]
+    return Acceptable(expected.codes, alternatives(np.repeat(free, repeats), rows[:, 1], rows[:, 2]), tuple(rules))
 
 
 def _intervals(result: str, expected: Expected, limit: int, side: np.ndarray) -> Alternatives:
@@ -137,8 +144,8 @@ def _intervals(result: str, expected: Expected, limit: int, side: np.ndarray) ->
             codes = np.unique(candidates[i][is_fit[i]]).astype(np.uint64)
             ends = np.flatnonzero(np.diff(codes) != 1)
             low, high = codes[np.append(0, ends + 1)], codes[np.append(ends, len(codes) - 1)]
-            rows.append(np.stack([np.full(len(low), start + i, np.uint64), low, high], axis=1))
-    return np.concatenate(rows) if rows else _none()
+            rows.append(alternatives(np.full(len(low), start + i), low, high))
+    return np.concatenate(rows) if rows else NONE
 
 
 def _candidates(result: str, codes: np.ndarray, limit: int) -> np.ndarray:

@@ -14,7 +14,6 @@ from ...judging.groups import group
 from ..cases.cases import select_cases
 from ..repeats import AnyPart
 from ..run import Choice, Task
-from ..support import operate
 from ..tester import Spec
 from .calls import plain
 from .manifest import Entry, Manifest
@@ -60,6 +59,6 @@ def replay(manifest: Manifest, results: Results) -> Callable[[Spec, AnyPart], np
                 raise InputError(f"expected the operands of this version of minihlo for {what}, got others")
             return results.codes(entry).reshape(entry.result.shape)
 
-        return operate(part, call)
+        return part.result_of_calls(call)
 
     return codes

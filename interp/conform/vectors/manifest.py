@@ -10,20 +10,22 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ... import foreign
 from ...errors import InputError
-from ...oracle.formats import FORMATS, bits
+from ...judging.open_points import question
+from ...oracle.formats import FORMATS, bits, code_dtype
 from .. import files
+from ..files import File
 from .acceptable import RULES
 
 SCHEMA = "minihlo.vectors/1"
 NAME = "manifest.json"
-_PIECE = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +41,16 @@ class Tensor:
     def place(self) -> str:
         """The name in the file."""
         return self.at.partition("#")[2]
+
+    @property
+    def size(self) -> int:
+        """The number of codes."""
+        return math.prod(self.shape)
+
+    @property
+    def width(self) -> int:
+        """The bytes of a code."""
+        return code_dtype(self.type).itemsize
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,14 +86,6 @@ class Entry:
 
 
 @dataclasses.dataclass(frozen=True)
-class File:
-    """A file of the folder."""
-
-    sha256: str
-    size: int  #: in bytes
-
-
-@dataclasses.dataclass(frozen=True)
 class ExportOptions:
     """The description of an export."""
 
@@ -113,11 +117,6 @@ class Manifest:
     sha256: str
 
 
-def type_facts(element: str) -> dict[str, Any]:
-    """The facts that a reader needs about an element type: its bits, the bytes of a code, and the NaN codes."""
-    return {"bits": bits(element), "bytes": max(8, bits(element)) // 8, "nan": nan_codes(element)}
-
-
 def nan_codes(element: str) -> list[list[int]]:
     """The codes that are NaN, as intervals."""
     if element not in FORMATS:
@@ -134,47 +133,38 @@ def nan_codes(element: str) -> list[list[int]]:
     return [[first, fmt.ones], [first | fmt.sign_bit, fmt.ones | fmt.sign_bit]]
 
 
-class Writer:
-    """Writes a manifest call by call."""
-
-    def __init__(self, stream: IO[str], made: ExportOptions) -> None:
-        self._stream, self._made = stream, made
-        self._hash, self._content = hashlib.sha256(), hashlib.sha256()
-        self._types: dict[str, dict[str, Any]] = {}
-        self._rules: dict[str, str] = {}
-        self.count = 0
-        self._content.update(_line({"schema": SCHEMA, **made.facts()}).encode())
-        self._write(f'{{"schema": "{SCHEMA}",\n"made": {_line(dataclasses.asdict(made))},\n"cases": [')
-
-    def _write(self, text: str) -> None:
-        self._hash.update(text.encode())
-        self._stream.write(text)
-
-    def add(self, entry: Entry, meanings: Callable[[str, str], str]) -> None:
-        """Adds a call; `meanings` gives the meaning of an open point's identifier for an element type."""
-        for tensor in (*entry.operands, entry.result):
-            self._types.setdefault(tensor.type, type_facts(tensor.type))
-        for rule in entry.rules:
-            self._rules.setdefault(rule, RULES.get(rule) or meanings(rule, entry.result.type))
-        record = {k: v for k, v in dataclasses.asdict(entry).items() if v not in (None, [], {})}
-        record.setdefault("attributes", {})
-        self._write(f"{',' if self.count else ''}\n{_line(record)}")
+def identifier(made: ExportOptions, calls: Iterable[Entry]) -> str:
+    """The SHA-256 of the contents of the vectors."""
+    content = hashlib.sha256(_line({"schema": SCHEMA, **made.facts()}).encode())
+    for entry in calls:
+        record = _record(entry)
         for tensor in (*record["operands"], record["result"], record.get("alternatives", {})):
             tensor.pop("at", None)
-        self._content.update(_line(record).encode())
-        self.count += 1
+        content.update(_line(record).encode())
+    return content.hexdigest()
 
-    @property
-    def vectors(self) -> str:
-        """The SHA-256 of the contents of the vectors."""
-        return self._content.hexdigest()
 
-    def end(self, written: Mapping[str, File]) -> None:
-        """Writes the rest; `written` are the other files of the folder."""
-        listed = ",\n".join(f"{json.dumps(p)}: {_line(dataclasses.asdict(f))}" for p, f in sorted(written.items()))
-        self._write(f'\n],\n"types": {_line(dict(sorted(self._types.items())))},\n"rules": {_line(self._rules)},\n')
-        self._write(f'"vectors": "{self.vectors}",\n"files": {{\n{listed}\n}},\n')
-        self._stream.write(f'"sha256": "{self._hash.hexdigest()}"}}\n')
+def dumps(made: ExportOptions, calls: Sequence[Entry], vectors: str, written: Mapping[str, File]) -> str:
+    """The text of a manifest; `written` are the other files of the folder."""
+    elements = sorted({t.type for entry in calls for t in (*entry.operands, entry.result)})
+    types = {t: {"bits": bits(t), "bytes": code_dtype(t).itemsize, "nan": nan_codes(t)} for t in elements}
+    rules: dict[str, str] = {}
+    for rule, element in ((r, entry.result.type) for entry in calls for r in entry.rules):
+        rules.setdefault(rule, RULES.get(rule) or question(rule, element))
+    cases = ",\n".join(_line(_record(entry)) for entry in calls)
+    listed = ",\n".join(f"{json.dumps(p)}: {_line(dataclasses.asdict(f))}" for p, f in sorted(written.items()))
+    text = (
+        f'{{"schema": "{SCHEMA}",\n"made": {_line(dataclasses.asdict(made))},\n"cases": [\n{cases}\n],\n'
+        f'"types": {_line(types)},\n"rules": {_line(rules)},\n'
+        f'"vectors": "{vectors}",\n"files": {{\n{listed}\n}},\n'
+    )
+    return f'{text}"sha256": "{hashlib.sha256(text.encode()).hexdigest()}"}}\n'
+
+
+def _record(entry: Entry) -> dict[str, Any]:
+    record = {k: v for k, v in dataclasses.asdict(entry).items() if v not in (None, [], {})}
+    record.setdefault("attributes", {})
+    return record
 
 
 def _line(value: Any) -> str:
@@ -220,18 +210,14 @@ def _read(data: bytes) -> Manifest:
 
 def _check(path: Path, expected: File) -> None:
     try:
-        with foreign.open_file(path) as stream:
-            size, digest = 0, hashlib.sha256()
-            while piece := stream.read(_PIECE):
-                size += len(piece)
-                digest.update(piece)
+        found = File.at(path)
     except FileNotFoundError:
         raise InputError(f"{path}: expected a file of {expected.size} bytes, got none") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise InputError(str(error)) from None
-    if size != expected.size:
-        raise InputError(f"{path}: expected {expected.size} bytes, got {size}; the file has changed")
-    if digest.hexdigest() != expected.sha256:
-        raise InputError(f"{path}: expected the SHA-256 {expected.sha256}, got {digest.hexdigest()}; it has changed")
+    if found.size != expected.size:
+        raise InputError(f"{path}: expected {expected.size} bytes, got {found.size}; the file has changed")
+    if found.sha256 != expected.sha256:
+        raise InputError(f"{path}: expected the SHA-256 {expected.sha256}, got {found.sha256}; it has changed")

@@ -27,8 +27,7 @@ import numpy as np
 
 from ... import foreign
 from ...backends import BackendError
-from ...errors import InputError, printable
-from ...oracle.formats import code_dtype
+from ...errors import InputError, few, printable
 from .manifest import Entry
 
 SCHEMA = "minihlo.results/1"
@@ -36,8 +35,6 @@ SCHEMA = "minihlo.results/1"
 _ENDS = {"unsupported": "refused", "failed": "died"}
 #: Maximum length of a line.
 _LINE = 1 << 24
-#: Number of names listed in a message.
-_FEW = 3
 
 
 @dataclasses.dataclass
@@ -76,9 +73,8 @@ def read(path: str | Path, entries: Iterable[Entry], wanted: Iterable[Entry], ve
         raise InputError(str(error)) from None
     missing = [e.name for e in wanted if e.name not in found.calls]
     if missing:
-        more = f" and {len(missing) - _FEW:,} more" if len(missing) > _FEW else ""
         raise InputError(
-            f"{path}: expected results of every case, got none for {', '.join(missing[:_FEW])}{more} (for a case that "
+            f"{path}: expected results of every case, got none for {few(missing)} (for a case that "
             "is not supported the result is: unsupported REASON)"
         )
     return found
@@ -101,36 +97,23 @@ def _reason(text: str) -> str:
     return printable(text.strip()) or "no reason given"
 
 
-def _width(entry: Entry) -> int:
-    return code_dtype(entry.result.type).itemsize
-
-
-def _size(entry: Entry) -> int:
-    return int(np.prod(entry.result.shape))
-
-
 def _digits(line: bytes, width: int, where: str) -> bytes:
     """The bytes of the codes on a line, each with the highest byte first."""
-    words = [w[2:] if w[:2] in (b"0x", b"0X") else w for w in line.split()]
-    wrong = next((w for w in words if len(w) % (2 * width) or not w.isalnum()), None)
-    joined = b"".join(words)
-    if wrong is None and re.fullmatch(rb"[0-9A-Fa-f]*", joined):
-        return bytes.fromhex(joined.decode())
-    wrong = wrong or next(w for w in words if not re.fullmatch(rb"[0-9A-Fa-f]*", w))
-    text = printable(wrong.decode(errors="replace"))[:40]
-    raise InputError(f"{where}: expected codes of {2 * width} hexadecimal digits, got {text!r}")
+    codes = re.compile(rb"(?:0[xX])?((?:[0-9A-Fa-f]{%d})+)" % (2 * width))
+    words = [(word, codes.fullmatch(word)) for word in line.split()]
+    wrong = next((word for word, match in words if match is None), None)
+    if wrong is not None:
+        text = printable(wrong.decode(errors="replace"))[:40]
+        raise InputError(f"{where}: expected codes of {2 * width} hexadecimal digits, got {text!r}")
+    return bytes.fromhex(b"".join(match[1] for _, match in words if match).decode())
 
 
 def _codes(data: bytes | bytearray, entry: Entry, where: str) -> np.ndarray:
     """The codes of a call. Raises InputError for another number of them."""
-    width = _width(entry)
-    return _check_count(entry, np.frombuffer(data, f">u{width}").astype(f"u{width}"), where)
-
-
-def _check_count(entry: Entry, codes: np.ndarray, where: str) -> np.ndarray:
-    if len(codes) != _size(entry):
-        raise InputError(f"{where}: expected {_size(entry):,} codes of {entry.name}, got {len(codes):,}")
-    return codes
+    width, size = entry.result.width, entry.result.size
+    if len(data) != width * size:
+        raise InputError(f"{where}: expected {size:,} codes of {entry.name}, got {len(data) // width:,}")
+    return np.frombuffer(data, f">u{width}").astype(f"u{width}")
 
 
 def _read_file(path: Path, known: Mapping[str, Entry], vectors: str) -> Results:
@@ -169,8 +152,8 @@ def _read_file(path: Path, known: Mapping[str, Entry], vectors: str) -> Results:
                 found.calls[current.name] = BackendError(_ENDS[word.decode()], _reason(text))
                 current = None
             else:
-                digits += _digits(line, _width(current), where)
-                if len(digits) > _size(current) * _width(current):
+                digits += _digits(line, current.result.width, where)
+                if len(digits) > current.result.size * current.result.width:
                     _codes(digits, current, where)
         if not ended:
             last = f" in {current.name}" if current is not None else ""
@@ -221,21 +204,18 @@ def _text(path: Path) -> str:
 
 def _in_file(path: Path, entry: Entry) -> np.ndarray:
     """The codes in a file of their own."""
-    width = _width(entry)
-    if path.suffix == ".hex":
-        with foreign.open_file(path) as stream:
+    width, shape = entry.result.width, tuple(entry.result.shape)
+    with foreign.open_file(path) as stream:
+        if path.suffix == ".hex":
             return _codes(b"".join(_digits(line, width, at) for at, line in _lines(stream, path)), entry, str(path))
-    try:
-        with foreign.open_file(path) as stream:
+        try:
             array = np.load(stream, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{path}: expected an array of numpy, got {printable(str(error))[:120]}") from None
+        except (ValueError, EOFError) as error:
+            raise InputError(f"{path}: expected an array of numpy, got {printable(str(error))[:120]}") from None
     kinds = f"u{width}", f"i{width}", *(["?"] if width == 1 else [])
     if not isinstance(array, np.ndarray) or array.dtype.newbyteorder("=") not in [np.dtype(k) for k in kinds]:
         kind = getattr(array, "dtype", type(array).__name__)
         raise InputError(f"{path}: expected codes of the type uint{8 * width}, got {kind}")
-    shape = tuple(entry.result.shape)
-    if array.shape not in (shape, (_size(entry),)):
+    if array.shape not in (shape, (entry.result.size,)):
         raise InputError(f"{path}: expected the shape {list(shape)}, got {list(array.shape)}")
-    codes = array.astype(array.dtype.newbyteorder("=")).reshape(-1)
-    return _check_count(entry, codes.view(f"u{width}"), str(path))
+    return array.astype(array.dtype.newbyteorder("=")).reshape(-1).view(f"u{width}")

@@ -6,7 +6,6 @@ elements there is a variant for each choice, and the results have to fit one of 
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator
 
@@ -19,19 +18,13 @@ from ..elementwise import Part
 from ..repeats import AnyPart
 from ..rows import RowPart
 from ..verdicts.outcome import is_sum
-from .acceptable import Alternatives, acceptable
+from .acceptable import NONE, Alternatives, acceptable, alternatives, ranks
 from .manifest import nan_codes
 
 #: Intervals of results as unsigned integers: the first and the last code, by element.
 Interval = tuple[np.ndarray, np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True)
-class Target:
-    """The acceptable results under one choice: an element has to lie in one of its intervals, the first a single
-    code."""
-
-    intervals: tuple[Interval, ...]
+#: The acceptable results under one choice: an element has to lie in one of the intervals, the first a single code.
+Target = tuple[Interval, ...]
 
 
 def has_targets(part: AnyPart) -> bool:
@@ -56,7 +49,7 @@ def _variants(part: Part | RowPart, ulp: int) -> Iterator[tuple[np.ndarray, Alte
     expected = part.expected
     if isinstance(part, Part) and part.form == "chain":  # results after an open one are undetermined
         places = np.flatnonzero(expected.left_open)
-        yield expected.codes, _rows(places, 0, (1 << bits(part.case.result)) - 1)
+        yield expected.codes, alternatives(places, 0, (1 << bits(part.case.result)) - 1)
         return
     rows = acceptable(part, ulp).alternatives
     ruled = [p for p in choices.RULED if (expected.left_open == p).any()]
@@ -79,25 +72,28 @@ def _options(point: int, result: str, part: Part | RowPart) -> Iterator[_Option]
     expected = part.expected
     at = np.flatnonzero(expected.left_open == point)
     usual = expected.codes[at]
-    none = _rows(at[:0], 0, 0)
     if point == rounding.NAN_ORDER:
-        yield at, usual, none
-        yield at, usual ^ np.array(1, usual.dtype), none
+        yield at, usual, NONE
+        yield at, usual ^ np.array(1, usual.dtype), NONE
         return
     fmt = FORMATS[result]
     if point == rounding.TIE:
-        yield at, usual, none
-        yield at, usual - np.array(1, usual.dtype), none
-        yield at, usual & ~np.array(1, usual.dtype), none
+        yield at, usual, NONE
+        yield at, usual - np.array(1, usual.dtype), NONE
+        yield at, usual & ~np.array(1, usual.dtype), NONE
     elif point == rounding.NEGATIVE:
-        yield at, usual, _rows(at, 0, 0)
+        yield at, usual, alternatives(at, 0, 0)
         assert expected.magnitudes is not None
         sizes = expected.magnitudes[at]
         small, beyond = at[sizes == 0], at[sizes >= fmt.max_code]
-        more = [_rows(at, 0, 0), _rows(small, fmt.ones, fmt.ones), _rows(beyond, fmt.max_code, fmt.ones)]
+        more = [
+            alternatives(at, 0, 0),
+            alternatives(small, fmt.ones, fmt.ones),
+            alternatives(beyond, fmt.max_code, fmt.ones),
+        ]
         yield at, sizes, np.concatenate(more)
     else:
-        yield at, usual, none
+        yield at, usual, NONE
         yield from _beyond(fmt, at, usual)
 
 
@@ -112,24 +108,18 @@ def _beyond(fmt: Format, at: np.ndarray, usual: np.ndarray) -> Iterator[_Option]
             continue
         sign = np.where(lost, 0, usual & np.array(fmt.sign_bit, usual.dtype)).astype(usual.dtype)
         other = code | fmt.sign_bit
-        yield at, np.array(code, usual.dtype) | sign, _rows(at[lost], other, other)
-
-
-def _rows(places: np.ndarray, first: int, last: int) -> Alternatives:
-    rows = np.empty((len(places), 3), np.uint64)
-    rows[:, 0], rows[:, 1], rows[:, 2] = places, first, last
-    return rows
+        yield at, np.array(code, usual.dtype) | sign, alternatives(at[lost], other, other)
 
 
 def _target(part: Part | RowPart, codes: np.ndarray, rows: Alternatives) -> Target:
     element = part.case.result
     if element in FORMATS:
         nan = np.flatnonzero(FORMATS[element].is_nan(codes))
-        rows = np.concatenate([rows, *(_rows(nan, a, b) for a, b in nan_codes(element))])
+        rows = np.concatenate([rows, *(alternatives(nan, a, b) for a, b in nan_codes(element))])
     if part.result_type != element or bits(element) == 6:
         codes, rows = _as_f32(FORMATS[element], codes, rows)
     expected = np.asarray(codes).astype(np.uint64)
-    return Target(((expected, expected), *_slots(rows, len(expected))))
+    return (expected, expected), *_slots(rows, len(expected))
 
 
 def _as_f32(fmt: Format, codes: np.ndarray, rows: Alternatives) -> tuple[np.ndarray, Alternatives]:
@@ -138,13 +128,12 @@ def _as_f32(fmt: Format, codes: np.ndarray, rows: Alternatives) -> tuple[np.ndar
     table = fmt.decode(np.arange(1 << fmt.bits).astype(fmt.code_dtype)).astype(np.float32).view(np.uint32)
     sizes = (rows[:, 2] - rows[:, 1]).astype(np.intp) + 1
     places = np.repeat(rows[:, 0], sizes)
-    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    single = (np.repeat(rows[:, 1], sizes) + within.astype(np.uint64)).astype(np.intp)
+    single = (np.repeat(rows[:, 1], sizes) + ranks(sizes).astype(np.uint64)).astype(np.intp)
     numbers = ~fmt.is_nan(single.astype(fmt.code_dtype))
     places, single = places[numbers], table[single[numbers]].astype(np.uint64)
     nan = np.unique(rows[:, 0][_holds_nan(fmt, rows)])
-    listed = [_rows(nan, a, b) for a, b in nan_codes(wide.name)]
-    return table[codes.astype(np.intp)], np.concatenate([np.stack([places, single, single], axis=1), *listed])
+    listed = [alternatives(nan, a, b) for a, b in nan_codes(wide.name)]
+    return table[codes.astype(np.intp)], np.concatenate([alternatives(places, single, single), *listed])
 
 
 def _holds_nan(fmt: Format, rows: Alternatives) -> np.ndarray:

@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 
-from ...judging.record import NONE, Diagnosis
+from ...judging.record import NONE, OPEN, WRONG, Diagnosis
 from ...judging.table import cause
 from ...oracle import blocks as oracle
 from ...oracle.formats import FORMATS
 from ..block_parts import BlockPart
-from ..cases.block_list import OWN
-from ..format_text import value_text
-from ..picture_data import by_place
-from ..result import DIVERGENT, FAIL, OPEN, PASS, CaseResult, Failure, worst
+from ..cases.case import OWN
+from ..result import OPEN as LEFT_OPEN
+from ..result import CaseResult
 from . import outcome
 from .block_choices import CHOICES
-from .block_faults import faults
-from .block_readings import partial
+from .block_faults import faults, partial
+from .judge import FAR, Judgement
 from .outcome import Settings
 
 #: Number of faults that may explain wrong blocks together.
@@ -36,36 +34,24 @@ _WRONG = 1
 
 def result_of(part: BlockPart, got: np.ndarray, settings: Settings) -> CaseResult:
     """The result of a case."""
-    judged = _Judgement(part, got)
-    verdicts = judged.verdicts
-    counts = {v: n for v in (PASS, DIVERGENT, FAIL) if (n := int((verdicts == v).sum()))}
-    why = judged.diagnosis() if FAIL in counts else NONE
+    found = _Blocks(part, got)
+    judged = found.judged
+    is_bad = bool((judged.verdicts == WRONG).any())
+    why = found.diagnosis() if is_bad else NONE
     points: dict[str, dict[str, int]] = {}
-    for (point, name), count in judged.chosen.items():
+    for (point, name), count in found.chosen.items():
         points.setdefault(point, {})[name] = count
-    errors = np.select([verdicts == DIVERGENT, verdicts == FAIL], [OPEN, _WRONG], 0).astype(np.int8)
-    return outcome.blank(
-        part.case,
-        part.form,
-        worst(list(counts) or [PASS]),
-        total=len(got),
-        counts=counts,
-        choices=[judged.sentences[point, name] for point, name in judged.chosen],
-        open_points=points,
-        diagnosis=why.sentence,
-        causes=list(why.causes),
-        failures=list(judged.failures(settings.errors)),
-        command=outcome.command(part.case, part.form, settings) if FAIL in counts else "",
-        **by_place(errors),
-    )
+    known = {"open_points": points, "choices": [found.sentences[point, name] for point, name in found.chosen]}
+    known |= {"diagnosis": why.sentence, "causes": list(why.causes)}
+    return outcome.of_part(part, judged, got, part.expected, settings, 0 if is_bad else None, **known)
 
 
-class _Judgement:
+class _Blocks:
     """A part, its results, and the judgement of each block."""
 
     def __init__(self, part: BlockPart, got: np.ndarray) -> None:
         self.part, self.got = part, got
-        self.of_block = _block_of(part)
+        self.of_block = part.block_of
         self.count = int(self.of_block.max(initial=-1)) + 1
         self.chosen: Counter[tuple[str, str]] = Counter()
         self.sentences: dict[tuple[str, str], str] = {}
@@ -97,7 +83,7 @@ class _Judgement:
         part = self.part
         if part.case.op != "quantize" or part.block.fmt is None:
             return codes
-        n, minus = int(np.prod(part.outputs[0][1])), part.block.fmt.sign_bit
+        n, minus = int(np.prod(part.shape)), part.block.fmt.sign_bit
         expected = codes[:n] == minus
         if not expected.any() or (self.got[:n] == minus).any():
             return codes
@@ -141,7 +127,7 @@ class _Judgement:
         part = self.part
         if part.case.op != "quantize":
             return
-        start, count = int(np.prod(part.outputs[0][1])), self.count
+        start, count = int(np.prod(part.shape)), self.count
         given, right = (codes[start : start + count] for codes in (self.got, self.right))
         nan = part.block.scale_fmt.is_nan(right) & (given == right) & ~self.is_right
         self.is_open |= nan
@@ -164,12 +150,12 @@ class _Judgement:
         return ~self.is_right & ~self.is_open
 
     @property
-    def verdicts(self) -> np.ndarray:
-        """The verdict on each code."""
+    def judged(self) -> Judgement:
+        """The judgement of each code; no code is at a distance."""
         differs = self.got != self.part.expected
-        wrong = np.append(self.is_wrong, True)[self.of_block]
-        unlike = self.got != self.right
-        return np.select([wrong & unlike, differs], [FAIL, DIVERGENT], PASS)
+        wrong = np.append(self.is_wrong, True)[self.of_block] & (self.got != self.right)
+        grades, errors = (np.select([wrong, differs], by, 0) for by in ([WRONG, OPEN], [_WRONG, LEFT_OPEN]))
+        return Judgement(grades, errors.astype(np.int8), np.full(len(self.got), FAR), {}, self.right)
 
     # -- wrong blocks --------------------------------------------------------------------------------------------------
 
@@ -197,8 +183,8 @@ class _Judgement:
     def _common(self, wrong: np.ndarray) -> Diagnosis:
         """A property of wrong blocks that no fault explains."""
         part = self.part
-        elements = int(np.prod(part.outputs[0][1]))
-        flat, shape = self.got[:elements], part.outputs[0][1]
+        elements = int(np.prod(part.shape))
+        flat, shape = self.got[:elements], part.shape
         if self._is_half_missing(flat):
             return cause("half-missing")
         if len(part.outputs) == 3 and not np.isfinite(FORMATS["f32"].decode(self.got[-1:])[0]):
@@ -230,52 +216,3 @@ class _Judgement:
         is_right, at = flat == self.right[: len(flat)], np.arange(len(flat))
         parts = at < len(flat) // 2, at >= len(flat) // 2, at % 2 == 0
         return any(not flat[~there].any() and is_right[there].all() for there in parts)
-
-    # -- failures ------------------------------------------------------------------------------------------------------
-
-    def failures(self, most: int) -> Iterator[Failure]:
-        """The first wrong codes, else the first open ones, with a description of their blocks."""
-        verdicts = self.verdicts
-        for verdict in (FAIL, DIVERGENT):
-            if (at := np.flatnonzero(verdicts == verdict)).size:
-                yield from (self._failure(int(i), verdict) for i in at[:most])
-                return
-
-    def _failure(self, i: int, verdict: str) -> Failure:
-        part = self.part
-        starts = np.cumsum([0, *(int(np.prod(shape)) for _, shape in part.outputs)])
-        which = int(np.searchsorted(starts, i, side="right")) - 1
-        element = part.outputs[which][0]
-        what = ("", "scale ", "scale of the tensor ")[which]
-        right = self.right if verdict == FAIL else part.expected
-        operands, values = self._operands(i, which)
-        got, expected = int(self.got[i]), int(right[i])
-        texts = [what + value_text(c, element) for c in (got, expected)]
-        error = _WRONG if verdict == FAIL else OPEN
-        return Failure(verdict, i, len(self.got), operands, values, got, texts[0], expected, texts[1], error)
-
-    def _operands(self, i: int, which: int) -> tuple[list[list[int]], list[list[str]]]:
-        """The codes that contribute to a result: the block; for dequantize the element and its scales."""
-        part = self.part
-        if part.case.op == "dequantize":
-            scale = part.arrays[1].ravel()[self.of_block[i]]
-            codes = [int(part.arrays[0].ravel()[i]), int(scale), *(int(t) for t in part.arrays[2:])]
-            types = part.types[: len(codes)]
-            return [[c] for c in codes], [[value_text(c, t)] for c, t in zip(codes, types, strict=True)]
-        if which == 2:
-            return [[]], [[]]
-        codes = part.block.each(part.arrays[0]).reshape(self.count, -1)[self.of_block[i]][:1024].tolist()
-        return [codes], [[value_text(c, part.case.operands[0]) for c in codes]]
-
-
-def _block_of(part: BlockPart) -> np.ndarray:
-    """The block of each code of the concatenated results; -1 for codes that belong to all blocks."""
-    shape = part.outputs[0][1]
-    counts = part.block.scale_shape((shape[0], shape[1]))
-    blocks = np.arange(counts[0] * counts[1]).reshape(counts)
-    pieces = [part.block.spread(blocks, (shape[0], shape[1])).ravel()]
-    if part.case.op == "quantize":
-        pieces.append(blocks.ravel())
-    if len(part.outputs) == 3:
-        pieces.append(np.array([-1]))
-    return np.concatenate(pieces)

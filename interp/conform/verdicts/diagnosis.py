@@ -94,7 +94,7 @@ def _explain_unrounded(part: Part, got: np.ndarray, failing: np.ndarray) -> Diag
     op, fmt = part.case.op, FORMATS[part.case.result]
     if part.case.operands[0] != part.case.result:
         return NONE
-    numbers = [FORMATS[t].decode(x[failing]) for t, x in zip(part.case.operands, part.operands, strict=True)]
+    numbers = [FORMATS[t].decode(x[failing]) for t, x in zip(part.case.operands, part.arrays, strict=True)]
     with np.errstate(all="ignore"):
         wide = estimate(op, *numbers)
         for name in ("f64", "f32", "f16", "bf16"):
@@ -110,7 +110,7 @@ def _by_faults(part: Part, judged: Judgement, got: np.ndarray, failing: np.ndarr
     """The faults that explain the failing elements (judging.diagnosis)."""
     way = part.to_integers[0]
     known = chains.faults_of(part.case) if part.case.op == "chain" else faults_of(part.case)
-    results = Results(part.case, part.operands, got, judged.right, part.expected.left_open, way)
+    results = Results(part.case, part.arrays, got, judged.right, part.expected.left_open, way)
     return by_faults(known, results, failing, rest)
 
 
@@ -129,8 +129,8 @@ _KINDS: tuple[tuple[str, Callable[[Format, np.ndarray], np.ndarray]], ...] = (
 def _common(part: Part, judged: Judgement, got: np.ndarray, at: np.ndarray) -> Iterator[Diagnosis]:
     """Properties that all failing elements share, the most specific first."""
     case = part.case
-    names = ["the operand"] if len(part.operands) == 1 else [f"the {n} operand" for n in ("first", "second", "third")]
-    of_floats = [(n, t, x) for n, t, x in zip(names, case.operands, part.operands, strict=False) if t in FORMATS]
+    names = ["the operand"] if len(part.arrays) == 1 else [f"the {n} operand" for n in ("first", "second", "third")]
+    of_floats = [(n, t, x) for n, t, x in zip(names, case.operands, part.arrays, strict=False) if t in FORMATS]
     for name, t, x in of_floats:
         codes = np.unique(x[at])
         if len(codes) == 1 and len(np.unique(x)) > 1:

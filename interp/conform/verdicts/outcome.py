@@ -16,18 +16,16 @@ from ...errors import printable
 from ...judging import open_points as choices
 from ...judging.open_points import IDENTIFIERS
 from ...judging.record import NEAR, OF_GRADES, Diagnosis
-from ..block_parts import BlockPart
 from ..cases.case import PRODUCT_OPS, Case
 from ..elementwise import Part
 from ..format_text import code_text, input_text, value_text
 from ..picture_data import picture_data
+from ..repeats import AnyPart
 from ..result import ACCURACY, CRASH, DIVERGENT, FAIL, PASS, UNSUPPORTED, CaseResult, Failure, worst
 from ..rows import RowPart
 from . import diagnosis, sums
 from .judge import FAR, Judgement, judge
 from .sums import SumResult
-
-AnyPart = Part | RowPart | BlockPart
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,32 +86,46 @@ def command(case: Case, form: str, settings: Settings, operands: Sequence[str] =
 
 def operands_text(part: Part, place: int, times: int = 1) -> str:
     """The operands at a place as --operands takes them."""
-    codes = (int(x[place]) for x in part.operands)
+    codes = (int(x[place]) for x in part.arrays)
     words = [str(c) if t == "i1" else code_text(c, t) for c, t in zip(codes, part.case.operands, strict=True)]
     return ",".join(words) + (f"*{times}" if times > 1 else "")
 
 
-def of_elements(part: Part, judged: Judgement, got: np.ndarray, settings: Settings, seconds: float) -> CaseResult:
-    """The result of an elementwise part; the diagnosis and the command are for the caller to add."""
-    found = _count(part, judged, len(got), seconds)
-    found = dataclasses.replace(found, failures=_failures(part, judged, got, part.expected.codes, settings.errors))
-    return dataclasses.replace(found, **picture_data(part, judged))
+def of_part(
+    part: AnyPart,
+    judged: Judgement,
+    got: np.ndarray,
+    usual: np.ndarray,
+    settings: Settings,
+    most_open: int | None = None,
+    **facts: Any,
+) -> CaseResult:
+    """The result of a part.
 
-
-def _count(part: Part | RowPart, judged: Judgement, total: int, seconds: float) -> CaseResult:
-    counts = {v: int(np.count_nonzero(judged.verdicts == i)) for i, v in enumerate(OF_GRADES)}
-    wrong = judged.verdicts >= NEAR
-    distances = judged.distances[wrong & (judged.distances != FAR)]
-    return blank(
-        part.case, part.form, worst([v for v, n in counts.items() if n] or [PASS]),
-        total=total,
-        counts={v: n for v, n in counts.items() if n},
-        worst_ulp=int(distances.max()) if distances.size else None,
-        histogram=histogram(distances),
-        choices=[choices.sentence(p, part.case.result, c) for p, c in judged.choices.items()],
-        open_points={IDENTIFIERS[p]: c for p, c in judged.choices.items()},
-        seconds=round(seconds, 3),
-    )  # fmt: skip
+    Args:
+        part: the part.
+        judged: the verdicts on its results.
+        got: its results, as codes.
+        usual: the codes that are right as a rule; results that are left open are shown beside them.
+        settings: of the run.
+        most_open: the number of results shown that are left open; None for as many as of others.
+        facts: fields of the result, in place of those that follow from the verdicts.
+    """
+    counts = {v: n for i, v in enumerate(OF_GRADES) if (n := int(np.count_nonzero(judged.verdicts == i)))}
+    verdict = worst(list(counts) or [PASS])
+    distances = judged.distances[(judged.verdicts >= NEAR) & (judged.distances != FAR)]
+    fields = {
+        "total": len(got),
+        "counts": counts,
+        "worst_ulp": int(distances.max()) if distances.size else None,
+        "histogram": histogram(distances),
+        "choices": [choices.sentence(p, part.case.result, c) for p, c in judged.choices.items()],
+        "open_points": {IDENTIFIERS[p]: c for p, c in judged.choices.items()},
+        "failures": _failures(part, judged, got, usual, settings.errors, most_open),
+        "command": "" if verdict in (PASS, DIVERGENT) else command(part.case, part.form, settings),
+        **picture_data(part, judged),
+    }
+    return blank(part.case, part.form, verdict, **(fields | facts))
 
 
 def of_rows(
@@ -131,17 +143,9 @@ def of_rows(
         sentence, facts, causes = formed.sentence, formed.accumulator, (formed.identifier,) if formed.identifier else ()
         if not formed.identifier and not why:
             why = diagnosis.of_sums(part, got)
-    found = _count(part, judged, len(got), 0.0)
-    return dataclasses.replace(
-        found,
-        model=sentence,
-        accumulator=facts,
-        diagnosis=why.sentence,
-        causes=[*why.causes, *causes],
-        failures=_failures(part, judged, got, expected.codes, settings.errors),
-        **picture_data(part, judged),
-        command="" if found.verdict in (PASS, DIVERGENT) else command(part.case, part.form, settings),
-    )
+    known = {"model": sentence, "accumulator": facts, "diagnosis": why.sentence, "causes": [*why.causes, *causes]}
+    # Of sums that are explained one is enough: each has all of its terms.
+    return of_part(part, judged, got, expected.codes, settings, 1, **known)
 
 
 def nondeterministic(result: CaseResult) -> CaseResult:
@@ -163,41 +167,30 @@ def histogram(distances: np.ndarray) -> dict[str, int]:
     return {str(d): n for d, n in sorted(Counter(binned.tolist()).items()) if d}
 
 
-def _failures(part: Part | RowPart, judged: Judgement, got: np.ndarray, usual: np.ndarray, most: int) -> list[Failure]:
-    """The first of each verdict, FAIL before ACCURACY before DIVERGENT, which are held to what is right as a rule."""
+def _failures(
+    part: AnyPart, judged: Judgement, got: np.ndarray, usual: np.ndarray, most: int, most_open: int | None
+) -> list[Failure]:
+    """The first of each verdict, FAIL before ACCURACY before DIVERGENT."""
     found: list[Failure] = []
     for verdict in (FAIL, ACCURACY, DIVERGENT):
         at = np.flatnonzero(judged.verdicts == OF_GRADES.index(verdict))
-        # Of sums that are explained one is enough: each has all of its terms.
-        limit = min(most, 1) if verdict == DIVERGENT and isinstance(part, RowPart) else most
-        for i in at[: max(limit - len(found), 0)]:
-            codes, right = _operands_of(part, int(i)), usual if verdict == DIVERGENT else judged.right
+        limit = most if verdict != DIVERGENT or most_open is None else min(most, most_open)
+        for i in map(int, at[: max(limit - len(found), 0)]):
+            codes, right = part.contributing(i), usual if verdict == DIVERGENT else judged.right
             values = [[value_text(c, t) for c in cs] for cs, t in zip(codes, part.case.operands, strict=True)]
-            found.append(failure(verdict, int(i), got, right, judged, codes, values, part.case.result))
+            found.append(failure(verdict, i, got, right, judged, codes, values, *part.kind_at(i)))
     return found
 
 
 def failure(
     verdict: str, i: int, got: np.ndarray, right: np.ndarray, judged: Judgement, operands: list[list[int]],
-    values: list[list[str]], element: str,
+    values: list[list[str]], element: str, kind: str = "",
 ) -> Failure:  # fmt: skip
-    """The unexpected result at an index of the codes `got`, with its operands."""
+    """The unexpected result at an index of the codes `got`, with its operands; `kind` is a word for what it is."""
     given, wanted, distance = int(got[i]), int(right[i]), int(judged.distances[i])
-    words = value_text(given, element), value_text(wanted, element)
+    words = kind + value_text(given, element), kind + value_text(wanted, element)
     ulp, error = None if distance == FAR else distance, int(judged.errors[i])
     return Failure(verdict, i, len(got), operands, values, given, words[0], wanted, words[1], error, ulp)
-
-
-def _operands_of(part: Part | RowPart, i: int) -> list[list[int]]:
-    """The codes that go into a result."""
-    if isinstance(part, Part):
-        return [[int(x[i])] for x in part.operands]
-    if part.case.op == "sort":
-        return [part.arrays[0][i // part.arrays[0].shape[1]].tolist()]
-    if part.case.op == "cumulative":
-        rows = part.arrays[0]
-        return [rows[i // rows.shape[1], : i % rows.shape[1] + 1].tolist()]
-    return [t[i].tolist() for t in part.terms]
 
 
 def as_program(part: AnyPart) -> tuple[str, list[str]]:
