@@ -35,6 +35,8 @@ def custom_call(e: Emulation, operation: Operation, operands: Sequence[Any]) -> 
         values = [of_codes(x, element_of(v)) for x, v in zip(operands, operation.operands, strict=True)]
         gives = [element_of(r) for r in operation.results]
         return [to_codes(x) for x in e.rewritten(operation, values, elements=gives)]
+    if target == "ApproxTopK":
+        return e.rules["minihlo.approx_top_k"](e, operation, operands)
     if target not in _MOVING:
         raise OpError(f"expected a custom call that is emulated, got @{target}")
     return e.copy(operation, operands)

@@ -20,7 +20,7 @@ from .lookup import elementwise
 from .loops import branch
 from .rewrite import Emulation
 from .rounding import decode_f32
-from .rules import align, carrier, emulates, has_emulated, is_emulated, types_of
+from .rules import align, carrier, emulates, is_emulated, types_of
 from .tensor import F32, I32, UI8, UI32, UI64, Tensor, fill, insert, iota, type_of, where
 
 #: A rank and a place are one integer of 32 bits along dimensions of fewer elements.
@@ -178,11 +178,9 @@ def top_k(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequen
     return [take_along(x, places, last), places.to(index)]
 
 
-@emulates("ApproxTopK")
-def approx_top_k(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
+@emulates("minihlo.approx_top_k")
+def approx_top_k(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
     """The first of a sort by the comparator, which is a function."""
-    if not has_emulated(operation):
-        return None
     call, count = e.call(operation), len(operation.results)
     dimension = reduction_dimension(call)
     (region,) = (e.program.functions[name].body for name in operation.attributes["called_computations"])
