@@ -8,7 +8,7 @@ import dataclasses
 from .. import __version__
 from ..conform import run, waivers
 from ..conform.merge import choice_of, profile_of
-from ..conform.recorded import RecordedTester
+from ..conform.tester import RecordedTester
 from ..conform.vectors import judge, manifest, results
 from ..conform.verdicts.outcome import Settings
 from ..errors import InputError

@@ -17,8 +17,8 @@ from .verdicts.outcome import Settings
 
 #: A run ends after this many seconds without any worker: nannies restart a dead worker within a few.
 _PATIENCE = 30.0
-#: Intervals of polling for results, and for workers.
-_POLL, _LOOK = 0.05, 1.0
+#: The interval of polling for results and for workers, in seconds.
+_POLL = 0.1
 
 _testers: dict[Settings, Tester] = {}
 _lock = threading.Lock()  #: a worker of the cluster may have several threads, which share the backend
@@ -57,7 +57,7 @@ def dask(address: str, patience: float = _PATIENCE) -> Workers:
         with client:
             futures = {client.submit(_on_cluster, settings, t, pure=False): i for i, t in enumerate(work)}
             try:
-                left, watch = len(futures), _Watch(client, address, patience)
+                left, seen = len(futures), time.monotonic()
                 finished = distributed.as_completed(futures, loop=client.loop)
                 while left:
                     batch = finished.next_batch(block=False)
@@ -65,9 +65,16 @@ def dask(address: str, patience: float = _PATIENCE) -> Workers:
                         place = futures[future]
                         yield place, _result(future, work[place], settings, distributed.KilledWorker)
                     left -= len(batch)
-                    if not batch:
-                        watch.look()
-                        time.sleep(_POLL)
+                    if batch:
+                        continue
+                    if client.status != "running":
+                        raise WorkersLostError(f"--dask {address}: the scheduler is lost")
+                    if client.scheduler_info()["workers"]:
+                        seen = time.monotonic()
+                    elif time.monotonic() - seen >= patience:
+                        words = f"no worker is left, for {patience:g} seconds"
+                        raise WorkersLostError(f"--dask {address}: {words}")
+                    time.sleep(_POLL)
             finally:
                 if client.status == "running":
                     client.cancel(list(futures))
@@ -83,24 +90,3 @@ def _result(future: Any, task: Task, settings: Settings, killed: type[Exception]
     except killed as error:
         why = f"the task has killed its workers: {error}"
         return [outcome.without_result(s.case, s.form, "died", why, settings) for s in task.specs]
-
-
-class _Watch:
-    """Watches whether a cluster has workers."""
-
-    def __init__(self, client: Any, address: str, patience: float) -> None:
-        self._client, self._address, self._patience = client, address, patience
-        self._seen = self._looked = time.monotonic()
-
-    def look(self) -> None:
-        """Raises WorkersLostError if there has been no worker for too long, or the scheduler is lost."""
-        now = time.monotonic()
-        if now - self._looked < min(_LOOK, self._patience):
-            return
-        self._looked = now
-        if self._client.status != "running":
-            raise WorkersLostError(f"--dask {self._address}: the scheduler is lost")
-        if self._client.scheduler_info()["workers"]:
-            self._seen = now
-        elif now - self._seen >= self._patience:
-            raise WorkersLostError(f"--dask {self._address}: no worker is left, for {self._patience:g} seconds")

@@ -82,11 +82,6 @@ def intermittent(wrong: Sequence[int], size: int) -> Diagnosis:
     return cause(INTERMITTENT, runs=f"{count} of {runs} runs", share=share, rest="")
 
 
-def same(result: str, a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two runs give the same codes, or both NaN."""
-    return bool(equal_codes(result, a, b).all())
-
-
 def runs_of(
     tester: Tester, parts: Sequence[AnyPart], first: Results, wanted: Sequence[int], others: Mapping[int, np.ndarray]
 ) -> dict[int, Results]:
@@ -97,9 +92,9 @@ def runs_of(
     runs = [first]
     alone = tester.results([parts[i] for i in wanted])
     # A difference without the other parts may occur in every run of all of them.
-    if others or any(not _alike(parts[i], first[i], r) for i, r in zip(wanted, alone, strict=True)):
+    if others or any(not alike(parts[i], first[i], r) for i, r in zip(wanted, alone, strict=True)):
         runs.append(tester.results(parts))
-        if others or any(not _alike(parts[i], first[i], runs[1][i]) for i in wanted):
+        if others or any(not alike(parts[i], first[i], runs[1][i]) for i in wanted):
             runs += [tester.results(parts) for _ in range(RUNS - 2)]
     found: dict[int, Results] = {}
     for i in wanted:
@@ -110,13 +105,14 @@ def runs_of(
 
 def _unlike(part: AnyPart, runs: Results) -> Results:
     there: Results = [r for r in runs if not isinstance(r, BackendError)]
-    return there if any(not _alike(part, there[0], r) for r in there) else there[:1]
+    return there if any(not alike(part, there[0], r) for r in there) else there[:1]
 
 
-def _alike(part: AnyPart, a: np.ndarray | BackendError, b: np.ndarray | BackendError) -> bool:
+def alike(part: AnyPart, a: np.ndarray | BackendError, b: np.ndarray | BackendError) -> bool:
+    """Whether two runs give the same codes, or NaN at the same places; or both none."""
     if isinstance(a, BackendError) or isinstance(b, BackendError):
         return isinstance(a, BackendError) and isinstance(b, BackendError)
-    return same(part.result_type, a, b)
+    return bool(equal_codes(part.result_type, a, b).all())
 
 
 def evidence(tester: Tester, parts: Sequence[Part], runs: Sequence[Results]) -> list[Evidence]:

@@ -27,12 +27,12 @@ class Types:
     def __init__(self, evaluate: Callable[[Part], object], settings: Settings) -> None:
         """`evaluate` runs one part, and raises BackendError."""
         self._evaluate, self._settings = evaluate, settings
-        self._lacks: dict[str, BackendError | None] = {}  #: why a type is skipped, None if it is not
-        self._doubts: dict[str, tuple[BackendError, int]] = {}  #: types whose probe died, and parts since
+        self._errors: dict[str, BackendError | None] = {}  #: of the probes of types
+        self._deaths: dict[str, int] = {}  #: of parts, for each type that is in doubt since its probe died
 
     def reason_to_skip(self, part: AnyPart) -> BackendError | None:
         """The reason why a part is skipped: the backend does not take one of its types."""
-        found = self.reason_to_skip_types((*part.case.operands, part.case.result, *part.types))
+        found = self.reason_to_skip_types((*_types(part), *part.types))
         if found is None or part.case.op == "type":
             return found
         return BackendError("refused", str(found))
@@ -41,43 +41,39 @@ class Types:
         """The reason why some types are skipped, None if each is taken or still in doubt."""
         elements = [t for t in types if t in FORMATS]
         for element in elements:
-            if element not in self._lacks:
-                self._lacks[element] = error = self._probe_twice(element)
+            if element not in self._errors:
+                self._errors[element] = error = self._probe_twice(element)
                 if error is not None and error.how != "refused":
-                    self._lacks[element], self._doubts[element] = None, (error, 0)
-        return next((r for t in elements if (r := self._lacks[t]) is not None), None)
+                    self._deaths[element] = 0
+        return next((e for t in elements if (e := self._errors[t]) is not None and t not in self._deaths), None)
 
     def is_doubtful(self, part: AnyPart) -> bool:
         """Whether the backend has died of a type of a part that is still in doubt."""
-        return any(t in self._doubts for t in (*part.case.operands, part.case.result))
+        return any(t in self._deaths for t in _types(part))
 
     def blame_type(self, part: AnyPart, error: BackendError) -> BackendError:
         """The error of a part, attributed to its type while no part of the type has a result."""
-        doubts = [self._doubts[t][0] for t in (*part.case.operands, part.case.result) if t in self._doubts]
-        if part.case.op == "type" or error.how == "refused" or not doubts:
+        doubt = next((t for t in _types(part) if t in self._deaths), None)
+        if part.case.op == "type" or error.how == "refused" or doubt is None:
             return self.reason_to_skip(part) or error
-        return BackendError("refused", str(doubts[0]))
+        return BackendError("refused", str(self._errors[doubt]))
 
     def count(self, part: AnyPart, died: bool) -> None:
         """Counts a death or a result of a part's types: a type with many deaths is skipped, one with a result is
         normal.
         """
-        for element in {t for t in (*part.case.operands, part.case.result) if t in self._doubts}:
-            error, deaths = self._doubts[element]
+        for element in self._deaths.keys() & _types(part):
+            self._deaths[element] += 1
             if not died:
-                del self._doubts[element]
-            elif deaths + 1 >= _DEATHS:
-                del self._doubts[element]
-                self._lacks[element] = error
-            else:
-                self._doubts[element] = error, deaths + 1
+                self._errors[element] = None
+            if not died or self._deaths[element] >= _DEATHS:
+                del self._deaths[element]
 
     def shows_death(self, part: AnyPart) -> str:
         """The command that shows how the backend dies of one of a part's types; empty if it does not."""
-        types = [t for t in (*part.case.operands, part.case.result) if t in FORMATS]
-        dead = {t for t, lacks in self._lacks.items() if lacks is not None and lacks.how != "refused"}
-        died = [t for t in types if t in dead or t in self._doubts]
-        return outcome.command(Case("type", (died[0],), died[0]), "array", self._settings) if died else ""
+        errors = ((t, self._errors.get(t)) for t in _types(part))
+        died = next((t for t, error in errors if error is not None and error.how != "refused"), None)
+        return outcome.command(Case("type", (died,), died), "array", self._settings) if died else ""
 
     def _probe_twice(self, element: str) -> BackendError | None:
         """The error of the backend on a type, if it repeats: a process may die for another reason."""
@@ -94,6 +90,11 @@ class Types:
             how = {"refused": "has no", "died": "dies of", "slow": "hangs on"}.get(error.how, error.how)
             return BackendError(error.how, f"the backend {how} {element} (type.{element}): {error}")
         return None
+
+
+def _types(part: AnyPart) -> tuple[str, ...]:
+    """The element types of a case."""
+    return *part.case.operands, part.case.result
 
 
 def to_integers(name: str, target: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -119,7 +119,7 @@ class Tester:
             assert not isinstance(first, BackendError)
             if isinstance(second, BackendError):
                 results[i] = BackendError(second.how, f"in one of two runs: {second}")
-            elif not repeats.same(parts[i].result_type, first, second):
+            elif not repeats.alike(parts[i], first, second):
                 others[i], results[i] = sorted((first, second), key=lambda r, p=parts[i]: self._wrong(p, r))
         return others
 
@@ -289,3 +289,31 @@ def _judge_sums(parts: Sequence[AnyPart], results: Results, records: Sequence[st
         judged = scaled_sums.judge_scaled_sums(scaled, got, records) if scaled else sums.judge_sums(rows, got, records)
         found |= zip((i for i, *_ in of), judged, strict=True)
     return found
+
+
+class RecordedTester(Tester):
+    """A tester of recorded results, which takes those of each part from a file and runs nothing."""
+
+    def __init__(self, settings: Settings, takes: str, codes: Callable[[Spec, AnyPart], Any]) -> None:
+        """`codes` gives the results of a part of a case, as `Tester.results` does."""
+        super().__init__(None, settings)
+        self.kind = self.takes = takes
+        self._codes = codes
+        self._specs: dict[AnyPart, Spec] = {}
+
+    def run(self, specs: Sequence[Spec], beside: Sequence[Spec] = ()) -> list[CaseResult]:
+        """See Tester."""
+        try:
+            return super().run(specs, beside)
+        finally:
+            self._specs.clear()
+
+    def part(self, spec: Spec) -> AnyPart:
+        """See Tester."""
+        part = super().part(spec)
+        self._specs[part] = spec
+        return part
+
+    def results(self, parts: Sequence[AnyPart]) -> Results:
+        """The recorded results of each part."""
+        return [self._codes(self._specs[part], part) for part in parts]

@@ -7,14 +7,12 @@ import numpy as np
 
 from minihlo import interp
 from minihlo.interp.backends.operation import Operation
-from minihlo.interp.conform.cases.cases import cases
-from minihlo.interp.conform.cases.forms import forms
 from minihlo.interp.conform.result import CaseResult
-from minihlo.interp.conform.tester import Spec, Tester
-from minihlo.interp.conform.verdicts.outcome import Settings
 from minihlo.ops.types import ELEMENT_TYPES
 
-Arrays = Sequence[np.ndarray]
+from . import planted
+from .planted import Arrays
+
 #: Changes an operation, its operands or its result.
 Before = Callable[[Operation, list[np.ndarray]], tuple[Operation, list[np.ndarray]]]
 After = Callable[[Operation, Arrays, np.ndarray], np.ndarray]
@@ -77,10 +75,8 @@ def _axis(facts) -> int | tuple[int, ...]:
     return (-2, -1) if len(facts["block"]) == 2 else -1
 
 
-class Planted:
+class Planted(planted.Operations):
     """Right but for a fault."""
-
-    takes, name, seconds = "operations", "planted", 60.0
 
     def __init__(self, before: Before | None = None, after: After | None = None) -> None:
         self.before, self.after = before, after
@@ -91,13 +87,7 @@ class Planted:
         found = right(changed, operands)
         return self.after(operation, given, found) if self.after else found
 
-    def close(self) -> None:
-        pass
-
 
 def run(backend, signature: str, only: Sequence[str] = ()) -> dict[str, CaseResult]:
     """The results of a case, by form."""
-    (case,) = [c for c in cases(1) if c.signature == signature]
-    names = [f for f in forms(case, 1, "operations") if not only or f in only]
-    tester = Tester(backend, Settings(backend="planted"))
-    return {r.form: r for r in tester.run([Spec(case, f) for f in names])}
+    return {r.form: r for r in planted.run(backend, signature, only)}

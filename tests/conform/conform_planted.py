@@ -4,11 +4,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from minihlo.interp.backends import Minihlo
 from minihlo.interp.backends.operation import Operation
 from minihlo.interp.backends.programs import Builder, decode
 from minihlo.interp.conform.cases.case import ROW_OPS, Case
-from minihlo.interp.conform.cases.cases import cases
 from minihlo.interp.conform.cases.forms import forms
 from minihlo.interp.conform.elementwise import Part
 from minihlo.interp.conform.result import CaseResult
@@ -16,13 +14,11 @@ from minihlo.interp.conform.rows import RowPart
 from minihlo.interp.conform.tester import Spec, Tester
 from minihlo.interp.conform.verdicts.forms import across_forms
 from minihlo.interp.conform.verdicts.outcome import Settings
-from minihlo.ops.policy import Policy
 
-Arrays = Sequence[np.ndarray]
+from .planted import OURS, Arrays, Operations, case_of
+
 #: Gets the operation, its operands and the right results, all as codes; gives the results.
 Fault = Callable[[Operation, Arrays, np.ndarray], np.ndarray]
-
-OURS = Minihlo("minihlo", Policy())
 
 
 def right(operation: Operation, arrays: Arrays) -> np.ndarray:
@@ -39,12 +35,8 @@ def right(operation: Operation, arrays: Arrays) -> np.ndarray:
     return decode(np.asarray(found), operation.result).reshape(shape)
 
 
-class Planted:
+class Planted(Operations):
     """Right but for a fault."""
-
-    takes = "operations"
-    name = "planted"
-    seconds = 60.0
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
@@ -57,13 +49,10 @@ class Planted:
         given = [np.ravel(x) if x.ndim > 1 else x for x in arrays]
         return np.asarray(self.fault(operation, given, np.ravel(found))).reshape(found.shape)
 
-    def close(self) -> None:
-        pass
-
 
 def results(signature: str, fault: Fault, name: str = "planted", only: Sequence[str] = ()) -> list[CaseResult]:
     """The results of a case in all forms, or `only` in some, on a backend with a fault."""
-    (case,) = (c for c in cases(2) if c.signature == signature)
+    case = case_of(signature)
     tester = Tester(Planted(fault), Settings(name))
     specs = [Spec(case, form) for form in forms(case, 1, "operations") if not only or form in only]
     found = [r for s in specs for r in tester.run([s])]

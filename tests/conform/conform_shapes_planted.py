@@ -5,59 +5,27 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from minihlo.interp.backends import Minihlo
-from minihlo.interp.conform import tester
-from minihlo.interp.conform.cases.case import Case
-from minihlo.interp.conform.cases.cases import cases
 from minihlo.interp.conform.cases.data import parts
 from minihlo.interp.conform.cases.forms import forms
 from minihlo.interp.conform.result import CaseResult
+from minihlo.interp.conform.tester import Spec, Tester
 from minihlo.interp.conform.verdicts.forms import across_forms
 from minihlo.interp.conform.verdicts.outcome import Settings, merge_parts
-from minihlo.ops.policy import Policy
 
-Arrays = Sequence[np.ndarray]
-
-
-Run = Callable[[str, Arrays], list[np.ndarray]]
-
-
-OURS = Minihlo("minihlo", Policy())
-
-
-def run(text: str, arrays: Arrays) -> list[np.ndarray]:
-    return [np.array(r) for r in OURS.evaluate(text, arrays)]
-
-
-class Backend:
-    """Takes programs, and is wrong as a function is."""
-
-    takes = "programs"
-    name = "planted"
-    seconds = 60.0
-
-    def __init__(self, fault: Run) -> None:
-        self.evaluate = fault
-
-    def close(self) -> None:
-        pass
+from .planted import Arrays, Programs, Run, case_of
+from .planted import evaluate as run
 
 
 def results(fault: Run, signature: str, only: Sequence[str]) -> dict[str, CaseResult]:
     """The results of a case by form: in some forms, or all those of level 1."""
-    (case,) = (c for c in cases(1) if c.signature == signature)
-    subject, found = tester.Tester(Backend(fault), Settings("planted")), []
+    case, subject, found = case_of(signature), Tester(Programs(fault), Settings("planted")), []
     for form in only or forms(case, 1):
-        each = [subject.run([tester.Spec(case, form, i)])[0] for i in range(_parts(case, form))]
+        each = [subject.run([Spec(case, form, i)])[0] for i in range(parts(case, form, 1))]
         whole = each[0]
         for other in each[1:]:
             whole = merge_parts(whole, other, 5)
         found.append(whole)
     return {r.form: r for r in across_forms(found)}
-
-
-def _parts(case: Case, form: str) -> int:
-    return parts(case, form, 1)
 
 
 def rewritten(pattern: str, new: str) -> Run:

@@ -6,16 +6,14 @@ from typing import Any
 import numpy as np
 
 from minihlo.interp.backends.operation import Operation
-from minihlo.interp.conform import tester
-from minihlo.interp.conform.cases.cases import cases
-from minihlo.interp.conform.cases.forms import forms
 from minihlo.interp.conform.result import CaseResult
-from minihlo.interp.conform.verdicts.outcome import Settings
 from minihlo.interp.oracle.formats import FORMATS
 from minihlo.interp.oracle.rounding import Exact, encode
 from minihlo.interp.oracle.sums import exact_sums
 from minihlo.ops.accumulators.record import Accumulator
 from minihlo.ops.accumulators.sums import dots
+
+from . import planted
 
 Codes = np.ndarray
 #: Gets the rows of both operands, [results, k] of codes, and the types; gives the sums.
@@ -45,12 +43,8 @@ def rows(operation: Operation, arrays: Sequence[Codes]) -> tuple[Codes, Codes, t
     return (np.repeat(flat, kernel.shape[1], axis=0), np.tile(kernel.T, (len(flat), 1)), (len(x), width, y.shape[-1]))
 
 
-class Backend:
+class Backend(planted.Operations):
     """Products as a function forms their sums, and as another changes the results."""
-
-    takes = "operations"
-    name = "planted"
-    seconds = 60.0
 
     def __init__(self, sums: Sums = exact, change: Callable[[Codes], Codes] | None = None, through: str = "") -> None:
         self.sums, self.change, self.through = sums, change, through
@@ -65,24 +59,14 @@ class Backend:
             found = encode(FORMATS[operation.result], sums)[0].reshape(shape)
         return found if self.change is None else self.change(found)
 
-    def close(self) -> None:
-        pass
 
-
-def run(backend: Any, signature: str, only: Sequence[str] = FEW) -> list[CaseResult]:
-    (case,) = (c for c in cases(2) if c.signature == signature)
-    found = tester.Tester(backend, Settings("planted"))
-    return found.run([tester.Spec(case, form) for form in forms(case, 2, "operations") if form in only])
+def run(backend: Any, signature: str, only: Sequence[str] = FEW, **settings: Any) -> list[CaseResult]:
+    """The results of a case in some forms."""
+    return planted.run(backend, signature, only, level=2, **settings)
 
 
 def verdicts(found: Sequence[CaseResult]) -> dict[str, str]:
     return {r.form: r.verdict for r in found}
-
-
-def run_programs(backend: Any, signature: str, only: Sequence[str]) -> list[CaseResult]:
-    (case,) = (c for c in cases(2) if c.signature == signature)
-    found = tester.Tester(backend, Settings("planted"))
-    return found.run([tester.Spec(case, form) for form in only])
 
 
 def in_f32(order: Callable[[int], np.ndarray]) -> Sums:

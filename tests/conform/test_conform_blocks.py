@@ -17,6 +17,7 @@ from minihlo.ops.blocks.formats import BLOCK_FORMATS
 from minihlo.ops.policy import Policy
 
 from .. import block_oracle
+from . import planted
 from .blocks_planted import Planted, run
 
 FN, MX4, NV = "mxfp8_e4m3", "mxfp4_e2m1", "nvfp4"
@@ -73,10 +74,8 @@ def test_a_record_that_is_given_explains_scaled_products() -> None:
 
 def _summed(accumulate: str | interp.Accumulator, signature: str, *records: str) -> list[CaseResult]:
     """What the tester says of sums as a unit or a record forms them."""
-    (case,) = [c for c in cases(1) if c.signature == signature]
-    backend = Minihlo("minihlo", Policy(accumulate=accumulate))
-    ours = tester.Tester(backend, Settings(backend="minihlo", accumulators=records))
-    found = ours.run([tester.Spec(case, f) for f in forms(case, 1)])
+    ours = Minihlo("minihlo", Policy(accumulate=accumulate))
+    found = planted.run(ours, signature, backend="minihlo", accumulators=records)
     assert {r.verdict for r in found} <= {PASS, DIVERGENT}
     return found
 
@@ -103,7 +102,7 @@ def test_all_codes_are_dequantized_with_all_scales() -> None:
 @pytest.mark.parametrize("signature", [QUANTIZE, f"quantize.{NV}.nearest.f32", "quantize.deepseek_1x128.nearest.f32"])
 def test_every_place_of_a_block_decides_a_scale(signature: str) -> None:
     """Without the number at any one place of all blocks some scale is another."""
-    (case,) = [c for c in cases(1) if c.signature == signature]
+    case = planted.case_of(signature)
     (x,) = block_data.arrays(case, "array", 0)
     part = BlockPart(case, "array", (x,))
     scales = part.parts_of(part.expected)[1]
@@ -121,7 +120,7 @@ def test_every_place_of_a_block_decides_a_scale(signature: str) -> None:
 @pytest.mark.parametrize("signature", [DOT, f"scaled_dot.{NV}.{NV}.bf16", f"scaled_dot.{FN}.mxfp4_e2m1.bf16"])
 def test_every_operand_of_a_dot_matters(signature: str, form: str) -> None:
     """With another number at any place of k, another row, column or scale, some exact result is another."""
-    (case,) = [c for c in cases(1) if c.signature == signature]
+    case = planted.case_of(signature)
     arrays = block_data.arrays(case, form, 0)
     with np.errstate(all="ignore"):
         exact = ScaledPart(case, form, arrays).exact.codes

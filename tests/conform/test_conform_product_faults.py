@@ -1,19 +1,18 @@
 """Products with a planted fault are wrong: terms that are left out, exchanged or read as another type."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from minihlo.interp.backends import Minihlo
 from minihlo.interp.conform.result import FAIL, PASS
 from minihlo.interp.oracle.formats import FORMATS
 from minihlo.interp.oracle.rounding import Exact
-from minihlo.ops.policy import Policy
 
 from ..thinned import rotated
-from .products_planted import FEW, Backend, Codes, Sums, exact, run, run_programs, verdicts
+from .planted import Arrays, Programs, evaluate
+from .products_planted import FEW, Backend, Codes, Sums, exact, run, verdicts
 
 
 def without(keep: Callable[[int], Any]) -> Sums:
@@ -158,22 +157,9 @@ def test_a_gross_fault_is_wrong(name: str) -> None:
 
 
 def test_a_batch_index_that_is_off_by_one_is_wrong() -> None:
-    class Rolled:
-        """Batches of the second operand are those before."""
+    def batches_before(text: str, arrays: Arrays) -> list[np.ndarray]:
+        is_right = [x.ndim == 3 and x.shape[1] == 17 for x in arrays]
+        return evaluate(text, [np.roll(x, 1, 0) if r else x for x, r in zip(arrays, is_right, strict=True)])
 
-        name, seconds, packages = "planted", 60.0, ()
-
-        def evaluate(self, text: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-            found = Minihlo("minihlo", Policy()).evaluate(
-                text, [np.roll(a, 1, 0) if self.is_right(a) else a for a in arrays]
-            )
-            return [np.array(r) for r in found]
-
-        def is_right(self, x: np.ndarray) -> bool:
-            return x.ndim == 3 and x.shape[1] == 17
-
-        def close(self) -> None:
-            pass
-
-    (result,) = run_programs(Rolled(), "dot_general.f8E4M3FN.f32", ("rank-3",))
+    (result,) = run(Programs(batches_before), "dot_general.f8E4M3FN.f32", ("rank-3",))
     assert result.verdict == FAIL

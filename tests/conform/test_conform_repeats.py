@@ -5,36 +5,29 @@ import pytest
 
 from minihlo.interp.backends import BackendError
 from minihlo.interp.conform import tester
-from minihlo.interp.conform.cases.cases import cases
 from minihlo.interp.conform.result import CRASH, FAIL, PASS, UNSUPPORTED
 from minihlo.interp.conform.verdicts.outcome import Settings
 from minihlo.interp.judging.diagnosis import NONE, Diagnosis, common, is_of_places, of_sizes, of_start, of_tail
 from minihlo.interp.judging.table import cause
 
-from .conform_planted import OURS
+from .planted import Programs, case_of, evaluate
 
 
-class Programs:
+class Counted(Programs):
     """minihlo, but for what `before` does to a call: it gets the number of the call, and may raise."""
 
-    name = "planted"
-    seconds = 60.0
-
     def __init__(self, before, after=lambda _call, results: results) -> None:
+        super().__init__(self.count)
         self.before, self.after, self.calls = before, after, 0
 
-    def evaluate(self, text: str, arrays=()) -> list[np.ndarray]:
+    def count(self, text: str, arrays=()) -> list[np.ndarray]:
         self.calls += 1
         self.before(self.calls, text)
-        return self.after(self.calls, [np.array(r) for r in OURS.evaluate(text, arrays)])
-
-    def close(self) -> None:
-        pass
+        return self.after(self.calls, evaluate(text, arrays))
 
 
-def run(backend: Programs, *signatures: str, form: str = "array"):
-    found = [next(c for c in cases(2) if c.signature == s) for s in signatures]
-    return tester.Tester(backend, Settings("planted")).run([tester.Spec(c, form) for c in found])
+def run(backend: Counted, *signatures: str):
+    return tester.Tester(backend, Settings("planted")).run([tester.Spec(case_of(s), "array") for s in signatures])
 
 
 SUMS = ("add.f8E5M2", "subtract.f8E5M2", "multiply.f8E5M2")
@@ -45,7 +38,7 @@ def test_a_crash_of_the_first_program_alone() -> None:
         if call == 1:
             raise BackendError("died", "the first one")
 
-    assert {r.verdict for r in run(Programs(dies_once), *SUMS)} == {PASS}
+    assert {r.verdict for r in run(Counted(dies_once), *SUMS)} == {PASS}
 
 
 def test_a_type_whose_probe_dies_while_its_ops_do_not() -> None:
@@ -55,7 +48,7 @@ def test_a_type_whose_probe_dies_while_its_ops_do_not() -> None:
         if '"stablehlo.' not in text:
             raise BackendError("died", "an identity")
 
-    assert {r.verdict for r in run(Programs(dies_without_an_op), *SUMS)} == {PASS}
+    assert {r.verdict for r in run(Counted(dies_without_an_op), *SUMS)} == {PASS}
 
 
 def test_a_type_of_which_everything_dies_is_given_up() -> None:
@@ -63,7 +56,7 @@ def test_a_type_of_which_everything_dies_is_given_up() -> None:
         raise BackendError("died", "always")
 
     ops = ["abs", "add", "ceil", "divide", "floor", "maximum", "minimum", "multiply", "negate", "sign"]
-    backend = Programs(dies)
+    backend = Counted(dies)
     found = run(backend, *(f"{op}.f8E5M2" for op in ops))
     assert {r.verdict for r in found} == {UNSUPPORTED}
     assert all("dies of f8E5M2" in r.message for r in found)
@@ -76,7 +69,7 @@ def test_one_op_that_works_is_not_lost_with_the_others() -> None:
         if '"stablehlo.negate"' not in text or text.count('"stablehlo.') > 1:
             raise BackendError("died", "all but negate alone")
 
-    found = run(Programs(dies), "add.f8E5M2", "negate.f8E5M2", "multiply.f8E5M2")
+    found = run(Counted(dies), "add.f8E5M2", "negate.f8E5M2", "multiply.f8E5M2")
     assert [r.verdict for r in found] == [CRASH, PASS, CRASH]
 
 
@@ -89,7 +82,7 @@ def test_a_second_run_that_is_wrong() -> None:
         seen[size] = seen.get(size, 0) + 1
         return [r ^ 1 for r in results] if seen[size] > 1 and size > 2 else results
 
-    (found,) = run(Programs(lambda *_: None, wrong_later), "add.f8E5M2")
+    (found,) = run(Counted(lambda *_: None, wrong_later), "add.f8E5M2")
     assert found.verdict == FAIL
     assert found.diagnosis.startswith("intermittent: in 3 of 4 runs")
 
@@ -99,7 +92,7 @@ def test_a_second_run_that_dies() -> None:
         if call == 3 and "add" in text:  # after the probe and the first run
             raise BackendError("died", "now and then")
 
-    (found,) = run(Programs(dies_later), "add.f8E5M2")
+    (found,) = run(Counted(dies_later), "add.f8E5M2")
     assert (found.verdict, found.message) == (CRASH, "in one of two runs: now and then")
 
 

@@ -9,13 +9,12 @@ import re
 import numpy as np
 import pytest
 
-from minihlo.interp.conform import tester
 from minihlo.interp.conform.cases.cases import cases
 from minihlo.interp.conform.cases.forms import LAYOUTS, SIZES, forms
 from minihlo.interp.conform.result import CRASH, FAIL, PASS
-from minihlo.interp.conform.verdicts.outcome import Settings
 
 from ..jaxlib_versions import VERSION
+from . import planted
 from .conform_shapes_planted import (
     Run,
     folded,
@@ -235,7 +234,7 @@ def test_without_a_fault_every_form_passes() -> None:
     for signature in ("add.f8E4M3FN", "convert.f64.bf16", "chain_dequantize_add_quantize.f4E2M1FN"):
         found = results(run, signature, [])
         assert {r.verdict for r in found.values()} == {PASS}
-        assert found.keys() == set(forms(next(c for c in cases(1) if c.signature == signature), 1))
+        assert found.keys() == set(forms(planted.case_of(signature), 1))
     assert set(SIZES) | set(LAYOUTS) <= results(run, "add.f8E4M3FN", []).keys()
 
 
@@ -253,11 +252,10 @@ def test_xla_folds_otherwise_than_it_computes(signature: str) -> None:
     from minihlo.interp.backends import backend
 
     pytest.importorskip("jax")
-    (case,) = (c for c in cases(1) if c.signature == signature)
     made = backend("jax:cpu")
     try:
-        subject = tester.Tester(made, Settings("jax:cpu"))
-        found = {form: subject.run([tester.Spec(case, form)])[0].verdict for form in ("array", "constant")}
+        of = (planted.run(made, signature, [form], backend="jax:cpu") for form in ("array", "constant"))
+        found = {r.form: r.verdict for (r,) in of}
     finally:
         made.close()
     is_mended = VERSION >= (0, 12) and signature in ("logistic.f8E8M0FNU", "rsqrt.f8E8M0FNU")

@@ -8,17 +8,14 @@ import numpy as np
 import pytest
 
 from minihlo.interp.backends import backend
-from minihlo.interp.conform import tester
-from minihlo.interp.conform.cases.cases import cases
 from minihlo.interp.conform.result import DIVERGENT, FAIL, PASS
-from minihlo.interp.conform.verdicts.outcome import Settings
 from minihlo.interp.oracle.formats import FORMATS
 from minihlo.interp.oracle.rounding import Exact
 from minihlo.ops.accumulators.record import Accumulator
 from minihlo.ops.accumulators.sums import dots
 
 from ..thinned import rotated
-from .products_planted import Backend, Codes, Sums, record, run, run_programs, verdicts
+from .products_planted import Backend, Codes, Sums, record, run, verdicts
 
 HOPPER = Accumulator(32, bits=13, keep="f32:13", rounding="toward_zero", least=-133, nan="ones")
 
@@ -126,13 +123,12 @@ def test_a_unit_is_told_by_name(name: str) -> None:
 
 def test_a_record_that_is_given_explains() -> None:
     given = Accumulator(12, bits=9, keep="f32:11", rounding="toward_zero")
-    case = next(c for c in cases(2) if c.signature == "dot_general.f8E4M3FN.f32")
-    specs = [tester.Spec(case, form) for form in ("length-8", "length-64", "transposed")]
-    settings = Settings("planted", accumulators=(given.to_text(),))
-    found = tester.Tester(Backend(record(given)), settings).run(specs)
+    signature = "dot_general.f8E4M3FN.f32"
+    forms = ("length-8", "length-64", "transposed")
+    found = run(Backend(record(given)), signature, forms, accumulators=(given.to_text(),))
     assert {r.verdict for r in found} <= {PASS, DIVERGENT}
     assert {r.model for r in found if r.verdict == DIVERGENT} == {f"summed as the given record: {given.to_text()}"}
-    assert FAIL in verdicts(run(Backend(record(given)), case.signature, ("length-64", "transposed"))).values()
+    assert FAIL in verdicts(run(Backend(record(given)), signature, ("length-64", "transposed"))).values()
 
 
 def test_two_shapes_that_need_different_records_are_told() -> None:
@@ -153,7 +149,7 @@ def test_xla_on_cpus_rounds_sums_of_f8_twice() -> None:
     """To f16 and then to the format, which was measured on dense operands: never PASS, and no fault of sums."""
     made = backend("jax:cpu")
     try:
-        found = run_programs(made, "dot_general.f8E4M3FN", ("length-64",))
+        found = run(made, "dot_general.f8E4M3FN", ("length-64",))
     finally:
         made.close()
     assert [(r.verdict, r.model) for r in found] == [(DIVERGENT, "exact, then rounded to f16")]

@@ -38,25 +38,49 @@ def emit(builder: Builder, case: Case, form: str, arrays: Arrays, shape: tuple[i
     types = [tensor(x.shape, t) for x, t in zip(stored, case.operands, strict=True)]
     if form == "reversed":
         values = [builder.op(f"stablehlo.reverse {v}, dims = [0, 1] : {t}") for v, t in zip(values, types, strict=True)]
-    gives = tensor(shape, case.result)
+    gives, scalar = tensor(shape, case.result), tensor((), case.operands[0])
+    axis = 0 if form == "transposed" else 1  # of the rows
+    both, kind = f"({', '.join(types)}) -> {gives}", types[0]
     match case.op:
         case "reduce":
-            value = _emit_reduce(builder, case, form, values[0], types[0], gives)
+            applied = f"applies stablehlo.{body(case)} across dimensions = [{axis}]"
+            start = _start(builder, case)
+            text = f"stablehlo.reduce({values[0]} init: {start}) {applied} : ({kind}, {scalar}) -> {gives}"
         case "dot_general":
-            dims = {"transposed": "contracting_dims = [0] x [1]", "rank-3": "batching_dims = [0] x [0], "
-                    "contracting_dims = [2] x [1]"}.get(form, "contracting_dims = [1] x [0]")  # fmt: skip
-            given = f"{values[0]}, {values[1]}, {dims} : ({types[0]}, {types[1]})"
-            value = builder.op(f"stablehlo.dot_general {given} -> {gives}")
+            text = f"stablehlo.dot_general {', '.join(values)}, {_DOT.get(form, _DOT[''])} : {both}"
         case "convolution":
-            value = _emit_convolution(builder, form, values, types, gives)
+            dims = f"{_CONVOLUTION.get(form, _CONVOLUTION[''])} {_COUNTS}"
+            text = f"stablehlo.convolution({', '.join(values)}) {dims} : {both}"
+        case "cumulative":
+            sizes = [n if i == axis else 1 for i, n in enumerate(stored[0].shape)]
+            padding = f"padding = dense<{[[n - 1, 0] for n in sizes]}> : tensor<{len(sizes)}x2xi64>"
+            windows = f"{{window_dimensions = array<i64: {', '.join(map(str, sizes))}>, {padding}}}"
+            region = _region(scalar, f"stablehlo.{body(case)} %x, %y : {scalar}", scalar)
+            start = _start(builder, case)
+            text = f'"stablehlo.reduce_window"({values[0]}, {start}) {region} {windows} : ({kind}, {scalar}) -> {kind}'
         case _:
-            made = _emit_reduce_window if case.op == "cumulative" else _emit_sort
-            value = made(builder, case, form, values[0], stored[0].shape)
-            if form in _BACK:
-                value = builder.op(f"stablehlo.transpose {value}, dims = {list(_BACK[form])} : ({types[0]}) -> {gives}")
+            words = compare_attributes("LT", "TOTALORDER")
+            compared = f'"stablehlo.compare"(%x, %y) {words} : ({scalar}, {scalar}) -> tensor<i1>'
+            region = _region(scalar, compared, "tensor<i1>")
+            text = f'"stablehlo.sort"({values[0]}) {region} {{dimension = {axis} : i64}} : ({kind}) -> {kind}'
+    value = builder.op(text)
+    if case.op in ("cumulative", "sort") and form in _BACK:
+        value = builder.op(f"stablehlo.transpose {value}, dims = {list(_BACK[form])} : ({kind}) -> {gives}")
     builder.output(value, case.result, shape)
 
 
+#: The dimensions of products in some forms, and in all others.
+_DOT = {
+    "": "contracting_dims = [1] x [0]",
+    "transposed": "contracting_dims = [0] x [1]",
+    "rank-3": "batching_dims = [0] x [0], contracting_dims = [2] x [1]",
+}
+_CONVOLUTION = {
+    "": "dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1]}",
+    "transposed": "dim_numbers = [f, 0, b]x[o, i, 0]->[b, 0, f], window = {stride = [1]}",
+    "rank-3": "dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [1, 1]}",
+}
+_COUNTS = "{batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
 #: Permutations that make rows the last dimension of results.
 _BACK = {"transposed": (1, 0), "rank-3": (0, 2, 1)}
 
@@ -76,48 +100,11 @@ def _stored_arrays(case: Case, form: str, arrays: Arrays) -> Sequence[np.ndarray
     return [np.asarray(parts.transpose(0, 2, 1), order="C")]
 
 
-def _axis(form: str) -> int:
-    """The dimension of the rows."""
-    return 0 if form == "transposed" else 1
-
-
 def _start(builder: Builder, case: Case) -> str:
     fmt = FORMATS[case.operands[0]]
     return builder.constant(np.array(start_code(fmt, body(case)), fmt.code_dtype), fmt.name)
 
 
-def _emit_reduce(builder: Builder, case: Case, form: str, value: str, kind: str, gives: str) -> str:
-    start, scalar = _start(builder, case), tensor((), case.operands[0])
-    applies = f"applies stablehlo.{body(case)} across dimensions = [{_axis(form)}]"
-    return builder.op(f"stablehlo.reduce({value} init: {start}) {applies} : ({kind}, {scalar}) -> {gives}")
-
-
-def _emit_convolution(builder: Builder, form: str, values: list[str], types: list[str], gives: str) -> str:
-    dims = {
-        "transposed": "dim_numbers = [f, 0, b]x[o, i, 0]->[b, 0, f], window = {stride = [1]}",
-        "rank-3": "dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f], window = {stride = [1, 1]}",
-    }.get(form, "dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {stride = [1]}")
-    counts = "{batch_group_count = 1 : i64, feature_group_count = 1 : i64}"
-    takes = f"({types[0]}, {types[1]})"
-    return builder.op(f"stablehlo.convolution({values[0]}, {values[1]}) {dims} {counts} : {takes} -> {gives}")
-
-
-def _emit_reduce_window(builder: Builder, case: Case, form: str, value: str, shape: tuple[int, ...]) -> str:
-    axis, scalar, kind = _axis(form), tensor((), case.operands[0]), tensor(shape, case.operands[0])
-    combined = f"%z = stablehlo.{body(case)} %x, %y : {scalar} stablehlo.return %z : {scalar}"
-    region = f"({{ ^bb0(%x: {scalar}, %y: {scalar}): {combined} }})"
-    sizes = ", ".join(str(n if i == axis else 1) for i, n in enumerate(shape))
-    padding = [[n - 1 if i == axis else 0, 0] for i, n in enumerate(shape)]
-    windows = f"{{window_dimensions = array<i64: {sizes}>, padding = dense<{padding}> : tensor<{len(shape)}x2xi64>}}"
-    text = f'"stablehlo.reduce_window"({value}, {_start(builder, case)}) {region} {windows}'
-    return builder.op(f"{text} : ({kind}, {scalar}) -> {kind}")
-
-
-def _emit_sort(builder: Builder, case: Case, form: str, value: str, shape: tuple[int, ...]) -> str:
-    scalar, kind = tensor((), case.operands[0]), tensor(shape, case.operands[0])
-    region = (
-        f'({{ ^bb0(%x: {scalar}, %y: {scalar}): %z = "stablehlo.compare"(%x, %y) '
-        f"{compare_attributes('LT', 'TOTALORDER')} : ({scalar}, {scalar}) -> tensor<i1> "
-        "stablehlo.return %z : tensor<i1> })"
-    )
-    return builder.op(f'"stablehlo.sort"({value}) {region} {{dimension = {_axis(form)} : i64}} : ({kind}) -> {kind}')
+def _region(scalar: str, op: str, gives: str) -> str:
+    """A region of an op on two numbers."""
+    return f"({{ ^bb0(%x: {scalar}, %y: {scalar}): %z = {op} stablehlo.return %z : {gives} }})"

@@ -15,11 +15,10 @@ from ...oracle.formats import code_dtype
 from .. import conformance, profiles, run, waivers
 from ..conformance import Assessment
 from ..profiles import Profile
-from ..recorded import RecordedTester
 from ..repeats import AnyPart
 from ..result import CRASH, FAIL, UNSUPPORTED, CaseResult, Report, StoredCodes, hash_of
 from ..run import Choice
-from ..tester import Spec
+from ..tester import RecordedTester, Spec
 from ..verdicts import outcome
 from ..verdicts.outcome import Settings
 from .bundle import CODES, MANIFEST, RESULTS, Submission, nan_codes, read, split_codes

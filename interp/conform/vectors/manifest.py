@@ -214,15 +214,14 @@ def _read(data: bytes) -> Manifest:
 
 def _check(path: Path, expected: File) -> None:
     try:
-        with foreign.open_file(path) as stream:
-            digest, size = hashlib.file_digest(stream, "sha256").hexdigest(), stream.tell()
+        found = File.at(path)
     except FileNotFoundError:
         raise InputError(f"{path}: expected a file of {expected.size} bytes, got none") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise InputError(str(error)) from None
-    if size != expected.size:
-        raise InputError(f"{path}: expected {expected.size} bytes, got {size}; the file has changed")
-    if digest != expected.sha256:
-        raise InputError(f"{path}: expected the SHA-256 {expected.sha256}, got {digest}; it has changed")
+    if found.size != expected.size:
+        raise InputError(f"{path}: expected {expected.size} bytes, got {found.size}; the file has changed")
+    if found.sha256 != expected.sha256:
+        raise InputError(f"{path}: expected the SHA-256 {expected.sha256}, got {found.sha256}; it has changed")

@@ -22,8 +22,7 @@ from ..result import OPEN as LEFT_OPEN
 from ..result import CaseResult
 from . import outcome
 from .block_choices import CHOICES
-from .block_faults import faults
-from .block_readings import partial
+from .block_faults import faults, partial
 from .judge import FAR, Judgement
 from .outcome import Settings
 

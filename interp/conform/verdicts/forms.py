@@ -14,33 +14,29 @@ from ..result import ACCURACY, DIVERGENT, FAIL, PASS, CaseResult
 from .outcome import add_diagnosis
 
 _ONLY_IN_FORMS = "only-in-forms"
-_ONLY = {
-    "constant": "only as constants, which are folded",
-    "scalar": "only with a scalar constant that is broadcast",
-    "broadcast": "only with a scalar that is broadcast",
-    "chain": "only before another op",
-    "upcast": "only before a conversion to f32",
-    "unaligned": "only in an unaligned slice",
-    "rank-0": "only in arrays without dimensions",
-    "rank-2": "only in arrays of two dimensions",
-    "rank-3": "only in arrays of three dimensions",
-    "transposed": "only with operands that are transposed",
-    "reversed": "only with operands that are reversed",
-    "sliced": "only with operands that are slices of every second row and column",
-    "rows": "only with operands that are rows, broadcast",
-    "columns": "only with operands that are columns, broadcast",
-}
-#: The same for several forms: each sentence is for failures in these forms, with the first among them.
-_ONLY_TOGETHER = (
+#: Sentences for failures in some forms alone: in all of these or fewer, with the first among them.
+_ONLY = (
+    (("constant",), "only as constants, which are folded"),
+    (("scalar",), "only with a scalar constant that is broadcast"),
+    (("broadcast",), "only with a scalar that is broadcast"),
+    (("chain",), "only before another op"),
+    (("upcast",), "only before a conversion to f32"),
+    (("unaligned",), "only in an unaligned slice"),
+    (("rank-0",), "only in arrays without dimensions"),
+    (("rank-2",), "only in arrays of two dimensions"),
+    (("rank-3",), "only in arrays of three dimensions"),
+    (("transposed",), "only with operands that are transposed"),
+    (("reversed",), "only with operands that are reversed"),
+    (("sliced",), "only with operands that are slices of every second row and column"),
+    (("rows",), "only with operands that are rows, broadcast"),
+    (("columns",), "only with operands that are columns, broadcast"),
     (("broadcast", "scalar"), "only with a scalar that is broadcast"),
     (("rows", "columns", "broadcast", "scalar"), "only with operands that are broadcast"),
     (("rank-2", "transposed", "reversed", "sliced", "rows", "columns"), "only in arrays of two dimensions"),
-    (
-        ("rank-2", "rank-3", "transposed", "reversed", "sliced", "rows", "columns"),
-        "only in arrays of several dimensions",
-    ),
+    (("rank-2", "rank-3", "transposed", "reversed", "sliced", "rows", "columns"),
+     "only in arrays of several dimensions"),
     (("reversed", "sliced", "transposed"), "only with operands whose memory layout differs from their order"),
-)
+)  # fmt: skip
 
 
 def across_forms(cases: Sequence[CaseResult]) -> list[CaseResult]:
@@ -104,11 +100,7 @@ def _as(case: CaseResult, other: CaseResult) -> CaseResult:
 
 def _only(failing: Sequence[str]) -> str:
     """The only forms in which a case fails, in words."""
-    if len(failing) == 1 and failing[0] in _ONLY:
-        return _ONLY[failing[0]]
-    if all(f in _ONLY for f in failing):
-        together = (words for of, words in _ONLY_TOGETHER if of[0] in failing and set(failing) <= set(of))
-        return next(together, "")
-    if all(f in SIZES for f in failing):
-        return f"only in arrays of {', '.join(str(SIZES[f]) for f in failing)}"
-    return ""
+    if found := next((words for of, words in _ONLY if of[0] in failing and set(failing) <= set(of)), ""):
+        return found
+    is_sized = all(f in SIZES for f in failing)
+    return f"only in arrays of {', '.join(str(SIZES[f]) for f in failing)}" if is_sized else ""

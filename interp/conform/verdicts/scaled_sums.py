@@ -23,7 +23,7 @@ from ...oracle.formats import FORMATS
 from ...oracle.rounding import Exact
 from ..block_parts import ScaledPart, ScaledRows
 from . import sums
-from .block_readings import Reading, faults_of_dots, roundings
+from .block_faults import Reading, faults_of_dots, roundings
 from .judge import judge
 from .sums import SumResult
 
@@ -90,21 +90,21 @@ def _of_record(record: Accumulator, left: Block, right: Block, identifier: str, 
 
 
 def _by_rounding(parts: Parts, results: Arrays, plain: Sequence[SumResult]) -> list[SumResult]:
-    """The verdicts by the type that scaled numbers are rounded to: the widest type that explains all."""
+    """The verdicts by the type that scaled numbers are rounded to: the one that gives most of the results exactly."""
     best, most = [], -1
     for reading in roundings():
-        read = _by(reading, parts, results, plain)
-        if read is not None:
-            several = [reading.part(p) or p for p in parts]
-            hits = sum(int((p.exact.codes == got).sum()) for p, got in zip(several, results, strict=True))
-            if hits > most:
-                best, most = read, hits
+        changed = [reading.part(p) or p for p in parts]
+        read = _by(reading, changed, parts, results, plain)
+        hits = sum(int((p.exact.codes == got).sum()) for p, got in zip(changed, results, strict=True)) if read else -1
+        if read and hits > most:
+            best, most = read, hits
     return best
 
 
-def _by(reading: Reading, parts: Parts, results: Arrays, plain: Sequence[SumResult]) -> list[SumResult] | None:
+def _by(
+    reading: Reading, changed: Parts, parts: Parts, results: Arrays, plain: Sequence[SumResult]
+) -> list[SumResult] | None:
     """The verdicts if a reading explains all shapes; None if it does not."""
-    changed = [reading.part(p) or p for p in parts]
     if all(c is p for c, p in zip(changed, parts, strict=True)) or not all(map(_is_near, changed, results)):
         return None
     read = sums.judge_sums(changed, results, candidates=_usual(parts[0].query))
