@@ -60,8 +60,9 @@ def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
             nans[place] = (may & maybe).any(axis=0)
         lows, highs = bounds
         if i == 0:
-            some = may_be_subnormal(low, high, keys.element).any(axis=0) & e.allowed.flushes(keys.element)
-            limits = subnormal_hull(ends[0], ends[1], keys.element, some)
+            some = may_be_subnormal(low, high, keys.element).any(axis=0, keepdims=True)
+            is_flushed = some & e.allowed.flushes(keys.element)
+            limits = subnormal_hull(ends[0], ends[1], keys.element, np.asarray(is_flushed))
             lows, highs = np.maximum(lows, limits[0][:count]), np.minimum(highs, limits[1][:count])
         if x.is_exact:
             value = first(to_f64(own[i].value, x.element))
