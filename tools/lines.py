@@ -38,7 +38,7 @@ MACHINE = ("interp/bind.py", "interp/assemble.py", "interp/planner.py", "interp/
 
 BUDGETS = (
     Budget("ops", 15_450, ("ops",)),
-    Budget("interp without emulation", 49_450, ("interp",), ("interp/emulate",)),
+    Budget("interp without emulation", 49_250, ("interp",), ("interp/emulate",)),
     Budget("emulation", 4_300, ("interp/emulate",)),
     Budget(
         "judging",
@@ -55,7 +55,7 @@ BUDGETS = (
          "interp/values", "interp/api.py", "interp/loaded.py", "interp/lowered.py"),
         ("ops/accumulators", "ops/blocks", "ops/processes"),
     ),
-    Budget("numerics", 3_700, ("interp/numerics",)),
+    Budget("numerics", 3_500, ("interp/numerics",)),
 )  # fmt: skip
 
 

@@ -41,6 +41,12 @@ class File:
         """The hash and the size of contents."""
         return cls(hashlib.sha256(raw).hexdigest(), len(raw))
 
+    @classmethod
+    def at(cls, path: Path) -> File:
+        """The hash and the size of a file. Raises OSError, and ValueError for a pipe or a device."""
+        with foreign.open_file(path) as stream:
+            return cls(hashlib.file_digest(stream, "sha256").hexdigest(), stream.tell())
+
 
 def write(path: str | Path, text: str) -> None:
     """Writes a text file atomically, compressed if its name ends in `.gz`. Raises OutputError if that fails."""

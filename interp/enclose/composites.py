@@ -19,7 +19,7 @@ from ..program import Operation, Value
 from .evaluate import Evaluator, rule
 from .intervals import Interval, add, multiply, negate
 from .sums import adds, sum_of_elements
-from .values import Enclosure, largest
+from .values import Enclosure, largest, least_normal
 
 #: The roundings on the way of each element of a normalization, but for those of sums.
 _ROUNDINGS = 12
@@ -36,6 +36,8 @@ class _Features:
         self.slack = np.expm1(_ROUNDINGS * unit + e.allowed.ulps(x.element) * unit)
         self.sum_slack = np.expm1((_ROUNDINGS + self.count) * np.log1p(unit))
         self.epsilon = float(operation.attributes["epsilon"])
+        #: The most that a product loses where it is subnormal.
+        self.lost = least_normal(x.element) * (1 if e.allowed.flushes(x.element) else 2 * unit)
         #: The largest magnitude on the way to each element.
         self.reached: np.ndarray | float = 0.0
 
@@ -43,6 +45,12 @@ class _Features:
         """Note magnitudes of values on the way."""
         for size in sizes:
             self.reached = np.maximum(self.reached, size)
+
+    def ways(self, *sizes: np.ndarray) -> np.ndarray:
+        """Note the largest product of some of these magnitudes, and return what one of all may lose on the way."""
+        whole = np.multiply.reduce([np.maximum(size, 1.0) for size in np.broadcast_arrays(*sizes)])
+        self.reaches(whole)
+        return len(sizes) * self.lost * whole
 
     def spread(self, x: np.ndarray) -> np.ndarray:
         return x.reshape([-1 if d == self.axis else 1 for d in range(len(self.shape))])
@@ -55,7 +63,7 @@ class _Features:
         """Return the sums over elements of each feature; `size` is the magnitude of what is added."""
         whole = size.sum(self.others, keepdims=True)
         self.reaches(whole)
-        error = self.sum_slack * whole
+        error = self.sum_slack * whole + self.count * self.lost
         low, high = (v.sum(self.others, keepdims=True) for v in np.broadcast_arrays(*x))
         return low - error, high + error
 
@@ -94,7 +102,7 @@ def batch_norm(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> S
         centered = add(value, negate(mean))
         away = np.where((centered[0] <= 0) & (centered[1] >= 0), 0.0, np.minimum(*map(np.abs, centered)))
         size = _size(value) ** 2 + _size(mean) ** 2
-        variance = f.mean((away**2, _size(centered) ** 2), size)
+        variance = _widened(f.mean((away**2, _size(centered) ** 2), size), 3 * f.lost)
         results = [_normalized(f, value, scale, offset, mean, variance), mean, variance]
     reached = np.broadcast_to(f.reached, f.shape)
     special = any(bool(n.any() or not np.isfinite([lo, hi]).all()) for lo, hi, n in (v.bounds() for v in operands))
@@ -113,11 +121,11 @@ def batch_norm(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> S
 def _normalized(
     f: _Features, x: Interval, scale: Interval, offset: Interval, mean: Interval, variance: Interval
 ) -> Interval:
-    factor = multiply(scale, f.rsqrt(variance))
-    far = _size(x) + _size(mean)
-    f.reaches(far, _size(factor), far * _size(factor))
+    inverse, far = f.rsqrt(variance), _size(x) + _size(mean)
+    factor = multiply(scale, inverse)
     exact = add(multiply(factor, add(x, negate(mean))), offset)
-    return _widened(exact, f.slack * (far * _size(factor) + _size(offset)))
+    lost = f.ways(_size(scale), _size(inverse), far)
+    return _widened(exact, f.slack * (far * _size(factor) + _size(offset)) + 2 * lost)
 
 
 def _gradients(
@@ -127,18 +135,21 @@ def _gradients(
     size, far = _size(gradient), _size(x) + _size(mean)
     grad_offset = f.sum(gradient, size)
     through = f.sum(multiply(gradient, centered), size * far)
-    grad_scale = multiply(through, inverse)
+    lost = f.ways(size, far, _size(inverse)).sum(f.others, keepdims=True)
+    grad_scale = _widened(multiply(through, inverse), lost)
     squared = multiply(inverse, inverse)
     count = float(f.count)
     whole = size * count + _size(grad_offset) + _size(through) * far * _size(squared)
-    f.reaches(whole, _size(through) * far, _size(squared))
+    f.reaches(whole)
     rest = add((gradient[0] * count, gradient[1] * count), negate(grad_offset))
     rest = add(rest, negate(multiply(multiply(through, centered), squared)))
-    error = f.slack * whole
+    lost = f.ways(far, _size(inverse), 2 * lost / f.lost) + count * f.lost
+    rest = _widened(rest, f.slack * whole + lost)
     factor = multiply(scale, (inverse[0] / count, inverse[1] / count))
-    grad_operand = multiply(factor, _widened(rest, error))
+    grad_operand = multiply(factor, rest)
+    lost = f.ways(_size(scale), _size(inverse), _size(rest), np.float64(count))
     return [
-        _widened(grad_operand, f.slack * _size(grad_operand)),
+        _widened(grad_operand, f.slack * _size(grad_operand) + lost),
         _widened(grad_scale, f.slack * _size(grad_scale)),
         grad_offset,
     ]

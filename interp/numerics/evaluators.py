@@ -101,7 +101,6 @@ class Evaluator:
 
     name: str  #: in reports
     results: Callable[[Operation, Arrays], list[Any]]  #: of an op, given its `inputs`; raises errors of `interp`
-    runs_whole: bool = False  #: a loop, branch or call evaluated as a whole gives the same bits as op by op
     refused: dict[Operation, str] = dataclasses.field(default_factory=dict)  #: why a backend gives no results
 
 
@@ -112,9 +111,7 @@ def exact_results(source: Source, operation: Operation, values: Arrays) -> list[
 
 def _by_policy(source: Source, name: str, policy: Policy) -> Evaluator:
     """minihlo under a policy."""
-    # Stochastic rounding draws bits in the order of the ops; each op alone starts from the seed.
-    runs_whole = policy.rounding != "stochastic"
-    return Evaluator(name, lambda operation, values: machine.run(source.plan(operation, policy), values), runs_whole)
+    return Evaluator(name, lambda operation, values: machine.run(source.plan(operation, policy), values))
 
 
 def _by_backend(source: Source, backend: Any) -> Evaluator:

@@ -239,3 +239,11 @@ def test_a_variance_that_overflows_may_give_anything() -> None:
     for given in ([[np.nan, 0], [np.nan, 2]], [[1, 0], [1, 2]]):
         assert found.admits(np.array(given, np.float32)).all()
     assert found.admits(np.full((2, 2), 9, np.float32)).tolist() == [[True, False]] * 2
+
+
+def test_a_factor_that_vanishes() -> None:
+    """1e-20 / sqrt(1e38) is subnormal, so its product with 1e30 may be zero."""
+    text, arrays = CASES["batch_norm_inference"][0](True)
+    given = [np.full_like(x, v) for x, v in zip(arrays, (1e30, 1e-20, 0, 0, 1e38), strict=True)]
+    (found,) = enclosures(text, *given)
+    assert [found.admits(np.full_like(X, v)).any() for v in (0, 1e-9, 1)] == [True, True, False]

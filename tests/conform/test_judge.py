@@ -44,10 +44,6 @@ def judged(text: str, backend: Any, *arrays: np.ndarray, **options: Any) -> Judg
     return interp.judge(text, *arrays, backend=backend, **options)
 
 
-def attributes(operation: Operation, **changes: Any) -> None:
-    operation.attributes = {**operation.attributes, **changes}
-
-
 CHAIN = """
 func.func @main(%x: tensor<6x8xf32>, %y: tensor<8x4xf32>) -> (tensor<4xf8E4M3FN>, tensor<6x4xf32>) {
   %z = stablehlo.constant dense<0.5> : tensor<f32>
@@ -76,10 +72,6 @@ def replace(name: str, change: Callable[[Operation], None]) -> Rewrite:
         return found is not None
 
     return rewrite
-
-
-def wrong_axis(operation: Operation) -> None:
-    attributes(operation, dimensions=[0])
 
 
 def drop_a_term(operations: list[Operation]) -> bool:
@@ -143,7 +135,7 @@ def swap_fused(operations: list[Operation]) -> bool:
 
 
 FAULTS: dict[str, tuple[Rewrite, set[str]]] = {
-    "an axis": (replace("reverse", wrong_axis), {"reverse"}),
+    "an axis": (replace("reverse", lambda o: o.attributes.update(dimensions=[0])), {"reverse"}),
     "a dropped term": (drop_a_term, {"reduce"}),
     "an init added twice": (add_twice, {"reduce"}),
     "two operations fused": (swap_fused, {"reverse", "negate"}),

@@ -1,7 +1,9 @@
 """Test vectors: what is exported, run in C and judged; the forms of files; and which results are acceptable."""
 
+import functools
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -121,19 +123,25 @@ def contents(folder: Path) -> dict[str, str]:
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
-def listed(folder: Path, form: str, at: str) -> list[int]:
+@functools.cache
+def arrays(path: Path) -> dict[str, list[int]]:
+    """The codes of the arrays of a file, or numbers of rows, by name; without a name if there is one."""
+    if path.suffix == ".npy":
+        return {"": np.load(path).ravel().tolist()}
+    text = path.read_text()
+    if path.suffix == ".hex":
+        return {"": [int(word, 16) for word in text.split()]}
+    if path.suffix == ".json":
+        rows = json.loads(text)["arrays"].items()
+        return {n: [x for row in of for x in (row if isinstance(row, list) else [row])] for n, of in rows}
+    found = re.findall(r" (\w+_\d+)\[\] = \{(.*?)\};\n", text, re.DOTALL)
+    return {name: [int(word, 0) for word in re.findall(r"\w+", of)] for name, of in found}
+
+
+def listed(folder: Path, at: str) -> list[int]:
     """The codes of an array, or numbers of rows, of an export."""
     path, _, name = at.partition("#")
-    if form == "npy":
-        return np.load(folder / path).ravel().tolist()
-    if form == "hex":
-        return [int(word, 16) for word in (folder / path).read_text().split()]
-    if form == "json":
-        rows = json.loads((folder / path).read_text())["arrays"][name]
-        return [x for row in rows for x in (row if isinstance(row, list) else [row])]
-    text = (folder / path).read_text().partition(f" {name}[] = {{")[2].partition("};\n")[0]
-    words = text.replace("{", "").replace("}", "").split(",")
-    return [int(w, 0) for w in words if w.strip()]
+    return arrays(folder / path)[name]
 
 
 def test_all_forms_of_files_have_the_same_vectors(tmp_path: Path) -> None:
@@ -152,7 +160,7 @@ def test_all_forms_of_files_have_the_same_vectors(tmp_path: Path) -> None:
             if entry.alternatives and same.alternatives:
                 pairs.append((entry.alternatives, same.alternatives))
             for a, b in pairs:
-                assert listed(tmp_path / "npy", "npy", a.at) == listed(tmp_path / form, form, b.at)
+                assert listed(tmp_path / "npy", a.at) == listed(tmp_path / form, b.at)
 
 
 def test_a_folder_with_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

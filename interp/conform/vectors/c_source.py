@@ -20,6 +20,10 @@ class Headers(Families):
 
     suffix = "h"
 
+    def head(self, op: str) -> str:
+        guard = f"MINIHLO_{op.upper()}_H"
+        return f'#ifndef {guard}\n#define {guard}\n#include "minihlo.h"\n\n'
+
     def array_text(self, op: str, number: int, codes: np.ndarray) -> tuple[str, str]:
         if codes.ndim == 2:
             lines = (f"{{{place}, 0x{low:x}, 0x{high:x}}},\n" for place, low, high in codes.tolist())
@@ -30,12 +34,9 @@ class Headers(Families):
         name = f"{op}_{number}"
         return name, f"static const {kind} {name}[] = {{\n{text}}};\n"
 
-    def text(self, op: str, arrays: Sequence[str], calls: Sequence[Entry]) -> str:
-        guard = f"MINIHLO_{op.upper()}_H"
-        head = f'#ifndef {guard}\n#define {guard}\n#include "minihlo.h"\n\n'
+    def tail(self, op: str, calls: Sequence[Entry]) -> str:
         rows = "".join(map(_call, calls))
-        table = f"\nstatic const struct minihlo_vector {op}_vectors[] = {{\n{rows}}};\n\n#endif\n"
-        return "".join([head, *arrays, table])
+        return f"\nstatic const struct minihlo_vector {op}_vectors[] = {{\n{rows}}};\n\n#endif\n"
 
     def end(self, vectors: str, families: Mapping[str, Sequence[Entry]]) -> None:
         results = [c.result for calls in families.values() for c in calls]

@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -102,37 +103,53 @@ def _words(entry: Entry) -> str:
 
 
 class Families(Store):
-    """The calls of an operation and their arrays in a file: JSON, or another form in subclasses."""
+    """The calls of an operation and their arrays in a file, which may be larger than the memory: JSON, or another form
+    in subclasses."""
 
     suffix = "json"
 
     def __init__(self, folder: Path, form: str) -> None:
         super().__init__(folder, form)
-        self._arrays: dict[str, tuple[str, str]] = {}  #: of the operation: names and texts
+        self._names: dict[str, str] = {}  #: of the arrays of the operation
 
     def array(self, op: str, codes: np.ndarray, is_rows: bool = False) -> str:
         flat = codes if is_rows else plain(codes).reshape(-1)
         key = f"{digest(flat)}-{'rows' if is_rows else flat.dtype}"
-        if key not in self._arrays:
-            self._arrays[key] = self.array_text(op, len(self._arrays), flat)
-        return f"{op}.{self.suffix}#{self._arrays[key][0]}"
+        if key not in self._names:
+            head = "" if self._names else self.head(op)
+            self._names[key], text = self.array_text(op, len(self._names), flat)
+            self._add(op, head + text)
+        return f"{op}.{self.suffix}#{self._names[key]}"
 
     def family(self, op: str, calls: Sequence[Entry]) -> None:
-        self.write(f"{op}.{self.suffix}", self.text(op, [text for _, text in self._arrays.values()], calls))
-        self._arrays.clear()
+        self._add(op, self.tail(op, calls))
+        self.files[f"{op}.{self.suffix}"] = File.at(self.folder / f"{op}.{self.suffix}")
+        self._names.clear()
+
+    def _add(self, op: str, text: str) -> None:
+        path = self.folder / f"{op}.{self.suffix}"
+        try:
+            with open(path, "ab") as stream:
+                stream.write(text.encode())
+        except OSError as error:
+            raise OutputError(f"{path}: {error.strerror}") from None
+
+    def head(self, op: str) -> str:  # noqa: ARG002
+        """The begin of a file."""
+        return f'{{"schema": "{manifest.SCHEMA}",\n"arrays": {{'
 
     def array_text(self, op: str, number: int, codes: np.ndarray) -> tuple[str, str]:  # noqa: ARG002
         """The name and the text of an array: of codes, or of rows."""
         name = f"{'r' if codes.ndim == 2 else 'a'}{number}"
-        return name, f'"{name}": {json.dumps(codes.tolist(), separators=(",", ":"))}'
+        return name, f'{"," if number else ""}\n"{name}": {json.dumps(codes.tolist(), separators=(",", ":"))}'
 
-    def text(self, op: str, arrays: Sequence[str], calls: Sequence[Entry]) -> str:  # noqa: ARG002
-        """The file of an operation."""
-        listed = ",\n".join(arrays), ",\n".join(json.dumps(_record(c)) for c in calls)
-        return '{{"schema": "{}",\n"arrays": {{\n{}\n}},\n"cases": [\n{}\n]}}\n'.format(manifest.SCHEMA, *listed)
+    def tail(self, op: str, calls: Sequence[Entry]) -> str:  # noqa: ARG002
+        """The end of a file, with its calls."""
+        listed = ",\n".join(json.dumps(_record(c)) for c in calls)
+        return f'\n}},\n"cases": [\n{listed}\n]}}\n'
 
 
-def _record(entry: Entry) -> dict[str, object]:
+def _record(entry: Entry) -> dict[str, Any]:
     """A call as other programs read it, with the names of its arrays."""
     operands = [{"type": t.type, "shape": t.shape, "codes": t.place} for t in entry.operands]
     record = {"name": entry.name, "op": entry.op, "attributes": entry.attributes, "operands": operands}
