@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 #: The most bytes of a file, and the most values of its JSON: some ten times those of a whole run of the tester.
 MOST_BYTES, MOST_VALUES = 1 << 27, 10_000_000
@@ -14,7 +15,7 @@ MOST_BYTES, MOST_VALUES = 1 << 27, 10_000_000
 ELIDED = ("zeros", "sample")
 
 
-def open_file(path: str | Path) -> IO[bytes]:
+def open_file(path: str | Path) -> BufferedReader:
     """Open a regular file. Raises OSError, and ValueError for a pipe or a device, which may never end."""
     file = open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -38,11 +38,11 @@ MACHINE = ("interp/bind.py", "interp/assemble.py", "interp/planner.py", "interp/
 
 BUDGETS = (
     Budget("ops", 15_450, ("ops",)),
-    Budget("interp without emulation", 49_500, ("interp",), ("interp/emulate",)),
+    Budget("interp without emulation", 49_250, ("interp",), ("interp/emulate",)),
     Budget("emulation", 4_300, ("interp/emulate",)),
     Budget(
         "judging",
-        26_700,
+        26_650,
         ("interp/judging", "interp/conform", "interp/diff", "interp/probing", "interp/backends", "interp/judgement",
          "interp/enclose", *(f"interp/commands/{name}.py" for name in JUDGING_COMMANDS)),
     ),
@@ -50,12 +50,12 @@ BUDGETS = (
     Budget("passes, machine, binding", 2_500, ("interp/passes", *MACHINE)),
     Budget(
         "core",
-        16_800,
+        16_850,
         ("ops", "interp/program.py", "interp/parse", "interp/passes", *MACHINE,
          "interp/values", "interp/api.py", "interp/loaded.py", "interp/lowered.py"),
         ("ops/accumulators", "ops/blocks", "ops/processes"),
     ),
-    Budget("numerics", 3_700, ("interp/numerics",)),
+    Budget("numerics", 3_450, ("interp/numerics",)),
 )  # fmt: skip
 
 

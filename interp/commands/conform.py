@@ -29,14 +29,6 @@ from ..policies import accumulation
 from . import conform_claim
 from .terminal import progress_bar
 
-#: The patterns that an option accepts.
-EXPECTED = {
-    "--formats": "an element type or a pattern",
-    "--ops": "an op or a pattern",
-    "--case": "a signature or a pattern",
-    "--form": "a form or a pattern",
-}
-
 
 def main(options: argparse.Namespace) -> int:
     """Run the command. Returns 1 if a case fails that --xfail does not list.
@@ -89,7 +81,7 @@ def _test(name: str, made: Backend, options: argparse.Namespace) -> int:
         check(choice, options.level)
     else:
         held.check_waivers(takes(made))
-        settings, choice = held.settings(settings), dataclasses.replace(held.choice, shard=choice.shard)
+        settings, choice = held.settings(settings), dataclasses.replace(held.profile.choice(), shard=choice.shard)
     check_outputs(options)
     try:
         tasks = run.tasks(choice, settings, takes(made))
@@ -219,12 +211,16 @@ def check(choice: run.Choice, level: int) -> None:
     types = dict.fromkeys(t for c in every for t in c.types)
     ops = dict.fromkeys(n for c in every for n in (c.op, c.name))
     signatures = [c.signature for c in every]
-    given = ("--formats", choice.formats, types), ("--ops", choice.ops, ops), ("--case", [choice.case], signatures)
-    for option, patterns, names in (*given, ("--form", [choice.form], FORMS)):
+    for option, expected, patterns, names in (
+        ("--formats", "an element type", choice.formats, types),
+        ("--ops", "an op", choice.ops, ops),
+        ("--case", "a signature", [choice.case], signatures),
+        ("--form", "a form", [choice.form], FORMS),
+    ):
         for pattern in filter(None, patterns):
             if not fnmatch.filter(names, pattern):
                 close = hint(pattern, names) or " (minihlo conform --list lists them)"
-                raise InputError(f"{option}: expected {EXPECTED[option]}, got {pattern}{close}")
+                raise InputError(f"{option}: expected {expected} or a pattern, got {pattern}{close}")
     if not choice.of_all_shards(level):
         raise InputError("expected options that select a case, got none selected (minihlo conform --list lists all)")
 

@@ -12,7 +12,6 @@ from ..conform.conformance import Problem
 from ..conform.profiles import Profile
 from ..conform.report import ci
 from ..conform.result import Report
-from ..conform.run import Choice
 from ..conform.submission import bundle
 from ..conform.verdicts.outcome import Settings
 from ..errors import InputError
@@ -34,11 +33,6 @@ class ProfileRun:
     profile: Profile
     waivers: tuple[waivers.Waiver, ...]
     keeps: bool  #: for a submission
-
-    @property
-    def choice(self) -> Choice:
-        """The cases of the run."""
-        return self.profile.choice()
 
     def settings(self, settings: Settings) -> Settings:
         """The settings of the run, with those of the profile."""

@@ -49,7 +49,7 @@ def _programs(folder: Path, choice: run.Choice, settings: Settings, version: str
         tasks = run.tasks(choice, settings, "programs")
     except ValueError as error:
         raise InputError(str(error)) from None
-    written = mlir.write(folder, tasks, settings, version)
-    words = f"{folder}: {count(written.programs, 'program')}, {written.size:,} bytes"
-    print(f"{words}; {written.left_out:,} of sums, blocks and tests left out" if written.left_out else words)
+    programs, size, left_out = mlir.write(folder, tasks, settings, version)
+    words = f"{folder}: {count(programs, 'program')}, {size:,} bytes"
+    print(f"{words}; {left_out:,} of sums, blocks and tests left out" if left_out else words)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from ..parse import parser
 from ..parse.reader import Locator, Reader
 from ..parse.rewriting import list_operations, replace_operands, symbol_of
 from ..parse.syntax import NEWER
+from ..passes.rewriting import captures as region_captures
+from ..passes.rewriting import used_values
 from ..planner import Plan, find_function, plan
 from ..program import CONSTANT, Function, Location, Operation, Program, Region, Value
 from .mlir import drop_shardings, inline_calls
@@ -161,7 +163,7 @@ class Source:
 
     def passed(self, operation: Operation) -> tuple[Value, ...]:
         """The `inputs` of an op that are arguments of its program: not the constants that its regions use."""
-        captured = set(captures(operation))
+        captured = captures(operation)
         constants = self._reader.constants
         return tuple(v for v in inputs(operation) if v not in captured or v not in constants)
 
@@ -296,12 +298,12 @@ def _signature(arguments: list[ir.Type], results: list[ir.Type]) -> dict[str, ir
 
 def inputs(operation: Operation) -> tuple[Value, ...]:
     """The values that an op and its regions use, each once: its operands first."""
-    return tuple(dict.fromkeys((*operation.operands, *captures(operation))))
+    return tuple(dict.fromkeys(used_values(operation)))
 
 
 def close(operation: Operation, values: Sequence[Any]) -> Operation:
     """The op with what its regions use from outside as constants in them; `values` are those of its `inputs`."""
-    used = set(captures(operation))
+    used = captures(operation)
     constants = [
         Operation(CONSTANT, (), (v,), {"value": np.asarray(x)}, (), operation.location)
         for v, x in zip(inputs(operation), values, strict=True)
@@ -312,18 +314,6 @@ def close(operation: Operation, values: Sequence[Any]) -> Operation:
     return dataclasses.replace(operation, operands=operands, regions=regions) if used else operation
 
 
-def captures(operation: Operation) -> Iterator[Value]:
+def captures(operation: Operation) -> set[Value]:
     """The values that the regions of an op use from outside."""
-    defined: set[Value] = set()
-
-    def visit(region: Region) -> Iterator[Value]:
-        defined.update(region.arguments)
-        for inner in region.operations:
-            yield from inner.operands
-            for r in inner.regions:
-                yield from visit(r)
-            defined.update(inner.results)
-        yield from region.returns
-
-    for region in operation.regions:
-        yield from (v for v in visit(region) if v not in defined)
+    return {v for region in operation.regions for v in region_captures(region)}

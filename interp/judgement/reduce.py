@@ -1,8 +1,7 @@
 """The smallest part of a program that is wrong: fewer operations first, then smaller inputs and shapes.
 
 Operations that are left out become arguments with the values that the interpreter gives. A set of operations from
-which none can be left out is what is wrong together (Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing
-Input, 2002).
+which none can be left out is what is wrong together.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ import numpy as np
 from ...ops.types import ELEMENT_TYPES, TensorType, type_of_dtype
 from ..backends import BackendError
 from ..errors import Error
-from ..program import Operation
+from ..judging.minimal import minimal_subset
+from ..program import Operation, Value
 from ..values.printing import format_value
 from .part import Judge, starts_elsewhere
 from .verdicts import Part, short
@@ -42,12 +42,17 @@ def find_part(judge: Judge, minimize: bool, deadline: float) -> Part | None:
     operations = judge.trace.operations
     if judge.wrong(operations) is None:
         return None
-    few = _fewest(operations, lambda chosen: judge.wrong(chosen) is not None, deadline)
+
+    def fewest(operations: Sequence[Operation], wanted: Sequence[Value] | None = None) -> list[Operation]:
+        """Return operations of which none can be left out, as far as the time allows."""
+        return minimal_subset(operations, lambda o: time.monotonic() < deadline and judge.wrong(o, wanted) is not None)
+
+    few = fewest(operations)
     wanted = judge.frontier(few)
     alone = next((v for v in wanted if len(wanted) > 1 and judge.wrong(few, [v]) is not None), None)
     if alone is not None:
         wanted = [alone]
-        few = _fewest(few, lambda chosen: judge.wrong(chosen, [alone]) is not None, deadline)
+        few = fewest(few, wanted)
     for inner in judge.enter(few[0]) if len(few) == 1 else ():
         part = find_part(inner, minimize, deadline) if time.monotonic() < deadline else None
         if part is not None:
@@ -66,31 +71,6 @@ def find_part(judge: Judge, minimize: bool, deadline: float) -> Part | None:
     if any(starts_elsewhere(o, judge.trace.values) for o in few):
         shown = dataclasses.replace(shown, kind=f"{shown.kind}, from an init that is no identity")
     return Part(tuple(map(short, few)), text, _texts(arrays), shown, is_alone_right, arrays)
-
-
-def _fewest(
-    operations: Sequence[Operation], is_wrong: Callable[[Sequence[Operation]], bool], deadline: float
-) -> list[Operation]:
-    """Return operations of which none can be left out, by leaving out halves, quarters, and so on."""
-    chosen, size = list(operations), max(len(operations) // 2, 1)
-    while time.monotonic() < deadline and len(chosen) > 1:
-        removed = False
-        for start in range(0, len(chosen), size):
-            rest = chosen[:start] + chosen[start + size :]
-            if rest and time.monotonic() < deadline and is_wrong(rest):
-                chosen, removed = rest, True
-                break
-            part = chosen[start : start + size]
-            if len(part) < len(chosen) and time.monotonic() < deadline and is_wrong(part):
-                chosen, removed = part, True
-                break
-        if removed:
-            size = min(size, max(len(chosen) // 2, 1))
-        elif size == 1:
-            break
-        else:
-            size = max(size // 2, 1)
-    return chosen
 
 
 def _smaller(text: str, arrays: list[np.ndarray], judge: Judge, deadline: float) -> tuple[str, list[np.ndarray]]:

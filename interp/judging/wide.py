@@ -6,6 +6,7 @@ Minifloats, f16, bf16 and f32 are numbers of f64, so that rational ops lose next
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -48,14 +49,15 @@ def in_f64(
     if of is not None:
         pairs = zip(values, operation.operands, strict=True)
         values = [of(x) if _is_number(v.type, True) else x for x, v in pairs]
-    made = wide_plan(operation, of is not None)
+    made = _wide_plan(operation, of is not None)
     try:
         return None if made is None else machine.run(made, values)
     except Error:
         return None
 
 
-def wide_plan(operation: Operation, real: bool = False) -> Plan | None:
+@functools.lru_cache(maxsize=256)
+def _wide_plan(operation: Operation, real: bool) -> Plan | None:
     """Plans an op with f64 instead of its float types, complex types included if `real`; None if that is impossible.
 
     Its arguments are the operands, converted by `widen`. A region has to be a sole add or multiply.

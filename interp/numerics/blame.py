@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from ..diff.examiner import types_of
 from ..diff.source import Source, is_movable
 from ..errors import Error, InputError
 from ..judging.equality import equal_values
+from ..program import Operation
 from .blame_report import Blame, BlamedOp, percent
 from .evaluators import Choice, Evaluator, choice, convert_to, pair
 from .measures import Amount, Measure, Outcome
@@ -94,7 +94,7 @@ def blame(
     chosen = [choice(good, "good")]
     try:
         chosen.append(choice(bad, "bad"))
-        platform = next((c.platform for c in reversed(chosen) if c.platform), "cpu")
+        platform = next(filter(None, (getattr(c.backend, "platform", None) for c in reversed(chosen))), "cpu")
         source, arrays, unflatten = program_of(function, args, kwargs, static_argnums, static_argnames, platform)
         return examine(source, arrays, chosen[0], chosen[1], measure, share, evaluations, iterations, memory, unflatten)
     finally:
@@ -118,26 +118,24 @@ def examine(
     values, source = fit_arguments(source, arrays)
     evaluators = pair(source, good, bad)
     runs = Substitution(source, values, *evaluators, iterations=iterations, memory=memory)
-    seen: defaultdict[Site, _Difference] = defaultdict(_Difference)
+    seen: defaultdict[Site, dict[str, int]] = defaultdict(dict)
 
     def observe(site: Site, *both: Sequence[Any]) -> None:
-        seen[site].add(site, *both)
+        counts = _differences(site.operation, *both)
+        seen[site] = {name: seen[site].get(name, 0) + n for name, n in counts.items()}
 
     reference = runs.run(frozenset(), observe)
     measured = Measure(measure, reference, source.function.result_types, unflatten)
-    outcome = _outcome(lambda: runs.run(None, observe))
+    outcome = runs.outcome(None, observe)
     required = share if share is not None else _SHARES.get(measured.name, _SHARE)
-    sites = [site for site, d in seen.items() if d.differing]
-    search = Search(lambda ops: _outcome(lambda: runs.run(ops)), sites, measured, outcome, required, evaluations)
+    sites = [site for site, counts in seen.items() if counts["differing"]]
+    search = Search(runs.outcome, sites, measured, outcome, required, evaluations)
     effects = search.effects()
     order = sorted(sites, key=lambda s: effects[s].most if s in effects else _UNKNOWN, reverse=True)
     smallest = search.smallest(order)
-    at_smallest = search.evaluations.get(frozenset(smallest))
-    explained = 1 - at_smallest.left.of(search.total) if smallest and at_smallest else 0.0
-    if smallest and len(smallest) == len(sites):  # the bad way itself, which is not run again
-        explained = 1.0
     order.sort(key=lambda s: s not in smallest)
-    ranking = [_blame_op(source, s, seen[s], effects.get(s), search, s in smallest) for s in order]
+    numbers = {s: seen[s] | (effects[s].numbers(search.total) if s in effects else {}) for s in order}
+    ranking = [_blame_op(source, s, s in smallest, numbers[s]) for s in order]
     return Blame(
         good.name,
         bad.name,
@@ -145,7 +143,7 @@ def examine(
         search.total,
         tuple(ranking),
         tuple(ranking[: len(smallest)]),
-        explained,
+        search.explained(smallest),
         required,
         (*_notes(search, effects, outcome), *_refusals(evaluators)),
         tuple(search.evaluations.values()),
@@ -153,54 +151,23 @@ def examine(
     )
 
 
-def _outcome(run: Callable[[], list[Any]]) -> Outcome:
-    try:
-        return run()
-    except InputError:
-        raise
-    except Error as error:
-        return error
+def _differences(operation: Operation, good: Sequence[Any], bad: Sequence[Any]) -> dict[str, int]:
+    """Counts of one execution: the elements that differ between the two ways on the same operands."""
+    elements = differing = 0
+    for x, y in zip(good, bad, strict=True) if is_movable(operation) else ():
+        if x.dtype != y.dtype:  # one of them is held in a wider type
+            wide = max(x.dtype, y.dtype, key=lambda d: type_of_dtype(d).bits)
+            x, y = (convert_to(v, TensorType(v.shape, type_of_dtype(wide))) for v in (x, y))
+        elements += x.size
+        differing += int(x.size - np.count_nonzero(equal_values(x, y)))
+    return {"executions": 1, "elements": elements, "differing": differing}
 
 
-@dataclasses.dataclass
-class _Difference:
-    """Counts of one op: its executions, and the elements that differ between the two ways on the same operands."""
-
-    executions: int = 0
-    elements: int = 0
-    differing: int = 0
-
-    def add(self, site: Site, good: Sequence[Any], bad: Sequence[Any]) -> None:
-        """Counts one execution."""
-        self.executions += 1
-        for x, y in zip(good, bad, strict=True) if is_movable(site.operation) else ():
-            self.elements += x.size
-            if x.dtype != y.dtype:  # one of them is held in a wider type
-                wide = max(x.dtype, y.dtype, key=lambda d: type_of_dtype(d).bits)
-                x, y = (convert_to(v, TensorType(v.shape, type_of_dtype(wide))) for v in (x, y))
-            self.differing += int(x.size - np.count_nonzero(equal_values(x, y)))
-
-
-def _blame_op(
-    source: Source, site: Site, seen: _Difference, effect: Effect | None, search: Search[Site], explains: bool
-) -> BlamedOp:
-    contribution = effect.most if effect else None
-    lines = [line for operation in (site.operation, *reversed(site.calls)) for line in source.places(operation)[1]]
-    return BlamedOp(
-        site.operation.name,
-        own_line(lines, site.location),
-        types_of(site.operation),
-        tuple(c.location for c in site.calls),
-        seen.executions,
-        seen.elements,
-        seen.differing,
-        effect.alone if effect else None,
-        effect.without if effect else None,
-        contribution,
-        contribution.of(search.total) if contribution is not None and search.total else None,
-        explains,
-        effect.together if effect else 1,
-    )
+def _blame_op(source: Source, site: Site, explains: bool, numbers: Mapping[str, Any]) -> BlamedOp:
+    o = site.operation
+    line = own_line([line for at in (o, *reversed(site.calls)) for line in source.places(at)[1]], site.location)
+    calls = tuple(c.location for c in site.calls)
+    return BlamedOp(o.name, line, types_of(o), calls, explains=explains, **numbers)
 
 
 def _notes(search: Search[Site], effects: dict[Site, Effect], outcome: Outcome) -> list[str]:

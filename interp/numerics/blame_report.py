@@ -8,7 +8,7 @@ from typing import Any
 
 from ..program import Location
 from .measures import NONE, Amount
-from .reports import Report, code_of, plain, text_table
+from .reports import Report, plain, text_table
 from .search import Evaluation
 
 #: An op outside of the explaining set with less than this share contributes next to nothing.
@@ -28,11 +28,11 @@ class BlamedOp:
     executions: int  #: in the good run and the bad run together
     elements: int  #: of its results in these
     differing: int  #: number of elements that differ on the same operands
-    alone: Amount | None  #: the difference of the output with only this op computed in the bad way; None: not tried
-    without: Amount | None  #: the difference that remains if all ops but this one are computed in the bad way
-    contribution: Amount | None  #: the larger of `alone` and of the change of the output if only this op is good
-    share: float | None  #: of the whole difference: 1 is all; more if another op compensates for it
-    explains: bool  #: the op belongs to the set that explains the difference
+    alone: Amount | None = None  #: the difference of the output with only this op computed in the bad way, if tried
+    without: Amount | None = None  #: the difference that remains if all ops but this one are computed in the bad way
+    contribution: Amount | None = None  #: the larger of `alone` and of the change of the output if only this op is good
+    share: float | None = None  #: of the whole difference: 1 is all; more if another op compensates for it
+    explains: bool = False  #: the op belongs to the set that explains the difference
     together: int = 1  #: number of ops tried together, if there were too many to try each
 
     @property
@@ -58,7 +58,7 @@ class BlamedOp:
     @property
     def source(self) -> str:
         """The line of source code, empty if it is not known."""
-        return code_of(self.location)
+        return self.location.source
 
     def data(self) -> dict[str, Any]:
         """The op as a dictionary that `json.dump` takes."""
@@ -104,17 +104,13 @@ class Blame(Report):
 
     def table(self, rows: int | None = _ROWS) -> str:
         """The ranking as text, at most so many rows; None for all."""
-        head = ("share", "alone", "without", "what", "where")
-        shown = self.ranking[:rows]
-        text = text_table([head, *(self._row(o) for o in shown)])
-        more = len(self.ranking) - len(shown)
-        return text + (f"\n… and {more} more operations that differ" if more else "")
-
-    @staticmethod
-    def _row(o: BlamedOp) -> tuple[str, ...]:
-        amounts = ["-" if a is None else str(a) for a in (o.alone, o.without)]
-        line = f"  {o.source}" if o.source else ""
-        return percent(o.share), *amounts, o.says, f"{o.location}  {o.op.removeprefix('stablehlo.')}{line}"
+        table = [("share", "alone", "without", "what", "where")]
+        for o in self.ranking[:rows]:
+            alone, without = ("-" if a is None else str(a) for a in (o.alone, o.without))
+            where = f"{o.location}  {o.op.removeprefix('stablehlo.')}  {o.source}".rstrip()
+            table.append((percent(o.share), alone, without, o.says, where))
+        more = len(self.ranking) - len(table) + 1
+        return text_table(table) + (f"\n… and {more} more operations that differ" if more else "")
 
     def __str__(self) -> str:
         head = f"{self.bad} against {self.good}: the outputs differ by {self.total} ({self.measure})"
@@ -128,7 +124,7 @@ class Blame(Report):
             for o in self.explains[:_ROWS]:
                 lines.append(f"  {o.location}: {o.op} {o.types}")
                 lines += [f"    {o.source}"] if o.source else []
-                lines += [f"    called at {c}{f': {code_of(c)}' if code_of(c) else ''}" for c in reversed(o.calls)]
+                lines += [f"    called at {c}{f': {c.source}' if c.source else ''}" for c in reversed(o.calls)]
             lines += [f"  … and {count - _ROWS} more"] if count > _ROWS else []
         elif not self.ranking:
             lines.append("the two compute every operation alike")

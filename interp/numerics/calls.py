@@ -16,6 +16,8 @@ import functools
 import os
 import re
 import threading
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -24,13 +26,12 @@ import numpy as np
 from jax._src import core, pjit
 
 from ...ops.policy import Policy
-from ..diff.compare import program_of
 from ..diff.source import Source
 from ..errors import InputError
 from ..parse.reader import Locator
 from ..transform.computation import Computation
 from ..transform.primitive import to_numpy
-from .programs import lowered_here
+from .programs import lowered_for
 
 T = TypeVar("T")
 #: Called with the traced ClosedJaxpr, the same object for each call, and the flat list of arguments.
@@ -47,8 +48,8 @@ _Cache: Any = getattr(getattr(pjit, "_jax", None), "PjitFunctionCache", None)
 can_show_some = hasattr(pjit, _RUN) and hasattr(pjit, _FAST) and hasattr(_Cache, "clear_all")
 
 _lock = threading.Lock()
-_active: list[Callback] = []
-_all: list[Callback] = []  # those of `_active` that are shown all calls
+#: Those that calls are shown to, and whether only some calls.
+_active: list[tuple[Callback, bool]] = []
 _originals: list[Any] = []
 _here = threading.local()
 
@@ -64,9 +65,7 @@ def observe_calls(seen: Callback, some: bool = False) -> Iterator[None]:
             _originals[:] = [getattr(pjit, name) for name in (_RUN, _FAST)]
             setattr(pjit, _RUN, _run)
             setattr(pjit, _FAST, _fast_path)
-        _active.append(seen)
-        if not some:
-            _all.append(seen)
+        _active.append((seen, some))
     try:
         if some:
             show_next()
@@ -74,9 +73,7 @@ def observe_calls(seen: Callback, some: bool = False) -> Iterator[None]:
             yield
     finally:
         with _lock:
-            _active.remove(seen)
-            if not some:
-                _all.remove(seen)
+            _active.remove((seen, some))
             if not _active:
                 for name, original in zip((_RUN, _FAST), _originals, strict=True):
                     setattr(pjit, name, original)
@@ -103,11 +100,12 @@ class CallObserver(Generic[T]):
         """`name` is that of the observer in errors."""
         self._name, self._make = name, make
         self._jitted: dict[int, tuple[Any, Any]] = {}
-        #: With what JAX has of the function, whose id is then its own.
-        self._made: dict[int, tuple[Any, T, Computation | None]] = {}
+        self._made: dict[Any, T] = {}  #: of each traced function
+        self._computations: dict[Any, tuple[Computation, Any]] = {}  #: with their lowered forms, which are needed
+        self._counts: Counter[Any] = Counter()  #: of calls
 
-    def take(self, key: int, thing: Any, prepare: Callable[[], tuple[T, list[Any]]]) -> None:
-        """Takes a call: the key of its function, what JAX has of the function, and the preparation of its program."""
+    def take(self, function: Any, prepare: Callable[[], tuple[T, list[Any]]]) -> None:
+        """Takes a call: its traced or jitted function, and the preparation of its program."""
         raise NotImplementedError
 
     def lowered_for(self) -> Policy | str:
@@ -129,42 +127,47 @@ class CallObserver(Generic[T]):
         def run(*args: Any, **kwargs: Any) -> Any:
             with hide_calls():
                 if not any(isinstance(x, core.Tracer) for x in jax.tree.leaves((args, kwargs))):
-                    self.take(id(jitted), jitted, lambda: self._of_function(jitted, args, kwargs))
+                    self.take(jitted, lambda: self._of_function(jitted, args, kwargs))
                 return function(*args, **kwargs)
 
         return run
 
+    def observe_jax(self, some: bool = False) -> contextlib.AbstractContextManager[None]:
+        """A context in which the calls that JAX shows are taken, as of `observe_calls`. Warns if it shows none."""
+        if can_show_some if some else can_observe:
+            return observe_calls(self.observe, some)
+        through = f"pass functions through {self._name[0]}(f)"
+        warnings.warn(f"this version of JAX does not show its calls: {through}", stacklevel=3)
+        return contextlib.nullcontext()
+
     def observe(self, jaxpr: Any, args: Sequence[Any]) -> None:
         """Takes a call that JAX shows."""
-        self.take(id(jaxpr), jaxpr, lambda: self._of_call(jaxpr, args))
+        self.take(jaxpr, lambda: self._of_call(jaxpr, args))
 
     def _of_call(self, jaxpr: Any, args: Sequence[Any]) -> tuple[T, list[Any]]:
         """The thing made of a traced function, and copies of the arguments, as the program may donate its own."""
-        if id(jaxpr) not in self._made:
+        if jaxpr not in self._computations:
             refuse_effects(jaxpr)
             on = self.lowered_for()
             computation = Computation(jaxpr, on if isinstance(on, Policy) else Policy())
             lowered = computation.lower(on) if isinstance(on, str) else computation.lower()
             name = f"jit({computation.name})"
-            made = self._make(Source(lowered.compiler_ir("stablehlo"), Locator(name), name))
-            self._made[id(jaxpr)] = (jaxpr, lowered), made, computation
-        _, made, computation = self._made[id(jaxpr)]
-        assert computation is not None
+            self._made[jaxpr] = self._make(Source(lowered.compiler_ir("stablehlo"), Locator(name), name))
+            self._computations[jaxpr] = computation, lowered
+        computation, _ = self._computations[jaxpr]
         given = [*computation.constants, *args]
-        return made, [np.array(to_numpy(x, aval)) for x, aval in zip(given, computation.arguments, strict=True)]
+        return self._made[jaxpr], [
+            np.array(to_numpy(x, aval)) for x, aval in zip(given, computation.arguments, strict=True)
+        ]
 
     def _of_function(self, jitted: Any, args: Sequence[Any], kwargs: Any) -> tuple[T, list[Any]]:
         """The same of a jitted function and its arguments."""
         jaxpr = jitted.trace(*args, **kwargs).jaxpr
         refuse_effects(jaxpr)
-        on = self.lowered_for()
-        if isinstance(on, str):
-            source, arrays, _ = program_of(jitted, args, kwargs, platform=on)
-        else:
-            source, arrays, _ = lowered_here(jitted, args, kwargs, policy=on)
-        if id(jaxpr) not in self._made:
-            self._made[id(jaxpr)] = jaxpr, self._make(source), None
-        return self._made[id(jaxpr)][1], [a if a is None else np.array(a) for a in arrays]
+        source, arrays, _ = lowered_for(self.lowered_for(), jitted, args, kwargs)
+        if jaxpr not in self._made:
+            self._made[jaxpr] = self._make(source)
+        return self._made[jaxpr], [a if a is None else np.array(a) for a in arrays]
 
 
 def refuse_effects(jaxpr: Any) -> None:
@@ -174,6 +177,7 @@ def refuse_effects(jaxpr: Any) -> None:
         raise InputError(f"expected a function without effects, which must not happen twice, got {effects}")
 
 
+@functools.lru_cache(maxsize=1024)
 def count(jaxpr: Any) -> int:
     """The number of operations that JAX has traced, including those of inner functions."""
     inner = (p for e in jaxpr.eqns for p in core.jaxprs_in_params(e.params))
@@ -190,7 +194,7 @@ def _run(*args: Any, jaxpr: Any, **options: Any) -> Any:
     original = _originals[0]
     if not getattr(_here, "busy", False) and not _is_of_jax(jaxpr):
         with hide_calls():
-            for seen in list(_active):
+            for seen, _ in list(_active):
                 seen(jaxpr, args)
     return original(*args, jaxpr=jaxpr, **options)
 
@@ -202,7 +206,7 @@ def show_next() -> None:
 
 def _fast_path(*args: Any, **options: Any) -> Any:
     """JAX's next call without Python; None while all calls are shown."""
-    return None if _all else _originals[1](*args, **options)
+    return _originals[1](*args, **options) if all(some for _, some in _active) else None
 
 
 def _is_of_jax(jaxpr: Any) -> bool:

@@ -14,21 +14,21 @@ from ...ops.blocks.formats import BLOCK_FORMATS
 from ...ops.close import hint
 from ...ops.minifloat.formats import FORMATS
 from ...ops.policy import Policy
-from ...ops.types import TensorType, TokenType
+from ...ops.types import TokenType
 from .. import machine
 from ..diff.compare import check_function, fit_arguments
 from ..diff.source import Source
 from ..errors import InputError
 from ..planner import plan
-from ..program import Location, Operation, Value
+from ..program import Location, Operation
 from ..system import host_floats
 from .measures import Measure as NormMeasure
 from .observe import ObservedProgram
-from .plan_rewrite import Rounding, bits_of, products, rewrite
+from .plan_rewrite import Rounding, Roundings, bits_of, products, rewrite
 from .plan_search import Operand, Search
-from .programs import check_policy, lowered_here
+from .programs import check_policy, lowered_for
 from .reports import Report, own_line, plain, short_place, text_table
-from .statistics import range_of
+from .statistics import scale_for
 
 #: The default formats, and the default bound of the output's relative error.
 FORMATS_TRIED = ("mxfp4_e2m1", "nvfp4", "f8E4M3FN", "f8E5M2", "mxfp8_e4m3", "mxfp8_e5m2", "bf16")
@@ -101,19 +101,16 @@ class QuantizePlan(Report):
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            source, arrays, unflatten = lowered_here(function, args, kwargs, policy=self.policy)
-            return unflatten(self._run(source, arrays))
+            source, arrays, unflatten = lowered_for(self.policy, function, args, kwargs)
+            values, source = fit_arguments(source, arrays, partitions=True)
+            operands = [(o, i) for o in products(source.program, source.function) for i in range(2)]
+            if [c.op for c in self.choices] != [o.name for o, _ in operands]:
+                counts = f"the {len(self.choices) // 2} matmuls of the plan, got {len(operands) // 2}, or others"
+                raise InputError(f"{source.file}: expected {counts}")
+            roundings = [Rounding(c.format, c.scale) if c.format else None for c in self.choices]
+            return unflatten(_evaluate(source, values, self.policy, dict(zip(operands, roundings, strict=True))))
 
         return run
-
-    def _run(self, source: Source, arrays: Sequence[Any]) -> list[Any]:
-        values, known = fit_arguments(source, arrays, partitions=True)
-        operations = products(known.program, known.function)
-        if [c.op for c in self.choices] != [o.name for o in operations for _ in o.operands]:
-            count = f"{len(self.choices) // 2} matmuls"
-            raise InputError(f"{source.file}: expected the {count} of the plan, got {len(operations)}, or others")
-        roundings = [Rounding(c.format, c.scale) if c.format else None for c in self.choices]
-        return _evaluate(known, values, self.policy, operations, roundings)
 
     def table(self) -> str:
         """The choices as a table of text."""
@@ -187,31 +184,24 @@ def quantize_plan(
     if measure is not None and not callable(measure):
         raise InputError(f"measure: expected a function, got {type(measure).__name__}")
     chosen = check_policy(policy)
-    source, arrays, unflatten = lowered_here(function, args, kwargs, policy=chosen)
-    values, known = fit_arguments(source, arrays, partitions=True)
-    operations = products(known.program, known.function)
-    if not operations:
+    source, arrays, unflatten = lowered_for(chosen, function, args, kwargs)
+    values, source = fit_arguments(source, arrays, partitions=True)
+    operands = _operands(source, values, chosen, names)
+    if not operands:
         raise InputError(f"{source.file}: expected a program with matmuls, got none")
-    reference = _evaluate(known, values, chosen)
-    error = _error_of(reference, unflatten, measure)
-
-    def evaluate(roundings: Sequence[Rounding | None]) -> float:
-        return error(_evaluate(known, values, chosen, operations, roundings))
-
-    search = Search(_operands(known, operations, values, chosen, names), evaluate, float(bound))
+    error = _error_of(_evaluate(source, values, chosen, {}), unflatten, measure)
+    search = Search(operands, lambda roundings: error(_evaluate(source, values, chosen, roundings)), float(bound))
     options = search.run()
-    made, bits, before = [], 0.0, 0.0
-    for i, (operand, n, rounding) in enumerate(zip(search.operands, options, search.chosen(options), strict=True)):
-        operation = operations[i // 2]
-        line = own_line(known.places(operation)[1], operation.location)
+    made = []
+    for i, (o, n) in enumerate(zip(operands, options, strict=True)):
+        line = own_line(source.places(o.product)[1], o.product.location)
+        rounding = o.options[n]
         fmt, scale = (rounding.format, rounding.scale) if rounding else (None, 0)
-        kind = str(operation.operands[i % 2].type)
-        made.append(Choice(i // 2, operation.name, i % 2, kind, fmt, scale, search.alone(i, n), line.file, line.line))
-        bits += operand.size * operand.cost(n)
-        before += operand.size * operand.bits
-    size = sum(o.size for o in search.operands) or 1
-    found = search.error(options)
-    return QuantizePlan(tuple(made), float(bound), found, bits / size, before / size, len(search.errors), chosen)
+        made.append(
+            Choice(i // 2, o.product.name, o.index, str(o.type), fmt, scale, search.alone(i, n), line.file, line.line)
+        )
+    bits, before = search.bits(options), search.bits([0] * len(operands))
+    return QuantizePlan(tuple(made), float(bound), search.error(options), bits, before, len(search.errors), chosen)
 
 
 def _check_formats(formats: Iterable[str]) -> list[str]:
@@ -226,45 +216,30 @@ def _check_formats(formats: Iterable[str]) -> list[str]:
     return names
 
 
-def _evaluate(
-    source: Source,
-    values: Sequence[Any],
-    policy: Policy,
-    operations: Sequence[Operation] = (),
-    roundings: Sequence[Rounding | None] = (),
-) -> list[Any]:
-    """The results of the program, with roundings of the operands of some products, two for each."""
-    choices = {o: roundings[2 * i : 2 * i + 2] for i, o in enumerate(operations)}
-    made = plan(rewrite(source.program, choices), source.function.name, policy)
+def _evaluate(source: Source, values: Sequence[Any], policy: Policy, roundings: Roundings) -> list[Any]:
+    """The results of the program with roundings of the operands of some products."""
+    made = plan(rewrite(source.program, roundings), source.function.name, policy)
     results = machine.run(made, values)
     return [r for r, t in zip(results, made.result_types, strict=True) if not isinstance(t, TokenType)]
 
 
-def _operands(
-    source: Source, operations: Sequence[Operation], values: Sequence[Any], policy: Policy, names: Sequence[str]
-) -> list[Operand]:
-    """Each operand with its possible formats, by the magnitudes it has."""
-    largest: dict[Value, float] = {}
-    wanted = set(operations)
+def _operands(source: Source, values: Sequence[Any], policy: Policy, names: Sequence[str]) -> list[Operand]:
+    """Each operand of a product with its possible formats, by the magnitudes it has."""
+    found = [Operand(o, i, [None]) for o in products(source.program, source.function) for i in range(2)]
+    largest = {o.value: 0.0 for o in found}
 
     def observe(operation: Operation, operands: Sequence[Any], _: Sequence[Any]) -> None:
         for x, v in zip(operands, operation.operands, strict=True) if operation in wanted else ():
             size = np.abs(x.astype(np.float64))
-            largest[v] = max(largest.get(v, 0.0), float(np.max(size, initial=0.0, where=np.isfinite(size))))
+            largest[v] = max(largest[v], float(np.max(size, initial=0.0, where=np.isfinite(size))))
 
+    wanted = {o.product for o in found}
     ObservedProgram(source.program, source.function, policy, observe).run(values)
-    found = []
-    for operation in operations:
-        for v in operation.operands:
-            t = v.type
-            assert isinstance(t, TensorType)
-            options: list[Rounding | None] = [
-                Rounding(n, _scale(n, largest.get(v, 0.0)))
-                for n in names
-                if bits_of(n) < t.element.bits
-                and (n not in BLOCK_FORMATS or len(t.shape) >= len(BLOCK_FORMATS[n].block))
-            ]
-            found.append(Operand(t.size, float(t.element.bits), [None, *options]))
+    for o in found:
+        for name in names:
+            has_room = name not in BLOCK_FORMATS or len(o.type.shape) >= len(BLOCK_FORMATS[name].block)
+            if has_room and bits_of(name) < o.type.element.bits:
+                o.options.append(Rounding(name, _scale(name, largest[o.value])))
     return found
 
 
@@ -272,7 +247,7 @@ def _scale(name: str, largest: float) -> int:
     """The exponent of the largest power of two with which all magnitudes fit a float type of up to 8 bits."""
     if name in BLOCK_FORMATS or not FORMATS[name].is_minifloat or not largest:
         return 0
-    return max(-500, min(500, range_of(name).scale_for(largest)))
+    return max(-500, min(500, scale_for(FORMATS[name], largest)))
 
 
 def _error_of(

@@ -1,54 +1,27 @@
 """Inserts formats before products: rewrites a program so that its matmuls take operands rounded to chosen formats.
 
-An operand is rounded by a function of the rewritten program, which is written here as text.
+An operand is rounded by a custom call of this package.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from ...ops.blocks.blockwise import Layout
+import numpy as np
+
 from ...ops.blocks.formats import BLOCK_FORMATS
-from ...ops.blocks.targets import DEQUANTIZE, QUANTIZE
+from ...ops.cast import cast
 from ...ops.minifloat.formats import FORMATS
-from ...ops.op import traits_of
-from ...ops.types import TensorType
-from ..blocks.checks import block_axes
-from ..parse import parser
+from ...ops.op import Call, Run, traits_of
+from ...ops.programs.custom_call import bound_target
+from ...ops.types import ELEMENT_TYPES, ElementType, TensorType
+from ..blocks.convert import straight_through
 from ..passes.rewriting import with_operations, with_regions
 from ..program import Function, Operation, Program, Region, Value
 from .observe import reached_operations
-from .statistics import range_of
 
-#: f16 and bf16 are as wide as numbers are, so they need no scale.
-_CONVERTED = """func.func @main(%x: {own}) -> {own} {{
-  %0 = stablehlo.convert %x : ({own}) -> {narrow}
-  %1 = stablehlo.convert %0 : ({narrow}) -> {own}
-  return %1 : {own}
-}}"""
-#: In f64 the scale and the limits are exact, so that each element is rounded once.
-_SCALED = """func.func @main(%x: {own}) -> {own} {{
-  %up = stablehlo.constant dense<{up:.17e}> : {wide}
-  %down = stablehlo.constant dense<{down:.17e}> : {wide}
-  %low = stablehlo.constant dense<-{most:.17e}> : tensor<f64>
-  %high = stablehlo.constant dense<{most:.17e}> : tensor<f64>
-  %0 = stablehlo.convert %x : ({own}) -> {wide}
-  %1 = stablehlo.multiply %0, %up : {wide}
-  %2 = stablehlo.clamp %low, %1, %high : (tensor<f64>, {wide}, tensor<f64>) -> {wide}
-  %3 = stablehlo.convert %2 : ({wide}) -> {narrow}
-  %4 = stablehlo.convert %3 : ({narrow}) -> {wide}
-  %5 = stablehlo.multiply %4, %down : {wide}
-  %6 = stablehlo.convert %5 : ({wide}) -> {own}
-  return %6 : {own}
-}}"""
-_BLOCKS = """func.func @main(%x: {own}) -> {own} {{
-  %q:{count} = stablehlo.custom_call @{quantize}(%x) {{mhlo.backend_config = {{{config}, overflow = "saturate"}}}}
-    : ({own}) -> ({parts})
-  %y = stablehlo.custom_call @{dequantize}({blocks}) {{mhlo.backend_config = {{{config}, overflow = "ieee"}}}}
-    : ({parts}) -> {own}
-  return %y : {own}
-}}"""
+_TARGET = "minihlo.round_operand"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +32,8 @@ class Rounding:
     scale: int = 0
 
 
-#: For some products the rounding of each operand, None if it is unchanged.
-Choices = Mapping[Operation, Sequence[Rounding | None]]
+#: The roundings of operands, by the product and the number of the operand; others are unchanged.
+Roundings = Mapping[tuple[Operation, int], Rounding | None]
 
 
 def bits_of(name: str) -> float:
@@ -95,63 +68,55 @@ def summed_axis(operation: Operation, operand: int) -> int:
     return -1
 
 
-def rewrite(program: Program, choices: Choices) -> Program:
+def rewrite(program: Program, roundings: Roundings) -> Program:
     """The program with operands of products rounded to formats and brought back to their own types."""
-    added: dict[str, Function] = {}
-
-    def call(product: Operation, operand: int, rounding: Rounding) -> Operation:
-        """The call of a function that rounds an operand."""
-        value = product.operands[operand]
-        assert isinstance(value.type, TensorType)
-        text = _rounding_text(value.type, rounding, summed_axis(product, operand))
-        if text not in added:
-            (function,) = parser.parse(text).functions.values()
-            added[text] = dataclasses.replace(function, name=text)
-        return Operation("func.call", (value,), (Value(value.type),), {"callee": text}, (), product.location)
 
     def region(old: Region) -> Region:
         made: list[Operation] = []
         for operation in old.operations:
-            roundings = choices.get(operation, ())
-            calls = {i: call(operation, i, rounding) for i, rounding in enumerate(roundings) if rounding is not None}
-            made += calls.values()
-            if calls:
-                operands = tuple(calls[i].results[0] if i in calls else v for i, v in enumerate(operation.operands))
-                made.append(dataclasses.replace(operation, operands=operands, origin=operation))
-            else:
-                made.append(with_regions(operation, map(region, operation.regions)))
+            operands = list(operation.operands)
+            for i in range(len(operands)):
+                if (rounding := roundings.get((operation, i))) is not None:
+                    made.append(_round_by_call(operation, i, rounding))
+                    (operands[i],) = made[-1].results
+            if tuple(operands) != operation.operands:
+                operation = dataclasses.replace(operation, operands=tuple(operands), origin=operation)
+            made.append(with_regions(operation, map(region, operation.regions)))
         return with_operations(old, made)
 
     functions = {
         name: f if f.body is None else dataclasses.replace(f, body=region(f.body))
         for name, f in program.functions.items()
     }
-    return dataclasses.replace(program, functions=functions | added)
+    return dataclasses.replace(program, functions=functions)
 
 
-def _rounding_text(t: TensorType, rounding: Rounding, axis: int) -> str:
-    """A function that rounds a tensor to a format and brings it back to its own type."""
-    shape = tuple(d or 0 for d in t.shape)
+def _round_by_call(product: Operation, operand: int, rounding: Rounding) -> Operation:
+    """The custom call that rounds an operand."""
+    value = product.operands[operand]
+    config = dataclasses.asdict(rounding) | {"axis": summed_axis(product, operand)}
+    attributes = {"call_target_name": _TARGET, "backend_config": config}
+    return Operation("stablehlo.custom_call", (value,), (Value(value.type),), attributes, (), product.location)
 
-    def tensor(element: str, sizes: tuple[int, ...] = shape) -> str:
-        return f"tensor<{''.join(f'{n}x' for n in sizes)}{element}>"
 
-    if rounding.format not in BLOCK_FORMATS:
-        most, scale = range_of(rounding.format).largest, rounding.scale
-        text = _SCALED if FORMATS[rounding.format].is_minifloat else _CONVERTED
-        types = {"own": t, "narrow": tensor(rounding.format), "wide": tensor("f64")}
-        return text.format(**types, up=2.0**scale, down=2.0**-scale, most=most)
-    fmt = BLOCK_FORMATS[rounding.format]
-    axes = block_axes(len(shape), fmt, axis)
-    parts = [tensor(fmt.element), tensor(fmt.scale, Layout.of(shape, fmt, axes).scale_shape)]
-    if fmt.tensor_scale is not None:
-        parts.append(tensor(fmt.tensor_scale, ()))
-    return _BLOCKS.format(
-        own=t,
-        parts=", ".join(parts),
-        count=len(parts),
-        blocks=", ".join(f"%q#{i}" for i in range(len(parts))),
-        config=f'format = "{fmt.name}", axes = {list(axes)}, rule = "{fmt.rule}"',
-        quantize=QUANTIZE,
-        dequantize=DEQUANTIZE,
-    )
+@bound_target(_TARGET)
+def _round_operand(call: Call) -> Run:
+    """The numbers of an array that a format holds, in the type of the array."""
+    name, scale, axis = (call.configuration[n] for n in ("format", "scale", "axis"))
+    if name in BLOCK_FORMATS:
+        return lambda x: straight_through(x, name, axis)
+    own, narrow, largest = call.tensor().element, ELEMENT_TYPES[name], FORMATS[name].largest
+    # In f64 the scale and the limits are exact. f16 and bf16 are as wide as numbers are, so they need neither.
+    wide = ELEMENT_TYPES["f64"] if narrow.is_minifloat else own
+
+    def convert(x: np.ndarray, source: ElementType, target: ElementType) -> np.ndarray:
+        return cast(x, source, target, call.policy, call.random.draws(call.policy))
+
+    def kernel(x: np.ndarray) -> np.ndarray:
+        x = convert(x, own, wide)
+        if narrow.is_minifloat:
+            x = np.clip(np.ldexp(x, scale), -largest, largest)
+        x = convert(convert(x, wide, narrow), narrow, wide)
+        return np.asarray(convert(np.ldexp(x, -scale) if scale else x, wide, own))
+
+    return kernel

@@ -5,41 +5,54 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from .plan_rewrite import Rounding, bits_of
+from ...ops.types import TensorType
+from ..program import Operation, Value
+from .plan_rewrite import Rounding, Roundings, bits_of
 
 
 @dataclasses.dataclass(frozen=True)
 class Operand:
-    """An operand of a product: its size, the bits of an element, and its options, of which None leaves it unchanged."""
+    """An operand of a product: the product, its number, and its options, of which None leaves it unchanged."""
 
-    size: int
-    bits: float
+    product: Operation
+    index: int
     options: list[Rounding | None]
+
+    @property
+    def value(self) -> Value:
+        """The value that it is."""
+        return self.product.operands[self.index]
+
+    @property
+    def type(self) -> TensorType:
+        """Its type."""
+        assert isinstance(self.value.type, TensorType)
+        return self.value.type
 
     def cost(self, option: int) -> float:
         """The bits of an element with an option."""
         rounding = self.options[option]
-        return bits_of(rounding.format) if rounding else self.bits
+        return bits_of(rounding.format) if rounding else float(self.type.element.bits)
 
 
 class Search:
     """The search for an option of each operand; `errors` has the measured error of each tuple of options."""
 
-    def __init__(
-        self, operands: Sequence[Operand], evaluate: Callable[[Sequence[Rounding | None]], float], bound: float
-    ) -> None:
+    def __init__(self, operands: Sequence[Operand], evaluate: Callable[[Roundings], float], bound: float) -> None:
         self.operands, self._evaluate, self._bound = operands, evaluate, bound
         self.errors: dict[tuple[int, ...], float] = {}
 
-    def chosen(self, options: Sequence[int]) -> list[Rounding | None]:
-        """The rounding of each operand."""
-        return [o.options[n] for o, n in zip(self.operands, options, strict=True)]
+    def bits(self, options: Sequence[int]) -> float:
+        """The mean bits of an element of all operands."""
+        total = sum(o.type.size * o.cost(n) for o, n in zip(self.operands, options, strict=True))
+        return total / (sum(o.type.size for o in self.operands) or 1)
 
     def error(self, options: Sequence[int]) -> float:
         """The error with all operands at their options."""
         key = tuple(options)
         if key not in self.errors:
-            self.errors[key] = self._evaluate(self.chosen(options))
+            chosen = zip(self.operands, options, strict=True)
+            self.errors[key] = self._evaluate({(o.product, o.index): o.options[n] for o, n in chosen})
         return self.errors[key]
 
     def alone(self, i: int, option: int) -> float:
@@ -72,7 +85,7 @@ class Search:
                 break
             at[max(better, key=lambda i: self._worth(i, *ladders[i][at[i] : at[i] + 2]))] += 1
         # Early improvements may have become unnecessary.
-        for i in sorted(range(len(at)), key=lambda i: -self.operands[i].size):
+        for i in sorted(range(len(at)), key=lambda i: -self.operands[i].type.size):
             for k in range(at[i]):
                 before, at[i] = at[i], k
                 if self.error(options()) <= self._bound:
@@ -84,4 +97,4 @@ class Search:
         """The reduction of the squared error for each bit of a better option: errors of operands add like noise."""
         operand = self.operands[i]
         gain = self.alone(i, option) ** 2 - self.alone(i, better) ** 2
-        return gain / max(operand.size * (operand.cost(better) - operand.cost(option)), 1e-9)
+        return gain / max(operand.type.size * (operand.cost(better) - operand.cost(option)), 1e-9)

@@ -11,18 +11,19 @@ import numpy as np
 from ...ops.blocks.targets import QUANTIZE
 from ...ops.op import call_attribute
 from ...ops.policy import Policy
-from ...ops.types import type_of_dtype
+from ...ops.types import TensorType, type_of_dtype
 from ..blocks.checks import block_format
 from ..diff.compare import fit_arguments
 from ..diff.judge import rounds
 from ..diff.source import Source
+from ..judging.wide import widen
 from ..program import Operation
 from ..system import host_floats
 from . import profile_report
 from .observe import ObservedProgram, runs_operations
-from .profile_exact import Exact, target
+from .profile_exact import exact_results, target
 from .profile_tensors import LineProfile, Step, TensorProfile, lines_of
-from .programs import check_policy, lowered_here
+from .programs import check_policy, lowered_for
 from .reports import Report, own_line, write
 from .statistics import Statistics
 from .statistics_blocks import BlockStatistics, call_format
@@ -71,7 +72,7 @@ def profile(
         ExecutionError: An operation failed while it ran.
     """
     made = Profile(policy, blocks)
-    made.run(*lowered_here(function, args, kwargs, static_argnums, static_argnames, policy=made.policy)[:2])
+    made.run(*lowered_for(made.policy, function, args, kwargs, static_argnums, static_argnames)[:2])
     return made
 
 
@@ -91,7 +92,7 @@ class Profile(Report):
         """Raises InputError if `policy` is no Policy, or a block format is unknown."""
         self.policy = check_policy(policy)
         self.blocks = tuple(block_format(b).name for b in ([blocks] if isinstance(blocks, str) else blocks))
-        self._runs: dict[int, _Run] = {}
+        self._runs: dict[Source, _Run] = {}
         self.tensors: list[TensorProfile] = []
         self.results: list[Any] = []
         self.steps: list[dict[str, Any]] = []
@@ -102,10 +103,10 @@ class Profile(Report):
         Raises InputError for arguments that do not fit, and the errors of the evaluation.
         """
         values, known = fit_arguments(source, arrays, partitions=True)
-        if id(source) not in self._runs:
-            self._runs[id(source)] = _Run(self, source, known)
+        if source not in self._runs:
+            self._runs[source] = _Run(self, known)
         number = len(self.steps) if step is None else step
-        self.results = self._runs[id(source)].run(values, number)
+        self.results = self._runs[source].run(values, number)
         self.steps.append({"step": number, "program": source.file})
         return self.results
 
@@ -147,10 +148,9 @@ class Profile(Report):
 class _Run:
     """One program of a profile."""
 
-    def __init__(self, profile: Profile, source: Source, fitted: Source) -> None:
-        self._profile, self._kept = profile, source  # so that its id stays its own
-        self._source, self._exact = fitted, Exact()
-        self._observed = ObservedProgram(fitted.program, fitted.function, profile.policy, self._observe)
+    def __init__(self, profile: Profile, source: Source) -> None:
+        self._profile, self._source = profile, source
+        self._observed = ObservedProgram(source.program, source.function, profile.policy, self._observe)
         self._tensors: dict[tuple[Operation | None, int], TensorProfile] = {}
         self._now: dict[tuple[Operation | None, int], Statistics] = {}
 
@@ -170,17 +170,16 @@ class _Run:
         """The profile of a result, or of an argument of the program, after one more execution, and its counts now."""
         key = operation, i
         if key not in self._tensors:
-            self._tensors[key] = self._argument(i, name) if operation is None else self._result(operation, i, name)
+            self._tensors[key] = self._tensor(operation, i, Statistics(name))
             self._profile.tensors.append(self._tensors[key])
         self._tensors[key].executions += 1
         return self._tensors[key], self._now.setdefault(key, Statistics(name))
 
-    def _argument(self, i: int, name: str) -> TensorProfile:
+    def _tensor(self, operation: Operation | None, index: int, statistics: Statistics) -> TensorProfile:
         function = self._source.function
-        at, kind = function.location, str(function.argument_types[i])
-        return TensorProfile("argument", i, self._source.names()[i], kind, at, at, False, Statistics(name))
-
-    def _result(self, operation: Operation, index: int, name: str) -> TensorProfile:
+        if operation is None:
+            name, kind, at = self._source.names()[index], str(function.argument_types[index]), function.location
+            return TensorProfile("argument", index, name, kind, at, at, False, statistics)
         scope, lines = self._source.places(operation)
         scope = scope.replace("jit(jaxpr_as_fun)", self._source.file)  # the same function was traced again
         lines = [*lines, *self._observed.operations[operation]]
@@ -188,7 +187,7 @@ class _Run:
         line = dataclasses.replace(own_line(lines, inner), column=0)
         kind = str(operation.results[index].type)
         is_rounding = rounds(operation) or target(operation) == QUANTIZE
-        return TensorProfile(operation.name, index, scope, kind, line, inner, is_rounding, Statistics(name))
+        return TensorProfile(operation.name, index, scope, kind, line, inner, is_rounding, statistics)
 
     def _observe(self, operation: Operation, operands: Sequence[Any], results: Sequence[Any]) -> None:
         if call_attribute(operation.name) is not None or runs_operations(operation):
@@ -200,7 +199,7 @@ class _Run:
             results = [results[0].view(element.dtype), *results[1:]]
         if not any(names):
             return
-        exact = self._exact.results(operation, operands, results)
+        exact = exact_results(operation, operands, results)
         for i, (x, name) in enumerate(zip(results, names, strict=True)):
             if name is None:
                 continue
@@ -228,9 +227,4 @@ def _format(x: Any) -> str | None:
 
 
 def _is_finite(x: Any) -> bool:
-    name = _format(x)
-    if name is None:
-        return True
-    statistics = Statistics(name)
-    statistics.add(x)
-    return not (statistics.nans or statistics.infinities)
+    return _format(x) is None or bool(np.isfinite(widen(x, TensorType(x.shape, type_of_dtype(x.dtype)))).all())

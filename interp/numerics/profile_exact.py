@@ -14,28 +14,22 @@ whose body is more than one sum or product.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ...ops.blocks.targets import QUANTIZE
-from ...ops.cast import cast
 from ...ops.op import lookup
-from ...ops.policy import Policy
 from ...ops.traits import Effects
-from ...ops.types import ELEMENT_TYPES, TensorType
-from .. import machine
+from ...ops.types import TensorType
 from ..diff.judge import rounds
-from ..errors import Error
-from ..judging.wide import wide_plan, widen
+from ..judging.wide import in_f64, widen
 from ..program import Operation
 from .statistics_blocks import quotients
 
 #: Results of more bits than this are not compared: f64 is not exact enough for them.
 MOST_BITS = 16
-_ITSELF = ("stablehlo.convert", "stablehlo.reduce_precision")
 
 
 def target(operation: Operation) -> str:
@@ -43,41 +37,30 @@ def target(operation: Operation) -> str:
     return str(operation.attributes.get("call_target_name", "")) if operation.name == "stablehlo.custom_call" else ""
 
 
-class Exact:
-    """Computes exact results, with a cache of how ops are computed in f64."""
-
-    def __init__(self) -> None:
-        self._plan = functools.cache(lambda operation: wide_plan(operation) if _has_wide(operation) else None)
-
-    def results(self, operation: Operation, operands: Sequence[Any], results: Sequence[Any]) -> list[np.ndarray | None]:
-        """The exact value of each result in f64, None if it is unknown or not compared."""
-        none: list[np.ndarray | None] = [None] * len(results)
-        is_compared = [
-            isinstance(v.type, TensorType) and v.type.element.is_float and v.type.element.bits <= MOST_BITS
-            for v in operation.results
-        ]
-        if not any(is_compared) or not rounds(operation):
-            return none
-        if operation.name in _ITSELF:
-            t = operation.operands[0].type
-            if not isinstance(t, TensorType) or t.element.is_complex:
-                return none
-            return [np.asarray(cast(operands[0], t.element, ELEMENT_TYPES["f64"], Policy()))]
+def exact_results(operation: Operation, operands: Sequence[Any], results: Sequence[Any]) -> Sequence[np.ndarray | None]:
+    """The exact value of each result in f64, None if it is unknown or not compared."""
+    is_compared = [
+        isinstance(v.type, TensorType) and v.type.element.is_float and v.type.element.bits <= MOST_BITS
+        for v in operation.results
+    ]
+    found: Sequence[np.ndarray] | None = None
+    if any(is_compared) and rounds(operation):
         if target(operation) == QUANTIZE:
-            return [quotients(operation.attributes, operands[0], results), *none[1:]]
-        plan = self._plan(operation)
-        if plan is None:
-            return none
-        try:
-            found = machine.run(plan, [widen(x, v.type) for x, v in zip(operands, operation.operands, strict=True)])
-        except Error:
-            return none
-        return [x if c and x.dtype == np.float64 else None for x, c in zip(found, is_compared, strict=True)]
+            found = [quotients(operation.attributes, operands[0], results), *results[1:]]
+        elif operation.name == "stablehlo.reduce_precision":
+            found = [widen(operands[0], operation.operands[0].type)]
+        elif _is_function(operation):
+            found = in_f64(operation, operands)
+    if found is None:
+        return [None] * len(results)
+    return [x if c and x.dtype == np.float64 else None for x, c in zip(found, is_compared, strict=True)]
 
 
-def _has_wide(operation: Operation) -> bool:
-    """Whether the op is a function of its operands that can be computed in f64."""
+def _is_function(operation: Operation) -> bool:
+    """Whether the results of an op are a function of its operands, real ones, that can be computed in f64."""
     record = lookup(operation.name)
     if record is None or record.has_effects or record.traits.effects is not Effects.NOTHING:
         return False
-    return not target(operation) and (record.is_pure or bool(operation.regions))
+    types = (v.type for v in operation.operands)
+    is_real = not any(isinstance(t, TensorType) and t.element.is_complex for t in types)
+    return is_real and (record.is_pure or bool(operation.regions))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -67,16 +66,12 @@ class profiling(Profile, jitted_calls.CallObserver[Source]):  # noqa: N801 (used
         except (TypeError, ValueError):
             raise InputError(f"profiling: calls: expected numbers of calls, got {calls!r}") from None
         self._every = every or 10
-        self._counts: Counter[int] = Counter()
         self._context = contextlib.ExitStack()
         self._lock = threading.RLock()
         self.failures: list[str] = []
 
     def __enter__(self) -> profiling:
-        if jitted_calls.can_observe:
-            self._context.enter_context(jitted_calls.observe_calls(self.observe))
-        else:
-            warnings.warn("this version of JAX does not show its calls: pass functions through p(f)", stacklevel=2)
+        self._context.enter_context(self.observe_jax())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -86,12 +81,11 @@ class profiling(Profile, jitted_calls.CallObserver[Source]):  # noqa: N801 (used
         """The policy of the evaluation."""
         return self.policy
 
-    def take(self, key: int, thing: Any, prepare: Callable[[], tuple[Source, list[Any]]]) -> None:
+    def take(self, function: Any, prepare: Callable[[], tuple[Source, list[Any]]]) -> None:
         """Counts a call, and evaluates it if it is one of the sample."""
-        del thing
         with self._lock:
-            number = self._counts[key]
-            self._counts[key] += 1
+            number = self._counts[function]
+            self._counts[function] += 1
             if number not in self._calls if self._calls is not None else number % self._every:
                 return
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import math
 from collections.abc import Iterator, Sequence
@@ -88,10 +89,9 @@ def _anchor(line: Location) -> str:
 
 def _files(lines: Sequence[LineProfile]) -> dict[str, list[dict[str, Any]]]:
     """The profiled lines of each file, with some around them."""
-    files: dict[str, dict[int, LineProfile]] = {}
-    for x in lines:
-        files.setdefault(x.line.file, {})[x.line.line] = x
-    return {file: list(_rows(file, known)) for file, known in files.items() if next(iter(known))}
+    files = itertools.groupby(lines, lambda x: x.line.file)
+    known = {file: {x.line.line: x for x in of} for file, of in files}
+    return {file: list(_rows(file, of)) for file, of in known.items() if next(iter(of))}
 
 
 def _rows(file: str, known: dict[int, LineProfile]) -> Iterator[dict[str, Any]]:
@@ -106,10 +106,10 @@ def _rows(file: str, known: dict[int, LineProfile]) -> Iterator[dict[str, Any]]:
 
 def _span(t: TensorProfile) -> tuple[int, int, int]:
     """The exponents that a histogram shows, and the distance of its ticks."""
-    r, exponents = t.statistics.range, t.statistics.exponents
-    first, last = min(*exponents, r.highest), max(*exponents, r.lowest)
-    if t.statistics.format.bits <= 8:  # the whole range of the format is there
-        first, last = min(first, r.lowest), max(last, r.highest)
+    fmt, exponents = t.statistics.format, t.statistics.exponents
+    first, last = min(*exponents, fmt.max_exponent), max(*exponents, fmt.min_exponent)
+    if fmt.bits <= 8:  # the whole range of the format is there
+        first, last = min(first, fmt.min_exponent), max(last, fmt.max_exponent)
     step = next(1 << k for k in range(10) if (last - first + 2) / (1 << k) <= 8)
     return first - 1, last + 1, step
 

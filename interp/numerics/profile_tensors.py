@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 from ..program import Location
-from .reports import code_of
 from .statistics import Statistics, finite
 from .statistics_blocks import BlockStatistics
 
@@ -35,10 +35,9 @@ class Step:
     @staticmethod
     def of(step: int, s: Statistics) -> Step:
         """The step of that number."""
-        n, m = max(s.elements, 1), s.compared
-        under, over, gone = (x / m if m else None for x in (s.underflows, s.saturations, s.overflows))
-        nans = s.nans / n
-        return Step(step, s.elements, under, over, gone, s.subnormals / n, nans, s.max_abs, s.min_abs, s.sqnr)
+        under, over, gone = map(s.share, ("underflows", "saturations", "overflows"))
+        low, nan = s.share("subnormals") or 0.0, s.share("nans") or 0.0
+        return Step(step, s.elements, under, over, gone, low, nan, s.max_abs, s.min_abs, s.sqnr)
 
 
 @dataclasses.dataclass
@@ -77,7 +76,7 @@ class TensorProfile:
     @property
     def source(self) -> str:
         """The text of the line, empty if it is not known."""
-        return code_of(self.line)
+        return self.line.source
 
     @property
     def short(self) -> str:
@@ -168,11 +167,11 @@ class LineProfile:
 
 def lines_of(tensors: Sequence[TensorProfile]) -> list[LineProfile]:
     """The lines of code in the order of their files, with their tensors, the worst first."""
-    lines: dict[tuple[str, int], list[TensorProfile]] = {}
+    lines: defaultdict[Location, list[TensorProfile]] = defaultdict(list)
     for t in sorted(tensors, key=lambda t: -t.severity):
         if t.op != "argument":
-            lines.setdefault((t.line.file, t.line.line), []).append(t)
-    return [LineProfile(Location(*line), of) for line, of in sorted(lines.items())]
+            lines[t.line].append(t)
+    return [LineProfile(x, lines[x]) for x in sorted(lines, key=lambda x: (x.file, x.line))]
 
 
 def advice(s: Statistics) -> str:

@@ -11,18 +11,21 @@ from ..diff.source import Source
 from ..errors import InputError
 
 
-def lowered_here(
+def lowered_for(
+    on: Policy | str,
     function: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
-    *,
-    policy: Policy,
 ) -> tuple[Source, list[Any], Callable[[list[Any]], Any]]:
-    """As `program_of`, with a function lowered for this interpreter under a policy. Raises InputError without JAX."""
-    if is_program(function):
-        return program_of(function, args, kwargs, static_argnums, static_argnames)
+    """As `program_of`, with a function lowered for a platform of JAX, or for this interpreter under a policy.
+
+    Raises InputError without JAX.
+    """
+    if isinstance(on, str) or is_program(function):
+        platform = on if isinstance(on, str) else "cpu"
+        return program_of(function, args, kwargs, static_argnums, static_argnames, platform)
     check_function(function)
     from .. import plugin
 
@@ -31,7 +34,7 @@ def lowered_here(
         from ..transform.computation import PLATFORM, lowered_under
     except ImportError:
         raise InputError("a function needs JAX, which is not installed (pip install jax)") from None
-    token = lowered_under.set(policy)  # functions of `interp.jit` become part of the program
+    token = lowered_under.set(on)  # functions of `interp.jit` become part of the program
     try:
         return program_of(function, args, kwargs, static_argnums, static_argnames, PLATFORM)
     finally:

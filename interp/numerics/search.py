@@ -5,17 +5,14 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from ..judging.minimal import minimal_subset
 from .measures import NONE, Amount, Measure, Outcome
 
 T = TypeVar("T")
 
 logger = logging.getLogger("minihlo.blame")
-
-
-class SpentError(Exception):
-    """The evaluations are used up."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +38,14 @@ class Effect:
         """The larger of its effect alone and of the effect of its absence."""
         return max(self.alone, self.moved)
 
+    def numbers(self, total: Amount) -> dict[str, Any]:
+        """The fields of a BlamedOp that follow; `total` is the whole difference."""
+        share = self.most.of(total) if total else None
+        return {
+            "alone": self.alone, "without": self.without, "contribution": self.most, "share": share,
+            "together": self.together,
+        }  # fmt: skip
+
 
 class Search(Generic[T]):
     """The search over `candidates`, ops in the order of the program, which together give the bad output."""
@@ -62,10 +67,8 @@ class Search(Generic[T]):
         self.is_complete = True  #: each op was tried, and the set is a smallest one
 
     def evaluation(self, ops: frozenset[T]) -> Evaluation:
-        """The evaluation of a set, cached. Raises SpentError."""
+        """The evaluation of a set, cached."""
         if ops not in self.evaluations:
-            if len(self.evaluations) >= self._most:
-                raise SpentError
             outcome = self._evaluate(ops)
             made = Evaluation(len(ops), self._measure.of(outcome), self._measure.between(self._bad, outcome))
             self.evaluations[ops] = made
@@ -73,9 +76,20 @@ class Search(Generic[T]):
         return self.evaluations[ops]
 
     def explains(self, ops: Sequence[T]) -> bool:
-        """Whether these ops alone cause the difference, up to the share. Raises SpentError."""
-        left = self.evaluation(frozenset(ops)).left
+        """Whether these ops alone cause the difference, up to the share. If no evaluation is left, it is not known."""
+        chosen = frozenset(ops)
+        if chosen not in self.evaluations and len(self.evaluations) >= self._most:
+            self.is_complete = False
+            return False
+        left = self.evaluation(chosen).left
         return left == NONE or (bool(self.total) and left.of(self.total) <= 1 - self._share)
+
+    def explained(self, ops: Sequence[T]) -> float:
+        """The share of the difference that ops cause; 0 if it is not known. All of them give the bad output itself."""
+        if not ops or len(ops) == len(self.candidates):
+            return float(bool(ops))
+        known = self.evaluations.get(frozenset(ops))
+        return 1 - known.left.of(self.total) if known else 0.0
 
     # -- each op -------------------------------------------------------------------------------------------------------
 
@@ -111,40 +125,10 @@ class Search(Generic[T]):
         """
         if not self.total:
             return []
-        found = list(order)
-        try:
-            for op in order:  # most are known already
-                if frozenset([op]) in self.evaluations and self.explains([op]):
-                    return [op]
-            size = 2
-            while size < len(order) and not self.explains(order[:size]):
-                size *= 2
-            found = list(order[:size])
-            return self._reduce(found)
-        except SpentError:
-            self.is_complete = False
-            return self._best or found
-
-    _best: list[T] | None = None
-
-    def _reduce(self, ops: list[T]) -> list[T]:
-        """ddmin: halves, quarters and so on alone, and their complements."""
-        parts = 2
-        while len(ops) > 1:
-            self._best = ops
-            size = -(-len(ops) // parts)
-            chunks = [ops[i : i + size] for i in range(0, len(ops), size)]
-            smaller = next((c for c in chunks if self.explains(c)), None)
-            if smaller is not None:
-                ops, parts = smaller, 2
-                continue
-            # Unlikely ops come last, and are omitted first.
-            rests = ([o for o in ops if o not in chunk] for chunk in reversed(chunks))
-            rest = next((r for r in rests if len(chunks) > 2 and self.explains(r)), None)
-            if rest is not None:
-                ops, parts = rest, max(parts - 1, 2)
-            elif size == 1:
-                break
-            else:
-                parts = min(2 * parts, len(ops))
-        return ops
+        for op in order:  # most are known already
+            if frozenset([op]) in self.evaluations and self.explains([op]):
+                return [op]
+        size = 2
+        while size < len(order) and not self.explains(order[:size]):
+            size *= 2
+        return minimal_subset(order[:size], self.explains)

@@ -14,7 +14,7 @@ from ...ops.blocks.scales import decode_f64
 from ...ops.cast import codes_of
 from ...ops.types import ELEMENT_TYPES
 from ..blocks.checks import block_axes, conversion
-from .statistics import decibels, finite, range_of
+from .statistics import count_exponents, decibels, exponent_names, finite, range_end
 
 
 def call_format(attributes: Mapping[str, Any]) -> BlockFormat:
@@ -111,14 +111,12 @@ class BlockStatistics:
         self.blocks_with_saturation += int(over.any(axis=1).sum())
         self.blocks_lost += int((under.any(axis=1) & (got == 0).all(axis=1)).sum())
         self.blocks_nan += int(np.isnan(factors).sum())
-        self.scales.update((np.frexp(factors[np.isfinite(factors) & (factors > 0)])[1] - 1).tolist())
+        self.scales += count_exponents(factors[np.isfinite(factors) & (factors > 0)])
 
     @property
     def _beyond(self) -> float:
         fmt = self.format.element_format
-        if fmt is None:
-            return self.format.largest + 2.0**-self.format.fraction_bits / 2
-        return range_of(fmt.name).beyond
+        return self.format.largest + 2.0**-self.format.fraction_bits / 2 if fmt is None else range_end(fmt)
 
     @property
     def sqnr(self) -> float | None:
@@ -127,6 +125,5 @@ class BlockStatistics:
 
     def data(self) -> dict[str, Any]:
         """All counts, as `json.dump` takes them."""
-        scales = {str(e): n for e, n in sorted(self.scales.items())}
-        counts = {n: getattr(self, n) for n in _COUNTS}
-        return {"format": self.format.name, **counts, "scales": scales, "sqnr_db": finite(self.sqnr)}
+        counts = {n: getattr(self, n) for n in _COUNTS} | {"scales": exponent_names(self.scales)}
+        return {"format": self.format.name, **counts, "sqnr_db": finite(self.sqnr)}

@@ -6,8 +6,6 @@ import contextlib
 import os
 import threading
 import time
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -101,11 +99,9 @@ class watch(jitted_calls.CallObserver[CheckedProgram]):  # noqa: N801 (used as a
         self.spent, self.checks = 0.0, 0
         self._backend: Any = None
         self._file: WatchFile | None = None
-        self._counts: Counter[int] = Counter()
-        self._sizes: dict[int, tuple[Any, int]] = {}  # of functions that are not prepared, the number of operations
-        self._prepared: dict[int, Any] = {}
-        self._refused: set[int] = set()
-        self._key = 0
+        self._prepared: set[Any] = set()
+        self._refused: set[Any] = set()
+        self._function: Any = None
         self._job: Iterator[float] | None = None
         self._needs = self._dispatch = 0.0
         self._of: dict[str, Any] = {}
@@ -134,15 +130,12 @@ class watch(jitted_calls.CallObserver[CheckedProgram]):  # noqa: N801 (used as a
         except BaseException:
             self._backend.close()
             raise
-        for known in (self._made, self._prepared, self._refused):  # of a backend that is closed
+        for known in (self._made, self._computations, self._prepared, self._refused):  # of a backend that is closed
             known.clear()
         self._began, self.spent = time.perf_counter(), 0.0
         self._file.write("start", backend=self._backend.name, budget=self._budget, every=self._every)
         some = self._every is None and jitted_calls.can_show_some
-        if some or jitted_calls.can_observe:
-            self._context.enter_context(jitted_calls.observe_calls(self.observe, some))
-        else:
-            warnings.warn("this version of JAX does not show its calls: pass functions through w(f)", stacklevel=2)
+        self._context.enter_context(self.observe_jax(some))
         if some:
             ended = threading.Event()
             threading.Thread(target=self._show, args=(ended,), name="minihlo watch", daemon=True).start()
@@ -191,18 +184,18 @@ class watch(jitted_calls.CallObserver[CheckedProgram]):  # noqa: N801 (used as a
         super().observe(jaxpr, args)
         self.spent += self._dispatch
 
-    def take(self, key: int, thing: Any, prepare: Callable[[], tuple[CheckedProgram, list[Any]]]) -> None:
+    def take(self, function: Any, prepare: Callable[[], tuple[CheckedProgram, list[Any]]]) -> None:
         """Counts a call, and continues pending checks as far as the budget allows."""
         if self._file is None or not self._lock.acquire(blocking=False):  # another thread is checking
             return
         before = time.perf_counter()
         try:
-            number = self._counts[key]
-            self._counts[key] += 1
+            number = self._counts[function]
+            self._counts[function] += 1
             is_free = self._job is None or self._left <= 0
             with host_floats.default():
-                if number % (self._every or 1) == 0 and key not in self._refused and is_free:
-                    self._begin(key, thing, number, prepare, before)
+                if number % (self._every or 1) == 0 and function not in self._refused and is_free:
+                    self._begin(function, number, prepare, before)
                 self._go_on(before)
         except BackendError as error:
             self._fail(f"the watch ends: {error}")
@@ -220,20 +213,19 @@ class watch(jitted_calls.CallObserver[CheckedProgram]):  # noqa: N801 (used as a
         """Writes an error. The program that was being checked is not checked again."""
         assert self._file is not None
         self._file.write("error", message=" ".join(message.split()), **self._of)
-        self._refused.add(self._key)
+        self._refused.add(self._function)
         self._job, self._needs = None, 0.0
 
-    def _begin(self, key: int, thing: Any, number: int, prepare: Callable[[], Any], before: float) -> None:
+    def _begin(self, function: Any, number: int, prepare: Callable[[], Any], before: float) -> None:
         needs = 0.0
-        if key not in self._prepared:
-            if key not in self._sizes:
-                self._sizes[key] = thing, jitted_calls.count(thing.jaxpr) if hasattr(thing, "jaxpr") else 0
-            needs = self._needs = _PREPARE * self._sizes[key][1]
+        if function not in self._prepared:
+            needs = self._needs = _PREPARE * (jitted_calls.count(function.jaxpr) if hasattr(function, "jaxpr") else 0)
         if not self._allows(needs, before):
             return
         self._end_job()
-        self._key, self._prepared[key] = key, thing  # kept, so that its id stays its own
-        self._of = {"call": number, "function": jitted_calls.name_of(thing)}
+        self._function = function
+        self._prepared.add(function)
+        self._of = {"call": number, "function": jitted_calls.name_of(function)}
         at, arrays = prepare()
         self._at, self._of["function"], self._left = at, at.source.file, len(set(at.kinds.values()))
         self._job = job = at.run(arrays, self._record)

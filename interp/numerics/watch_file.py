@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ class WatchFile:
         self.path, self._keep, self._room = Path(path), keep, memory
         self.folder = self.path.with_name(f"{self.path.name}.failures")
         self._kept = 0
-        self._written: dict[Any, int] = {}
+        self._written: Counter[Any] = Counter()
         try:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            self._file = self.path.open("ab", buffering=0)
         except (OSError, ValueError) as error:
             raise OutputError(f"watch: {self.path}: {getattr(error, 'strerror', None) or error}") from None
 
@@ -37,12 +38,12 @@ class WatchFile:
         line = {"event": event, "time": round(time.time(), 3), **fields}
         data = (json.dumps(plain(line), default=str) + "\n").encode()
         with contextlib.suppress(OSError):
-            os.write(self._file, data)
+            self._file.write(data)
 
     def failure(self, key: Any, report: OpReport, **fields: Any) -> None:
         """Writes that an op is wrong, and keeps its operands; the first times for each `key`."""
-        times = self._written[key] = self._written.get(key, 0) + 1
-        if times > _EACH:
+        self._written[key] += 1
+        if self._written[key] > _EACH:
             return
         self.write(
             "failure",
@@ -68,6 +69,4 @@ class WatchFile:
 
     def close(self) -> None:
         """Close the file."""
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = -1
+        self._file.close()

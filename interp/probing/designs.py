@@ -13,7 +13,7 @@ from ...ops.cast import cast, codes_of
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES
 from .dots import Signature
-from .operands import Operands, Range, codes
+from .operands import Operands, codes
 
 _PLAIN = Policy()
 #: A product: its position, its exponent, and its significand with sign.
@@ -213,19 +213,19 @@ class Designer:
         return Dots(np.repeat(x, columns, axis=0), np.tile(y, (rows, 1)))
 
     def _random(self, rng: np.random.Generator, n: int, element: str, kind: str) -> np.ndarray:
-        fmt, k, r = ELEMENT_TYPES[element].format, self.signature.k, Range.of(element)
+        fmt, k = ELEMENT_TYPES[element].format, self.signature.k
         shape = (n, k)
         signs = rng.integers(0, 2, shape, np.int64) * fmt.sign_bit
         if kind == "normal":
             return nearest(rng.normal(size=shape), element)
         if kind == "codes":
             return (rng.integers(0, fmt.max_code, shape, np.int64, endpoint=True) | signs).astype(fmt.code_dtype)
-        span = min(r.high - r.least, 40)
-        exponents = rng.integers(r.high - span, r.high, shape, endpoint=True)
+        high = fmt.max_exponent
+        exponents = rng.integers(max(high - 40, fmt.min_exponent), high, shape, endpoint=True)
         if kind == "wide":
             numbers = np.ldexp(rng.uniform(1, 2, shape), exponents) * (rng.random(shape) < rng.uniform(0.02, 1, (n, 1)))
         else:
-            numbers = np.ldexp(rng.uniform(1, 2, shape), np.where(rng.random(shape) < 0.5, r.high - 1, exponents))
+            numbers = np.ldexp(rng.uniform(1, 2, shape), np.where(rng.random(shape) < 0.5, high - 1, exponents))
             where = rng.permutation(k)[: k // 2 * 2].reshape(2, -1)  # pairs, the same in all rows
             opposite = rng.random(where.shape[1]) < 0.7
             numbers[:, where[1, opposite]] = numbers[:, where[0, opposite]]
@@ -240,6 +240,6 @@ class Designer:
 def nearest(numbers: np.ndarray, element: str) -> np.ndarray:
     """Return the codes of the nearest finite numbers of a type."""
     t = ELEMENT_TYPES[element]
-    largest = Range.of(element).largest
+    largest = ELEMENT_TYPES[element].format.largest
     clipped = np.clip(numbers, -largest, largest)
     return codes_of(np.ascontiguousarray(cast(clipped, ELEMENT_TYPES["f64"], t, _PLAIN)), t.format)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...ops.types import ELEMENT_TYPES
 from .dots import TILE, Asker, ProbeFailure
-from .operands import Range, codes, number_text, values
+from .operands import codes, number_text, values
 
 #: How often the same matrix products are requested.
 _TIMES = 3
@@ -43,8 +43,8 @@ def _single_products(asker: Asker) -> None:
     right = a[:, None] * b
     got = asker.ask(*(_alone(c, s.k, 0) for c in _pairs(x, y))).reshape(right.shape)
     have = values(got, s.result)
-    r = Range.of(s.result)
-    ordinary = (np.abs(right) >= 2.0**r.low) & (np.abs(right) < 2.0**r.high)
+    fmt = ELEMENT_TYPES[s.result].format
+    ordinary = (np.abs(right) >= 2.0**fmt.min_normal_exponent) & (np.abs(right) < 2.0**fmt.max_exponent)
     is_wrong = ordinary & ~_is_near(have, right) & ~_is_out_of_range(have, right, ordinary)
     if not is_wrong.any():
         return
@@ -118,8 +118,9 @@ def _each_place(asker: Asker, rng: np.random.Generator) -> None:
 
 def _ordinary(asker: Asker, element: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Return random codes of numbers between 2^-6 and 2^6, as far as the type has them, in rows of k."""
-    r = Range.of(element)
-    exponents = rng.integers(max(r.low, -6), min(r.high, 6), size=(*shape, asker.signature.k), endpoint=True)
+    fmt = ELEMENT_TYPES[element].format
+    ends = max(fmt.min_normal_exponent, -6), min(fmt.max_exponent, 6)
+    exponents = rng.integers(*ends, size=(*shape, asker.signature.k), endpoint=True)
     signs = rng.choice([-1.0, 1.0], exponents.shape)
     return codes(signs * np.exp2(exponents.astype(np.float64)), element)
 

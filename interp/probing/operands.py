@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from ...ops.cast import cast, codes_of
+from ...ops.minifloat.formats import Format
 from ...ops.policy import Policy
 from ...ops.types import ELEMENT_TYPES, ElementType
 from ..errors import InputError
@@ -35,23 +35,6 @@ def codes(numbers: np.ndarray, element: str) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class Range:
-    """The powers of two of a type, as exponents."""
-
-    least: int  #: of the least number, which is subnormal
-    low: int  #: of the least normal number
-    high: int  #: of the largest power of two
-    largest: float  #: the largest number
-
-    @classmethod
-    @functools.cache
-    def of(cls, element: str) -> Range:
-        fmt = ELEMENT_TYPES[element].format
-        largest = float(values(np.array([fmt.max_code], fmt.code_dtype), element)[0])
-        return cls(fmt.min_exponent, fmt.min_exponent + fmt.mantissa_bits, math.frexp(largest)[1] - 1, largest)
-
-
-@dataclasses.dataclass(frozen=True)
 class Operands:
     """Products of two types."""
 
@@ -59,19 +42,24 @@ class Operands:
     rhs: str
 
     @property
+    def formats(self) -> tuple[Format, Format]:
+        """The formats of the types."""
+        return ELEMENT_TYPES[self.lhs].format, ELEMENT_TYPES[self.rhs].format
+
+    @property
     def low(self) -> int:
         """The exponent of the least product of powers of two that are normal numbers."""
-        return Range.of(self.lhs).low + Range.of(self.rhs).low
+        return sum(f.min_normal_exponent for f in self.formats)
 
     @property
     def high(self) -> int:
         """The exponent of the largest product of powers of two."""
-        return Range.of(self.lhs).high + Range.of(self.rhs).high
+        return sum(f.max_exponent for f in self.formats)
 
     @property
     def least(self) -> int:
         """The exponent of the least product."""
-        return Range.of(self.lhs).least + Range.of(self.rhs).least
+        return sum(f.min_exponent for f in self.formats)
 
     def pair(self, exponent: int, left: bool = True) -> tuple[float, float]:
         """Return two powers of two with the product 2**exponent; both are normal where that is possible.
@@ -80,13 +68,13 @@ class Operands:
 
         Raise ValueError if the types have no such powers.
         """
-        x, y = (Range.of(self.lhs), Range.of(self.rhs))[:: 1 if left else -1]
+        x, y = self.formats[:: 1 if left else -1]
         if not self.least <= exponent <= self.high:
             raise ValueError(f"expected an exponent from {self.least} to {self.high}, got {exponent}")
-        second = y.high
-        while exponent - second < x.low and second > y.low:
-            second = max(second - (x.high - x.low + 1), y.low)
-        second = min(max(second, exponent - x.high), max(exponent - x.least, y.least))
+        second = y.max_exponent
+        while exponent - second < x.min_normal_exponent and second > y.min_normal_exponent:
+            second = max(second - (x.max_exponent - x.min_normal_exponent + 1), y.min_normal_exponent)
+        second = min(max(second, exponent - x.max_exponent), max(exponent - x.min_exponent, y.min_exponent))
         first, second = 2.0 ** (exponent - second), 2.0**second
         return (first, second) if left else (second, first)
 

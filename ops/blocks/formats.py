@@ -12,7 +12,6 @@ import math
 
 import numpy as np
 
-from ..minifloat.codec import decode, to_fraction
 from ..minifloat.formats import FORMATS, Format
 
 #: Fraction bits of the integer elements of MXINT8, whose scale is implied (OCP MX 1.0, section 5.3.4).
@@ -81,7 +80,7 @@ class BlockFormat:
         fmt = self.element_format
         if fmt is None:  # -128 is left out, so that the range is symmetric
             return 127 / (1 << _INTEGER_FRACTION_BITS)
-        return float(to_fraction(decode(np.array(fmt.max_code), fmt)))
+        return fmt.largest
 
     @property
     def size(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import math
 
 import ml_dtypes
 import numpy as np
@@ -88,6 +89,11 @@ class Format:
         """Exponent of the least significant bit of a subnormal: the smallest step is 2**min_exponent."""
         return int(self.has_subnormals) - self.bias - self.mantissa_bits
 
+    @property
+    def min_normal_exponent(self) -> int:
+        """Exponent of the smallest normal number."""
+        return self.min_exponent + self.mantissa_bits
+
     @functools.cached_property
     def max_code(self) -> int:
         """The code of the largest finite number."""
@@ -95,6 +101,18 @@ class Format:
         if self.has_infinity:
             return last - (1 << self.mantissa_bits)
         return last - int(self.nan in (Nan.ALL_ONES, Nan.LAST))
+
+    @functools.cached_property
+    def largest(self) -> float:
+        """The largest finite number."""
+        exponent, rest = divmod(self.max_code, 1 << self.mantissa_bits)
+        significand = rest + (1 << self.mantissa_bits)
+        return math.ldexp(significand, exponent - int(self.has_subnormals) + self.min_exponent)
+
+    @property
+    def max_exponent(self) -> int:
+        """Exponent of the largest power of two."""
+        return math.frexp(self.largest)[1] - 1
 
     @property
     def infinity_code(self) -> int | None:

@@ -176,7 +176,7 @@ def test_two_choices_in_turn_are_wrong_under_each() -> None:
 
 def accepts(target: targets.Target, codes: np.ndarray) -> np.ndarray:
     found = np.zeros(len(codes), bool)
-    for low, high in target.intervals:
+    for low, high in target:
         found |= (codes >= low) & (codes <= high)
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import json
 from collections.abc import Iterator, Sequence
@@ -107,28 +106,6 @@ _GREEN, _AMBER, _RED = "#1a7f37", "#9a6700", "#cf222e"
 _MARGIN, _CHARACTER = 6, 6.6
 
 
-@dataclasses.dataclass(frozen=True)
-class Badge:
-    """A backend's conformance to a profile: a label, a message, and the color of the message."""
-
-    label: str
-    message: str
-    color: str
-
-    def json(self) -> str:
-        """The badge in the format of a shields.io endpoint (https://shields.io/badges/endpoint-badge)."""
-        data = {"schemaVersion": 1, "label": self.label, "message": self.message, "color": self.color.removeprefix("#")}
-        return json.dumps(data, ensure_ascii=False) + "\n"
-
-    def svg(self) -> str:
-        """The badge as SVG, without fonts or scripts from elsewhere."""
-        left, right = (round(len(text) * _CHARACTER) + 2 * _MARGIN for text in (self.label, self.message))
-        return _render_badge("badge.html", badge=self, left=left, right=right)
-
-
-_render_badge = pages.text_renderer(html.escape)
-
-
 def check_badges(paths: Sequence[str]) -> None:
     """Raises InputError for a file of --badge that is neither SVG nor JSON."""
     for path in paths:
@@ -137,10 +114,22 @@ def check_badges(paths: Sequence[str]) -> None:
 
 
 def write_badges(paths: Sequence[str], assessment: Assessment) -> None:
-    """Writes the badge of a verdict to each file: green, amber with waivers, else red. Raises OutputError."""
+    """Writes the badge of a verdict to each file: green, amber with waivers, else red. Raises OutputError.
+
+    JSON is in the format of a shields.io endpoint (https://shields.io/badges/endpoint-badge); SVG has no fonts or
+    scripts from elsewhere.
+    """
     color = _RED if assessment.problems else _AMBER if assessment.used else _GREEN
-    label = assessment.profile.identifier
+    label, message = assessment.profile.identifier, assessment.verdict
     label = label if profiles.is_ours(assessment.profile) else f"own profile {label}"
-    badge = Badge(label, assessment.verdict, color)
+    left, right = (round(len(text) * _CHARACTER) + 2 * _MARGIN for text in (label, message))
     for path in paths:
-        files.write(path, badge.svg() if Path(path).suffix == ".svg" else badge.json())
+        if Path(path).suffix == ".svg":
+            text = _render_badge("badge.html", label=label, message=message, color=color, left=left, right=right)
+        else:
+            data = {"schemaVersion": 1, "label": label, "message": message, "color": color.removeprefix("#")}
+            text = json.dumps(data, ensure_ascii=False) + "\n"
+        files.write(path, text)
+
+
+_render_badge = pages.text_renderer(html.escape)

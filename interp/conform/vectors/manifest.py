@@ -117,11 +117,6 @@ class Manifest:
     sha256: str
 
 
-def type_facts(element: str) -> dict[str, Any]:
-    """The facts that a reader needs about an element type: its bits, the bytes of a code, and the NaN codes."""
-    return {"bits": bits(element), "bytes": max(8, bits(element)) // 8, "nan": nan_codes(element)}
-
-
 def nan_codes(element: str) -> list[list[int]]:
     """The codes that are NaN, as intervals."""
     if element not in FORMATS:
@@ -151,7 +146,8 @@ def identifier(made: ExportOptions, calls: Iterable[Entry]) -> str:
 
 def dumps(made: ExportOptions, calls: Sequence[Entry], vectors: str, written: Mapping[str, File]) -> str:
     """The text of a manifest; `written` are the other files of the folder."""
-    types = {t.type: type_facts(t.type) for entry in calls for t in (*entry.operands, entry.result)}
+    elements = sorted({t.type for entry in calls for t in (*entry.operands, entry.result)})
+    types = {t: {"bits": bits(t), "bytes": code_dtype(t).itemsize, "nan": nan_codes(t)} for t in elements}
     rules: dict[str, str] = {}
     for rule, element in ((r, entry.result.type) for entry in calls for r in entry.rules):
         rules.setdefault(rule, RULES.get(rule) or question(rule, element))
@@ -159,7 +155,7 @@ def dumps(made: ExportOptions, calls: Sequence[Entry], vectors: str, written: Ma
     listed = ",\n".join(f"{json.dumps(p)}: {_line(dataclasses.asdict(f))}" for p, f in sorted(written.items()))
     text = (
         f'{{"schema": "{SCHEMA}",\n"made": {_line(dataclasses.asdict(made))},\n"cases": [\n{cases}\n],\n'
-        f'"types": {_line(dict(sorted(types.items())))},\n"rules": {_line(rules)},\n'
+        f'"types": {_line(types)},\n"rules": {_line(rules)},\n'
         f'"vectors": "{vectors}",\n"files": {{\n{listed}\n}},\n'
     )
     return f'{text}"sha256": "{hashlib.sha256(text.encode()).hexdigest()}"}}\n'

@@ -5,7 +5,6 @@ A program has no arguments and returns two i32: the number of wrong results, and
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
@@ -119,7 +118,7 @@ def _wrong(builder: _Program, value: str, element: str, n: int, target: Target) 
         text = f"stablehlo.compare {direction}, {value}, {constant}, UNSIGNED"
         return builder.op(f"{text} : ({takes}, {takes}) -> {gives}")
 
-    (expected, _), *others = target.intervals
+    (expected, _), *others = target
     right = compare("EQ", expected)
     for low, high in others:
         inside = builder.op(f"stablehlo.and {compare('GE', low)}, {compare('LE', high)} : {gives}")
@@ -155,16 +154,7 @@ def _fewer(builder: _Program, a: tuple[str, str], b: tuple[str, str]) -> tuple[s
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class ExportCounts:
-    """Counts of an export."""
-
-    programs: int
-    size: int  #: in bytes
-    left_out: int  #: cases in a form that no list of codes can judge: sums, blocks, tests
-
-
-def write(folder: Path, tasks: Sequence[Task], settings: Settings, version: str = "") -> ExportCounts:
+def write(folder: Path, tasks: Sequence[Task], settings: Settings, version: str = "") -> tuple[int, int, int]:
     """Writes cases as programs that check themselves, and a manifest.
 
     Args:
@@ -172,6 +162,10 @@ def write(folder: Path, tasks: Sequence[Task], settings: Settings, version: str 
         tasks: the tasks of a run with a backend of programs.
         settings: for the level, the seed and the limit of ULP.
         version: of StableHLO, for portable artifacts; text if empty.
+
+    Returns:
+        the number of programs, the number of bytes, and the number of cases in a form that no list of codes can judge:
+        sums, blocks, tests.
 
     Raises InputError for a version that jaxlib does not write, or that lacks types, and OutputError.
     """
@@ -204,7 +198,7 @@ def write(folder: Path, tasks: Sequence[Task], settings: Settings, version: str 
         "left_out": [list(key) for key in sorted(left_out)],
     }
     files.write(folder / MANIFEST, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-    return ExportCounts(len(listed), size, len(left_out))
+    return len(listed), size, len(left_out)
 
 
 def artifact(text: str, version: str) -> bytes:

@@ -10,6 +10,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -148,7 +149,7 @@ class Families(Store):
         return f'\n}},\n"cases": [\n{listed}\n]}}\n'
 
 
-def _record(entry: Entry) -> dict[str, object]:
+def _record(entry: Entry) -> dict[str, Any]:
     """A call as other programs read it, with the names of its arrays."""
     operands = [{"type": t.type, "shape": t.shape, "codes": t.place} for t in entry.operands]
     record = {"name": entry.name, "op": entry.op, "attributes": entry.attributes, "operands": operands}

@@ -6,7 +6,6 @@ elements there is a variant for each choice, and the results have to fit one of 
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator
 
@@ -24,14 +23,8 @@ from .manifest import nan_codes
 
 #: Intervals of results as unsigned integers: the first and the last code, by element.
 Interval = tuple[np.ndarray, np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True)
-class Target:
-    """The acceptable results under one choice: an element has to lie in one of its intervals, the first a single
-    code."""
-
-    intervals: tuple[Interval, ...]
+#: The acceptable results under one choice: an element has to lie in one of the intervals, the first a single code.
+Target = tuple[Interval, ...]
 
 
 def has_targets(part: AnyPart) -> bool:
@@ -126,7 +119,7 @@ def _target(part: Part | RowPart, codes: np.ndarray, rows: Alternatives) -> Targ
     if part.result_type != element or bits(element) == 6:
         codes, rows = _as_f32(FORMATS[element], codes, rows)
     expected = np.asarray(codes).astype(np.uint64)
-    return Target(((expected, expected), *_slots(rows, len(expected))))
+    return (expected, expected), *_slots(rows, len(expected))
 
 
 def _as_f32(fmt: Format, codes: np.ndarray, rows: Alternatives) -> tuple[np.ndarray, Alternatives]:

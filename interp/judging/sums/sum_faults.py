@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ....ops.cast import array_of, cast
+from ....ops.cast import cast
 from ....ops.policy import Policy
 from ....ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
 from ...program import Operation, Value
@@ -121,9 +121,7 @@ def _writing(sums: ExactSums, theirs: np.ndarray) -> Iterator[tuple[Diagnosis, n
     yield _FLUSHED, flushed
     for rounding, name in _ROUNDINGS.items():
         yield FAULTS[name].diagnosis(), between(theirs, sums.exact, slack, policy=Policy(rounding=rounding))
-    code = np.array([element.format.max_code], element.format.code_dtype)
-    largest = cast(array_of(code, element.format), element, F64, Policy())
-    beyond = np.isfinite(sums.exact) & (np.abs(sums.exact) > largest)
+    beyond = np.isfinite(sums.exact) & (np.abs(sums.exact) > element.format.largest)
     yield _SATURATED, np.where(beyond, between(theirs, sums.exact, slack, policy=Policy(overflow="saturate")), near)
     for other in _others(element):
         found = [_as(cast(e, F64, other, Policy()), element) for e in ends]
