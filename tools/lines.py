@@ -50,12 +50,12 @@ BUDGETS = (
     Budget("passes, machine, binding", 2_500, ("interp/passes", *MACHINE)),
     Budget(
         "core",
-        16_800,
+        16_850,
         ("ops", "interp/program.py", "interp/parse", "interp/passes", *MACHINE,
          "interp/values", "interp/api.py", "interp/loaded.py", "interp/lowered.py"),
         ("ops/accumulators", "ops/blocks", "ops/processes"),
     ),
-    Budget("numerics", 3_500, ("interp/numerics",)),
+    Budget("numerics", 3_450, ("interp/numerics",)),
 )  # fmt: skip
 
 
