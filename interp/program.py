@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import linecache
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +27,11 @@ class Location:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+    @property
+    def source(self) -> str:
+        """The text of the line, empty if it is not known."""
+        return linecache.getline(self.file, self.line).strip()
 
 
 @dataclasses.dataclass(eq=False, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import linecache
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -99,7 +98,7 @@ class OpReport:
     @property
     def source(self) -> str:
         """The line of source code, empty if it is not known."""
-        return linecache.getline(self.location.file, self.location.line).strip()
+        return self.location.source
 
     @property
     def input_values(self) -> list[str]:

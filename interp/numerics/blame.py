@@ -94,7 +94,7 @@ def blame(
     chosen = [choice(good, "good")]
     try:
         chosen.append(choice(bad, "bad"))
-        platform = next((c.platform for c in reversed(chosen) if c.platform), "cpu")
+        platform = next(filter(None, (getattr(c.backend, "platform", None) for c in reversed(chosen))), "cpu")
         source, arrays, unflatten = program_of(function, args, kwargs, static_argnums, static_argnames, platform)
         return examine(source, arrays, chosen[0], chosen[1], measure, share, evaluations, iterations, memory, unflatten)
     finally:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..program import Location
 from .measures import NONE, Amount
-from .reports import Report, code_of, plain, text_table
+from .reports import Report, plain, text_table
 from .search import Evaluation
 
 #: An op outside of the explaining set with less than this share contributes next to nothing.
@@ -58,7 +58,7 @@ class BlamedOp:
     @property
     def source(self) -> str:
         """The line of source code, empty if it is not known."""
-        return code_of(self.location)
+        return self.location.source
 
     def data(self) -> dict[str, Any]:
         """The op as a dictionary that `json.dump` takes."""
@@ -124,7 +124,7 @@ class Blame(Report):
             for o in self.explains[:_ROWS]:
                 lines.append(f"  {o.location}: {o.op} {o.types}")
                 lines += [f"    {o.source}"] if o.source else []
-                lines += [f"    called at {c}{f': {code_of(c)}' if code_of(c) else ''}" for c in reversed(o.calls)]
+                lines += [f"    called at {c}{f': {c.source}' if c.source else ''}" for c in reversed(o.calls)]
             lines += [f"  … and {count - _ROWS} more"] if count > _ROWS else []
         elif not self.ranking:
             lines.append("the two compute every operation alike")

@@ -9,6 +9,7 @@ as they are, and the result is rounded to its type. Ops that only move or choose
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -45,18 +46,13 @@ class Choice:
     backend: Any = None
     wide: str = ""
 
-    @property
-    def platform(self) -> str | None:
-        """The platform of JAX that the evaluator runs on, if it is one."""
-        return getattr(self.backend, "platform", None)
-
     def on(self, source: Source) -> Evaluator:
         """The evaluator for the ops of a program."""
         if self.wide:
             return _in_wide(source, ELEMENT_TYPES[self.wide])
-        if self.policy is not None:
-            return _by_policy(source, self.name, self.policy)
-        return _by_backend(source, self.backend)
+        if self.policy is None:
+            return _by_backend(source, self.backend)
+        return Evaluator(self.name, functools.partial(results_here, source, policy=self.policy))
 
     def close(self) -> None:
         """Releases the resources of the backend."""
@@ -104,14 +100,9 @@ class Evaluator:
     refused: dict[Operation, str] = dataclasses.field(default_factory=dict)  #: why a backend gives no results
 
 
-def exact_results(source: Source, operation: Operation, values: Arrays) -> list[Any]:
-    """The results of an op with exact sums."""
-    return machine.run(source.plan(operation, EXACT), values)
-
-
-def _by_policy(source: Source, name: str, policy: Policy) -> Evaluator:
-    """minihlo under a policy."""
-    return Evaluator(name, lambda operation, values: machine.run(source.plan(operation, policy), values))
+def results_here(source: Source, operation: Operation, values: Arrays, policy: Policy = EXACT) -> list[Any]:
+    """The results of an op under a policy, given its `inputs`."""
+    return machine.run(source.plan(operation, policy), values)
 
 
 def _by_backend(source: Source, backend: Any) -> Evaluator:
@@ -148,10 +139,10 @@ def _in_wide(source: Source, element: ElementType) -> Evaluator:
         wide = known[operation]
         if wide is not None:
             try:
-                return exact_results(source, wide, to_declared(wide, values))
+                return results_here(source, wide, to_declared(wide, values))
             except Error:
                 known[operation] = None  # an op without such a form
-        return exact_results(source, operation, to_declared(operation, values))
+        return results_here(source, operation, to_declared(operation, values))
 
     return Evaluator(element.name, results)
 

@@ -27,25 +27,19 @@ def reached_operations(program: Program, function: Function) -> dict[Operation, 
     Ops that a kernel applies to elements, as in the body of `reduce`, are left out.
     """
     found: dict[Operation, list[Location]] = {}
-    entered: set[str] = set()
+    functions = {name: f for name, f in program.functions.items() if f is not function}  #: those not entered yet
 
-    def enter(name: str, calls: list[Location]) -> None:
-        reached = program.functions.get(name)
-        if reached is not None and reached.body is not None and name not in entered:
-            entered.add(name)
-            visit(reached.body, calls)
-
-    def visit(region: Region, calls: list[Location]) -> None:
-        for operation in region.operations:
+    def visit(region: Region | None, calls: list[Location]) -> None:
+        for operation in region.operations if region is not None else ():
             found[operation] = calls
-            if attribute := call_attribute(operation.name):
+            called = functions.pop(str(operation.attributes.get(call_attribute(operation.name) or "")), None)
+            if called is not None:
                 place = [operation.location] if operation.location.line else []
-                enter(str(operation.attributes.get(attribute)), [*place, *calls])
-            if runs_operations(operation):
-                for inner in operation.regions:
-                    visit(inner, calls)
+                visit(called.body, [*place, *calls])
+            for inner in operation.regions if runs_operations(operation) else ():
+                visit(inner, calls)
 
-    enter(function.name, [])
+    visit(function.body, [])
     return found
 
 

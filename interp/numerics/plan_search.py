@@ -29,11 +29,6 @@ class Operand:
         assert isinstance(self.value.type, TensorType)
         return self.value.type
 
-    @property
-    def size(self) -> int:
-        """The number of its elements."""
-        return self.type.size
-
     def cost(self, option: int) -> float:
         """The bits of an element with an option."""
         rounding = self.options[option]
@@ -49,8 +44,8 @@ class Search:
 
     def bits(self, options: Sequence[int]) -> float:
         """The mean bits of an element of all operands."""
-        total = sum(o.size * o.cost(n) for o, n in zip(self.operands, options, strict=True))
-        return total / (sum(o.size for o in self.operands) or 1)
+        total = sum(o.type.size * o.cost(n) for o, n in zip(self.operands, options, strict=True))
+        return total / (sum(o.type.size for o in self.operands) or 1)
 
     def error(self, options: Sequence[int]) -> float:
         """The error with all operands at their options."""
@@ -90,7 +85,7 @@ class Search:
                 break
             at[max(better, key=lambda i: self._worth(i, *ladders[i][at[i] : at[i] + 2]))] += 1
         # Early improvements may have become unnecessary.
-        for i in sorted(range(len(at)), key=lambda i: -self.operands[i].size):
+        for i in sorted(range(len(at)), key=lambda i: -self.operands[i].type.size):
             for k in range(at[i]):
                 before, at[i] = at[i], k
                 if self.error(options()) <= self._bound:
@@ -102,4 +97,4 @@ class Search:
         """The reduction of the squared error for each bit of a better option: errors of operands add like noise."""
         operand = self.operands[i]
         gain = self.alone(i, option) ** 2 - self.alone(i, better) ** 2
-        return gain / max(operand.size * (operand.cost(better) - operand.cost(option)), 1e-9)
+        return gain / max(operand.type.size * (operand.cost(better) - operand.cost(option)), 1e-9)

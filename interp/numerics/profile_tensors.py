@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..program import Location
-from .reports import code_of
 from .statistics import Statistics, finite
 from .statistics_blocks import BlockStatistics
 
@@ -77,7 +76,7 @@ class TensorProfile:
     @property
     def source(self) -> str:
         """The text of the line, empty if it is not known."""
-        return code_of(self.line)
+        return self.line.source
 
     @property
     def short(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import linecache
 import math
 import os
 import sysconfig
@@ -28,11 +27,6 @@ def own_line(lines: Sequence[Location], fallback: Location) -> Location:
     """The innermost line outside of libraries."""
     own = (x for x in lines if x.line and not x.file.startswith(_LIBRARIES) and "-packages" not in x.file)
     return next(own, next((x for x in lines if x.line), fallback))
-
-
-def code_of(line: Location) -> str:
-    """The text of a line, empty if it is not known."""
-    return linecache.getline(line.file, line.line).strip() if line.line else ""
 
 
 def short_place(line: Location) -> str:

@@ -19,7 +19,7 @@ from ..diff.source import Source
 from ..diff.walk import Walk
 from ..errors import Error, InputError, LimitError
 from ..program import Location, Operation
-from .evaluators import Evaluator, exact_results, to_declared
+from .evaluators import Evaluator, results_here, to_declared
 from .measures import Outcome
 
 
@@ -94,7 +94,7 @@ class _Run:
         return self._of.results(operation, values, self._bad is None or site in self._bad)
 
     def here(self, operation: Operation, values: Sequence[Any]) -> list[Any]:
-        return exact_results(self.source, operation, to_declared(operation, values))
+        return results_here(self.source, operation, to_declared(operation, values))
 
     def rest(self, operation: Operation, values: Sequence[Any], iterations: int) -> list[Any]:
         del values

@@ -7,7 +7,7 @@ import functools
 import importlib
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -213,10 +213,9 @@ def _read_text(text: str, locate: Locator, file: str, first_line: int) -> ir.Mod
     while True:  # each further attempt renames one op or type that this jaxlib does not know
         try:
             return ir.Module.parse(text, context)
-        except ir.MLIRError as e:
-            renamed = _renamed(text, e)
-            if renamed == text:
-                raise locate.error(e.error_diagnostics, "not valid MLIR") from None
+        except (ir.MLIRError, ValueError) as e:  # a ValueError: of a number that is too large as a size
+            if (renamed := _renamed(text, found := getattr(e, "error_diagnostics", []))) == text:
+                raise locate.error(found, "not valid MLIR") from None
             text = renamed
 
 
@@ -227,9 +226,9 @@ _WIDENED = ("stablehlo.collective_broadcast",)
 _UNKNOWN_TYPES = tuple(f.name for f in FORMATS.values() if not f.has_dtype)
 
 
-def _renamed(text: str, error: ir.MLIRError) -> str:
-    """The text with the op or type marked that this jaxlib is too old for, if that is what the error is about."""
-    for d in error.error_diagnostics:
+def _renamed(text: str, diagnostics: Sequence[ir.DiagnosticInfo]) -> str:
+    """The text with the op or type marked that this jaxlib is too old for, if the diagnostics are about that."""
+    for d in diagnostics:
         if match := re.match(r"unknown stablehlo type: (\w+)", d.message):
             return syntax.rename_type(text, f"!stablehlo.{match[1]}")
         if d.message == "expected non-function type":  # as of any word that is no type

@@ -59,8 +59,7 @@ def tensor_scale(amax: float, fmt: BlockFormat) -> np.float32:
     """
     if amax == 0:
         return np.float32(1)
-    top = float(decode_f64(fmt.scale_format.max_code, fmt.scale_format))
-    codes = _encode(quotient(np.array([amax]), fmt.largest * top), _F32, "nearest_even")
+    codes = _encode(quotient(np.array([amax]), fmt.largest * fmt.scale_format.largest), _F32, "nearest_even")
     return np.clip(codes, np.uint32(1), np.uint32(_F32.max_code)).view(np.float32)[0]
 
 

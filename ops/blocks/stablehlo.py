@@ -195,7 +195,7 @@ def _tensor_scale(body: _Body, fmt: BlockFormat, few: tuple[int, ...]) -> str:
     dims = ", ".join(map(str, range(len(few))))
     reduce = f"stablehlo.reduce(%measured init: %zero) applies stablehlo.maximum across dimensions = [{dims}]"
     body.emit("largest_of_all", reduce, f"({f64}, tensor<f64>) -> tensor<f64>")
-    top = fmt.largest * _value(fmt, fmt.scale_format.max_code)
+    top = fmt.largest * fmt.scale_format.largest
     body.constant("both_largest", repr(top), "tensor<f64>")
     body.emit("tensor_quotient", "stablehlo.divide %largest_of_all, %both_largest", "tensor<f64>")
     body.emit("tensor_rounded", "stablehlo.convert %tensor_quotient", "(tensor<f64>) -> tensor<f32>")
@@ -217,8 +217,8 @@ def _quotient_scale(body: _Body, fmt: BlockFormat, small: Callable[[str], str], 
     else:
         body.spread("divisors", divisor, "tensor<f64>", f64, [])
     quotient = body.emit("quotient", "stablehlo.divide %amax, %divisors", f64)
-    body.constant("scale_least", repr(_value(fmt, 1)), "tensor<f64>")
-    body.constant("scale_most", repr(_value(fmt, fmt.scale_format.max_code)), "tensor<f64>")
+    body.constant("scale_least", repr(float(decode_f64(1, fmt.scale_format))), "tensor<f64>")
+    body.constant("scale_most", repr(fmt.scale_format.largest), "tensor<f64>")
     clamp = f"stablehlo.clamp %scale_least, {quotient}, %scale_most"
     exact = body.emit("scale_clamped", clamp, f"(tensor<f64>, {f64}, tensor<f64>) -> {f64}")
     if divisor is None:
@@ -254,10 +254,6 @@ def _elements(body: _Body, fmt: BlockFormat, wide: Callable[[str], str]) -> None
         body.constant("unknown", "0x7FF8000000000000", f64)
         exact = body.emit("canonical", "stablehlo.select %known, %saturated, %unknown", f"{i1}, {f64}")
     body.emit("elements", f"stablehlo.convert {exact}", f"({f64}) -> {wide(fmt.element)}")
-
-
-def _value(fmt: BlockFormat, code: int) -> float:
-    return float(decode_f64(code, fmt.scale_format))
 
 
 def _tensor(shape: tuple[int, ...], element: str) -> str:

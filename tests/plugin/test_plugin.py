@@ -157,8 +157,7 @@ def test_errors_tell_what_is_wrong() -> None:
 
 def test_policy() -> None:
     # 1 + 2^-4 + 2^-4 in f8E4M3FN: f32 sums to 1.125; each step alone is a tie that goes back to 1.
-    run_jax(
-        """
+    run_jax("""
         from minihlo import interp
         one, small = 0x38, 0x18
         row = np.array([[one, small, small]], np.uint8).view(jnp.float8_e4m3fn)
@@ -173,8 +172,7 @@ def test_policy() -> None:
             assert code() == 0x38
         assert code() == 0x39
         fails(lambda: interp.policy(rounding="sideways").__enter__(), "ValueError: rounding: expected one of")
-        """
-    )
+    """)
     # 1.125 squared is 1.265625, between 1.25 and 1.375.
     assert run_jax(
         "print(jax.jit(lambda a: a * a)(jnp.asarray(1.125, jnp.float8_e4m3fn)))", MINIHLO_POLICY="rounding=up"
@@ -182,7 +180,7 @@ def test_policy() -> None:
     run_jax('fails(jax.devices, "rounding: expected one of")', MINIHLO_POLICY="rounding=sideways")
 
 
-def test_reading_in_place_and_one_copy_in() -> None:
+def test_reading_in_place_one_copy_in_and_dlpack() -> None:
     run_jax("""
         import resource
         x = jnp.arange(1000.0)
@@ -194,11 +192,6 @@ def test_reading_in_place_and_one_copy_in() -> None:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
         del x, y
         assert z[-1] == 0
-    """)
-
-
-def test_dlpack() -> None:
-    run_jax("""
         x = jnp.arange(6.0).reshape(2, 3)
         address = lambda a: a.__array_interface__["data"][0]
         view = np.from_dlpack(x)
