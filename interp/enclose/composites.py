@@ -147,7 +147,7 @@ def _gradients(
     rest = _widened(rest, f.slack * whole + lost)
     factor = multiply(scale, (inverse[0] / count, inverse[1] / count))
     grad_operand = multiply(factor, rest)
-    lost = f.ways(_size(scale), _size(inverse), _size(rest), np.float64(count))
+    lost = f.ways(_size(scale), _size(inverse), _size(rest), np.asarray(count))
     return [
         _widened(grad_operand, f.slack * _size(grad_operand) + lost),
         _widened(grad_scale, f.slack * _size(grad_scale)),

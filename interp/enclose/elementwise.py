@@ -24,6 +24,7 @@ from .values import (
     largest,
     least_normal,
     leaves_open,
+    may_be_subnormal,
     merge_since,
     of_parts,
     subnormal_hull,
@@ -83,7 +84,8 @@ def arithmetic(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> S
             low, high = np.where(off, np.minimum(low, 0.0), low), np.where(off, np.maximum(high, 0.0), high)
     low, high, nan = indefinite(low, high, nan, only_nan)
     if name in ("maximum", "minimum", "clamp") and e.allowed.flushes(element):
-        low, high = subnormal_hull(low, high, element)
+        some = np.logical_or.reduce([may_be_subnormal(*x, element) for x in intervals])
+        low, high = subnormal_hull(low, high, element, some)
     return [e.finish(operation, operands, low, high, nan, rounds=name not in _CHOOSE)]
 
 

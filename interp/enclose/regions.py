@@ -17,7 +17,18 @@ from .combining import combination, is_free_of_order, lift
 from .evaluate import MOST_ITERATIONS, Evaluator, rule
 from .movement import move
 from .sums import adds, sum_of_elements
-from .values import F64, MOST, Enclosure, causes_of, has_nan, holds_integers, join, subnormal_hull, to_f64
+from .values import (
+    F64,
+    MOST,
+    Enclosure,
+    causes_of,
+    has_nan,
+    holds_integers,
+    join,
+    may_be_subnormal,
+    subnormal_hull,
+    to_f64,
+)
 
 _MONOTONE = ("maximum", "minimum", "and", "or")
 _REDUCTIONS = ("stablehlo.reduce", "stablehlo.reduce_window")
@@ -224,7 +235,8 @@ def _monotone(e: Evaluator, operation: Operation, operands: Sequence[Any], name:
     low, high = (on(name, [b[i] for b in bounds]) for i in range(2))
     nan = np.isnan(on(name, [np.where(n, np.nan, lo) for lo, _, n in bounds]))
     if e.allowed.flushes(element):
-        low, high = subnormal_hull(low, high, element)
+        some = on("maximum", [may_be_subnormal(b[0], b[1], element) * 1.0 for b in bounds]) > 0
+        low, high = subnormal_hull(low, high, element, some)
     since = on("maximum", [causes_of(operands[i]) * 1.0 for i in at]).astype(np.int32)
     return [e.finish(operation, operands, low, high, nan, rounds=False, since=since if since.any() else None)]
 

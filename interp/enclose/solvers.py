@@ -118,17 +118,16 @@ def cholesky(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
 @rule("custom_call")
 def lapack(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
     """The routines of LAPACK that are operations of StableHLO as well."""
+    name = re.fullmatch("lapack_[sdcz](potrf|trsm)_ffi", str(operation.attributes.get("call_target_name")))
     given = operation.attributes.get("mhlo.backend_config")
-    flags = {k: chr(int(v)) for k, v in given.items() if np.ndim(v) == 0} if isinstance(given, dict) else {}
-    name, lower = str(operation.attributes.get("call_target_name")), flags.get("uplo") == "L"
-    if re.fullmatch("lapack_[sdcz]potrf_ffi", name):
-        found, attributes = cholesky, {"lower": lower}
-    elif re.fullmatch("lapack_[sdcz]trsm_ffi", name):
-        ways = {"T": "TRANSPOSE", "C": "ADJOINT"}
-        attributes = {"left_side": flags.get("side") == "L", "unit_diagonal": flags.get("diag") == "U", "lower": lower}
-        found, attributes["transpose_a"] = triangular_solve, ways.get(flags.get("trans_x", ""), "NO_TRANSPOSE")
-    else:
+    if name is None or not isinstance(given, dict):
         return None
+    side, diagonal, uplo, way = (chr(int(given.get(key, 0))) for key in ("side", "diag", "uplo", "trans_x"))
+    attributes: dict[str, Any] = {"lower": uplo == "L"}
+    if name[1] == "trsm":
+        attributes |= {"left_side": side == "L", "unit_diagonal": diagonal == "U"}
+        attributes["transpose_a"] = {"T": "TRANSPOSE", "C": "ADJOINT"}.get(way, "NO_TRANSPOSE")
+    found = cholesky if name[1] == "potrf" else triangular_solve
     same = dataclasses.replace(
         operation, name=f"stablehlo.{found.__name__}", attributes=attributes, results=operation.results[:1]
     )

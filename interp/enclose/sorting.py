@@ -14,7 +14,7 @@ from ..passes.rewriting import captures
 from ..program import CONSTANT, Operation, Region
 from .combining import lift
 from .evaluate import Evaluator, rule
-from .values import MOST, causes_of, holds_integers, is_fnuz, subnormal_hull, to_f64
+from .values import MOST, causes_of, holds_integers, is_fnuz, may_be_subnormal, subnormal_hull, to_f64
 
 
 @rule("sort", "chlo.top_k")
@@ -60,7 +60,9 @@ def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
             nans[place] = (may & maybe).any(axis=0)
         lows, highs = bounds
         if i == 0:
-            limits = subnormal_hull(ends[0], ends[1], keys.element) if e.allowed.flushes(keys.element) else ends
+            some = may_be_subnormal(low, high, keys.element).any(axis=0, keepdims=True)
+            is_flushed = some & e.allowed.flushes(keys.element)
+            limits = subnormal_hull(ends[0], ends[1], keys.element, np.asarray(is_flushed))
             lows, highs = np.maximum(lows, limits[0][:count]), np.minimum(highs, limits[1][:count])
         if x.is_exact:
             value = first(to_f64(own[i].value, x.element))

@@ -199,10 +199,20 @@ def flush(low: np.ndarray, high: np.ndarray, element: ElementType) -> tuple[np.n
     return np.where(near, np.minimum(low, 0.0), low), np.where(near, np.maximum(high, 0.0), high)
 
 
-def subnormal_hull(low: np.ndarray, high: np.ndarray, element: ElementType) -> tuple[np.ndarray, np.ndarray]:
-    """Return bounds of a choice among numbers of which those that are subnormal may be taken for equal."""
+def may_be_subnormal(low: np.ndarray, high: np.ndarray, element: ElementType) -> np.ndarray:
+    """Return where bounds hold subnormal numbers."""
     least = least_normal(element)
-    near = (low < least) & (high > -least) & ((low != 0) | (high != 0))
+    return np.asarray((low < least) & (high > -least) & ((low != 0) | (high != 0)))
+
+
+def subnormal_hull(
+    low: np.ndarray, high: np.ndarray, element: ElementType, some: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return bounds of a choice among numbers of which those that are subnormal, if there are some, may be taken for
+    equal.
+    """
+    least = least_normal(element)
+    near = some & (low < least) & (high > -least)
     return np.where(near, np.minimum(low, -least), low), np.where(near, np.maximum(high, least), high)
 
 

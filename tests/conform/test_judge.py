@@ -1,5 +1,6 @@
 """`interp.judge`: planted faults are WRONG and named, legal implementations are not, and XLA's own fault is found."""
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -424,10 +425,11 @@ def test_a_race_is_told() -> None:
 
 def test_subnormal_numbers_may_be_sorted_as_zeros() -> None:
     """They are compared as equal, so they stay in their order; they are not changed."""
-    x, places = np.array([2.0, 1e-45, -1e-45, -1.0, 3.0, 4.0], np.float32), np.arange(6, dtype=np.int32)
-    for first, verdict in (([3, 1, 2], "WITHIN"), ([3, 2, 1], "EXACT"), ([1, 2, 3], "WRONG")):
-        order = [*first, 0, 4, 5]
-        kept = Compiler(run=lambda _, __, order=order: [x[order].view(np.uint32), places[order]])
+    places = np.arange(6, dtype=np.int32)
+    cases = (([3, 1, 2], "WITHIN"), ([3, 2, 1], "EXACT"), ([1, 2, 3], "WRONG"))
+    for (first, verdict), small in itertools.product(cases, (1e-45, 0.0)):
+        x, order = np.array([2.0, small, -1e-45, -1.0, 3.0, 4.0], np.float32), [*first, 0, 4, 5]
+        kept = Compiler(run=lambda _, __, x=x, order=order: [x[order].view(np.uint32), places[order]])
         assert judged(PAIR.replace("STABLE", "true"), kept, x, places).verdict == verdict
 
 
