@@ -14,7 +14,7 @@ from ..program import Operation, Region
 from .expansions import region_of
 from .folds import Combiner, to_elements
 from .rewrite import Emulation
-from .rules import attributes_of, carrier, emulates, refuses, types_of
+from .rules import attributes_of, carrier, element_of, emulates, of_codes, refuses, to_codes, types_of
 from .tensor import Tensor, write
 
 refuses("XLA has no such operation", "collective_reduce")
@@ -23,11 +23,20 @@ refuses("the host or another program would meet codes in place of numbers", "inf
 #: Custom calls that give their operand, or a part of it.
 _MOVING = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "annotate_device_placement")
 
+#: Custom calls of functions of Python, by which JAX prints and asks.
+_CALLBACKS = [f"xla_{kind}_python_{device}_callback" for kind in ("ffi", "buffer") for device in ("cpu", "gpu")]
+
 
 @emulates("custom_call")
 def custom_call(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
-    """A custom call that moves its operand, on codes; others see numbers, and are refused."""
+    """A custom call that moves its operand, on codes, or that calls Python, on numbers; others are refused."""
     target = str(operation.attributes.get("call_target_name"))
+    if target in _CALLBACKS:
+        values = [of_codes(x, element_of(v)) for x, v in zip(operands, operation.operands, strict=True)]
+        gives = [element_of(r) for r in operation.results]
+        return [to_codes(x) for x in e.rewritten(operation, values, elements=gives)]
+    if target == "ApproxTopK":
+        return e.rules["minihlo.approx_top_k"](e, operation, operands)
     if target not in _MOVING:
         raise OpError(f"expected a custom call that is emulated, got @{target}")
     return e.copy(operation, operands)

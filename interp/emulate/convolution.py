@@ -42,10 +42,8 @@ def dynamic_conv(e: Emulation, operation: Operation, operands: Sequence[Any]) ->
 def _convolve(e: Emulation, operation: Operation, operands: Sequence[Tensor], padding: Sequence[int]) -> Tensor:
     """Return a convolution by windows."""
     (lhs, rhs), rank = operands, len(operands[0].shape)
-    numbers, window = (
-        Numbers.of(operation.attributes["dimension_numbers"], rank),
-        Window.of(e.call(operation), rank - 2),
-    )
+    numbers = Numbers.of(operation.attributes["dimension_numbers"], rank)
+    window = Window.of(e.call(operation), rank - 2)
     groups = [int(operation.attributes.get(f"{kind}_group_count", 1)) for kind in ("feature", "batch")]
     x, y = lhs.transpose(numbers.lhs), rhs.transpose(numbers.rhs)
     y = y.reverse(*(2 + i for i, r in enumerate(window.reversal) if r)) if any(window.reversal) else y

@@ -34,10 +34,8 @@ def dot_general(e: Emulation, operation: Operation, operands: Sequence[Any]) -> 
     numbers = operation.attributes["dot_dimension_numbers"]
     kinds, sides = ("batching", "contracting"), ("lhs", "rhs")
     batching, contracting = ([integers(numbers, f"{side}_{kind}_dimensions") for side in sides] for kind in kinds)
-    attribute = operation.attributes.get("algorithm")
-    algorithm = Algorithm.of(attribute) if attribute is not None else None
-    sums = Sums.of(e, operation)
-    if algorithm is not None:
+    sums, attribute = Sums.of(e, operation), operation.attributes.get("algorithm")
+    if attribute is not None and (algorithm := Algorithm.of(attribute)) is not None:
         sums = ByAlgorithm(sums.e, sums.lhs, sums.rhs, sums.result, sums.policy, algorithm)
     return [contract(sums, operation, operands, batching, contracting)]
 
@@ -56,12 +54,9 @@ class ByAlgorithm(Sums):
         inner = Sums(self.e, a.lhs_precision or F32, a.rhs_precision or F32, t, self.policy)
         if (t not in (F32, F64) and len(a.products) > 1) or self.policy.rounding == "stochastic":
             raise OpError("expected sums of components in f32 or f64, and another rounding than stochastic")
-        xs, ys = (
-            self._components(v, source, precision, 1 + max(pair[side] for pair in a.products))
-            for side, (v, source, precision) in enumerate(
-                ((x, self.lhs, a.lhs_precision), (y, self.rhs, a.rhs_precision))
-            )
-        )
+        counts = [1 + max(pair[side] for pair in a.products) for side in range(2)]
+        xs = self._components(x, self.lhs, a.lhs_precision, counts[0])
+        ys = self._components(y, self.rhs, a.rhs_precision, counts[1])
 
         def product(i: int, j: int) -> Tensor:
             if record is not None:

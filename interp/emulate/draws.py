@@ -29,8 +29,7 @@ def draw(e: Emulation, shape: Sequence[int]) -> Tensor:
     """Return the draws of the next rounding, of an array of this shape: 62 bits each, as ui64."""
     if e.drawn is not None:
         return e.drawn
-    number = e.roundings
-    e.roundings = number + 1
+    number, e.roundings = e.roundings, e.roundings + 1
     return draws_of(e.policy.seed, number, shape)
 
 

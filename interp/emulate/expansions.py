@@ -56,11 +56,8 @@ def scan(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequenc
     inputs = sum(
         isinstance(t, TensorType) and len(t.shape) < len(x.shape) for t, x in zip(takes, operands, strict=True)
     )
-    carries, slices = (
-        operands[inputs:],
-        [x.transpose([d, *(i for i in range(len(x.shape)) if i != d)]) for x in operands[:inputs]],
-    )
-    outputs = len(operation.results) - len(carries)
+    slices = [x.transpose([d, *(i for i in range(len(x.shape)) if i != d)]) for x in operands[:inputs]]
+    carries, outputs = operands[inputs:], len(operation.results) - len(operands[inputs:])
     steps = operands[0].shape[d] if inputs else int(attributes["scan_dim_size"])
     collected = []
     for value in operation.results[:outputs]:

@@ -29,12 +29,9 @@ def is_finite(x: Tensor) -> Tensor:
 
 def to_integers(x: Tensor, drop: str) -> Tensor:
     """Return numbers as integers of the same sign, as `drop` says; in halves for `sticky`."""
-    if drop in ("floor", "down"):
-        return x.elementwise("floor", x)
-    if drop == "up":
-        return x.elementwise("ceil", x)
-    if drop == "nearest_even":
-        return x.elementwise("round_nearest_even", x)
+    names = {"floor": "floor", "down": "floor", "up": "ceil", "nearest_even": "round_nearest_even"}
+    if drop in names:
+        return x.elementwise(names[drop], x)
     whole = where(x < 0, x.elementwise("ceil", x), x.elementwise("floor", x))
     if drop != "sticky":
         return whole

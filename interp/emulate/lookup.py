@@ -196,8 +196,7 @@ def convert(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequ
         part = x.elementwise("real", x, element=source.part)
         return [_to_codes(e, part, source.part, target)]
     if target.is_complex:
-        real = operate(e, "convert", operands, [source], target.part)
-        return [real.elementwise("complex", real, constant(0, target.part, real.shape), element=target)]
+        return [operate(e, "convert", operands, [source], target.part).as_complex()]
     if index_bits(source) > MOST_BITS:
         return [_to_codes(e, x, source, target)]
     return elementwise(e, operation, operands)

@@ -8,9 +8,6 @@ from jaxlib.mlir import ir
 
 from .tensor import I32, Tensor, constant, fill, insert
 
-#: Gives the values of one of two ways.
-Way = Callable[[], Sequence[Tensor]]
-
 
 def loop(count: int | Tensor, body: Callable[..., Sequence[Tensor]], state: Sequence[Tensor]) -> list[Tensor]:
     """Repeat `body(index, *state)`, which gives the next state; `index` counts from 0, as a scalar of i32."""
@@ -21,8 +18,7 @@ def loop(count: int | Tensor, body: Callable[..., Sequence[Tensor]], state: Sequ
     types = [x.value.type for x in initial]
 
     def condition(*values: ir.Value) -> list[ir.Value]:
-        index = Tensor(values[0], I32, ())
-        return [(index < count).value]
+        return [(Tensor(values[0], I32, ()) < count).value]
 
     def step(*values: ir.Value) -> list[ir.Value]:
         index, *rest = (Tensor(v, x.element, x.shape) for v, x in zip(values, initial, strict=True))
@@ -49,12 +45,12 @@ def repeat(count: int, body: Callable[..., Sequence[Tensor]], state: Sequence[Te
     return found
 
 
-def branch(condition: Tensor, like: Sequence[Tensor], first: Way, second: Way) -> list[Tensor]:
-    """Return what `first` gives where a scalar of i1 holds, else what `second` gives: only one of them is run.
+def branch(condition: Tensor, like: Sequence[Tensor], *ways: Callable[[], Sequence[Tensor]]) -> list[Tensor]:
+    """Return what the first way gives where a scalar of i1 holds, else what the second gives: only one of them is run.
 
     The results have the types of `like`.
     """
     op = insert("if", [x.value.type for x in like], [condition.value], regions=2)
-    for region, give in zip(op.regions, (first, second), strict=True):
+    for region, give in zip(op.regions, ways, strict=True):
         fill(region, [], lambda give=give: [x.value for x in give()])
     return [Tensor(r, x.element, x.shape) for r, x in zip(op.results, like, strict=True)]

@@ -179,9 +179,8 @@ class Sums:
             return [rounded(total + rounded(a * b))]
 
         total = loop(length, step, [constant(0, sides[0].element, (batch, rows, columns))])[0]
-        if not t.is_minifloat:  # a sum that begins with +0 is never -0, which compilers forget
-            total = where(total.equals(0), constant(0, compute, total.shape), total).to(t)
-        return total
+        # A sum that begins with +0 is never -0, which compilers forget.
+        return total if t.is_minifloat else where(total.equals(0), 0, total).to(t)
 
     # -- exact sums ----------------------------------------------------------------------------------------------------
 
@@ -200,14 +199,12 @@ class Sums:
             return self._round_exact(self.device_sums(x, y, compute), x, y)
         if self.policy.rounding == "stochastic":  # draws belong to one of the two
             return self._in_digits(x, y, F64)
-        element = carrier(self.result)
-        (found,) = branch(
+        return branch(
             self._is_narrow(x, y),
-            [constant(0, element, (*x.shape[:2], y.shape[2]))],
+            [constant(0, carrier(self.result), (*x.shape[:2], y.shape[2]))],
             lambda: [self._round_exact(self.device_sums(x, y, F64), x, y)],
             lambda: [self._in_digits(x, y, F64)],
-        )
-        return found
+        )[0]
 
     def _is_narrow(self, x: Tensor, y: Tensor) -> Tensor:
         """Return whether f64 holds every partial sum of these numbers, though not of all that have their types."""
@@ -338,7 +335,4 @@ def decoded(e: Emulation, x: Tensor, t: ElementType, wide: ElementType) -> Tenso
 
 def of_number(x: Tensor, result: ElementType) -> Tensor:
     """Return floats as integers, booleans or complex numbers, by the device's conversion."""
-    if result.is_complex:
-        real = x.to(result.part)
-        return real.elementwise("complex", real, constant(0, result.part, x.shape), element=result)
-    return x.to(carrier(result))
+    return x.to(result.part).as_complex() if result.is_complex else x.to(carrier(result))

@@ -21,9 +21,9 @@ from ..passes.inline import inline
 from ..planner import find_function
 from ..program import Function, Region
 from .rewrite import Emulation, unwrap, wrap
-from .rules import UI4, attributes_of
+from .rules import attributes_of, of_codes, to_codes
 from .source import Source
-from .tensor import UI8, Tensor, insert
+from .tensor import Tensor, insert
 
 
 class _Whole(Emulation):
@@ -89,8 +89,7 @@ class _Whole(Emulation):
         if self.policy.rounding == "stochastic":  # draws belong to roundings in the order of the program
             return region
         region = fold_constants(region, self.binder.kernel)
-        region = eliminate_dead_code(eliminate_common_subexpressions(region))
-        return fuse(region)
+        return fuse(eliminate_dead_code(eliminate_common_subexpressions(region)))
 
     def _enter(self, value: ir.Value, t: Type, function: Function, has_boundary: bool) -> Any:
         """Return an argument as it is carried."""
@@ -99,15 +98,13 @@ class _Whole(Emulation):
         element, tensor = _boundary_element(t, function), ir.RankedTensorType(value.type)
         if not tensor.has_static_shape:
             raise UnsupportedError(f"{function.location}: @{function.name}: expected arguments of known sizes, got {t}")
-        x = Tensor(value, element, tuple(tensor.shape))
-        return x.bits(UI4).to(UI8) if element.bits == 4 else x.bits(UI8)
+        return to_codes(Tensor(value, element, tuple(tensor.shape)))
 
     def _leave(self, value: Any, t: Type, function: Function, has_boundary: bool) -> ir.Value:
         """Return a result in its own type."""
         if not has_boundary or not _has_codes(t):
             return unwrap(value)
-        element = _boundary_element(t, function)
-        return (value.to(UI4) if element.bits == 4 else value).bits(element).value
+        return of_codes(value, _boundary_element(t, function)).value
 
 
 def _has_codes(t: Type) -> bool:
@@ -158,8 +155,8 @@ def emulate_text(
 
 
 def _emulate(source: Source, policy: Policy | None, codes: bool, dots: str) -> ir.Module:
-    functions = source.program.functions
-    public = [f.name for f in functions.values() if f.is_public] or [find_function(source.program).name]
+    program = source.program
+    public = [f.name for f in program.functions.values() if f.is_public] or [find_function(program).name]
     module = _Whole(source, policy or Policy(), dots).module(public, codes)
     with source.module.context:
         try:

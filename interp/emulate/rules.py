@@ -96,6 +96,16 @@ def constant_of(value: Any, element: ElementType, shape: Sequence[int] = ()) -> 
     return constant(array if array.ndim else array[()], carrier(element), shape)
 
 
+def to_codes(x: Tensor) -> Tensor:
+    """Return the codes of minifloats of four or eight bits; other elements as they are."""
+    return x.bits(UI4 if x.element.bits == 4 else UI8).to(UI8) if x.element.is_minifloat else x
+
+
+def of_codes(x: Tensor, element: ElementType) -> Tensor:
+    """Return the minifloats of four or eight bits that have these codes; other elements as they are."""
+    return x.to(UI4 if element.bits == 4 else UI8).bits(element) if element.is_minifloat else x
+
+
 def number_of(value: float, element: ElementType, shape: Sequence[int] = ()) -> Tensor:
     """Return a number, rounded to nearest, in a whole shape as it is carried."""
     return constant_of(cast(np.array(value, np.float64), ELEMENT_TYPES["f64"], element, Policy()), element, shape)

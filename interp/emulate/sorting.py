@@ -10,6 +10,7 @@ import numpy as np
 from ...ops.minifloat.formats import Format, Nan
 from ...ops.op import OpError
 from ...ops.ordering import total_keys
+from ...ops.reductions.approx_top_k import reduction_dimension
 from ...ops.tables import all_codes
 from ...ops.types import ElementType
 from ..passes.inline import inline
@@ -175,3 +176,14 @@ def top_k(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequen
     places = (_order(e, keys, x, last) if x.size else iota(UI32, x.shape, last)).slice(last, 0, count)
     index = carrier(operation.results[1].type.element)  # type: ignore[union-attr]
     return [take_along(x, places, last), places.to(index)]
+
+
+@emulates("minihlo.approx_top_k")
+def approx_top_k(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """The first of a sort by the comparator, which is a function."""
+    call, count = e.call(operation), len(operation.results)
+    dimension = reduction_dimension(call)
+    (region,) = (e.program.functions[name].body for name in operation.attributes["called_computations"])
+    assert region is not None
+    found = sort_by(e, region, operands[:count], types_of(operation)[:count], dimension)
+    return [x.slice(dimension, 0, call.shape()[dimension]) for x in found]

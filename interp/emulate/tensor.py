@@ -141,6 +141,10 @@ class Tensor:
         """Return the bits as a type of equal width."""
         return self if element == self.element else self.elementwise("bitcast_convert", self, element=element)
 
+    def as_complex(self, imaginary: Tensor | Number = 0) -> Tensor:
+        """Return complex numbers, of which these are the real parts."""
+        return self.elementwise("complex", *_alike(self, imaginary), element=ELEMENT_TYPES[f"complex<{self.element}>"])
+
     # -- shapes ------------------------------------------------------------------------------------------------------
 
     def _shaped(self, name: str, shape: Sequence[int], *operands: Tensor, **attributes: Any) -> Tensor:
@@ -256,17 +260,13 @@ def _alike(x: Tensor, y: Tensor | Number) -> tuple[Tensor, Tensor]:
 
 def constant(value: Number | np.ndarray | np.generic, element: ElementType, shape: Sequence[int] = ()) -> Tensor:
     """Return a constant: an array of the storage type of `element`, or one number for a whole shape."""
+    if element.is_complex:  # whose attributes have no class in Python
+        real, imag = (constant(x, element.part, shape) for x in (np.real(value), np.imag(value)))
+        return real.as_complex(imag)
     if isinstance(value, np.ndarray) and value.ndim:
         return _of_array(value, element)
     number = np.asarray(value, element.dtype) if not isinstance(value, int) else np.array(value).astype(element.dtype)
-    code = int.from_bytes(number.tobytes(), "little")
-    if element.kind is Kind.BOOL:
-        text = str(bool(code)).lower()
-    elif element.is_float:
-        text = f"0x{code:0{element.bits // 4}X}"
-    else:
-        text = str(int(number))
-    return write("constant", element, shape, value=f"dense<{text}> : {type_of(element, shape)}")
+    return write("constant", element, shape, value=f'dense<"0x{number.tobytes().hex()}"> : {type_of(element, shape)}')
 
 
 def _of_array(array: np.ndarray, element: ElementType) -> Tensor:

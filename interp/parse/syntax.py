@@ -33,10 +33,11 @@ _CHECK = re.compile(rf'(?P<generic>"check\.\w+")(?=\s*\()|{_SKIPPED}|(?<![\w.$%#
 _NAME = re.compile(rf"(?<=@)(?P<symbol>{_STRING})|(?P<name>{_STRING})(?=\s*[(=:])|{_SKIPPED}")
 _HIGH_ESCAPE = re.compile(r"\\[89A-Fa-f][0-9A-Fa-f]")
 _DIGITS = rf"[0-9]{{{MAX_DIGITS + 1}}}"
-#: Literals that MLIR does not refuse itself: it takes long for the first, and crashes on the second.
+#: Literals that MLIR does not refuse itself: it takes long for the first, and crashes on the others.
 _REFUSED = {
     rf"(?<![0-9A-Za-z_$.%#@!]){_DIGITS}|\.{_DIGITS}": f"a number of at most {MAX_DIGITS} digits",
     r"dense<\s*\([^()]*\)\s*>\s*:\s*tensor<(?:\d+x)*(?!complex)[a-z]": "a complex element type",
+    r"broadcast_dimensions\s*=\s*array<i64:[^>]*-\d+": "broadcast_dimensions of at least 0",
 }
 _SPACE = re.compile(r"(?:\s|//[^\n]*)*")
 _TYPE = re.compile(r"[!\w.$]+")

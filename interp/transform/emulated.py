@@ -20,7 +20,7 @@ from ...ops.policy import Policy
 from .. import policies
 from ..emulate.program import emulate_module
 from ..errors import InputError, UnsupportedError
-from .computation import Computation
+from .computation import Computation, lowered_under
 from .primitive import bind, lower_with
 
 _NAME = "minihlo.emulated"
@@ -104,8 +104,14 @@ def _lower(ctx: Any, operands: Sequence[Any], computation: Computation) -> Seque
         function = ir.Operation.create("func.func", attributes=_signature(_NAME, types, []), regions=1)
     block = function.regions[0].blocks.append(*types, arg_locs=[ir.Location.unknown()] * len(types))
     with ir.InsertionPoint(block):
-        lower = mlir.lower_fun(computation.function, multiple_results=True)
-        results = _flatten(lower(ctx, *block.arguments))
+        lower, token = (
+            mlir.lower_fun(computation.function, multiple_results=True),
+            lowered_under.set(computation.policy),
+        )
+        try:
+            results = _flatten(lower(ctx, *block.arguments))
+        finally:
+            lowered_under.reset(token)
         ir.Operation.create("func.return", operands=results)
     gives = [r.type for r in results]
     function.attributes["function_type"] = _signature(_NAME, types, gives)["function_type"]

@@ -26,15 +26,21 @@ from .computation import Computation, Linearized, lowered_under
 
 call_p = Primitive("minihlo")
 call_p.multiple_results = True
+#: The jaxprs in its parameters are lowered by rules of its own.
+call_p.is_high = lambda *_, **__: False
 
 
 def bind(computation: Computation, *args: Any) -> list[Any]:
-    """Calls a computation, its constants included."""
-    return call_p.bind(*computation.constants, *args, computation=computation)
+    """Calls a computation, its constants included.
+
+    JAX reads the devices of a program out of the jaxprs in parameters, so that those that XLA is to run are one.
+    """
+    jaxpr = computation.jaxpr if computation.is_emulated else None
+    return call_p.bind(*computation.constants, *args, computation=computation, jaxpr=jaxpr)
 
 
 @call_p.def_effectful_abstract_eval
-def _abstract(*_: Any, computation: Computation) -> tuple[Any, Any]:
+def _abstract(*_: Any, computation: Computation, **__: Any) -> tuple[Any, Any]:
     return computation.results, computation.jaxpr.effects
 
 
@@ -42,9 +48,9 @@ def _abstract(*_: Any, computation: Computation) -> tuple[Any, Any]:
 
 
 @call_p.def_impl
-def _evaluate(*args: Any, computation: Computation) -> list[Any]:
+def _evaluate(*args: Any, computation: Computation, **given: Any) -> list[Any]:
     if computation.is_emulated:
-        return jax.jit(functools.partial(call_p.bind, computation=computation))(*args)
+        return jax.jit(functools.partial(call_p.bind, computation=computation, **given))(*args)
     target = _target(args)
     values = [
         np.asarray(a, dtype) if dtype is not None else to_numpy(a, aval)
@@ -119,7 +125,7 @@ def lower_with(function: Callable[..., Any]) -> Callable[..., Any]:
 # -- in a program ------------------------------------------------------------------------------------------------------
 
 
-def _lower(ctx: Any, *operands: Any, computation: Computation) -> Any:
+def _lower(ctx: Any, *operands: Any, computation: Computation, **_: Any) -> Any:
     if computation.is_emulated:
         return _emulated[0](ctx, operands, computation)
     if lowered_under.get() == computation.policy:  # part of a program of our own: nothing is called
@@ -172,7 +178,9 @@ mlir.register_lowering(call_p, _lower, cacheable=False)
 # -- transformations ---------------------------------------------------------------------------------------------------
 
 
-def _batch(axis: Any, args: Sequence[Any], dims: Sequence[Any], *, computation: Computation) -> tuple[Any, Any]:
+def _batch(
+    axis: Any, args: Sequence[Any], dims: Sequence[Any], *, computation: Computation, **_: Any
+) -> tuple[Any, Any]:
     name = None if axis.name is core.no_axis_name else axis.name
     mapped = tuple(d if isinstance(d, int) else None for d in dims)
     batched, out_dims = computation.batched(axis.size, name, mapped)
@@ -183,7 +191,7 @@ batching.fancy_primitive_batchers[call_p] = _batch
 
 
 def _differentiate(
-    primals: Sequence[Any], tangents: Sequence[Any], *, computation: Computation
+    primals: Sequence[Any], tangents: Sequence[Any], *, computation: Computation, **_: Any
 ) -> tuple[list[Any], list[Any]]:
     varying = tuple(type(t) is not Zero for t in tangents)
     linearized: Linearized = computation.linearized(varying)
@@ -198,7 +206,7 @@ def _differentiate(
 ad.primitive_jvps[call_p] = _differentiate
 
 
-def _transpose(cotangents: Sequence[Any], *args: Any, computation: Computation) -> list[Any]:
+def _transpose(cotangents: Sequence[Any], *args: Any, computation: Computation, **_: Any) -> list[Any]:
     linear = tuple(ad.is_undefined_primal(a) for a in args)
     has_cotangent = tuple(type(c) is not Zero for c in cotangents)
     transposed = computation.transposed(linear, has_cotangent)

@@ -25,10 +25,7 @@ def approx_top_k(call: Call) -> Run:
     callee = call.callee()
     has_count = len(call.operands) == 2 * len(call.results) + 1
     require(has_count or len(call.operands) == 2 * len(call.results), "takes an initial value for each operand")
-    config = call.configuration or {}
-    config = _of_json(config) if isinstance(config, str) else config
-    require("reduction_dim" in config, "attribute 'reduction_dim' is missing")
-    count, dimension = len(call.results), int(config["reduction_dim"])
+    count, dimension = len(call.results), reduction_dimension(call)
     types = tuple([call.tensor(i) for i in range(count)])
     for i, t in enumerate(types):
         require(t.shape == types[0].shape, f"operand {i} is a {t} (expected the shape of operand 0, {types[0]})")
@@ -43,6 +40,14 @@ def approx_top_k(call: Call) -> Run:
         return unpack(tuple(np.take(x, range(most), dimension) for x in outputs))
 
     return kernel
+
+
+def reduction_dimension(call: Call) -> int:
+    """Return the dimension of the elements; raises OpError where the options do not have it."""
+    config = call.configuration or {}
+    config = _of_json(config) if isinstance(config, str) else config
+    require("reduction_dim" in config, "attribute 'reduction_dim' is missing")
+    return int(config["reduction_dim"])
 
 
 @bound_target("TopK")

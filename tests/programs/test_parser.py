@@ -327,6 +327,7 @@ ADD = "func.func @f(%a: tensor<4xf32>, %b: tensor<3xf32>) {\n  "
             "func.func @f() {\n%0 = stablehlo.constant dense<(1., 2.)> : tensor<2xbf16>",
             "x.mlir:12:25: expected a complex",
         ),
+        ('"chlo.a"() {broadcast_dimensions = array<i64: 0, -1>}', "x.mlir:11:13: expected broadcast_dimensions of at"),
         ("(" * 1001, "x.mlir:11:1001: expected at most 1000 nested brackets, got more"),
     ],
 )
