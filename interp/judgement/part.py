@@ -117,7 +117,8 @@ class Judge:
             except BackendError as error:
                 if self.fault != CRASH or error.how == "refused":
                     raise
-                return 0, Finding(CRASH, sentences=(str(error),), kind="ends the process")
+                kind = "gives no answer" if error.how == "slow" else "ends the process"
+                return 0, Finding(CRASH, sentences=(str(error),), kind=kind)
             found = ((i, compare(x, got)) for i, (x, got) in enumerate(zip(enclosures, theirs, strict=True)))
             wrong = next(((i, f) for i, f in found if f.verdict == self.fault), None)
             if wrong is not None:

@@ -84,7 +84,7 @@ class Measure:
         if isinstance(first, Error) or isinstance(second, Error):
             return NONE if isinstance(first, Error) and isinstance(second, Error) else FAILED
         if self._number is not None:
-            return _abs_difference(*map(self._number, (first, second)))
+            return _difference(np.array(self._number(first)), np.array(self._number(second)))
         each = self._ulp if self.name == "ulp" else self._norm
         parts = [each(i, a, b) for i, (a, b) in enumerate(zip(first, second, strict=True)) if isinstance(a, np.ndarray)]
         return Amount(sum(p.lost for p in parts), max((p.size for p in parts), default=0.0))
@@ -96,11 +96,7 @@ class Measure:
             raise InputError(f"measure: expected a number from {self.name}, got {type(value).__name__}") from None
 
     def _norm(self, i: int, first: np.ndarray, second: np.ndarray) -> Amount:
-        a, b = _numbers(first), _numbers(second)
-        with np.errstate(all="ignore"):
-            equal = (a == b) | (np.isnan(a) & np.isnan(b))
-            lost = ~equal & ~(np.isfinite(a) & np.isfinite(b))
-            return Amount(int(lost.sum()), _norm((a - b)[~equal & ~lost]) / self._scales[i])
+        return _difference(_numbers(first), _numbers(second), self._scales[i])
 
     def _ulp(self, i: int, first: np.ndarray, second: np.ndarray) -> Amount:
         steps = distance(*(convert_to(x, self._types[i]) for x in (first, second)))
@@ -122,12 +118,11 @@ def _numbers(x: Any) -> np.ndarray:
 def _norm(x: np.ndarray) -> float:
     """The Euclidean norm, without overflow."""
     largest = float(np.max(np.abs(x), initial=0.0))
-    return 0.0 if largest == 0 else largest * float(np.sqrt(np.sum(np.abs(x / largest) ** 2)))
+    return largest * float(np.sqrt(np.sum(np.abs(x / largest) ** 2))) if 0 < largest < math.inf else largest
 
 
-def _abs_difference(first: float, second: float) -> Amount:
-    if first == second or (math.isnan(first) and math.isnan(second)):
-        return NONE
-    if not (math.isfinite(first) and math.isfinite(second)):
-        return Amount(lost=1)
-    return Amount(size=abs(first - second))
+def _difference(a: np.ndarray, b: np.ndarray, scale: float = 1.0) -> Amount:
+    with np.errstate(all="ignore"):
+        equal = (a == b) | (np.isnan(a) & np.isnan(b))
+        lost = ~equal & ~(np.isfinite(a) & np.isfinite(b))
+        return Amount(int(lost.sum()), _norm((a - b)[~equal & ~lost]) / scale)

@@ -66,7 +66,9 @@ class CheckedProgram:
                 continue
             yield self._cost
             before = time.perf_counter()
-            self._check(operation, operands, report)
+            made = self._check(operation, operands)
+            if made.failed:
+                report(operation, made)
             self._times.update((self.kinds[operation], operation))
             # The largest recent cost, so that the budget holds. It decays, as ops are faster once they are compiled.
             self._cost = max(time.perf_counter() - before, self._cost * 0.95)
@@ -97,9 +99,7 @@ class CheckedProgram:
             if self._random.random() * self._runs[operation] < 1:  # each iteration of a loop is equally likely
                 self._seen[operation] = operands
 
-    def _check(
-        self, operation: Operation, operands: Sequence[Any], report: Callable[[Operation, OpReport], None]
-    ) -> None:
+    def _check(self, operation: Operation, operands: Sequence[Any]) -> OpReport:
         known = dict(zip(operation.operands, operands, strict=True))
         self._examiner.reports.clear()
         self._examiner.run(operation, [known[v] for v in inputs(operation)])
@@ -108,8 +108,7 @@ class CheckedProgram:
         if not made.location.line and places:
             made.location = places[0]
         self.verdicts[made.verdict] += 1
-        if made.failed:
-            report(operation, made)
+        return made
 
 
 def _is_checked(operation: Operation, backend: Backend) -> bool:

@@ -90,21 +90,21 @@ def test_chains_in_f32(name: str) -> None:
         assert found.admits((v - a).astype(dtype)).all()
 
 
-@pytest.mark.parametrize("chip", ["h100", "b200", "mi300"])
+@pytest.mark.parametrize("chip", ["h100", "b200", "mi300", "v100"])
 def test_products_as_chips_sum_them(chip: str) -> None:
-    fnuz, fn = (ml_dtypes.float8_e4m3fnuz, "f8E4M3FNUZ"), (ml_dtypes.float8_e4m3fn, "f8E4M3FN")
-    dtype, name = fnuz if chip == "mi300" else fn
+    name, gives = {"mi300": ("f8E4M3FNUZ", "f32"), "v100": ("f16", "f16")}.get(chip, ("f8E4M3FN", "f32"))
+    dtype = {"f8E4M3FNUZ": ml_dtypes.float8_e4m3fnuz, "f16": np.float16}.get(name, ml_dtypes.float8_e4m3fn)
     x, y = sample(6, (20, 256), dtype), sample(7, (256, 20), dtype)
-    text = f"""func.func @main(%x: tensor<20x256x{name}>, %y: tensor<256x20x{name}>) -> tensor<20x20xf32> {{
+    text = f"""func.func @main(%x: tensor<20x256x{name}>, %y: tensor<256x20x{name}>) -> tensor<20x20x{gives}> {{
       %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
-        : (tensor<20x256x{name}>, tensor<256x20x{name}>) -> tensor<20x20xf32>
-      return %0 : tensor<20x20xf32>
+        : (tensor<20x256x{name}>, tensor<256x20x{name}>) -> tensor<20x20x{gives}>
+      return %0 : tensor<20x20x{gives}>
     }}"""
     found = enclosure(text, x, y)
     theirs = np.asarray(interp.load(text)(x, y, policy=interp.Policy.target(chip))[0])
     assert (theirs != found.value).any()
     assert found.admits(theirs).all()
-    assert not found.admits(x[:, 6:].astype(np.float32) @ y[6:].astype(np.float32)).all()
+    assert not found.admits((x[:, 6:].astype(np.float32) @ y[6:].astype(np.float32)).astype(theirs.dtype)).all()
 
 
 ONE = "func.func @main(%x: tensor<300xf32>) -> tensor<300x{t}> {{\n{body}\n return %r : tensor<300x{t}>\n}}"
