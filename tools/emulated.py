@@ -114,7 +114,8 @@ def conform(inner: str, policy: str, options: argparse.Namespace) -> int:
     for number, task in enumerate(tasks(choice, settings, "programs")):
         if number % options.shards != options.shard:
             continue
-        specs = [s for s in task.specs if _hangs_on_minifloats(s.case)]
+        as_written = ("scaled_dot",) if parsed.accumulate == "element" else ()  # a dot of f32, the device's
+        specs = [s for s in task.specs if _hangs_on_minifloats(s.case) and s.case.op not in as_written]
         if not specs:
             continue
         parts = [testers[0].part(s) for s in specs]
@@ -172,7 +173,7 @@ def programs(inner: str, policy: str, options: argparse.Namespace) -> int:
     parsed = parse_policy(policy, Policy()) if policy else Policy()
     for index in range(options.shard, options.count, options.shards):
         program = random_program(options.seed, index)
-        everything = interp.load(program.module(everything=True).named())(*program.arrays, policy=parsed)
+        everything = interp.load(program.module(everything=True).named())(*program.arrays)
         values = dict(zip(program.arguments, program.arrays, strict=True))
         values |= zip([v for s in program.steps for v in s.results], everything, strict=True)
         for step in program.steps:
@@ -182,11 +183,12 @@ def programs(inner: str, policy: str, options: argparse.Namespace) -> int:
             arrays = [values[v] for v in inputs]
             text = module.named()
             label = f"program {index}: {step.short} {policy}"
-            ours = interp.load(text)(*arrays, policy=parsed)
             try:
-                theirs = _on(backend, text, module, arrays)
+                ours, theirs = interp.load(text)(*arrays, policy=parsed), _on(backend, text, module, arrays)
             except BackendError as error:
                 tally.refused[f"{step.short}: {error}"[:200]] += 1
+                continue
+            except interp.Error:  # not valid under the policy
                 continue
             for t, x, y in zip(module.results, ours, theirs, strict=True):
                 if t.element.is_minifloat:

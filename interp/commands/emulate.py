@@ -45,8 +45,10 @@ def _serialize(module: ir.Module, options: argparse.Namespace) -> bytes:
             with quiet_native_stderr():
                 return _stablehlo.serialize_portable_artifact_str(text, options.for_version)
         except (ValueError, RuntimeError, ir.MLIRError) as error:
-            current = _stablehlo.get_current_version()
-            wanted = f"expected a version of StableHLO up to {current}, such as 1.0.0, got {options.for_version}"
+            wanted = (
+                f"expected a version of StableHLO up to {_stablehlo.get_current_version()}, with the program's types"
+            )
+            wanted += f", got {options.for_version}" + ("" if options.codes else "; --codes leaves out minifloats")
             raise InputError(f"--for-version: {wanted} ({' '.join(str(error).split())[:300]})") from None
     if options.output.endswith(".mlirbc"):
         import io

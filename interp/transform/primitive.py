@@ -8,13 +8,14 @@ linear in tangents.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax._src import callback as jax_callback
-from jax._src import core, dtypes, effects
+from jax._src import core, dtypes, effects, source_info_util
 from jax._src.ad_util import Zero
 from jax._src.interpreters import ad, batching, mlir
 from jax._src.lax import lax
@@ -23,6 +24,9 @@ from jaxlib import xla_client
 
 from ..errors import InputError
 from .computation import Computation, Linearized, lowered_under
+
+#: Programs and errors name the caller's line, not one of these files.
+source_info_util.register_exclusion(os.path.dirname(__file__))
 
 call_p = Primitive("minihlo")
 call_p.multiple_results = True

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import export
 
 from minihlo import interp
 
@@ -104,6 +105,8 @@ def test_errors() -> None:
         interp.emulate(3)
     with pytest.raises(interp.InputError, match="expected a minihlo"):
         interp.emulate(_gelu, policy="saturate")
+    with pytest.raises(interp.Error, match=r"test_emulate_jax\.py:\d+:\d+: .*known sizes"):
+        export.export(interp.emulate(jnp.tanh))(jax.ShapeDtypeStruct(export.symbolic_shape("n"), F8))
     with pytest.raises(interp.InputError, match="h1000"):
         interp.emulate(_gelu, target="h1000")
 

@@ -286,6 +286,9 @@ def test_commands(tmp_path: Path) -> None:
     _minihlo("emulate", program, "-o", tmp_path / "a.mlirbc", "--for-version", "1.0.0")
     assert (tmp_path / "a.mlirbc").read_bytes().startswith(b"ML\xefR")
     assert _minihlo("run", tmp_path / "a.mlirbc", *inputs) == plain
+    program.write_text(program.read_text().replace("E4M3FN", "E3M4"))  # which came later
+    with pytest.raises(AssertionError, match="--codes leaves out"):
+        _minihlo("emulate", program, "-o", out, "--for-version", "1.0.0")
 
 
 def test_checks_run_on_a_backend(tmp_path: Path) -> None:
