@@ -165,6 +165,15 @@ CASES: dict[str, tuple[Callable[[bool], tuple[str, Sequence[np.ndarray]]], Calla
     "a cumulative product": (traced(lambda a: jnp.cumprod(a, 1), B), lambda a: [np.cumprod(a, 1)]),
     "the largest, and where they are": (traced(lambda a: _largest(a * a), B), lambda a: _largest(a * a)),
     "a median": (traced(lambda a: jnp.median(a, 0), X), lambda a: [np.median(a, 0)]),
+    "a scatter that multiplies": (
+        traced(lambda a, b: a.at[jnp.array([4, 0, 1])].multiply(b[:3]), A, A.T.copy()),
+        lambda a, b: [a * np.concatenate([b[1:3], np.ones((2, 6), F32), b[:1], np.ones((1, 6), F32)])],
+    ),
+    "quantized": (
+        case(f"""%q = stablehlo.uniform_quantize %a : ({TALL}) -> tensor<6x3x!quant.uniform<i8:f32, 0.05:3>>
+          %r = stablehlo.uniform_dequantize %q : (tensor<6x3x!quant.uniform<i8:f32, 0.05:3>>) -> {TALL}""", TALL, (B,)),
+        lambda a: [(np.clip(np.round(a / F32(0.05)) + 3, -128, 127) - 3) * F32(0.05)],
+    ),
     "a scatter": (
         traced(lambda a, b: a.at[jnp.array([4, 0, 1])].set(b[:3]), A, A.T.copy()),
         lambda a, b: [np.concatenate([b[1:3], a[2:4], b[:1], a[5:]])],
