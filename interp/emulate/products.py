@@ -102,8 +102,7 @@ class Sums:
             policy = dataclasses.replace(policy, overflow="ieee")
         x = dataclasses.replace(x, sign=x.sign & ~x.is_nan)
         draws = draw(self.e, x.sign.shape) if policy.rounding == "stochastic" else None
-        codes = round_number(x, self.result.format, policy, draws)
-        return codes if self.result.is_minifloat else codes.bits(self.result)
+        return round_number(x, self.result.format, policy, draws).bits(carrier(self.result))
 
     def round_sums(self, sums: Tensor) -> Tensor:
         """Return sums in f32 or f64 in the float type of the result, rounded once."""
@@ -120,7 +119,8 @@ class Sums:
         types = self.lhs, self.rhs, self.result
         if any(t.is_complex for t in types):
             raise OpError(f"expected real operands beside minifloats, got {self.lhs} and {self.rhs}")
-        return self.round_any(self.device_sums(x, y, F64 if F64 in types and not self.are_minifloats else F32))
+        sums = self.device_sums(x, y, F64 if F64 in types and not self.are_minifloats else F32)
+        return self.round_any(where(sums.equals(0), 0.0, sums))  # a sum that begins with +0 is never -0
 
     def device_sums(self, x: Tensor, y: Tensor, compute: ElementType) -> Tensor:
         """Return sums in f32 or f64."""

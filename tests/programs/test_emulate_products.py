@@ -73,6 +73,12 @@ def test_dots_of_few_elements(shape: tuple[int, int, int, int]) -> None:
         check(_dot("f8E5M2", "f8E4M3FN", result, x.shape, y.shape), [x, y])
 
 
+@pytest.mark.parametrize("name", ["f4E2M1FN", "f8E4M3FN"])
+def test_sums_in_f32_begin_with_zero(name: str) -> None:
+    x = np.full((1, 3, 1), FORMATS[name].sign_bit, np.uint8).view(FORMATS[name].dtype)  # -0
+    check(_dot(name, name, name, x.shape, (1, 1, 3)), [x, abs(x).reshape(1, 1, 3)], Policy(accumulate="f32"))
+
+
 @pytest.mark.parametrize("result", ["f8E4M3FNUZ", "f16", "bf16", "f32"])
 @pytest.mark.parametrize("name", ["f4E2M1FN", "f8E4M3FNUZ", "f8E5M2FNUZ"])
 def test_sums_are_exact(name: str, result: str) -> None:
