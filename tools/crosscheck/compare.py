@@ -108,7 +108,7 @@ def _together(wanted: Sequence[Case]) -> Iterator[list[Case]]:
 def _rows(peer: str, part: Part, got: np.ndarray) -> Iterator[Row]:
     case, expected = part.case, part.expected
     got = got.astype(expected.codes.dtype, copy=False)
-    for name, places in assign(peer, case, part.operands, expected, got):
+    for name, places in assign(peer, case, part.arrays, expected, got):
         first = places[0]
         is_near = name and CAUSES[name].kind == ACCURACY
         yield Row(
@@ -118,7 +118,7 @@ def _rows(peer: str, part: Part, got: np.ndarray) -> Iterator[Row]:
             case.result,
             name,
             len(places),
-            tuple(int(x[first]) for x in part.operands),
+            tuple(int(x[first]) for x in part.arrays),
             int(got[first]),
             int(expected.codes[first]),
             _farthest(case.result, expected.at(places), got[places]) if is_near else 0,
