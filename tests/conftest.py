@@ -3,6 +3,8 @@
 import gc
 import os
 import sys
+import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,6 +34,16 @@ def nothing_outlives_the_tests() -> Iterator[None]:
     jax_child.nursery.close()
     left = processes.end_all(mark)
     assert not left, f"still running: {left}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test of ten cases or more half are in every run, the same ones; the others are exhaustive tests."""
+    tests = [i for i in items if isinstance(i, pytest.Function) and not i.get_closest_marker("exhaustive")]
+    cases = Counter(i.function for i in tests)
+    for item in tests:
+        if cases[item.function] >= 10 and zlib.crc32(item.nodeid.encode()) % 2:
+            item.add_marker(pytest.mark.exhaustive)
 
 
 def pytest_collection_finish() -> None:
