@@ -6,7 +6,7 @@ import argparse
 
 from ...ops.policy import OVERFLOWS, ROUNDINGS, Policy
 from ..foreign import ELIDED
-from .values import natural, positive, seconds, steps
+from .values import natural, positive, seconds, steps, ulps
 
 #: The forms in which `run` prints results.
 FORMS = ("dense", "codes", "json")
@@ -187,7 +187,7 @@ def judge(parser: argparse.ArgumentParser) -> None:
     text = "whether subnormal numbers may be taken as zero (default: allow)"
     add("--flush", choices=("allow", "forbid"), default="allow", help=text)
     text = "the most ULP that a function may be off (default: by type, as for minihlo conform)"
-    add("--ulp", type=seconds, metavar="N", help=text)
+    add("--ulp", type=ulps, metavar="N", help=text)
     add("--no-where", action="store_true", help="do not look for the part that is wrong")
     add("--minimize", action="store_true", help="make the sizes and inputs of the wrong part smaller too")
     add("--limit", type=seconds, default=60.0, metavar="SECONDS", help="time for the search in a program (default: 60)")

@@ -5,15 +5,24 @@ from __future__ import annotations
 import argparse
 
 
-def seconds(text: str) -> float:
-    """Return a time limit. Raises ArgumentTypeError for any other text."""
+def _number(text: str, most: str, what: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = 0.0
-    if not 0 < number <= 1e9:
-        raise argparse.ArgumentTypeError(f"expected seconds, above 0 and up to 1e9, got {text[:40]!r}")
+    if not 0 < number <= float(most):
+        raise argparse.ArgumentTypeError(f"expected {what} above 0 and up to {most}, got {text[:40]!r}")
     return number
+
+
+def seconds(text: str) -> float:
+    """Return a time limit. Raises ArgumentTypeError for any other text."""
+    return _number(text, "1e9", "seconds,")
+
+
+def ulps(text: str) -> float:
+    """Return a distance in ULP. Raises ArgumentTypeError for any other text."""
+    return _number(text, "1e9", "a number of ULP")
 
 
 def steps(text: str) -> int:
@@ -47,10 +56,4 @@ def positive(text: str) -> int:
 
 def share(text: str) -> float:
     """Return a share, above 0 and up to 1. Raises ArgumentTypeError for any other text."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number <= 1:
-        raise argparse.ArgumentTypeError(f"expected a number above 0 and up to 1, got {text[:40]!r}")
-    return number
+    return _number(text, "1", "a number")

@@ -223,15 +223,9 @@ class Evaluator:
         """Return the interpreter's results of an operation whose operands `at` (all floats, if not given) and results
         have another element type.
         """
-        chosen = (
-            [
-                i
-                for i, v in enumerate(operation.operands)
-                if element_of(v.type).is_float and isinstance(v.type, TensorType)
-            ]
-            if at is None
-            else at
-        )
+        types = [v.type for v in operation.operands]
+        floats = [i for i, t in enumerate(types) if isinstance(t, TensorType) and element_of(t).is_float]
+        chosen = floats if at is None else at
         key = operation, element, tuple(chosen)
         return self.run(self.remember(key, lambda: retype(operation, element, chosen)), arrays)
 

@@ -49,9 +49,8 @@ def move(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
 
     def places(others: Sequence[Any]) -> Sequence[np.ndarray]:
         given = iter(others)
-        return e.run_as(
-            operation, [indices[at.index(i)] if i in at else next(given) for i in range(len(operands))], _I64, at
-        )
+        arrays = [indices[at.index(i)] if i in at else next(given) for i in range(len(operands))]
+        return e.run_as(operation, arrays, _I64, at)
 
     own = places(list(map(value_of, others)))
     found = [_take(e, v.type, data, p) for v, p in zip(operation.results, own, strict=True)]

@@ -104,7 +104,8 @@ def _order_by(e: Evaluator, region: Region, element: ElementType) -> tuple[bool 
     numbers = np.array(whole.get(element.kind, [0.0, 1.0]))
     sides, count = np.meshgrid(numbers, numbers, indexing="ij"), int(np.isfinite(numbers).sum())
     lifted = lift(region, sides[0].shape)
-    given = [e.exactly(v.type, np.zeros(v.type.shape, v.type.element.dtype)) for v in lifted.arguments]  # type: ignore[union-attr]
+    types = [v.type for v in lifted.arguments if isinstance(v.type, TensorType)]
+    given = [e.exactly(t, np.zeros(sides[0].shape, t.element.dtype)) for t in types]  # lifted to this shape
     given[:2] = [dataclasses.replace(x, value=v.astype(element.dtype)) for x, v in zip(given, sides, strict=False)]
     (found,) = e.region(lifted, given)
     for falls in (False, True):

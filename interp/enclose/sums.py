@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...ops.accumulators.record import Accumulator
+from ...ops.accumulators.units import UNITS
 from ...ops.op import traits_of
 from ...ops.policy import Policy
 from ...ops.types import ElementType, TensorType
@@ -23,8 +24,8 @@ from .values import C128, F64, Enclosure, by_parts, causes_of, largest, least_no
 
 #: The unit roundoff of f64, in which sums are computed here.
 _U64 = 2.0**-53
-#: The products after which a chip that sums in f16 rounds: the fewest of `ops.accumulators.units`.
-_F16_PRODUCTS = 4
+#: The fewest products after which a chip that sums in f16 rounds.
+_F16_PRODUCTS = min(unit.record.step for unit in UNITS if unit.result == "f16")
 _PRODUCTS = ("dot_general", "dot", "convolution", "chlo.ragged_dot", "einsum", "unary_einsum", "dynamic_conv")
 
 

@@ -62,11 +62,9 @@ class Enclosure:
 
     def cause(self) -> Operation | None:
         """Return the first operation since which elements are undecided."""
-        return (
-            self.causes[int(self.since[self.since != 0].min())]
-            if self.undecided.any() and self.since is not None
-            else None
-        )
+        if self.since is None or not self.since.any():
+            return None
+        return self.causes[int(self.since[self.since != 0].min())]
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the least and the greatest number of each element, and where it may be NaN."""

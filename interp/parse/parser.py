@@ -213,9 +213,12 @@ def _read_text(text: str, locate: Locator, file: str, first_line: int) -> ir.Mod
     while True:  # each further attempt renames one op or type that this jaxlib does not know
         try:
             return ir.Module.parse(text, context)
-        except (ir.MLIRError, ValueError) as e:  # a ValueError: of a number that is too large as a size
-            if (renamed := _renamed(text, found := getattr(e, "error_diagnostics", []))) == text:
-                raise locate.error(found, "not valid MLIR") from None
+        except ValueError:  # of jaxlib, whose vectors cannot grow so far
+            raise ProgramError(f"{file}: not valid MLIR: expected dimensions below 2^32, got a larger one") from None
+        except ir.MLIRError as e:
+            renamed = _renamed(text, e.error_diagnostics)
+            if renamed == text:
+                raise locate.error(e.error_diagnostics, "not valid MLIR") from None
             text = renamed
 
 

@@ -49,7 +49,7 @@ def register() -> None:
     stable = getattr(jax_export, "_CUSTOM_CALL_TARGETS_GUARANTEED_STABLE", None)
     if isinstance(stable, set):
         stable.update(target for _, target, _ in _LINEAR_ALGEBRA)
-        stable.update(map(_CHLO.__add__, _FUNCTIONS.values()))
+        stable.update(_CHLO + name for name in _FUNCTIONS.values())
     donating = getattr(mlir, "_platforms_with_donation", None)
     if isinstance(donating, list) and PLATFORM not in donating:
         donating.append(PLATFORM)
@@ -101,7 +101,7 @@ def _with_context(ctx: Any, function: Any, *arguments: Any) -> Any:
 # -- functions ---------------------------------------------------------------------------------------------------------
 
 _CHLO = "chlo."
-#: JAX's names of primitives that are functions, and those of the ops of CHLO that they are lowered to.
+#: JAX's names of functions, and CHLO's. They stand here, as a platform that nobody selects must not load `ops`.
 _FUNCTIONS = {
     name: name
     for name in (

@@ -104,10 +104,8 @@ def _lower(ctx: Any, operands: Sequence[Any], computation: Computation) -> Seque
         function = ir.Operation.create("func.func", attributes=_signature(_NAME, types, []), regions=1)
     block = function.regions[0].blocks.append(*types, arg_locs=[ir.Location.unknown()] * len(types))
     with ir.InsertionPoint(block):
-        lower, token = (
-            mlir.lower_fun(computation.function, multiple_results=True),
-            lowered_under.set(computation.policy),
-        )
+        lower = mlir.lower_fun(computation.function, multiple_results=True)
+        token = lowered_under.set(computation.policy)
         try:
             results = _flatten(lower(ctx, *block.arguments))
         finally:

@@ -322,7 +322,7 @@ ADD = "func.func @f(%a: tensor<4xf32>, %b: tensor<3xf32>) {\n  "
         (b"\nfunc\xff", "x.mlir:12:5: expected UTF-8 (a program is MLIR (text"),
         (b"ML\xefR\x0dStableHLO_v1.0.0\x00", "x.mlir: not valid MLIR bytecode: "),
         (b"ML\xefR\x0dMLIR\x00\x01", "x.mlir: not valid MLIR bytecode: "),
-        ('"a.b"() {c = #stablehlo.conv<[b, 0, f]x[o, i, 0]->[4294967296, b, f]>} : () -> ()', "x.mlir: not valid MLIR"),
+        ('"a"() {c = #stablehlo.conv<[b, 0, f]x[o, i, 0]->[4294967296, b, f]>} : () -> ()', "x.mlir: not valid MLIR: "),
         (
             "func.func @f() {\n%0 = stablehlo.constant dense<(1., 2.)> : tensor<2xbf16>",
             "x.mlir:12:25: expected a complex",
