@@ -256,6 +256,7 @@ class Evaluator:
     def finish(
         self, operation: Operation, operands: Sequence[Enclosure], low: np.ndarray, high: np.ndarray, nan: np.ndarray,
         *, rounds: bool = True, value: np.ndarray | None = None, index: int = 0, since: np.ndarray | None = None,
+        beyond: np.ndarray | None = None,
     ) -> Enclosure:  # fmt: skip
         """Return the enclosure of a result whose exact value lies between `low` and `high`.
 
@@ -269,6 +270,7 @@ class Evaluator:
             value: The interpreter's result, if it is known.
             index: The index of the result.
             since: What is undecided; of an elementwise operation by default.
+            beyond: Where a step on the way may overflow.
         """
         t = operation.results[index].type
         assert isinstance(t, TensorType)
@@ -284,7 +286,7 @@ class Evaluator:
         shape = value.shape
         low, high, nan = (np.broadcast_to(x, shape) for x in (low, high, nan | np.isnan(own)))
         since = merge_since(operands, shape) if since is None else since
-        return Enclosure(t, value, low, high, nan, since, self.causes)
+        return Enclosure(t, value, low, high, nan, since, self.causes, beyond)
 
     def around(
         self, operation: Operation, operands: Sequence[Enclosure], center: np.ndarray, error: np.ndarray,

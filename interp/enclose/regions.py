@@ -345,6 +345,6 @@ def map_(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
 
 def _spread(x: Enclosure, shape: tuple[int, ...]) -> Enclosure:
     """Return the enclosure of a number for every element of a shape."""
-    names = ("value", "low", "high", "nan", "since")
+    names = ("value", "low", "high", "nan", "since", "beyond")
     parts = {n: np.broadcast_to(a, shape) for n in names if (a := getattr(x, n)) is not None}
     return dataclasses.replace(x, type=TensorType(shape, x.element), **parts)

@@ -92,24 +92,27 @@ def _sum(e: Evaluator, operation: Operation, operands: Sequence[Any], at: Sequen
     beyond = most * (1 + slack) > largest(element.part)
     turns = linear([_size(v) for v in middle]) > _size(total) * (1 + 1e-12)
     is_unknown = (most > 1e11 * largest(element.part)) | ~np.isfinite(most)
-    nan = beyond & (turns | is_unknown | element.is_complex)
+    is_lost = turns & ~is_unknown & (not element.is_complex)
+    lost, nan = beyond & is_lost, beyond & ~is_lost & (is_unknown | element.is_complex)
+    beyond = beyond & ~lost
     low_, high_ = by_parts(total, lambda v: v - error), by_parts(total, lambda v: v + error)
     low_ = by_parts(low_, lambda v: np.where(nan | (beyond & (v < 0)), -np.inf, v))
     high_ = by_parts(high_, lambda v: np.where(nan | (beyond & (v > 0)), np.inf, v))
     if any(s.any() for s in has_special):
         low_, high_, nan = _with_specials(e, operation, operands, linear, has_special, low_, high_, nan)
     if not operation.regions and element.is_float and element.bits <= 16:
-        low_, high_, nan = _with_steps(e, operation, operands, low_, high_, nan)
+        low_, high_, nan = _with_steps(e, operation, operands, low_, high_, nan, lost)
     since = None
     if any(u.any() for u in undecided):
         known = [int(causes_of(x)[u].min()) for x, u in zip(terms, undecided, strict=True) if u.any()]
         since = np.where(linear.touched(undecided), np.int32(min(known)), np.int32(0))
-    return [e.finish(operation, operands, low_, high_, nan, since=since)]
+    return [e.finish(operation, operands, low_, high_, nan, since=since, beyond=lost if lost.any() else None)]
 
 
 def _with_steps(
-    e: Evaluator, operation: Operation, operands: Sequence[Any], low: np.ndarray, high: np.ndarray, nan: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    e: Evaluator, operation: Operation, operands: Sequence[Any], low: np.ndarray, high: np.ndarray, nan: np.ndarray,
+    lost: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """Return bounds that hold the specification's own steps: each product and sum, in order, rounded to the type."""
     (result,) = operation.results
     assert isinstance(result.type, TensorType)
@@ -119,9 +122,9 @@ def _with_steps(
     own, steps = (to_f64(np.asarray(e.run(operation, values, p)[0]), element) for p in policies)
     shift = np.where(np.isfinite(own) & np.isfinite(steps), steps - own, 0.0)
     low, high = np.minimum(low, low + shift), np.maximum(high, high + shift)
-    is_infinite = np.isinf(steps)
+    is_infinite = np.isinf(steps) & ~lost
     low, high = np.where(is_infinite, np.fmin(low, steps), low), np.where(is_infinite, np.fmax(high, steps), high)
-    return low, high, nan | np.isnan(steps)
+    return low, high, nan | (np.isnan(steps) & ~lost)
 
 
 class _Linear:

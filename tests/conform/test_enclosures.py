@@ -49,6 +49,21 @@ def test_sums_in_any_order_and_grouping(name: str) -> None:
     assert not found.admits(dropped).all()
 
 
+def test_sums_of_which_a_step_overflows() -> None:
+    """Numbers wider than f16 sum to 160, and those of f16 to infinity or NaN; no other number is right."""
+    text = """func.func @main(%x: tensor<5x2xf16>) -> tensor<2xf16> {
+      %z = stablehlo.constant dense<0.0> : tensor<f16>
+      %s = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [0]
+        : (tensor<5x2xf16>, tensor<f16>) -> tensor<2xf16>
+      %r = stablehlo.reverse %s, dims = [0] : tensor<2xf16>
+      return %r : tensor<2xf16>
+    }"""
+    found = enclosure(text, np.array([[6e4, 1], [6e4, 1], [-6e4, 1], [-6e4, 1], [160, 1]], np.float16))
+    given = [np.array([5, x], np.float16) for x in (160, np.inf, -np.inf, np.nan, -2e3, 7e3, 65504)]
+    assert [found.admits(x).all() for x in given] == [True] * 4 + [False] * 3
+    assert not found.admits(np.full(2, np.inf, np.float16))[0]
+
+
 def test_products_are_contracted() -> None:
     x, y, z = (sample(s, (400,), np.float32) for s in (1, 2, 3))
     z = (-x * y).astype(np.float32) * np.float32(1 + 2**-20)  # what is left shows every rounding
