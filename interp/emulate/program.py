@@ -80,7 +80,7 @@ class _Whole(Emulation):
 
         unknown = ir.Location.unknown()
         block = op.regions[0].blocks.append(*takes, arg_locs=[unknown] * len(takes))
-        with ir.InsertionPoint(block), self.constants_in(block):
+        with ir.InsertionPoint(block):
             insert("func.return", [], body(*block.arguments))
 
     def _apply_passes(self, function: Function) -> Region:

@@ -72,7 +72,7 @@ def reduce_window(e: Emulation, operation: Operation, operands: Sequence[Any]) -
     if 0 in shape:
         return starts
     if combiner.order is not None:
-        return [_select(combiner, arrays[0], inits[0], axes)]
+        return _select(combiner, arrays[0], inits[0], axes)
     prefixes = _prefixes(combiner, arrays, inits, operation, axes)
     if prefixes is not None:
         return prefixes
@@ -82,24 +82,23 @@ def reduce_window(e: Emulation, operation: Operation, operands: Sequence[Any]) -
     return _fold_in_order(combiner, padded, starts, axes)
 
 
-def _select(combiner: Combiner, x: Tensor, init: Tensor, axes: Axes) -> Tensor:
+def _select(combiner: Combiner, x: Tensor, init: Tensor, axes: Axes) -> list[Tensor]:
     """Return the selected element of each window by integers."""
     order = combiner.order
     assert order is not None
-    keys, start = pad(order.keys(x), order.keys(init), axes), init.broadcast([a.count for a in axes])
-    name = "maximum" if order.is_largest else "minimum"
+    keys = order.keys(pad(x, init, axes), [d for d, a in enumerate(axes) if a.window > 1])
+    (name, least), shape = order.choice(keys), [a.count for a in axes]
     if math.prod(a.window for a in axes) <= _UNROLLED:
         found, *others = [view(keys, p, axes) for p in places(axes)]
         for other in others:
             found = found.elementwise(name, found, other)
     else:
-        least = constant(0 if order.is_largest else 255, keys.element)
         sizes, strides, dilations = ([getattr(a, n) for a in axes] for n in ("window", "stride", "window_dilation"))
         found = write(
-            "reduce_window", keys.element, start.shape, keys, least, body=name, window_dimensions=sizes,
-            window_strides=strides, window_dilations=dilations,
+            "reduce_window", keys.element, shape, keys, constant(least, keys.element), body=name,
+            window_dimensions=sizes, window_strides=strides, window_dilations=dilations,
         )  # fmt: skip
-    return combiner.choose(start, found, lambda: _fold_in_order(combiner, [pad(x, init, axes)], [start], axes))
+    return combiner.step(init.broadcast(shape), order.codes(combiner.e, found))
 
 
 def _fold_in_order(combiner: Combiner, padded: Sequence[Tensor], starts: Sequence[Tensor], axes: Axes) -> list[Tensor]:
