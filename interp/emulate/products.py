@@ -39,12 +39,12 @@ from .loops import branch, loop
 from .rewrite import Emulation
 from .rounding import Exact, code_type, exact_of_float, round_float, round_number
 from .rules import carrier, constant_of
-from .tensor import F32, F64, I32, I64, UI8, UI64, Tensor, concatenate, constant, dot, where
+from .tensor import F32, F64, I8, I32, I64, UI8, UI64, Tensor, concatenate, constant, dot, where
 
 _PLAIN = Policy()
 _BYTE = 7  # bits of a digit in i8
 _F64_BITS = FORMATS["f64"].precision
-I8, E8M0 = ELEMENT_TYPES["i8"], ELEMENT_TYPES["f8E8M0FNU"]  # of so many digits that dots of them take long to compile
+E8M0 = ELEMENT_TYPES["f8E8M0FNU"]  # of so many digits that dots of them take long to compile
 
 
 @dataclasses.dataclass(frozen=True)

@@ -79,7 +79,11 @@ def reduce_window(e: Emulation, operation: Operation, operands: Sequence[Any]) -
     padded = [pad(x, i, axes) for x, i in zip(arrays, inits, strict=True)]
     if combiner.body.vectorised is not None and e.policy.rounding != "stochastic" and window.are_large(axes):
         return _fold_as_tree(combiner, padded, inits, axes)
-    return _fold_in_order(combiner, padded, starts, axes)
+    if combiner.is_drawn:
+        rows = [concatenate([view(x, p, axes).expand(0) for p in places(axes)], 0) for x in padded]
+        return combiner.fold(starts, rows)
+    # All windows from the left at the same time.
+    return _for_each_place(lambda p, *t: combiner.step(*t, *(view(x, p, axes) for x in padded)), starts, axes)
 
 
 def _select(combiner: Combiner, x: Tensor, init: Tensor, axes: Axes) -> list[Tensor]:
@@ -99,14 +103,6 @@ def _select(combiner: Combiner, x: Tensor, init: Tensor, axes: Axes) -> list[Ten
             window_dimensions=sizes, window_strides=strides, window_dilations=dilations,
         )  # fmt: skip
     return combiner.step(init.broadcast(shape), order.codes(combiner.e, found))
-
-
-def _fold_in_order(combiner: Combiner, padded: Sequence[Tensor], starts: Sequence[Tensor], axes: Axes) -> list[Tensor]:
-    """Fold windows from the left, all at the same time."""
-    if combiner.is_drawn:
-        rows = [concatenate([view(x, p, axes).expand(0) for p in places(axes)], 0) for x in padded]
-        return combiner.fold(starts, rows)
-    return _for_each_place(lambda p, *t: combiner.step(*t, *(view(x, p, axes) for x in padded)), starts, axes)
 
 
 def _for_each_place(step: Callable[..., list[Tensor]], state: Sequence[Tensor], axes: Axes) -> list[Tensor]:
