@@ -35,6 +35,7 @@ class Enclosure:
         since: The operation since which an element is undecided, by its index in `causes`; 0 where it is decided. None
             where all are.
         causes: Operations; the first is None.
+        has_bits: Whether the bits of NaN are known: they are those of an argument or a constant.
     """
 
     type: TensorType
@@ -44,6 +45,7 @@ class Enclosure:
     nan: np.ndarray | None = None
     since: np.ndarray | None = None
     causes: list[Operation | None] = dataclasses.field(default_factory=lambda: [None])
+    has_bits: bool = False
 
     @property
     def is_exact(self) -> bool:
@@ -242,7 +244,10 @@ def join(first: Enclosure, second: Enclosure) -> Enclosure:
     (a, b, m), (c, d, n) = first.bounds(), second.bounds()
     low, high = hull([a, c], [b, d])
     since = np.maximum(causes_of(first), causes_of(second))
-    return dataclasses.replace(first, low=low, high=high, nan=m | n, since=since if since.any() else None)
+    return dataclasses.replace(
+        first, low=low, high=high, nan=m | n, since=since if since.any() else None,
+        has_bits=first.has_bits and second.has_bits,
+    )  # fmt: skip
 
 
 def causes_of(x: Enclosure) -> np.ndarray:
@@ -274,6 +279,11 @@ def exactly_known(x: Any) -> bool:
     if isinstance(x, tuple):
         return all(map(exactly_known, x))
     return not isinstance(x, Enclosure) or x.is_exact
+
+
+def know_bits(x: Any) -> bool:
+    """Return whether the bits of all elements are those of the bounds, be they NaN."""
+    return isinstance(x, Enclosure) and (x.has_bits or not x.element.is_float)
 
 
 def has_nan(x: Any) -> bool:

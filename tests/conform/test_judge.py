@@ -404,7 +404,7 @@ def test_a_crash_has_a_part() -> None:
         return program(*arrays)
 
     found = judged(CHAIN, Compiler(run=run))
-    assert (found.verdict, found.cause) == ("CRASH", "tanh: ends the process")
+    assert (found.verdict, found.cause) == ("CRASH", "tanh: raised RuntimeError")
 
 
 def test_a_race_is_told() -> None:
