@@ -278,6 +278,8 @@ class Evaluator:
         if rounds and (t.element.is_float or t.element.is_complex):
             low, high = self._rounded(low, high, t.element.part)
         own = to_f64(value, t.element)
+        if beyond is not None:
+            own = np.where(beyond & np.isinf(own), np.nan, own)
         if t.element.is_complex:
             low = of_parts(np.fmin(np.real(low), np.real(own)), np.fmin(np.imag(low), np.imag(own)))
             high = of_parts(np.fmax(np.real(high), np.real(own)), np.fmax(np.imag(high), np.imag(own)))
