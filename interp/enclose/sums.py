@@ -17,10 +17,11 @@ from ...ops.accumulators.units import UNITS
 from ...ops.op import traits_of
 from ...ops.policy import Policy
 from ...ops.types import ElementType, TensorType
+from ..judging.sums.narrowed import NARROWED, is_imprecise
 from ..program import Operation
 from .combining import combination
 from .evaluate import Evaluator, rule
-from .values import C128, F64, Enclosure, by_parts, causes_of, largest, least_normal, to_f64
+from .values import C128, F32, F64, Enclosure, by_parts, causes_of, hull, largest, least_normal, to_f64
 
 #: The unit roundoff of f64, in which sums are computed here.
 _U64 = 2.0**-53
@@ -81,7 +82,10 @@ def _sum(e: Evaluator, operation: Operation, operands: Sequence[Any], at: Sequen
     is_exact = np.asarray(radius == 0) & _is_exact(operation, terms, most, unit)
     slack = np.expm1(count * np.log1p(unit)) + 4 * count * _U64
     if not operation.regions and element.name == "f16":  # which some chips round sums to after a few products
-        steps = np.maximum(np.ceil(count / _F16_PRODUCTS) - 1, 0)
+        of_all = traits_of(operation.name).terms  # those of padding among them
+        shapes = [x.value.shape for x in operands]
+        groups = np.ceil((of_all(shapes, operation.attributes) if of_all else count) / _F16_PRODUCTS)
+        steps = np.maximum(np.minimum(count, groups) - 1, 0)
         slack = slack + np.expm1(steps * np.log1p(2.0**-11)) * (1 + slack)
         is_exact = is_exact & ((steps == 0) | _is_exact(operation, terms, most, 2.0**-11))
     error = np.where(is_exact, 0.0, slack * most * (1 + 1e-9) + radius * (1 + 1e-9))
@@ -96,6 +100,16 @@ def _sum(e: Evaluator, operation: Operation, operands: Sequence[Any], at: Sequen
     lost, nan = beyond & is_lost, beyond & ~is_lost & (is_unknown | element.is_complex)
     beyond = beyond & ~lost
     low_, high_ = by_parts(total, lambda v: v - error), by_parts(total, lambda v: v + error)
+    if e.allowed.narrow and element.name == terms[0].element.name == "f32" and is_imprecise(operation):
+        unit = 2.0 ** -e.allowed.sum_bits[1]
+        is_exact = is_exact & _is_exact(operation, terms, most, unit)
+        error = np.where(is_exact, 0.0, np.expm1(count * np.log1p(unit)) * most + count * least)
+        for narrow in NARROWED.values():
+            ends = [[to_f64(narrow(v.astype(np.float32)), F32) for v in end] for end in (low, high)]
+            middle = [a / 2 + b / 2 for a, b in zip(*ends, strict=True)]
+            radius = linear.each([_radius(*v) for v in zip(*ends, middle, strict=True)], list(map(_size, middle)))
+            total = linear(middle)
+            low_, high_ = hull([low_, total - error - radius], [high_, total + error + radius])
     low_ = by_parts(low_, lambda v: np.where(nan | (beyond & (v < 0)), -np.inf, v))
     high_ = by_parts(high_, lambda v: np.where(nan | (beyond & (v > 0)), np.inf, v))
     if any(s.any() for s in has_special):

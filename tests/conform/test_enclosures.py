@@ -122,6 +122,21 @@ def test_products_as_chips_sum_them(chip: str) -> None:
     assert not found.admits((x[:, 6:].astype(np.float32) @ y[6:].astype(np.float32)).astype(theirs.dtype)).all()
 
 
+@pytest.mark.parametrize("precision", ["DEFAULT", "HIGHEST"])
+def test_products_of_narrowed_operands(precision: str) -> None:
+    text = f"""func.func @main(%x: tensor<9x64xf32>, %y: tensor<64x9xf32>) -> tensor<9x9xf32> {{
+      %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0], precision = [{precision}, {precision}]
+        : (tensor<9x64xf32>, tensor<64x9xf32>) -> tensor<9x9xf32>
+      return %0 : tensor<9x9xf32>
+    }}"""
+    x, y = sample(8, (9, 64), np.float32), sample(9, (64, 9), np.float32)
+    found = enclosure(text, x, y)
+    tf32 = [(v.view(np.int32) & ~0x1FFF).view(np.float32) for v in (x, y)]  # a matrix unit cuts off 13 bits
+    for a, b in (tf32, [v.astype(ml_dtypes.bfloat16).astype(np.float32) for v in (x, y)]):
+        assert found.admits(a @ b).all() == (precision == "DEFAULT")
+    assert not found.admits(x[:, 1:] @ y[1:]).all()
+
+
 ONE = "func.func @main(%x: tensor<300xf32>) -> tensor<300x{t}> {{\n{body}\n return %r : tensor<300x{t}>\n}}"
 FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "exponential": np.exp, "tanh": np.tanh, "sine": np.sin, "cosine": np.cos,
