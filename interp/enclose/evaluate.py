@@ -38,6 +38,7 @@ from .values import (
     merge_since,
     of_parts,
     round_to,
+    settle,
     to_f64,
     value_of,
 )
@@ -152,6 +153,7 @@ class Evaluator:
             results = found(self, operation, operands) if found is not None else None
             if results is None:
                 results = (move if moves and not captured else Evaluator.undecide)(self, operation, operands)
+        results = [settle(x) if isinstance(x, Enclosure) else x for x in results]
         if moves and has_bits:
             results = [dataclasses.replace(x, has_bits=True) if isinstance(x, Enclosure) else x for x in results]
         return results

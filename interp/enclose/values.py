@@ -186,7 +186,7 @@ def ulp_of(x: np.ndarray, element: ElementType) -> np.ndarray:
     if not element.is_float:
         return np.ones(x.shape)
     fmt = element.format
-    exponent = np.frexp(np.where(np.isfinite(x), x, 0.0))[1] - fmt.precision
+    exponent = np.where(x == 0, fmt.min_exponent, np.frexp(np.where(np.isfinite(x), x, 0.0))[1] - fmt.precision)
     return np.ldexp(1.0, np.maximum(exponent, fmt.min_exponent))
 
 
@@ -260,6 +260,18 @@ def join(first: Enclosure, second: Enclosure) -> Enclosure:
         first, low=low, high=high, nan=m | n, since=since if since.any() else None, beyond=None,
         has_bits=first.has_bits and second.has_bits,
     )  # fmt: skip
+
+
+def settle(x: Enclosure) -> Enclosure:
+    """Return an enclosure without bounds and causes that say nothing: every element is the interpreter's to the bit."""
+    if x.since is not None and not x.since.any():
+        x = dataclasses.replace(x, since=None)
+    if x.low is None or x.since is not None or x.beyond is not None or x.element.is_complex:
+        return x
+    low, high, nan = x.within()
+    is_same = (low == high) & (low == to_f64(x.value, x.element)) & ~nan
+    is_same &= (low != 0) if x.element.is_float else np.abs(low) <= MOST
+    return dataclasses.replace(x, low=None, high=None, nan=None) if is_same.all() else x
 
 
 def causes_of(x: Enclosure) -> np.ndarray:

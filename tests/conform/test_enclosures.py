@@ -238,3 +238,24 @@ def test_dots_by_the_steps_of_the_specification(name: str) -> None:
         steps = steps + x[:, k : k + 1] * y[k]
     assert found.admits(steps).all()
     assert not found.admits(np.zeros_like(steps)).any()
+
+
+def test_a_search_by_integers_is_decided() -> None:
+    """The half of a sum of chosen integers, as in a binary search, picks one element."""
+    text = """func.func @main(%x: tensor<8xf32>, %y: tensor<f32>) -> tensor<1xf32> {
+      %lo = stablehlo.constant dense<2> : tensor<i32>
+      %hi = stablehlo.constant dense<7> : tensor<i32>
+      %two = stablehlo.constant dense<2> : tensor<i32>
+      %z = stablehlo.add %y, %y : tensor<f32>
+      %c = stablehlo.compare LT, %z, %y : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      %a = stablehlo.select %c, %lo, %hi : tensor<i1>, tensor<i32>
+      %s = stablehlo.add %a, %lo : tensor<i32>
+      %m = stablehlo.divide %s, %two : tensor<i32>
+      %r = stablehlo.dynamic_slice %x, %m, sizes = [1] : (tensor<8xf32>, tensor<i32>) -> tensor<1xf32>
+      return %r : tensor<1xf32>
+    }"""
+    x = np.arange(8, dtype=np.float32)
+    for y, choices in ((3.0, [4]), (-1.0, [2])):  # 9 / 2 and 4 / 2
+        found = enclosure(text, x, np.float32(y))
+        assert [i for i in range(8) if found.admits(x[i : i + 1]).all()] == choices
+        assert not found.undecided.any()
