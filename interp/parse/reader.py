@@ -191,6 +191,9 @@ class Reader:
         if name == "stablehlo.custom_call" and attributes.get("call_target_name") == ELIDED:
             name, attributes = CONSTANT, {"value": self._fill(op, results[0].type)}
         elif name == "stablehlo.custom_call":
+            # Where sizes are symbolic, JAX adds the shapes of the results to the operands.
+            shapes = np.ravel(attributes.pop("indices_of_shape_operands", ())).tolist()
+            operands = tuple([v for i, v in enumerate(operands) if i not in shapes])
             name, attributes = self._custom_call(attributes)
         operation = Operation(name, operands, results, attributes, regions, location)
         if name not in STRUCTURED:

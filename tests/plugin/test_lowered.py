@@ -10,6 +10,10 @@ import pytest
 
 from minihlo import interp
 
+from ..oracle import FORMATS, decode, encode
+from ..oracle_chlo import UNARY
+from ..run_op import codes, from_codes
+
 
 def model(d: dict[str, Any], n: int, *, scale: Any) -> Any:
     return {"y": d["a"].astype(jnp.float32) @ d["b"] * n, "z": (scale * 2, None)}
@@ -82,6 +86,17 @@ def test_an_exported_function_for_any_sizes(platforms: tuple[str, ...]) -> None:
             assert np.array_equal(p, w)
     with pytest.raises(interp.ExecutionError, match="do not match the symbolic shape constraint a >= b"):
         program.call(np.ones((1, 2), jnp.float8_e4m3fn), np.ones(2, np.float32), np.int32(3))
+
+
+@pytest.mark.parametrize("element", ["f8E4M3FNUZ", "f4E2M1FN"])
+def test_functions_exported_for_any_size_round_once(element: str) -> None:
+    fmt, (n,) = FORMATS[element], jax.export.symbolic_shape("n")
+    x = from_codes(range(1 << fmt.bits), element)
+    for name in ("acosh", "asinh", "erf", "erfc", "digamma"):
+        export = jax.export.export(jax.jit(getattr(jax.lax, name)), platforms=["minihlo"])
+        (result,) = interp.load(export(jax.ShapeDtypeStruct((n,), x.dtype)))(x)
+        expected = [encode(fmt, UNARY[name](decode(fmt, c))) for c in range(1 << fmt.bits)]
+        assert codes(result).tolist() == expected, name
 
 
 def test_errors() -> None:
