@@ -220,7 +220,7 @@ class Reader:
     def _custom_call(self, attributes: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """The op and attributes of a custom call; of one that stands for an op of CHLO or StableHLO that op's own."""
         target = str(attributes.get("call_target_name", ""))
-        self._is_spmd |= target in (spmd.TO_PARTS, spmd.TO_WHOLE)
+        self._is_spmd |= target in (spmd.TO_PARTS, spmd.TO_WHOLE, spmd.TO_LOCAL, spmd.TO_GLOBAL)
         dialect, _, short = target.partition(".")
         given = attributes.get(f"{dialect}.attributes", {})
         if dialect in _TRAVELLING and isinstance(given, dict) and not is_target(target):

@@ -10,10 +10,6 @@ import pytest
 
 from minihlo import interp
 
-from ..oracle import FORMATS, decode, encode
-from ..oracle_chlo import UNARY
-from ..run_op import codes, from_codes
-
 
 def model(d: dict[str, Any], n: int, *, scale: Any) -> Any:
     return {"y": d["a"].astype(jnp.float32) @ d["b"] * n, "z": (scale * 2, None)}
@@ -88,17 +84,6 @@ def test_an_exported_function_for_any_sizes(platforms: tuple[str, ...]) -> None:
         program.call(np.ones((1, 2), jnp.float8_e4m3fn), np.ones(2, np.float32), np.int32(3))
 
 
-@pytest.mark.parametrize("element", ["f8E4M3FNUZ", "f4E2M1FN"])
-def test_functions_exported_for_any_size_round_once(element: str) -> None:
-    fmt, (n,) = FORMATS[element], jax.export.symbolic_shape("n")
-    x = from_codes(range(1 << fmt.bits), element)
-    for name in ("acosh", "asinh", "erf", "erfc", "digamma"):
-        export = jax.export.export(jax.jit(getattr(jax.lax, name)), platforms=["minihlo"])
-        (result,) = interp.load(export(jax.ShapeDtypeStruct((n,), x.dtype)))(x)
-        expected = [encode(fmt, UNARY[name](decode(fmt, c))) for c in range(1 << fmt.bits)]
-        assert codes(result).tolist() == expected, name
-
-
 def test_errors() -> None:
     program = interp.load(lowered())
     with pytest.raises(interp.InputError, match=r"^jit\(model\): expected the arguments of the function: "):
@@ -107,5 +92,8 @@ def test_errors() -> None:
         program(1)
     with pytest.raises(interp.InputError, match="input 0: expected shape"):
         program.call(D | {"a": np.ones(3, jnp.float8_e4m3fn)}, scale=0.5)
+    any_size = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n"), np.float32)
+    with pytest.raises(interp.InputError, match=r"or a function of jax\.export, got symbolic sizes$"):
+        interp.load(jax.jit(jnp.negative).lower(any_size))
     with pytest.raises(interp.InputError, match=r"^expected a path, .* jax\.export\.Exported, got int$"):
         interp.load(3)
