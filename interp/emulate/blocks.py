@@ -33,7 +33,7 @@ from .operands import Scales, read
 from .rewrite import Emulation
 from .rounding import Exact, code_type, exact_of_float, exact_of_integer, normal, round_float, round_number
 from .rules import carrier, element_of, emulates
-from .tensor import F32, F64, I32, UI32, UI64, Tensor, constant, where
+from .tensor import F32, F64, I8, I32, UI32, UI64, Tensor, constant, where
 
 _LONG = 62  # bits that a normalised significand has
 _FAR = 960  # exponents beyond those of every format
@@ -151,7 +151,7 @@ def _elements(x: Tensor, fmt: BlockFormat, policy: Policy) -> Tensor:
     codes = round_number(exact_of_float(x), plain, dataclasses.replace(policy, overflow="saturate"), draws).to(UI32)
     magnitude = (codes & (plain.sign_bit - 1)).at_most(127).bits(I32)
     signed = where((codes & plain.sign_bit).differs(0), -magnitude, magnitude)
-    return where(x.differs(x), 0, signed).to(ELEMENT_TYPES["i8"])
+    return where(x.differs(x), 0, signed).to(I8)
 
 
 @emulates(DEQUANTIZE)
@@ -166,7 +166,7 @@ def dequantize(e: Emulation, operation: Operation, operands: Sequence[Any]) -> S
     layout = Layout.of(codes.shape, fmt, axes)
     rows = layout.rows(codes, _pad)
     if fmt.element_format is None:
-        number = rows.bits(ELEMENT_TYPES["i8"]).to(F64) * 2.0**-fmt.fraction_bits
+        number = rows.bits(I8).to(F64) * 2.0**-fmt.fraction_bits
     else:
         number = read(rows, fmt.element_format)
     factors = read(layout.scale_rows(scales), fmt.scale_format)

@@ -84,6 +84,12 @@ def iota_(e: Emulation, operation: Operation, _: Sequence[Any]) -> Sequence[Any]
     return [round_number(line, fmt, e.policy, draws).broadcast(shape, [d])]
 
 
+@emulates("reverse")
+def reverse(_: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
+    """Codes in the opposite order."""
+    return [operands[0].reverse(*np.ravel(operation.attributes["dimensions"]).tolist())]
+
+
 # -- checks ------------------------------------------------------------------------------------------------------------
 
 

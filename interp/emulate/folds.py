@@ -25,12 +25,13 @@ from ..passes.inline import inline
 from ..program import Operation, Region
 from .draws import draw, numbered_loop
 from .lookup import look_up, operate
-from .loops import branch
 from .rewrite import Emulation
 from .rules import emulates
-from .tensor import UI8, Tensor, concatenate, constant, where
+from .tensor import UI8, UI32, UI64, Tensor, concatenate, constant, iota, where
 
 Step = Callable[..., list[Tensor]]
+#: A place and a code are one integer of 32 bits, and a bit that says so, for fewer elements.
+_PLACE_BITS = 23
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,8 +110,7 @@ class Combiner:
         if not rows[0].size:
             return list(starts)
         if self.order is not None:
-            found = self.order.reduce(rows[0], [0])
-            return [self.choose(starts[0], found, lambda: self.run(starts, rows)[0])]
+            return self.step(starts[0], self.order.reduce(self.e, rows[0], [0]))
         is_stochastic, is_single = self.e.policy.rounding == "stochastic", self.elements[0].is_minifloat
         is_long = as_reduction and rows[0].shape[0] >= PAIRS_FROM and self.body.pairs
         if is_long and (is_stochastic or not (self.parts or (is_single and len(self.elements) == 1))):
@@ -158,26 +158,14 @@ class Combiner:
             ]
         return self.step(*starts, *(v.reshape(v.shape[1:]) for v in values))
 
-    def choose(self, start: Tensor, found: Tensor, in_order: Callable[[], list[Tensor]]) -> Tensor:
-        """Return the results for the integers that `Order.reduce` gives; in order for NaN of several codes."""
-        order = self.order
-        assert order is not None
-
-        def selected() -> list[Tensor]:
-            return self.step(start, order.codes(self.e, found))
-
-        if order.is_complete:
-            return selected()[0]
-        has_nan = order.is_nan(found).any(range(len(found.shape)))
-        return branch(has_nan, [start], in_order, selected)[0]
-
 
 @dataclasses.dataclass(frozen=True)
 class Order:
     """Integers for the codes of a format, of which the body of a reduction selects the largest or the smallest.
 
     Attributes:
-        is_complete: Whether this holds of NaN too; otherwise some NaN is the result where there is one.
+        is_complete: Whether this holds of NaN too; otherwise the first NaN is selected where there is one, and its
+            place is part of the integers.
     """
 
     fmt: Format
@@ -197,35 +185,54 @@ class Order:
             agrees = order.table[best] == pairs
             if agrees.all():
                 return order
-            either = is_nan[:, None] | is_nan[None]
-            if agrees[~either].all() and is_nan[pairs[either]].all():
+            quiet = np.diag(pairs)  # of NaN
+            is_first = np.where(is_nan[:, None], pairs == quiet[:, None], ~is_nan | (pairs == quiet))
+            if agrees[np.ix_(~is_nan, ~is_nan)].all() and is_first.all() and (quiet[quiet] == quiet)[is_nan].all():
                 return cls(fmt, largest, False)
         return None
 
-    def keys(self, x: Tensor | np.ndarray, select: Callable[..., Any] = where) -> Any:
+    def keys(self, x: Tensor, axes: Sequence[int]) -> Tensor:
+        """Return the integers of codes, ui8, of which the first along dimensions is that in row-major order."""
+        key = self._of_numbers(x, where)
+        if self.is_complete:
+            return key
+        size = math.prod(x.shape[d] for d in axes)
+        wide = UI32 if size < 1 << _PLACE_BITS else UI64
+        place = constant(0, wide, x.shape)
+        for d in sorted(axes):
+            place = place * x.shape[d] + iota(wide, x.shape, d)
+        place = (size - 1) - place if self.is_largest else place
+        number, nan = key.to(wide), (place << 8) | x.to(wide)
+        above = 1 << (wide.bits - 1)
+        is_nan = self._is_nan(x)
+        return where(is_nan, nan | above, number) if self.is_largest else where(is_nan, nan, number | above)
+
+    def _is_nan(self, x: Any) -> Any:
+        """Return whether codes of a signed format are NaN."""
+        if self.fmt.nan is Nan.NEGATIVE_ZERO:
+            return (x ^ self.fmt.sign_bit) < 1
+        return (x & (self.fmt.sign_bit - 1)) > (self.fmt.max_code + self.fmt.has_infinity)
+
+    def _of_numbers(self, x: Any, select: Callable[..., Any]) -> Any:
         """Return the integers of codes, ui8: in the order of numbers, with NaN beyond all of them."""
         fmt, top = self.fmt, 255 * self.is_largest
         if not fmt.is_signed:
             # No sum of bytes that wraps around: XLA's CPU takes the smallest of such sums as if they did not.
             return x if self.is_largest else select(x < 255, x + 1, 0)
-        if fmt.bits < 8:
-            x = x << (8 - fmt.bits)
+        wide = x << (8 - fmt.bits) if fmt.bits < 8 else x
         one = int(fmt.nan is Nan.NEGATIVE_ZERO)  # whose 0x7F is a number, so that another integer has to be free
         above, below = 128 - one * self.is_largest, one * (not self.is_largest)
-        key = select(x >= 128, ~x + below, x + above)
-        if fmt.nan is Nan.NONE:
-            return key
-        is_nan = (x ^ 128) < 1 if one else (x & 127) > (fmt.max_code + fmt.has_infinity)
-        return select(is_nan, top, key)
+        key = select(wide >= 128, ~wide + below, wide + above)
+        return key if fmt.nan is Nan.NONE else select(self._is_nan(x), top, key)
 
     def keys_of_array(self, codes: np.ndarray) -> np.ndarray:
-        """Return the integers of an array of codes."""
+        """Return the integers of an array of codes, without places."""
         with np.errstate(all="ignore"):
-            return np.asarray(self.keys(codes, np.where)).astype(np.uint8)
+            return np.asarray(self._of_numbers(codes, np.where)).astype(np.uint8)
 
     @functools.cached_property
     def table(self) -> np.ndarray:
-        """The code of each integer; of all NaN the last."""
+        """The code of each integer of eight bits; of all NaN the last."""
         codes = np.arange(1 << self.fmt.bits, dtype=np.uint8)
         table = np.zeros(256, np.uint8)
         table[self.keys_of_array(codes)] = codes
@@ -233,17 +240,20 @@ class Order:
 
     def codes(self, e: Emulation, keys: Tensor) -> Tensor:
         """Return the codes that have these integers."""
-        return e.look(self.table, UI8, keys)
+        short = keys.to(UI8)
+        found = e.look(self.table, UI8, short)
+        if self.is_complete:
+            return found
+        return where((keys >= (1 << (keys.element.bits - 1))).equals(self.is_largest), short, found)
 
-    def is_nan(self, keys: Tensor) -> Tensor:
-        """Return whether integers are those of NaN."""
-        return keys.equals(255 * self.is_largest)
+    def reduce(self, e: Emulation, x: Tensor, axes: Sequence[int]) -> Tensor:
+        """Return the code of the selected element along dimensions."""
+        keys = self.keys(x, axes)
+        return self.codes(e, keys.reduce(*self.choice(keys), axes))
 
-    def reduce(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """Return the integer of the selected element along dimensions."""
-        keys = self.keys(x)
-        name, initial = ("maximum", 0) if self.is_largest else ("minimum", 255)
-        return keys.reduce(name, initial, axes)
+    def choice(self, keys: Tensor) -> tuple[str, int]:
+        """Return the operation of StableHLO that selects an integer, and the one that it never prefers."""
+        return ("maximum", 0) if self.is_largest else ("minimum", (1 << keys.element.bits) - 1)
 
 
 def to_elements(
@@ -276,11 +286,7 @@ def reduce(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Seque
         return e.rewritten(operation, values, combiner.region)
     starts = [s.broadcast(shape) for s in starts]
     steps = math.prod(arrays[0].shape[d] for d in dimensions)
-
-    def rows() -> list[Tensor]:
-        return [x.transpose([*dimensions, *others]).reshape((steps, *shape)) for x in arrays]
-
     if combiner.order is not None and arrays[0].size:
-        found = combiner.order.reduce(arrays[0], dimensions)
-        return [combiner.choose(starts[0], found, lambda: combiner.run(starts, rows())[0])]
-    return combiner.fold(starts, rows(), as_reduction=True)
+        return combiner.step(starts[0], combiner.order.reduce(e, arrays[0], dimensions))
+    rows = [x.transpose([*dimensions, *others]).reshape((steps, *shape)) for x in arrays]
+    return combiner.fold(starts, rows, as_reduction=True)

@@ -13,7 +13,7 @@ from ...ops.op import Call, OpError, lookup
 from ...ops.random_stream import RandomStream
 from ...ops.tables import MOST_BITS, Tabulated, index_bits
 from ...ops.traits import Run
-from ...ops.types import ELEMENT_TYPES, ElementType, Kind, TensorType
+from ...ops.types import ElementType, Kind, TensorType
 from ..bodies import vectorize
 from ..passes.fuse import TABLE
 from ..program import Location, Operation, Value
@@ -21,7 +21,7 @@ from .draws import draw
 from .rewrite import Emulation
 from .rounding import decode_f32, exact_of_integer, round_float, round_number
 from .rules import UI4, align, carrier, constant_of, element_of, emulates
-from .tensor import F32, UI8, UI16, UI32, UI64, Tensor, constant, where, write
+from .tensor import F32, I8, UI8, UI16, UI32, UI64, Tensor, constant, where, write
 
 
 def look_up(
@@ -43,7 +43,7 @@ def _in_bytes(element: ElementType) -> ElementType:
     """Return the type of eight bits for integers of fewer, else the type itself."""
     if element.bits >= 8 or element.kind not in (Kind.SIGNED, Kind.UNSIGNED):
         return element
-    return ELEMENT_TYPES["i8"] if element.kind is Kind.SIGNED else UI8
+    return I8 if element.kind is Kind.SIGNED else UI8
 
 
 def index_of(x: Tensor, element: ElementType) -> Tensor:

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...ops.accumulators.operands import ABSENT
 from ...ops.accumulators.product import is_exact
-from ...ops.accumulators.record import Accumulator
+from ...ops.accumulators.record import EXACT, Accumulator
 from ...ops.accumulators.selection import accumulator_of
 from ...ops.cast import cast, codes_of, holds
 from ...ops.minifloat.codec import decode
@@ -39,12 +39,12 @@ from .loops import branch, loop
 from .rewrite import Emulation
 from .rounding import Exact, code_type, exact_of_float, round_float, round_number
 from .rules import carrier, constant_of
-from .tensor import F32, F64, I32, I64, UI8, UI64, Tensor, concatenate, constant, dot, where
+from .tensor import F32, F64, I8, I32, I64, UI8, UI64, Tensor, concatenate, constant, dot, where
 
 _PLAIN = Policy()
 _BYTE = 7  # bits of a digit in i8
 _F64_BITS = FORMATS["f64"].precision
-I8, E8M0 = ELEMENT_TYPES["i8"], ELEMENT_TYPES["f8E8M0FNU"]  # of so many digits that dots of bytes are no way
+E8M0 = ELEMENT_TYPES["f8E8M0FNU"]  # of so many digits that dots of them take long to compile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,7 +189,9 @@ class Sums:
         length, way = x.shape[-1], self.e.dots
         compute = exact_type_of_formats(self.lhs, self.rhs, length)
         is_short = all(len(_digits(t, _BYTE)) <= 1 and not _is_special(t) for t in (self.lhs, self.rhs))
-        in_bytes = is_short if way == "auto" else way == "int8" and E8M0 not in (self.lhs, self.rhs)
+        in_bytes = is_short if way == "auto" else way == "int8"
+        if E8M0 in (self.lhs, self.rhs) and self.result != F64:
+            return self.accumulate(Accumulator(0, keep=EXACT), x, y)
         if in_bytes and is_short and compute is not None:
             sums = dot(_small_integers(x, self.lhs), _small_integers(y, self.rhs), I32).to(compute)
             return self._round_exact(sums * 2.0 ** (_span(self.lhs).low + _span(self.rhs).low), x, y)

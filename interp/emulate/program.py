@@ -13,6 +13,7 @@ from ...ops.types import ElementType, TensorType, Type
 from ..errors import UnsupportedError
 from ..parse.parser import text_of
 from ..parse.reader import Locator
+from ..parse.rewriting import list_operations
 from ..passes.cse import eliminate_common_subexpressions
 from ..passes.dce import eliminate_dead_code
 from ..passes.fold_constants import fold_constants
@@ -23,7 +24,7 @@ from ..program import Function, Region
 from .rewrite import Emulation, unwrap, wrap
 from .rules import attributes_of, of_codes, to_codes
 from .source import Source
-from .tensor import Tensor, insert
+from .tensor import UI8, Tensor, insert
 
 
 class _Whole(Emulation):
@@ -80,7 +81,7 @@ class _Whole(Emulation):
 
         unknown = ir.Location.unknown()
         block = op.regions[0].blocks.append(*takes, arg_locs=[unknown] * len(takes))
-        with ir.InsertionPoint(block), self.constants_in(block):
+        with ir.InsertionPoint(block):
             insert("func.return", [], body(*block.arguments))
 
     def _apply_passes(self, function: Function) -> Region:
@@ -159,8 +160,20 @@ def _emulate(source: Source, policy: Policy | None, codes: bool, dots: str) -> i
     public = [f.name for f in program.functions.values() if f.is_public] or [find_function(program).name]
     module = _Whole(source, policy or Policy(), dots).module(public, codes)
     with source.module.context:
+        _mask_conversions(module)
         try:
             PassManager.parse("builtin.module(cse)").run(module.operation)  # what rules write twice, or for nothing
         except ir.MLIRError as error:
             raise Locator("<emulated>").error(error.error_diagnostics, "the emulated program is not valid") from None
     return module
+
+
+def _mask_conversions(module: ir.Module) -> None:
+    """Write conversions of bytes to four bits and back as masks: some compilers store only whole bytes of four bits."""
+    for op in list_operations(module.operation, "stablehlo.convert"):
+        owner = op.operands[0].owner
+        if not isinstance(owner, ir.Block) and (inner := owner.operation).name == op.name:
+            given, short, found = (Tensor.of(v) for v in (inner.operands[0], inner.results[0], op.results[0]))
+            if (given.element, short.element.name, found.element) == (UI8, "ui4", UI8):
+                with ir.InsertionPoint(op), ir.Location.unknown():
+                    op.results[0].replace_all_uses_with((given & 15).value)

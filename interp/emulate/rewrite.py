@@ -12,7 +12,7 @@ ways, the first that fits:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,7 +58,6 @@ class Emulation:
         self.once = called_once(self.program)
         self.pending: list[str] = []
         self.seen: set[str] = set()
-        self._home: list[tuple[ir.Block, dict[Any, Tensor]]] = []  # where tables are put, the innermost last
 
     def carried(self, t: Type, old: ir.Type) -> ir.Type:
         """Return the type of MLIR that values of a type are carried as; `old` is what it was."""
@@ -156,12 +155,7 @@ class Emulation:
         """Write a region on scalars into an empty one, on codes."""
         types = [type_of(carrier(v.type.element), ()) for v in region.arguments if isinstance(v.type, TensorType)]
 
-        def body(*values: ir.Value) -> list[ir.Value]:
-            point: Any = ir.InsertionPoint.current
-            with self.constants_in(point.block):
-                return [r.value for r in self.apply(region, [Tensor.of(v) for v in values])]
-
-        fill(target, types, body)
+        fill(target, types, lambda *values: [r.value for r in self.apply(region, [Tensor.of(v) for v in values])])
 
     def copy(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
         """Copy an operation, on codes where it has minifloats."""
@@ -186,14 +180,12 @@ class Emulation:
 
     def _rewrite_regions(self, regions: Sequence[Region], before: Sequence[ir.Region], op: ir.Operation) -> None:
         """Fill the regions of a copy."""
-        record = lookup(op.name)
-        is_isolated = record is None or record.traits.regions not in (RegionSemantics.LOOP, RegionSemantics.ONE)
         for region, old, target in zip(regions, before, op.regions, strict=True):
             block = old.blocks[0]
             takes = [self.carried(v.type, a.type) for v, a in zip(region.arguments, block.arguments, strict=True)]
             inner = target.blocks.append(*takes, arg_locs=[ir.Location.unknown()] * len(takes))
             end = list(block.operations)[-1].operation.name
-            with ir.InsertionPoint(inner), self.constants_in(inner) if is_isolated else contextlib.nullcontext():
+            with ir.InsertionPoint(inner):
                 given = [wrap(a, v.type) for a, v in zip(inner.arguments, region.arguments, strict=True)]
                 roundings = self.roundings
                 insert(end, [], [unwrap(v) for v in self.apply(region, given)])
@@ -279,27 +271,11 @@ class Emulation:
         return self._remembered[operation]
 
     def look(self, entries: np.ndarray, element: ElementType, codes: Tensor) -> Tensor:
-        """Return the entries of a table at codes, or other indices; as ui8 for minifloats.
-
-        The table is a constant that is written once for a function.
-        """
+        """Return the entries of a table at codes, or other indices; as ui8 for minifloats."""
         entries = entries.astype(element.dtype)
         if element.is_minifloat:
             entries, element = entries.view(np.uint8), UI8
-        (block, known), key = self._home[-1], (entries.tobytes(), element)
-        if key not in known:
-            with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
-                known[key] = constant(entries, element)
-        return known[key].take(codes.to(UI32))
-
-    @contextlib.contextmanager
-    def constants_in(self, block: ir.Block) -> Iterator[None]:
-        """Put the tables of `look` into a block in the meantime."""
-        self._home.append((block, {}))
-        try:
-            yield
-        finally:
-            self._home.pop()
+        return constant(entries, element).take(codes.to(UI32))
 
     def _constant(self, operation: Operation) -> Tensor:
         """Write a constant; codes of a minifloat."""

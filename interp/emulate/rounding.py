@@ -128,13 +128,12 @@ def decode_f32(codes: Tensor, fmt: Format) -> Tensor:
     least = constant(2.0 ** (fmt.min_exponent + fmt.mantissa_bits), F32, codes.shape)
     subnormal = ((magnitude << cut) + least.bits(UI32)).bits(F32) - least
     bits = where(magnitude < (1 << fmt.mantissa_bits), subnormal.bits(UI32), normal)
-    if fmt.has_infinity:
-        bits = where(magnitude.equals(fmt.infinity_code or 0), target.infinity_code or 0, bits)
-    nan = magnitude > (fmt.max_code + int(fmt.has_infinity))
-    if fmt.nan is Nan.NEGATIVE_ZERO:
-        nan = wide.equals(fmt.sign_bit)
+    if fmt.has_infinity:  # whose field of the exponent, and that of NaN, is full in both formats
+        full = (magnitude << cut) | (target.infinity_code or 0)
+        return (where(magnitude < (fmt.infinity_code or 0), bits, full) | sign).bits(F32)
     if fmt.nan is not Nan.NONE:
-        bits = where(nan, target.nan_code or 0, bits)
+        is_nan = wide.equals(fmt.sign_bit) if fmt.nan is Nan.NEGATIVE_ZERO else magnitude > fmt.max_code
+        bits = where(is_nan, target.nan_code or 0, bits)
     return (bits | sign).bits(F32)
 
 

@@ -90,9 +90,8 @@ def scatter(e: Emulation, operation: Operation, operands: Sequence[Any]) -> Sequ
     if not windows.can_cross and overwrites:
         return e.rewritten(operation, [*inputs, indices, *updates], combiner.region)
     if not windows.can_cross and order is not None and order.is_complete:
-        keys = [order.keys(inputs[0]), indices, order.keys(updates[0])]
-        name = "maximum" if order.is_largest else "minimum"
-        return [order.codes(e, x) for x in e.rewritten(operation, keys, name)]
+        rows, parts = (order.keys(x, ()) for x in (inputs[0], updates[0]))
+        return [order.codes(e, x) for x in e.rewritten(operation, [rows, indices, parts], order.choice(rows)[0])]
     is_whole = all(n == (1 if d in windows.moving else shape[d]) for d, n in enumerate(windows.sizes))
     if is_whole:  # rows
         moving, others = windows.moving, [d for d in range(rank) if d not in windows.moving]

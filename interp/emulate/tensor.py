@@ -21,8 +21,8 @@ Attributes = dict[str, Any]
 #: Products are not to be computed in fewer bits.
 HIGHEST = "[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]"
 
-I1, UI8, UI16, UI32, UI64, I32, I64, F32, F64 = (
-    ELEMENT_TYPES[name] for name in ("i1", "ui8", "ui16", "ui32", "ui64", "i32", "i64", "f32", "f64")
+I1, UI8, UI16, UI32, UI64, I8, I32, I64, F32, F64 = (
+    ELEMENT_TYPES[name] for name in ("i1", "ui8", "ui16", "ui32", "ui64", "i8", "i32", "i64", "f32", "f64")
 )
 
 
@@ -200,7 +200,9 @@ class Tensor:
         return self._shaped("pad", shape, value, **edges)
 
     def reverse(self, *axes: int) -> Tensor:
-        """Return the tensor with dimensions reversed."""
+        """Return the tensor with dimensions reversed; bytes as i8, since IREE reverses no integers without a sign."""
+        if self.element == UI8:
+            return self.bits(I8).reverse(*axes).bits(UI8)
         return self._shaped("reverse", self.shape, dimensions=list(axes))
 
     def row(self, index: Tensor | int) -> Tensor:
@@ -310,6 +312,8 @@ def concatenate(parts: Sequence[Tensor], axis: int) -> Tensor:
 
 def dot(x: Tensor, y: Tensor, result: ElementType) -> Tensor:
     """Return the products of (batch, M, K) and (batch, K, N) as (batch, M, N), summed by the device in `result`."""
+    if 0 in (*x.shape, *y.shape):  # IREE's compiler dies of a contraction of no elements
+        return constant(0, result, (*x.shape[:2], y.shape[2]))
     if x.shape[0] == 1:  # compilers have quicker code for plain matrices
         x, y = x.reshape(x.shape[1:]), y.reshape(y.shape[1:])
         return _dot(x, y, result, (x.shape[0], y.shape[1]), 0).expand(0)

@@ -72,42 +72,37 @@ def reduce_window(e: Emulation, operation: Operation, operands: Sequence[Any]) -
     if 0 in shape:
         return starts
     if combiner.order is not None:
-        return [_select(combiner, arrays[0], inits[0], axes)]
+        return _select(combiner, arrays[0], inits[0], axes)
     prefixes = _prefixes(combiner, arrays, inits, operation, axes)
     if prefixes is not None:
         return prefixes
     padded = [pad(x, i, axes) for x, i in zip(arrays, inits, strict=True)]
     if combiner.body.vectorised is not None and e.policy.rounding != "stochastic" and window.are_large(axes):
         return _fold_as_tree(combiner, padded, inits, axes)
-    return _fold_in_order(combiner, padded, starts, axes)
+    if combiner.is_drawn:
+        rows = [concatenate([view(x, p, axes).expand(0) for p in places(axes)], 0) for x in padded]
+        return combiner.fold(starts, rows)
+    # All windows from the left at the same time.
+    return _for_each_place(lambda p, *t: combiner.step(*t, *(view(x, p, axes) for x in padded)), starts, axes)
 
 
-def _select(combiner: Combiner, x: Tensor, init: Tensor, axes: Axes) -> Tensor:
+def _select(combiner: Combiner, x: Tensor, init: Tensor, axes: Axes) -> list[Tensor]:
     """Return the selected element of each window by integers."""
     order = combiner.order
     assert order is not None
-    keys, start = pad(order.keys(x), order.keys(init), axes), init.broadcast([a.count for a in axes])
-    name = "maximum" if order.is_largest else "minimum"
+    keys = order.keys(pad(x, init, axes), [d for d, a in enumerate(axes) if a.window > 1])
+    (name, least), shape = order.choice(keys), [a.count for a in axes]
     if math.prod(a.window for a in axes) <= _UNROLLED:
         found, *others = [view(keys, p, axes) for p in places(axes)]
         for other in others:
             found = found.elementwise(name, found, other)
     else:
-        least = constant(0 if order.is_largest else 255, keys.element)
         sizes, strides, dilations = ([getattr(a, n) for a in axes] for n in ("window", "stride", "window_dilation"))
         found = write(
-            "reduce_window", keys.element, start.shape, keys, least, body=name, window_dimensions=sizes,
-            window_strides=strides, window_dilations=dilations,
+            "reduce_window", keys.element, shape, keys, constant(least, keys.element), body=name,
+            window_dimensions=sizes, window_strides=strides, window_dilations=dilations,
         )  # fmt: skip
-    return combiner.choose(start, found, lambda: _fold_in_order(combiner, [pad(x, init, axes)], [start], axes))
-
-
-def _fold_in_order(combiner: Combiner, padded: Sequence[Tensor], starts: Sequence[Tensor], axes: Axes) -> list[Tensor]:
-    """Fold windows from the left, all at the same time."""
-    if combiner.is_drawn:
-        rows = [concatenate([view(x, p, axes).expand(0) for p in places(axes)], 0) for x in padded]
-        return combiner.fold(starts, rows)
-    return _for_each_place(lambda p, *t: combiner.step(*t, *(view(x, p, axes) for x in padded)), starts, axes)
+    return combiner.step(init.broadcast(shape), order.codes(combiner.e, found))
 
 
 def _for_each_place(step: Callable[..., list[Tensor]], state: Sequence[Tensor], axes: Axes) -> list[Tensor]:

@@ -19,7 +19,6 @@ from .values import (
     Enclosure,
     causes_of,
     holds_integers,
-    is_fnuz,
     join,
     largest,
     least_normal,
@@ -93,17 +92,39 @@ def _integers(
     e: Evaluator, operation: Operation, operands: Sequence[Enclosure], low: np.ndarray, high: np.ndarray
 ) -> Sequence[Any] | None:
     """Return integers whose bounds are within their type; others wrap around, and are undecided."""
-    element = operands[0].element
-    if element.kind is Kind.BOOL or operation.name.endswith("divide"):
+    is_quotient = operation.name.endswith("divide")
+    if operands[0].element.kind is Kind.BOOL or (is_quotient and all(x.is_exact for x in operands)):
         return left_open(e, operation, operands)
+    if is_quotient:
+        (a, b, _), (c, d, _) = broadcast(operands)
+        quotients = [np.trunc(x / y) for x in (a, b) for y in (c, d)]
+        low, high, none = np.minimum.reduce(quotients), np.maximum.reduce(quotients), (c <= 0) & (d >= 0)
+        return [integers(e, operation, operands, low, high, merge_since(operands, low.shape), none)]
+    return [integers(e, operation, operands, low, high, merge_since(operands, low.shape))]
+
+
+def integers(
+    e: Evaluator, operation: Operation, operands: Sequence[Enclosure], low: np.ndarray, high: np.ndarray,
+    since: np.ndarray | None, unknown: np.ndarray | bool = False,
+) -> Enclosure:  # fmt: skip
+    """Return integers with bounds; those that are unknown or beyond their type are undecided."""
+    (result,) = operation.results
+    assert isinstance(result.type, TensorType)
+    element = result.type.element
     most = float(2 ** (element.bits - (element.kind is Kind.SIGNED)))
     least = -most if element.kind is Kind.SIGNED else 0.0
-    outside = (low < least) | (high >= most) | (np.abs(low) > MOST) | (np.abs(high) > MOST)
-    since = merge_since(operands, low.shape)
-    if outside.any():
-        own = np.where(outside, np.int32(e.cause(operation)), np.int32(0))
-        since = own if since is None else np.where(since != 0, since, own)
-    return [e.finish(operation, operands, low, high, np.zeros(low.shape, bool), since=since)]
+    unknown = unknown | ~((low >= least) & (high < most)) | (np.abs(low) > MOST) | (np.abs(high) > MOST)
+    own = np.where(unknown, np.int32(e.cause(operation)), np.int32(0))
+    since = own if since is None else np.where(since != 0, since, own)
+    low, high = np.where(unknown, 0.0, low), np.where(unknown, 0.0, high)
+    return e.finish(
+        operation,
+        operands,
+        low,
+        high,
+        np.zeros(low.shape, bool),
+        since=since if since is not None and since.any() else None,
+    )
 
 
 @rule("get_dimension_size")
@@ -207,25 +228,6 @@ def convert(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequ
     return _to_integers(e, operation, x, low, high, nan, target)
 
 
-@rule("bitcast_convert")
-def bits(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
-    """The bits of numbers that are known, and of NaN that has come from outside."""
-    (x,), (found,) = operands, e.nominal(operation, operands)
-    low, high, nan = x.bounds()
-    is_known = np.where(
-        nan,
-        (e.has_bits(operation) or is_fnuz(x.element)) & np.isnan(low),
-        (low == high) & ((low != 0) | (x.low is None)),
-    )
-    since = np.where(x.undecided, causes_of(x), np.where(is_known, 0, e.cause(operation)))
-    if since.ndim > found.value.ndim:
-        since = since.max(axis=-1)
-    elif since.ndim < found.value.ndim:
-        since = since[..., None]
-    since = np.broadcast_to(since, found.value.shape).astype(np.int32)
-    return [dataclasses.replace(found, since=since if since.any() else None)]
-
-
 def _to_integers(
     e: Evaluator, operation: Operation, x: Enclosure, low: np.ndarray, high: np.ndarray, nan: np.ndarray,
     target: ElementType,
@@ -236,16 +238,7 @@ def _to_integers(
         only = (low == 0) & (high == 0)
         low, high = np.where(zero, 0.0, 1.0), np.where(only & ~nan, 0.0, 1.0)
         return [e.finish(operation, [x], low, high, np.zeros(low.shape, bool))]
-    low, high = np.trunc(low), np.trunc(high)
-    most = float(2 ** (target.bits - (target.kind is Kind.SIGNED)))
-    least = -most if target.kind is Kind.SIGNED else 0.0
-    outside = ~((low >= least) & (high < most)) | nan | (np.abs(low) > MOST) | (np.abs(high) > MOST)
-    since = merge_since([x], low.shape)
-    if outside.any():
-        own = np.where(outside, np.int32(e.cause(operation)), np.int32(0))
-        since = own if since is None else np.where(since != 0, since, own)
-    low, high = np.where(outside, 0.0, low), np.where(outside, 0.0, high)
-    return [e.finish(operation, [x], low, high, np.zeros(low.shape, bool), since=since)]
+    return [integers(e, operation, [x], np.trunc(low), np.trunc(high), merge_since([x], low.shape), nan)]
 
 
 def _monotone(e: Evaluator, operation: Operation, x: Enclosure) -> list[Enclosure]:
@@ -337,19 +330,3 @@ def select(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seque
     t = operation.results[0].type
     assert isinstance(t, TensorType)
     return [Enclosure(t, value, found[0], found[1], found[2].astype(bool), merged, e.causes)]
-
-
-@rule("and", "or", "xor", "not")
-def logic(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
-    """Logic of booleans."""
-    if operands[0].element.kind is not Kind.BOOL:
-        return None
-    bounds, name = broadcast(operands), operation.name.rpartition(".")[2]
-    (a, b, _), (c, d, _) = bounds[0], bounds[-1]
-    low, high = {
-        "and": (np.minimum(a, c), np.minimum(b, d)),
-        "or": (np.maximum(a, c), np.maximum(b, d)),
-        "not": (1 - b, 1 - a),
-        "xor": (np.where((a == b) & (c == d), a != c, 0.0), np.where((a == b) & (c == d), a != c, 1.0)),
-    }[name]
-    return [e.finish(operation, operands, low, high, np.zeros(low.shape, bool))]

@@ -33,10 +33,12 @@ from .values import (
     has_nan,
     hull,
     is_fnuz,
+    know_bits,
     leaves_open,
     merge_since,
     of_parts,
     round_to,
+    settle,
     to_f64,
     value_of,
 )
@@ -93,8 +95,7 @@ def enclose(
     evaluator = Evaluator(program, allowed or Allowed())
     if entry.body is None:
         raise UnsupportedError(f"{entry.location}: @{entry.name}: expected a function with a body")
-    given = [evaluator.exactly(t, x) for t, x in zip(entry.argument_types, arguments, strict=True)]
-    return evaluator.region(entry.body, given)
+    return evaluator.start(entry.body, arguments)
 
 
 class Evaluator:
@@ -109,17 +110,19 @@ class Evaluator:
         rules()
         self.program, self.allowed = program, allowed
         self.values: dict[Value, Any] = {}
-        self._moved: set[Value] = set()
         self.causes: list[Operation | None] = [None]
         self._plans: dict[tuple[Operation, Policy], Plan] = {}
         self._known: dict[Any, Any] = {}
 
     # -- regions and operations ----------------------------------------------------------------------------------------
 
+    def start(self, region: Region, arguments: Sequence[Any]) -> list[Any]:
+        """Return the enclosures of a region's results for arguments that are known to the bit."""
+        given = zip(region.arguments, arguments, strict=True)
+        return self.region(region, [self.exactly(v.type, x, has_bits=True) for v, x in given])
+
     def region(self, region: Region, arguments: Sequence[Any]) -> list[Any]:
         """Return the enclosures of a region's results."""
-        if not self.values:  # these are the program's arguments
-            self._moved.update(region.arguments)
         self.values.update(zip(region.arguments, arguments, strict=True))
         for operation in region.operations:
             _require_small(operation)
@@ -141,18 +144,19 @@ class Evaluator:
         captured = [self.values[v] for r in operation.regions for v in captures(r) if v in self.values]
         found = _RULES.get(name)
         is_exact = all(map(exactly_known, [*operands, *captured]))
-        nan = any(map(has_nan, operands))
-        if record is not None and record.values == "codes" and name not in _NOT_MOVED and self.has_bits(operation):
-            self._moved.update(operation.results)
-        is_open = _is_open(operation) or (nan and shows_bits(operation) and not self.has_bits(operation))
+        nan, has_bits = any(map(has_nan, operands)), all(map(know_bits, operands))
+        moves = record is not None and record.values == "codes" and name not in _NOT_MOVED
+        is_open = _is_open(operation) or (nan and shows_bits(operation) and not has_bits)
         if is_exact and self.is_exact(operation, nan) and not is_open:
-            return _either_zero(operation, self.nominal(operation, operands))
-        results = found(self, operation, operands) if found is not None else None
-        if results is not None:
-            return results
-        if record is not None and record.values == "codes" and name not in _NOT_MOVED and not captured:
-            return move(self, operation, operands)
-        return self.undecide(operation, operands)
+            results = _either_zero(operation, self.nominal(operation, operands))
+        else:
+            results = found(self, operation, operands) if found is not None else None
+            if results is None:
+                results = (move if moves and not captured else Evaluator.undecide)(self, operation, operands)
+        results = [settle(x) if isinstance(x, Enclosure) else x for x in results]
+        if moves and has_bits:
+            results = [dataclasses.replace(x, has_bits=True) if isinstance(x, Enclosure) else x for x in results]
+        return results
 
     def is_exact(self, operation: Operation, nan: bool = False) -> bool:
         """Return whether exact operands, of which some are NaN with `nan`, have one result, that of the interpreter."""
@@ -177,10 +181,6 @@ class Evaluator:
             return record.accuracy is EXACT and name in ("add", "subtract", "negate", "real", "imag", "complex")
         return record.accuracy in (EXACT, EXACT_BUT_COMPLEX)
 
-    def has_bits(self, operation: Operation) -> bool:
-        """Return whether the bits of operands are known where they are NaN: they are arguments, or moved from there."""
-        return all(v in self._moved or not element_of(v.type).is_float for v in operation.operands)
-
     def flushed(self, x: Any) -> Any:
         """Return an operand that is computed with: its subnormal numbers may be taken as zero."""
         if not isinstance(x, Enclosure) or not self.allowed.flushes(x.element):
@@ -192,9 +192,11 @@ class Evaluator:
 
     # -- the interpreter -----------------------------------------------------------------------------------------------
 
-    def exactly(self, t: Type, value: Any) -> Any:
+    def exactly(self, t: Type, value: Any, has_bits: bool = False) -> Any:
         """Return the enclosure of one value of a tensor type; other values as they are."""
-        return Enclosure(t, np.asarray(value), causes=self.causes) if isinstance(t, TensorType) else value
+        if not isinstance(t, TensorType):
+            return value
+        return Enclosure(t, np.asarray(value), causes=self.causes, has_bits=has_bits)
 
     def nominal(self, operation: Operation, operands: Sequence[Any]) -> list[Any]:
         """Return what the interpreter gives for an operation, as enclosures of one value."""
@@ -256,6 +258,7 @@ class Evaluator:
     def finish(
         self, operation: Operation, operands: Sequence[Enclosure], low: np.ndarray, high: np.ndarray, nan: np.ndarray,
         *, rounds: bool = True, value: np.ndarray | None = None, index: int = 0, since: np.ndarray | None = None,
+        beyond: np.ndarray | None = None,
     ) -> Enclosure:  # fmt: skip
         """Return the enclosure of a result whose exact value lies between `low` and `high`.
 
@@ -269,6 +272,7 @@ class Evaluator:
             value: The interpreter's result, if it is known.
             index: The index of the result.
             since: What is undecided; of an elementwise operation by default.
+            beyond: Where a step on the way may overflow.
         """
         t = operation.results[index].type
         assert isinstance(t, TensorType)
@@ -276,6 +280,8 @@ class Evaluator:
         if rounds and (t.element.is_float or t.element.is_complex):
             low, high = self._rounded(low, high, t.element.part)
         own = to_f64(value, t.element)
+        if beyond is not None:
+            own = np.where(beyond & np.isinf(own), np.nan, own)
         if t.element.is_complex:
             low = of_parts(np.fmin(np.real(low), np.real(own)), np.fmin(np.imag(low), np.imag(own)))
             high = of_parts(np.fmax(np.real(high), np.real(own)), np.fmax(np.imag(high), np.imag(own)))
@@ -284,7 +290,7 @@ class Evaluator:
         shape = value.shape
         low, high, nan = (np.broadcast_to(x, shape) for x in (low, high, nan | np.isnan(own)))
         since = merge_since(operands, shape) if since is None else since
-        return Enclosure(t, value, low, high, nan, since, self.causes)
+        return Enclosure(t, value, low, high, nan, since, self.causes, beyond)
 
     def around(
         self, operation: Operation, operands: Sequence[Enclosure], center: np.ndarray, error: np.ndarray,

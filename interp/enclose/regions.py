@@ -14,6 +14,7 @@ from ..errors import UnsupportedError
 from ..passes.rewriting import captures
 from ..program import Operation, Region, Value
 from .combining import combination, is_free_of_order, lift
+from .elementwise import integers
 from .evaluate import MOST_ITERATIONS, Evaluator, rule
 from .movement import move
 from .sums import adds, sum_of_elements
@@ -30,7 +31,7 @@ from .values import (
     to_f64,
 )
 
-_MONOTONE = ("maximum", "minimum", "and", "or")
+_MONOTONE = ("maximum", "minimum", "and", "or", "add")
 _REDUCTIONS = ("stablehlo.reduce", "stablehlo.reduce_window")
 
 
@@ -90,7 +91,7 @@ def fold(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
     is_free = is_exact and is_free_of_order(e, region, any(map(has_nan, operands)))
     if is_free and all(map(e.is_exact, region.operations)):
         return e.nominal(operation, operands)
-    if adds(operation):
+    if adds(operation) and not holds_integers(operands[0].element):
         return sum_of_elements(e, operation, operands)
     sole = combination(region)
     name = sole.name.removeprefix("stablehlo.") if sole is not None else ""
@@ -222,22 +223,25 @@ def _monotone(e: Evaluator, operation: Operation, operands: Sequence[Any], name:
     """The operation at both ends, as it grows with every element."""
     element = operands[0].element
     at = [0, 2] if operation.name == "stablehlo.scatter" else range(len(operands))
-    is_logical = name in ("and", "or")
-    if element.kind is not Kind.BOOL if is_logical else not (element.is_float or holds_integers(element)):
+    if element.kind is Kind.BOOL:  # whose sum is that of logic
+        name = {"and": "minimum", "or": "maximum", "add": "maximum"}.get(name, name)
+    if name in ("and", "or") or not (element.is_float or holds_integers(element)):
         return None
     if any(not x.is_exact for i, x in enumerate(operands) if i not in at):
         return None
     bounds = [operands[i].bounds() for i in at]
-    if holds_integers(element) and max(np.abs(end).max(initial=0) for b in bounds for end in b[:2]) > MOST:
+    sizes = [np.maximum(np.abs(low), np.abs(high)) for low, high, _ in bounds]
+    if holds_integers(element) and max(size.max(initial=0) for size in sizes) > MOST:
         return None
     on = _on(e, operation, operands, at)
-    name = {"and": "minimum", "or": "maximum"}.get(name, name)
     low, high = (on(name, [b[i] for b in bounds]) for i in range(2))
+    since = on("maximum", [causes_of(operands[i]) * 1.0 for i in at]).astype(np.int32)
+    if name == "add":
+        return [integers(e, operation, operands, low, high, since, on(name, sizes) > MOST)]
     nan = np.isnan(on(name, [np.where(n, np.nan, lo) for lo, _, n in bounds]))
     if e.allowed.flushes(element):
         some = on("maximum", [may_be_subnormal(b[0], b[1], element) * 1.0 for b in bounds]) > 0
         low, high = subnormal_hull(low, high, element, some)
-    since = on("maximum", [causes_of(operands[i]) * 1.0 for i in at]).astype(np.int32)
     return [e.finish(operation, operands, low, high, nan, rounds=False, since=since if since.any() else None)]
 
 
@@ -341,6 +345,6 @@ def map_(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
 
 def _spread(x: Enclosure, shape: tuple[int, ...]) -> Enclosure:
     """Return the enclosure of a number for every element of a shape."""
-    names = ("value", "low", "high", "nan", "since")
+    names = ("value", "low", "high", "nan", "since", "beyond")
     parts = {n: np.broadcast_to(a, shape) for n in names if (a := getattr(x, n)) is not None}
     return dataclasses.replace(x, type=TensorType(shape, x.element), **parts)

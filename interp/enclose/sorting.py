@@ -14,7 +14,7 @@ from ..passes.rewriting import captures
 from ..program import CONSTANT, Operation, Region
 from .combining import lift
 from .evaluate import Evaluator, rule
-from .values import MOST, causes_of, holds_integers, is_fnuz, may_be_subnormal, subnormal_hull, to_f64
+from .values import MOST, causes_of, holds_integers, is_fnuz, know_bits, may_be_subnormal, subnormal_hull, to_f64
 
 
 @rule("sort", "chlo.top_k")
@@ -22,7 +22,7 @@ def sort(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
     """Sorted elements: a place holds what the sorted ends enclose; beside keys, all whose keys may be in its place."""
     keys, is_stable = operands[0], not operation.regions or bool(operation.attributes.get("is_stable"))
     falls, rank = _order_of(e, operation)
-    is_settled = bool(rank and (is_stable or len(operands) == 1)) or _is_settled(e, operation, operands)
+    is_settled = bool(rank and (is_stable or len(operands) == 1)) or _is_settled(operation, operands)
     if is_settled and all(x.is_exact for x in (*operands, e.flushed(keys))):
         return [x if is_stable else x.as_interval() for x in e.nominal(operation, operands)]
     is_large = holds_integers(keys.element) and np.abs(keys.bounds()[0]).max(initial=0) > MOST
@@ -119,7 +119,7 @@ def _order_by(e: Evaluator, region: Region, element: ElementType) -> tuple[bool 
     return None, 0.0
 
 
-def _is_settled(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> bool:
+def _is_settled(operation: Operation, operands: Sequence[Any]) -> bool:
     """Return whether a comparator orders these elements, and no two that are equal to it may change places."""
     if not operation.regions:
         return False
@@ -130,7 +130,7 @@ def _is_settled(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> 
     for inner in region.operations:
         if inner.name == "stablehlo.compare":
             compared = [operands[places[v]] for v in inner.operands if v in places]
-            is_total = inner.attributes.get("compare_type") == "TOTALORDER" and e.has_bits(operation)
+            is_total = inner.attributes.get("compare_type") == "TOTALORDER" and all(map(know_bits, operands))
             if any(
                 x.element.is_float and (not is_total or is_fnuz(x.element)) and x.bounds()[2].any() for x in compared
             ):

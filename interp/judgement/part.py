@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ from ..program import CONSTANT, Operation, Region, Value
 
 #: The most iterations of a loop whose regions are judged.
 _MOST_ITERATIONS = 32
+#: How a backend fails, in its error.
+_HOW = re.compile(r"raised \w+|gave no answer|died \(\w+\)|ended with exit status \d+|gave results of other types")
 
 
 @dataclasses.dataclass
@@ -35,12 +38,14 @@ class Trace:
         values: The interpreter's value of each value.
         enclosures: The enclosures of the program's results; none of a region.
         operations: The operations of the body, without constants.
+        returns: The values that the body returns.
     """
 
     source: Source
     values: dict[Value, Any]
     enclosures: list[Enclosure]
     operations: list[Operation]
+    returns: Sequence[Value]
 
     @classmethod
     def of(cls, source: Source, arrays: Sequence[np.ndarray], allowed: Allowed) -> Trace:
@@ -51,8 +56,7 @@ class Trace:
             if not is_movable_type(v.type):
                 raise UnsupportedError(f"{source.function.location}: expected tensors of known sizes, got {v.type}")
         evaluator = Evaluator(source.program, allowed)
-        given = [evaluator.exactly(v.type, x) for v, x in zip(body.arguments, arrays, strict=True)]
-        return cls(source, {}, evaluator.region(body, given), _operations(body))._with_values(evaluator)
+        return cls(source, {}, evaluator.start(body, arrays), _operations(body), body.returns)._with_values(evaluator)
 
     def enter(self, operation: Operation, allowed: Allowed) -> Iterator[Trace]:
         """Yield the regions that control flow runs: the chosen branch, or the condition and body of each iteration."""
@@ -71,9 +75,8 @@ class Trace:
                 state = [evaluator.values[v].value for v in body.returns]
 
     def _region(self, evaluator: Evaluator, region: Region, state: Sequence[Any]) -> Trace:
-        given = [evaluator.exactly(v.type, x) for v, x in zip(region.arguments, state, strict=True)]
-        evaluator.region(region, given)
-        return Trace(self.source, {}, [], _operations(region))._with_values(evaluator)
+        evaluator.start(region, state)
+        return Trace(self.source, {}, [], _operations(region), region.returns)._with_values(evaluator)
 
     def _with_values(self, evaluator: Evaluator) -> Trace:
         known = {v: x.value for v, x in evaluator.values.items() if isinstance(x, Enclosure)}
@@ -117,8 +120,8 @@ class Judge:
             except BackendError as error:
                 if self.fault != CRASH or error.how == "refused":
                     raise
-                kind = "gives no answer" if error.how == "slow" else "ends the process"
-                return 0, Finding(CRASH, sentences=(str(error),), kind=kind)
+                how = _HOW.search(str(error))
+                return 0, Finding(CRASH, sentences=(str(error),), kind=how[0] if how else "no results")
             found = ((i, compare(x, got)) for i, (x, got) in enumerate(zip(enclosures, theirs, strict=True)))
             wrong = next(((i, f) for i, f in found if f.verdict == self.fault), None)
             if wrong is not None:
@@ -126,9 +129,9 @@ class Judge:
         return None
 
     def frontier(self, operations: Sequence[Operation]) -> list[Value]:
-        """Return the results of operations that none of them uses."""
+        """Return the results of operations that none of them uses, and those that the whole returns."""
         used = {v for o in operations for v in (*o.operands, *captures(o))}
-        found = [v for o in operations for v in o.results if v not in used]
+        found = [v for o in operations for v in o.results if v not in used or v in self.trace.returns]
         return [v for v in found if is_movable_type(v.type) and v in self.trace.values]
 
     def wrong(self, operations: Sequence[Operation], wanted: Sequence[Value] | None = None) -> Finding | None:

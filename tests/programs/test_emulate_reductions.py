@@ -80,13 +80,13 @@ def test_reductions(case, policy):
             assert differences(program, arrays, POLICIES[policy]) == [0], (shape, is_finite)
 
 
-def test_the_smallest_of_a_long_row_with_nan():
-    """NaN of f8E8M0FNU comes before all numbers, as a byte that wraps around; XLA's CPU forgets that of long rows."""
-    x = np.random.default_rng(0).integers(0, 255, (16, 1000)).astype(np.uint8)
-    x[3, 500] = 255
-    arrays = [a.view("float8_e8m0fnu") for a in (x, *[np.array(254, np.uint8)] * 2)]
-    program = reduction("minimum", "f8E8M0FNU", x.shape, (1,))
-    assert differences(program, arrays, POLICIES["default"]) == [0]
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+@pytest.mark.parametrize("element", ["f8E8M0FNU", "f8E3M4"])
+def test_selections_of_long_rows_with_nan(element, name):
+    """The first of several NaN; as a byte that wraps around that of f8E8M0FNU would be lost by XLA's CPU."""
+    rng = np.random.default_rng(0)
+    arrays = [codes(rng, element, (16, 1000)), codes(rng, element, (), True), codes(rng, element)]
+    assert differences(reduction(name, element, (16, 1000), (1,)), arrays, POLICIES["default"]) == [0]
 
 
 @pytest.mark.parametrize("policy", ["default", "stochastic"])
