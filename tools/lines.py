@@ -38,7 +38,7 @@ MACHINE = ("interp/bind.py", "interp/assemble.py", "interp/planner.py", "interp/
 
 BUDGETS = (
     Budget("ops", 15_450, ("ops",)),
-    Budget("interp without emulation", 49_450, ("interp",), ("interp/emulate",)),
+    Budget("interp without emulation", 49_500, ("interp",), ("interp/emulate",)),
     Budget("emulation", 4_300, ("interp/emulate",)),
     Budget(
         "judging",
@@ -46,7 +46,7 @@ BUDGETS = (
         ("interp/judging", "interp/conform", "interp/diff", "interp/probing", "interp/backends", "interp/judgement",
          "interp/enclose", *(f"interp/commands/{name}.py" for name in JUDGING_COMMANDS)),
     ),
-    Budget("tests", 42_150, ("tests",)),
+    Budget("tests", 42_200, ("tests",)),
     Budget("passes, machine, binding", 2_500, ("interp/passes", *MACHINE)),
     Budget(
         "core",

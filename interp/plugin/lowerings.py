@@ -114,7 +114,8 @@ _FUNCTIONS = {
 def _keep_function(rule: Callable[..., Any], ctx: Any, *operands: Any, **parameters: Any) -> Any:
     """Lower a function of floats to a custom call that stands for its op of CHLO.
 
-    jaxlib expands the op itself to ops that each round to the format, or refuses to: so where sizes are symbolic.
+    jaxlib expands the op itself to ops that each round to the format, or refuses to. Where sizes are symbolic, the
+    call has the shape of the result as another operand.
     """
     results = rule(ctx, *operands, **parameters)
     if not dtypes.issubdtype(ctx.avals_out[0].dtype, np.floating):
@@ -123,12 +124,15 @@ def _keep_function(rule: Callable[..., Any], ctx: Any, *operands: Any, **paramet
     if op.name == "sdy.sharding_constraint":
         op = op.operands[0].owner.operation
     old = op.results[0]
-    if not op.name.startswith(_CHLO) or not old.type.has_static_shape:
+    if not op.name.startswith(_CHLO):
         return results
     from jaxlib.mlir import ir
 
     with ir.InsertionPoint(op):
-        new = mlir.custom_call(op.name, result_types=[old.type], operands=list(op.operands)).results[0]
+        shape = ctx.avals_out[0].shape
+        shapes = None if old.type.has_static_shape else [mlir.eval_dynamic_shape_as_tensor(ctx, shape)]
+        call = mlir.custom_call(op.name, result_types=[old.type], operands=list(op.operands), result_shapes=shapes)
+    new = call.results[0]
     results = [new if r == old else r for r in results]
     old.replace_all_uses_with(new)
     op.erase()
