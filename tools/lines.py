@@ -42,7 +42,7 @@ BUDGETS = (
     Budget("emulation", 4_300, ("interp/emulate",)),
     Budget(
         "judging",
-        26_900,
+        26_950,
         ("interp/judging", "interp/conform", "interp/diff", "interp/probing", "interp/backends", "interp/judgement",
          "interp/enclose", *(f"interp/commands/{name}.py" for name in JUDGING_COMMANDS)),
     ),
