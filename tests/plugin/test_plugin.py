@@ -232,7 +232,8 @@ def test_queries() -> None:
         assert "f64[4,4]" in compiled.as_text()
         compiled.cost_analysis(), compiled.memory_analysis()
         device = jax.devices()[0]
-        assert device.device_kind == "minihlo" and device.memory_stats()["bytes_limit"] > 0
+        stats = device.memory_stats()
+        assert device.device_kind == "minihlo" and stats["bytes_limit"] == stats["bytes_reservable_limit"] > 0
         assert repr(device) == "MinihloDevice(id=0)"
         with jax.profiler.TraceAnnotation("x"):
             f(jnp.ones((4, 4))).block_until_ready()
