@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +10,7 @@ import numpy as np
 from ...ops.op import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, call_attribute, lookup, traits_of
 from ...ops.types import TensorType, type_of_dtype
 from .. import machine
-from ..enclose import Allowed, enclose
+from ..enclose import Allowed, Enclosure, enclose
 from ..enclose.combining import lift
 from ..errors import Error
 from ..judging.equality import GradedResult, grade_by_equality
@@ -149,6 +148,14 @@ _ON_ELEMENTS = ("stablehlo.map", "stablehlo.scatter")
 _TRIED, _ABOUT = 64, 0.1
 
 
+def _enclosed(operation: Operation, operands: Arrays, index: int, flush: bool = False) -> Enclosure | None:
+    """All that an implementation may give as a result; None where that is not known of such ops."""
+    try:
+        return enclose(program_of(operation), operands, Allowed(flush=flush))[index]
+    except Error:
+        return None
+
+
 def _by_enclosure(
     operation: Operation, operands: Arrays, theirs: np.ndarray, index: int, grades: GradedResult
 ) -> np.ndarray:
@@ -159,9 +166,8 @@ def _by_enclosure(
     is_on_elements = operation.name in _ON_ELEMENTS
     if (operation.regions and not is_on_elements) or call_attribute(operation.name) is not None:
         return np.zeros(theirs.shape, bool)
-    try:
-        whole = enclose(program_of(operation), operands, Allowed(flush=not is_on_elements))[index]
-    except Error:
+    whole = _enclosed(operation, operands, index, not is_on_elements)
+    if whole is None:
         return np.zeros(theirs.shape, bool)
     admitted = whole.admits(theirs) & ~whole.undecided
     grades.set(admitted & ~np.isfinite(theirs), NEAR, cause("may-overflow"))
@@ -204,9 +210,8 @@ def _in_another_order(
     if name in ("stablehlo.reduce", "stablehlo.reduce_window"):
         if kind_of(operation) is Kind.STEPS and not _associates(operation, operands):
             g.set(g.grades == WRONG, OPEN, cause("no-associativity"))
-        with contextlib.suppress(Error):
-            whole = enclose(program_of(operation), operands, Allowed(flush=False))[index]
-            g.set(whole.admits(theirs[index]) & (kind_of(operation) is Kind.EXACT), OPEN, cause("no-associativity"))
+        if kind_of(operation) is Kind.EXACT and (whole := _enclosed(operation, operands, index)) is not None:
+            g.set(whole.admits(theirs[index]), OPEN, cause("no-associativity"))
     if name == "stablehlo.torch_index_select":  # which no specification has
         axis, batch = int(attributes["dim"]), int(attributes["batch_dims"])
         indices, rank = operands[1], operands[0].ndim
@@ -216,7 +221,8 @@ def _in_another_order(
     if name == "stablehlo.scatter" and not attributes.get("unique_indices", False):
         body = operation.regions[0]
         if body.returns[:1] == body.arguments[-1:]:
-            g.set(g.grades == WRONG, OPEN, note("last-update"))
+            whole = _enclosed(operation, operands, index)
+            g.set(g.grades == WRONG if whole is None else whole.admits(theirs[index]), OPEN, note("last-update"))
 
 
 def _associates(operation: Operation, operands: Arrays) -> bool:

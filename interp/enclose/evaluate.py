@@ -153,7 +153,8 @@ class Evaluator:
             results = found(self, operation, operands) if found is not None else None
             if results is None:
                 results = (move if moves and not captured else Evaluator.undecide)(self, operation, operands)
-        results = [settle(x) if isinstance(x, Enclosure) else x for x in results]
+        has_sign = is_exact and name in _WITH_SIGN
+        results = [settle(x, has_sign) if isinstance(x, Enclosure) else x for x in results]
         if moves and has_bits:
             results = [dataclasses.replace(x, has_bits=True) if isinstance(x, Enclosure) else x for x in results]
         return results
@@ -332,6 +333,8 @@ class Evaluator:
         return flush(low, high, element) if self.allowed.flushes(element) else (low, high)
 
 
+#: Operations whose zeros have the sign that IEEE 754 gives them.
+_WITH_SIGN = ("stablehlo.add", "stablehlo.subtract", "stablehlo.multiply")
 #: Operations with regions whose rules decide even where all is exact.
 _RULES_ALWAYS = ("while", "if", "case", "scatter", "sort")
 #: Operations on integers with operands for which the specification leaves the result open.

@@ -262,15 +262,18 @@ def join(first: Enclosure, second: Enclosure) -> Enclosure:
     )  # fmt: skip
 
 
-def settle(x: Enclosure) -> Enclosure:
-    """Return an enclosure without bounds and causes that say nothing: every element is the interpreter's to the bit."""
+def settle(x: Enclosure, has_sign: bool = False) -> Enclosure:
+    """Return an enclosure without bounds and causes that say nothing: every element is the interpreter's to the bit.
+
+    With `has_sign` so are zeros.
+    """
     if x.since is not None and not x.since.any():
         x = dataclasses.replace(x, since=None)
     if x.low is None or x.since is not None or x.beyond is not None or x.element.is_complex:
         return x
     low, high, nan = x.within()
     is_same = (low == high) & (low == to_f64(x.value, x.element)) & ~nan
-    is_same &= (low != 0) if x.element.is_float else np.abs(low) <= MOST
+    is_same &= ((low != 0) | has_sign) if x.element.is_float else np.abs(low) <= MOST
     return dataclasses.replace(x, low=None, high=None, nan=None) if is_same.all() else x
 
 

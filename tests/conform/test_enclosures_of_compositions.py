@@ -163,6 +163,14 @@ CASES: dict[str, tuple[Callable[[bool], tuple[str, Sequence[np.ndarray]]], Calla
             a, (b.astype(BF16) + c.astype(BF16)).astype(F32), trans="T", lower=True), A, B, normal(6, 3)),
         lambda a, b, c: [np.linalg.inv(np.tril(a).T) @ (b.astype(BF16).astype(F32) + c.astype(BF16).astype(F32))],
     ),
+    "factors and a solution by LU": (
+        traced(lambda a, b: (jax.lax.linalg.lu(a)[0], jnp.linalg.solve(a, b)), A, B),
+        lambda a, b: [scipy.linalg.lu_factor(a)[0], np.linalg.solve(a, b)],
+    ),
+    "singular values": (
+        traced(lambda a: jnp.linalg.svd(a, compute_uv=False), normal(6, 4)),
+        lambda a: [np.sqrt(np.linalg.eigvalsh(a.T @ a)[::-1])],
+    ),
     "a cumulative product": (traced(lambda a: jnp.cumprod(a, 1), B), lambda a: [np.cumprod(a, 1)]),
     "the largest, and where they are": (traced(lambda a: _largest(a * a), B), lambda a: _largest(a * a)),
     "a median": (traced(lambda a: jnp.median(a, 0), X), lambda a: [np.median(a, 0)]),
