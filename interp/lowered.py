@@ -106,8 +106,10 @@ def of_jax(source: Any) -> JaxProgram | None:
         source = source.lower()
     if hasattr(source, "compiler_ir") and hasattr(source, "in_tree"):
         program = parser.from_module(source.compiler_ir("stablehlo"), getattr(source._lowering, "_name", "lowered"))
-        constants = getattr(source._lowering, "const_args", None) or []
         arguments = source._lowering.compile_args
+        if getattr(arguments.get("shape_poly_state"), "uses_dim_vars", False):
+            raise InputError(f"{program.file}: expected sizes in numbers or a function of jax.export, got symbols")
+        constants = getattr(source._lowering, "const_args", None) or []
         kept = arguments.get("kept_var_idx", range(source.in_tree.num_leaves))
         return JaxProgram(program, source.in_tree, source.out_tree, kept, list(map(np.asarray, constants)))
     if hasattr(source, "runtime_executable"):  # jax.stages.Compiled
@@ -116,7 +118,10 @@ def of_jax(source: Any) -> JaxProgram | None:
 
 
 def _of_compiled(source: Any) -> JaxProgram:
-    modules = source.runtime_executable().hlo_modules()
+    executable = source.runtime_executable()
+    if executable.client.platform == _PLATFORMS[0]:
+        raise InputError("expected a function compiled for another platform, or f.lower(x), got one for minihlo itself")
+    modules = executable.hlo_modules()
     if len(modules) != 1:
         raise InputError(f"expected a compiled function of one HLO module, got {len(modules)}")
     program = parser.parse(modules[0].as_serialized_hlo_module_proto(), modules[0].name)

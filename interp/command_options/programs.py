@@ -186,6 +186,8 @@ def judge(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=natural, default=0, metavar="N", help="the seed of the inputs")
     text = "whether subnormal numbers may be taken as zero (default: allow)"
     add("--flush", choices=("allow", "forbid"), default="allow", help=text)
+    text = "highest: products of f32 may not round operands to tf32 or bf16 (default: as the program asks)"
+    add("--precision", choices=("default", "highest"), default="default", help=text)
     text = "the most ULP that a function may be off (default: by type, as for minihlo conform)"
     add("--ulp", type=ulps, metavar="N", help=text)
     add("--no-where", action="store_true", help="do not look for the part that is wrong")

@@ -32,14 +32,14 @@ from .run import read_inputs
 #: The names of public functions in text.
 _FUNCTION = re.compile(r"^\s*func\.func (?:public )?@([\w$.-]+)", re.MULTILINE)
 #: The options that a judgement hangs on.
-_ASKED = ("function", "input", "args", "samples", "seed", "flush", "ulp", "minimize")
+_ASKED = ("function", "input", "args", "samples", "seed", "flush", "precision", "ulp", "minimize")
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the command. Returns 1 if a program is wrong or a backend crashes."""
     places, names = _divide(options.places)
     given = read_inputs(options)
-    allowed = Allowed(options.ulp, options.flush == "allow")
+    allowed = Allowed(options.ulp, options.flush == "allow", narrow=options.precision == "default")
     programs = _programs(places, options.function)
     try:
         chosen = [p for p in programs if shards.has(options.shard, p.name)]

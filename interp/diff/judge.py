@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ...ops.cast import cast
 from ...ops.op import CORRECTLY_ROUNDED, EXACT, EXACT_BUT_COMPLEX, call_attribute, lookup, traits_of
-from ...ops.policy import Policy
-from ...ops.types import ELEMENT_TYPES, TensorType, type_of_dtype
+from ...ops.types import TensorType, type_of_dtype
 from .. import machine
-from ..enclose import Allowed, enclose
+from ..enclose import Allowed, Enclosure, enclose
 from ..enclose.combining import lift
 from ..errors import Error
-from ..judging.equality import GradedResult, distance, equal_values, grade_by_equality
+from ..judging.equality import GradedResult, grade_by_equality
 from ..judging.functions import grade_near
 from ..judging.left_open import grade_initial_values, grade_open, has_initial_value, note
 from ..judging.record import NEAR, OPEN, SAME, WRONG
 from ..judging.sums import permitted as sums
 from ..judging.sums.exact_sums import spread
 from ..judging.table import cause
-from ..judging.wide import in_f64, plan_region, program_of
+from ..judging.wide import plan_region, program_of
 from ..program import Operation
 from .diagnosis import diagnose
 
@@ -58,8 +55,7 @@ def judge(operation: Operation, operands: Arrays, theirs: Arrays, ours: Arrays) 
         elif kind is Kind.FUNCTION:
             grade_near(operation, operands, theirs[i], ours[i], g)
         elif kind is Kind.STEPS:
-            _near_the_whole(operation, operands, theirs, i, g)
-            is_judged = _by_any_formula(operation, operands, theirs[i], i, g)
+            is_judged = _by_enclosure(operation, operands, theirs[i], i, g)
             _same_at_large(operation, theirs[i], ours[i], ~is_judged, g)
         elif kind is Kind.RANDOM:
             g.set(g.grades == WRONG, OPEN, note("implementation"))
@@ -146,55 +142,37 @@ def _is_complex(operation: Operation) -> bool:
 # -- permissions -------------------------------------------------------------------------------------------------------
 
 
-def _near_the_whole(operation: Operation, operands: Arrays, theirs: Arrays, index: int, grades: GradedResult) -> None:
-    """Grades ops of many steps whose accuracy is left open by the exact value of the whole."""
-    element = type_of_dtype(theirs[index].dtype)
-    exact = in_f64(operation, operands) if element.is_float and element.bits < 64 and not operation.regions else None
-    if exact is None or exact[index].shape != theirs[index].shape:
-        return
-    whole = cast(exact[index], ELEMENT_TYPES["f64"], element, Policy())
-    grades.set(equal_values(theirs[index], whole), SAME)
-    near = distance(theirs[index], whole).reshape(whole.shape) <= _NEAR_ULP
-    grades.set(near, NEAR, cause("near-whole", limit=_NEAR_ULP))
-
-
 #: Ops whose regions are run on the elements of arrays; they may be judged as the operations in them.
 _ON_ELEMENTS = ("stablehlo.map", "stablehlo.scatter")
 #: Triples of elements on which a body is tried, and the share in which two groupings may differ by rounding.
 _TRIED, _ABOUT = 64, 0.1
-#: The distance of a result of many steps from the exact value of the whole that is a matter of accuracy.
-_NEAR_ULP = 4
 
 
-def _by_any_formula(
+def _enclosed(operation: Operation, operands: Arrays, index: int, flush: bool = False) -> Enclosure | None:
+    """All that an implementation may give as a result; None where that is not known of such ops."""
+    try:
+        return enclose(program_of(operation), operands, Allowed(flush=flush))[index]
+    except Error:
+        return None
+
+
+def _by_enclosure(
     operation: Operation, operands: Arrays, theirs: np.ndarray, index: int, grades: GradedResult
 ) -> np.ndarray:
-    """Grades ops of many steps, such as batch normalization, by all that formulas of the whole may give.
+    """Grades ops of many steps, such as batch normalization, by all that an implementation may give.
 
-    Returns where that is known: results outside are wrong.
+    Returns where that is known: other results are wrong.
     """
     is_on_elements = operation.name in _ON_ELEMENTS
     if (operation.regions and not is_on_elements) or call_attribute(operation.name) is not None:
         return np.zeros(theirs.shape, bool)
-    try:
-        whole = enclose(program_of(operation), operands, Allowed(flush=not is_on_elements))[index]
-    except Error:
+    whole = _enclosed(operation, operands, index, not is_on_elements)
+    if whole is None:
         return np.zeros(theirs.shape, bool)
     admitted = whole.admits(theirs) & ~whole.undecided
     grades.set(admitted & ~np.isfinite(theirs), NEAR, cause("may-overflow"))
-    low, high, _ = whole.results()
-    is_bounded = np.isfinite(low) & np.isfinite(high)
-    grades.set(admitted & is_bounded, NEAR, cause("steps"))
-    # By an infinite variance the quotient is zero. Of another number an overflow on the way tells nothing.
-    if index == 0 and operation.name in ("stablehlo.batch_norm_inference", "stablehlo.batch_norm_training"):
-        axis = int(operation.attributes["feature_index"])
-        offset = operands[2].reshape([-1 if d == axis else 1 for d in range(theirs.ndim)])
-        grades.set(
-            admitted & ~is_bounded & equal_values(theirs, np.broadcast_to(offset, theirs.shape)),
-            NEAR,
-            cause("may-overflow"),
-        )
-    return np.asarray(is_bounded & ~whole.undecided & is_on_elements)  # other formulas may lose more of huge numbers
+    grades.set(admitted, NEAR, cause("steps"))
+    return ~whole.undecided
 
 
 def _same_at_large(
@@ -232,9 +210,8 @@ def _in_another_order(
     if name in ("stablehlo.reduce", "stablehlo.reduce_window"):
         if kind_of(operation) is Kind.STEPS and not _associates(operation, operands):
             g.set(g.grades == WRONG, OPEN, cause("no-associativity"))
-        with contextlib.suppress(Error):
-            whole = enclose(program_of(operation), operands, Allowed(flush=False))[index]
-            g.set(whole.admits(theirs[index]) & (kind_of(operation) is Kind.EXACT), OPEN, cause("no-associativity"))
+        if kind_of(operation) is Kind.EXACT and (whole := _enclosed(operation, operands, index)) is not None:
+            g.set(whole.admits(theirs[index]), OPEN, cause("no-associativity"))
     if name == "stablehlo.torch_index_select":  # which no specification has
         axis, batch = int(attributes["dim"]), int(attributes["batch_dims"])
         indices, rank = operands[1], operands[0].ndim
@@ -244,7 +221,8 @@ def _in_another_order(
     if name == "stablehlo.scatter" and not attributes.get("unique_indices", False):
         body = operation.regions[0]
         if body.returns[:1] == body.arguments[-1:]:
-            g.set(g.grades == WRONG, OPEN, note("last-update"))
+            whole = _enclosed(operation, operands, index)
+            g.set(g.grades == WRONG if whole is None else whole.admits(theirs[index]), OPEN, note("last-update"))
 
 
 def _associates(operation: Operation, operands: Arrays) -> bool:

@@ -19,6 +19,8 @@ class Allowed:
             not.
         wide: Whether intermediate values may be kept wider than their type, and a product and a sum contracted.
         reciprocal: Whether a quotient may be a product with the rounded reciprocal. Of minifloats it may not.
+        narrow: Whether products of f32 may round their operands to tf32 or bf16, where the program asks for the default
+            precision.
         sum_bits: The significant bits to which partial sums of products are kept: of operands of 8 bits or fewer, and
             of 16 bits. They are those of accumulators of chips, which cut off the rest (`ops.accumulators.units`).
     """
@@ -27,6 +29,7 @@ class Allowed:
     flush: bool = True
     wide: bool = True
     reciprocal: bool = True
+    narrow: bool = True
     sum_bits: tuple[int, int] = (12, 22)
 
     def ulps(self, element: ElementType) -> float:

@@ -37,7 +37,8 @@ class _Features:
         self.sum_slack = np.expm1((_ROUNDINGS + self.count) * np.log1p(unit))
         self.epsilon = float(operation.attributes["epsilon"])
         #: The most that a product loses where it is subnormal.
-        self.lost = least_normal(x.element) * (1 if e.allowed.flushes(x.element) else 2 * unit)
+        self.unit, self.least = unit, least_normal(x.element)
+        self.lost = self.least * (1 if e.allowed.flushes(x.element) else 2 * unit)
         #: The largest magnitude on the way to each element.
         self.reached: np.ndarray | float = 0.0
 
@@ -92,7 +93,8 @@ def batch_norm(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> S
         return None
     f, x = _Features(e, operation, operands[0]), operands[0]
     given = list(map(f.interval, operands))
-    if operation.name.endswith("grad"):
+    is_gradient = operation.name.endswith("grad")
+    if is_gradient:
         results = _gradients(f, *given)
     elif operation.name.endswith("inference"):
         results = [_normalized(f, *given)]
@@ -108,13 +110,21 @@ def batch_norm(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> S
     special = any(bool(n.any() or not np.isfinite([lo, hi]).all()) for lo, hi, n in (v.bounds() for v in operands))
     most, found = largest(x.element), []
     for i, (low, high) in enumerate(results):
-        # What overflows on the way, or is no number, may become anything.
         ways = reached if low.shape == f.shape else reached.max(f.others, keepdims=True, initial=0.0)
-        beyond = ~(np.maximum(_size((low, high)), ways) <= most) | special
-        low, high = np.where(beyond, -np.inf, low), np.where(beyond, np.inf, high)
+        beyond = ~(np.maximum(_size((low, high)), ways) <= most)
+        if i == 0 or is_gradient:  # the quotient is zero where the variance overflows
+            none = (np.float64(0), np.float64(0)) if is_gradient else f.interval(operands[2])
+            low, high = (
+                np.where(beyond, np.minimum(low, none[0]), low),
+                np.where(beyond, np.maximum(high, none[1]), high),
+            )
+        unknown = np.isnan(low) | np.isnan(high) | special
+        low, high = np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high)
         shape = [n or 0 for n in operation.results[i].shape or ()]
-        ends = (np.broadcast_to(v, f.shape if i == 0 else v.shape).reshape(shape) for v in (low, high, beyond))
-        found.append(e.finish(operation, operands, *ends, index=i))
+        low, high, unknown, beyond = (
+            np.broadcast_to(v, f.shape if i == 0 else low.shape).reshape(shape) for v in (low, high, unknown, beyond)
+        )
+        found.append(e.finish(operation, operands, low, high, unknown, index=i, beyond=beyond))
     return found
 
 
@@ -124,8 +134,12 @@ def _normalized(
     inverse, far = f.rsqrt(variance), _size(x) + _size(mean)
     factor = multiply(scale, inverse)
     exact = add(multiply(factor, add(x, negate(mean))), offset)
-    lost = f.ways(_size(scale), _size(inverse), far)
-    return _widened(exact, f.slack * (far * _size(factor) + _size(offset)) + 2 * lost)
+    lost = 2 * f.ways(_size(scale), _size(inverse), far)
+    slack = f.slack * (far * _size(factor) + _size(offset))
+    # A factor that vanishes leaves the offset; of terms, and of roundings of subnormal numbers, little is lost.
+    low, high = _widened(exact, slack + np.minimum(lost, 4 * f.least + 2 * f.unit * f.least / f.lost * lost))
+    wide = _widened(exact, slack + lost)
+    return np.maximum(np.minimum(low, offset[0]), wide[0]), np.minimum(np.maximum(high, offset[1]), wide[1])
 
 
 def _gradients(
@@ -236,5 +250,5 @@ def _spread(x: Enclosure, shape: tuple[int, ...], given: Any) -> Enclosure:
 
     return dataclasses.replace(
         x, type=TensorType(shape, x.element), value=again(x.value), low=again(x.low), high=again(x.high),
-        nan=again(x.nan), since=again(x.since),
+        nan=again(x.nan), since=again(x.since), beyond=again(x.beyond),
     )  # fmt: skip

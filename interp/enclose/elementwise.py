@@ -92,8 +92,14 @@ def _integers(
     e: Evaluator, operation: Operation, operands: Sequence[Enclosure], low: np.ndarray, high: np.ndarray
 ) -> Sequence[Any] | None:
     """Return integers whose bounds are within their type; others wrap around, and are undecided."""
-    if operands[0].element.kind is Kind.BOOL or operation.name.endswith("divide"):
+    is_quotient = operation.name.endswith("divide")
+    if operands[0].element.kind is Kind.BOOL or (is_quotient and all(x.is_exact for x in operands)):
         return left_open(e, operation, operands)
+    if is_quotient:
+        (a, b, _), (c, d, _) = broadcast(operands)
+        quotients = [np.trunc(x / y) for x in (a, b) for y in (c, d)]
+        low, high, none = np.minimum.reduce(quotients), np.maximum.reduce(quotients), (c <= 0) & (d >= 0)
+        return [integers(e, operation, operands, low, high, merge_since(operands, low.shape), none)]
     return [integers(e, operation, operands, low, high, merge_since(operands, low.shape))]
 
 

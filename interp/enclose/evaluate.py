@@ -38,6 +38,7 @@ from .values import (
     merge_since,
     of_parts,
     round_to,
+    settle,
     to_f64,
     value_of,
 )
@@ -152,6 +153,8 @@ class Evaluator:
             results = found(self, operation, operands) if found is not None else None
             if results is None:
                 results = (move if moves and not captured else Evaluator.undecide)(self, operation, operands)
+        has_sign = is_exact and name in _WITH_SIGN
+        results = [settle(x, has_sign) if isinstance(x, Enclosure) else x for x in results]
         if moves and has_bits:
             results = [dataclasses.replace(x, has_bits=True) if isinstance(x, Enclosure) else x for x in results]
         return results
@@ -256,6 +259,7 @@ class Evaluator:
     def finish(
         self, operation: Operation, operands: Sequence[Enclosure], low: np.ndarray, high: np.ndarray, nan: np.ndarray,
         *, rounds: bool = True, value: np.ndarray | None = None, index: int = 0, since: np.ndarray | None = None,
+        beyond: np.ndarray | None = None,
     ) -> Enclosure:  # fmt: skip
         """Return the enclosure of a result whose exact value lies between `low` and `high`.
 
@@ -269,6 +273,7 @@ class Evaluator:
             value: The interpreter's result, if it is known.
             index: The index of the result.
             since: What is undecided; of an elementwise operation by default.
+            beyond: Where a step on the way may overflow.
         """
         t = operation.results[index].type
         assert isinstance(t, TensorType)
@@ -276,6 +281,8 @@ class Evaluator:
         if rounds and (t.element.is_float or t.element.is_complex):
             low, high = self._rounded(low, high, t.element.part)
         own = to_f64(value, t.element)
+        if beyond is not None:
+            own = np.where(beyond & np.isinf(own), np.nan, own)
         if t.element.is_complex:
             low = of_parts(np.fmin(np.real(low), np.real(own)), np.fmin(np.imag(low), np.imag(own)))
             high = of_parts(np.fmax(np.real(high), np.real(own)), np.fmax(np.imag(high), np.imag(own)))
@@ -284,7 +291,7 @@ class Evaluator:
         shape = value.shape
         low, high, nan = (np.broadcast_to(x, shape) for x in (low, high, nan | np.isnan(own)))
         since = merge_since(operands, shape) if since is None else since
-        return Enclosure(t, value, low, high, nan, since, self.causes)
+        return Enclosure(t, value, low, high, nan, since, self.causes, beyond)
 
     def around(
         self, operation: Operation, operands: Sequence[Enclosure], center: np.ndarray, error: np.ndarray,
@@ -326,6 +333,8 @@ class Evaluator:
         return flush(low, high, element) if self.allowed.flushes(element) else (low, high)
 
 
+#: Operations whose zeros have the sign that IEEE 754 gives them.
+_WITH_SIGN = ("stablehlo.add", "stablehlo.subtract", "stablehlo.multiply")
 #: Operations with regions whose rules decide even where all is exact.
 _RULES_ALWAYS = ("while", "if", "case", "scatter", "sort")
 #: Operations on integers with operands for which the specification leaves the result open.

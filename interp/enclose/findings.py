@@ -95,11 +95,12 @@ def _pair(theirs: Any, ours: Any, element: ElementType) -> str:
 
 def _bounds(enclosure: Enclosure, at: tuple[int, ...], excess: float) -> str:
     """Say what is allowed at an element, and by how much it is missed."""
-    low, high, nan = (x[at] for x in enclosure.results())
+    low, high, nan = (x[at] for x in dataclasses.replace(enclosure, beyond=None).results())
     texts = [format_element(np.asarray(enclosure.value)[at], enclosure.element)]
     if enclosure.low is not None and not enclosure.element.is_complex:
         texts = [f"{low:.17g} to {high:.17g}"] if low != high else [f"{low:.17g}"]
-        texts = (texts if low == low else []) + (["NaN"] if nan else [])
+        is_beyond = enclosure.beyond is not None and enclosure.beyond[at]
+        texts = (texts if low == low else []) + (["infinity or NaN"] if is_beyond else ["NaN"] if nan else [])
     is_number = enclosure.element.is_float and np.isfinite(excess)
     off = "" if not is_number else f"; it is {excess:.3g} ULP off"
     return f"allowed: {' or '.join(texts)}{off}"

@@ -93,10 +93,13 @@ def _take(e: Evaluator, t: Type, data: Sequence[Enclosure], places: np.ndarray) 
     value = pick([x.value for x in data])
     low = high = nan = since = None
     if any(x.low is not None for x in data):
-        low, high, nan = (pick(list(part)) for part in zip(*(x.bounds() for x in data), strict=True))
+        low, high, nan = (pick(list(part)) for part in zip(*(x.within() for x in data), strict=True))
+    beyond = None
+    if any(x.beyond is not None for x in data):
+        beyond = pick([np.zeros(x.value.shape, bool) if x.beyond is None else x.beyond for x in data])
     if any(x.since is not None for x in data):
         since = pick(list(map(causes_of, data)))
-    return Enclosure(t, value, low, high, nan, since, e.causes)
+    return Enclosure(t, value, low, high, nan, since, e.causes, beyond)
 
 
 def _move_values(name: str, operation: Operation, operands: Sequence[Any]) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,8 +30,11 @@ from .values import (
     may_be_subnormal,
     subnormal_hull,
     to_f64,
+    value_of,
 )
 
+#: The most iterations after which a loop may end.
+_MOST_ENDS = 16
 _MONOTONE = ("maximum", "minimum", "and", "or", "add")
 _REDUCTIONS = ("stablehlo.reduce", "stablehlo.reduce_window")
 
@@ -51,13 +55,17 @@ def branch(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seque
         return e.region(chosen_branch(operation, index.value), [])
     if index.since is not None:
         return e.undecide(operation, operands)
-    found = [e.region(r, []) for r in operation.regions]
-    results = [joined[0] for joined in zip(*found, strict=True)]
-    for other in found[1:]:
-        results = [join(x, y) for x, y in zip(results, other, strict=True)]
-    own = e.run(operation, [index.value])
+    return _any_of(e, operation, operands, [e.region(r, []) for r in operation.regions])
+
+
+def _any_of(
+    e: Evaluator, operation: Operation, operands: Sequence[Any], states: Sequence[Sequence[Any]]
+) -> Sequence[Any]:
+    """Return what any of some states may be, one of which the interpreter gives."""
+    own = e.run(operation, list(map(value_of, operands)))
+    results = [functools.reduce(join, values) for values in zip(*states, strict=True)]
     return [
-        e.finish(operation, [], *x.bounds(), rounds=False, value=np.asarray(v), index=i, since=x.since)
+        e.finish(operation, [], *x.bounds(), rounds=False, value=np.asarray(v), index=i, since=causes_of(x))
         if isinstance(x, Enclosure) else x
         for i, (x, v) in enumerate(zip(results, own, strict=True))
     ]  # fmt: skip
@@ -65,19 +73,17 @@ def branch(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seque
 
 @rule("while")
 def loop(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
-    """The state after the iterations; undecided where the end of the loop is."""
-    state, (condition, body) = list(operands), operation.regions
+    """The state after the iterations, or after any at which the loop may end; undecided where that may be many."""
+    state, (condition, body), ends = list(operands), operation.regions, []
     for _ in range(MOST_ITERATIONS):
         (goes_on,) = e.region(condition, state)
-        if not goes_on.is_exact:
-            low, high, _ = goes_on.bounds()
-            if goes_on.since is not None or low != high:
-                return e.undecide(operation, operands)
-            go = bool(low)
-        else:
-            go = bool(goes_on.value)
-        if not go:
-            return state
+        low, high, _ = goes_on.bounds()
+        if goes_on.since is not None or len(ends) > _MOST_ENDS:
+            return e.undecide(operation, operands)
+        if not low:
+            ends.append(state)
+        if not high:
+            return _any_of(e, operation, operands, ends) if len(ends) > 1 else state
         state = e.region(body, state)
     raise UnsupportedError(
         f"{operation.location}: {operation.name}: expected at most {MOST_ITERATIONS:,} iterations, got more"
@@ -345,6 +351,6 @@ def map_(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequenc
 
 def _spread(x: Enclosure, shape: tuple[int, ...]) -> Enclosure:
     """Return the enclosure of a number for every element of a shape."""
-    names = ("value", "low", "high", "nan", "since")
+    names = ("value", "low", "high", "nan", "since", "beyond")
     parts = {n: np.broadcast_to(a, shape) for n in names if (a := getattr(x, n)) is not None}
     return dataclasses.replace(x, type=TensorType(shape, x.element), **parts)

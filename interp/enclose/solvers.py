@@ -23,6 +23,8 @@ from .values import Enclosure, largest, to_f64
 
 #: The roundings of each term of a sum: those of the product, the sum and a division, twice.
 _ROUNDINGS = 6
+#: Routines of LAPACK.
+_ROUTINES = ("potrf", "trsm", "getrf", "syevd", "heevd", "gesdd", "gesvd")
 #: The largest relative bound of which the first order says enough.
 _FIRST_ORDER = 0.1
 
@@ -117,11 +119,16 @@ def cholesky(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
 
 @rule("custom_call")
 def lapack(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
-    """The routines of LAPACK that are operations of StableHLO as well."""
-    name = re.fullmatch("lapack_[sdcz](potrf|trsm)_ffi", str(operation.attributes.get("call_target_name")))
+    """The routines of LAPACK: those that are operations of StableHLO as well, LU, eigenvalues and singular values."""
+    name = re.fullmatch(rf"lapack_[sdcz]({'|'.join(_ROUTINES)})_ffi", str(operation.attributes["call_target_name"]))
     given = operation.attributes.get("mhlo.backend_config")
     if name is None or not isinstance(given, dict):
         return None
+    if name[1] not in ("potrf", "trsm"):
+        (a,) = operands
+        if a.since is not None or 0 in a.value.shape:
+            return None
+        return _factors(e, operation, a) if name[1] == "getrf" else _values_alone(e, operation, a)
     side, diagonal, uplo, way = (chr(int(given.get(key, 0))) for key in ("side", "diag", "uplo", "trans_x"))
     attributes: dict[str, Any] = {"lower": uplo == "L"}
     if name[1] == "trsm":
@@ -133,6 +140,46 @@ def lapack(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seque
     )
     results = found(e, e.remember(operation, lambda: same), operands)
     return None if results is None else [*results, *e.nominal(operation, operands)[1:]]
+
+
+def _factors(e: Evaluator, operation: Operation, a: Enclosure) -> list[Enclosure] | None:
+    """Return L and U, which have an error of at most |L| F and F |U| with F = |L^-1| (c * n * u * |L| |U|) |U^-1|, to
+    first order (Higham, section 9.11), where no other row may be the pivot, which has the largest magnitude.
+    """
+    both, pivots, info = e.nominal(operation, [a])
+    value, (m, n) = to_f64(both.value, both.element), a.value.shape[-2:]
+    if m != n:
+        return None
+    lower, upper = np.tril(value, -1) + np.eye(n), np.triu(value)
+    inverses = _inverse(lower), _inverse(upper)
+    if inverses[0] is None or inverses[1] is None:
+        return None
+    off = _values(a)[1].copy()
+    for rows, order in zip(off.reshape(-1, n, n), pivots.value.reshape(-1, n) - 1, strict=True):
+        for i, pivot in enumerate(order):
+            rows[[i, pivot]] = rows[[pivot, i]]
+    change = _slack(a.element, n) * np.abs(lower) @ np.abs(upper) + off
+    change = np.abs(inverses[0]) @ change @ np.abs(inverses[1])
+    error = np.tril(np.abs(lower) @ np.tril(change, -1), -1) + np.triu(change) @ np.abs(upper)
+    error = error * (1 + 2 * _FIRST_ORDER)
+    known = change.sum((-2, -1)) < _FIRST_ORDER
+    known &= (np.tril(np.abs(np.real(value)) + np.abs(np.imag(value)) + error, -1) < 1).all((-2, -1))
+    found = e.around(operation, [a], value, error, known[..., None, None], both.value)
+    since = np.where(known[..., None], np.int32(0), np.int32(e.cause(operation)))
+    return [found, dataclasses.replace(pivots, since=np.broadcast_to(since, pivots.value.shape)), info]
+
+
+def _values_alone(e: Evaluator, operation: Operation, a: Enclosure) -> list[Enclosure]:
+    """Return eigenvalues of Hermitian matrices, or singular values, which change by at most the norm of an error (Weyl,
+    section 8.1 of Golub and Van Loan, Matrix Computations, 4th edition); the signs of vectors are free.
+    """
+    (_, own, *_, info), found = e.nominal(operation, [a]), e.undecide(operation, [a])
+    value, off = _values(a)
+    norms = [np.sqrt(np.sum(np.abs(x) ** 2, axis=(-2, -1)))[..., None] for x in (value, off)]
+    error = _slack(a.element, max(a.value.shape[-2:])) * norms[0] + norms[1] * (1 + 2 * _FIRST_ORDER)
+    center = to_f64(own.value, own.element)
+    found[1] = e.around(operation, [a], center, np.broadcast_to(error, center.shape), value=own.value, index=1)
+    return [*found[:-1], info]
 
 
 def _inverse(triangles: np.ndarray) -> np.ndarray | None:

@@ -17,10 +17,11 @@ from ...ops.accumulators.units import UNITS
 from ...ops.op import traits_of
 from ...ops.policy import Policy
 from ...ops.types import ElementType, TensorType
+from ..judging.sums.narrowed import NARROWED, is_imprecise
 from ..program import Operation
 from .combining import combination
 from .evaluate import Evaluator, rule
-from .values import C128, F64, Enclosure, by_parts, causes_of, largest, least_normal, to_f64
+from .values import C128, F32, F64, Enclosure, by_parts, causes_of, hull, largest, least_normal, to_f64
 
 #: The unit roundoff of f64, in which sums are computed here.
 _U64 = 2.0**-53
@@ -81,7 +82,10 @@ def _sum(e: Evaluator, operation: Operation, operands: Sequence[Any], at: Sequen
     is_exact = np.asarray(radius == 0) & _is_exact(operation, terms, most, unit)
     slack = np.expm1(count * np.log1p(unit)) + 4 * count * _U64
     if not operation.regions and element.name == "f16":  # which some chips round sums to after a few products
-        steps = np.maximum(np.ceil(count / _F16_PRODUCTS) - 1, 0)
+        of_all = traits_of(operation.name).terms  # those of padding among them
+        shapes = [x.value.shape for x in operands]
+        groups = np.ceil((of_all(shapes, operation.attributes) if of_all else count) / _F16_PRODUCTS)
+        steps = np.maximum(np.minimum(count, groups) - 1, 0)
         slack = slack + np.expm1(steps * np.log1p(2.0**-11)) * (1 + slack)
         is_exact = is_exact & ((steps == 0) | _is_exact(operation, terms, most, 2.0**-11))
     error = np.where(is_exact, 0.0, slack * most * (1 + 1e-9) + radius * (1 + 1e-9))
@@ -92,24 +96,37 @@ def _sum(e: Evaluator, operation: Operation, operands: Sequence[Any], at: Sequen
     beyond = most * (1 + slack) > largest(element.part)
     turns = linear([_size(v) for v in middle]) > _size(total) * (1 + 1e-12)
     is_unknown = (most > 1e11 * largest(element.part)) | ~np.isfinite(most)
-    nan = beyond & (turns | is_unknown | element.is_complex)
+    is_lost = turns & ~is_unknown & (not element.is_complex)
+    lost, nan = beyond & is_lost, beyond & ~is_lost & (is_unknown | element.is_complex)
+    beyond = beyond & ~lost
     low_, high_ = by_parts(total, lambda v: v - error), by_parts(total, lambda v: v + error)
+    if e.allowed.narrow and element.name == terms[0].element.name == "f32" and is_imprecise(operation):
+        unit = 2.0 ** -e.allowed.sum_bits[1]
+        is_exact = is_exact & _is_exact(operation, terms, most, unit)
+        error = np.where(is_exact, 0.0, np.expm1(count * np.log1p(unit)) * most + count * least)
+        for narrow in NARROWED.values():
+            ends = [[to_f64(narrow(v.astype(np.float32)), F32) for v in end] for end in (low, high)]
+            middle = [a / 2 + b / 2 for a, b in zip(*ends, strict=True)]
+            radius = linear.each([_radius(*v) for v in zip(*ends, middle, strict=True)], list(map(_size, middle)))
+            total = linear(middle)
+            low_, high_ = hull([low_, total - error - radius], [high_, total + error + radius])
     low_ = by_parts(low_, lambda v: np.where(nan | (beyond & (v < 0)), -np.inf, v))
     high_ = by_parts(high_, lambda v: np.where(nan | (beyond & (v > 0)), np.inf, v))
     if any(s.any() for s in has_special):
         low_, high_, nan = _with_specials(e, operation, operands, linear, has_special, low_, high_, nan)
     if not operation.regions and element.is_float and element.bits <= 16:
-        low_, high_, nan = _with_steps(e, operation, operands, low_, high_, nan)
+        low_, high_, nan = _with_steps(e, operation, operands, low_, high_, nan, lost)
     since = None
     if any(u.any() for u in undecided):
         known = [int(causes_of(x)[u].min()) for x, u in zip(terms, undecided, strict=True) if u.any()]
         since = np.where(linear.touched(undecided), np.int32(min(known)), np.int32(0))
-    return [e.finish(operation, operands, low_, high_, nan, since=since)]
+    return [e.finish(operation, operands, low_, high_, nan, since=since, beyond=lost if lost.any() else None)]
 
 
 def _with_steps(
-    e: Evaluator, operation: Operation, operands: Sequence[Any], low: np.ndarray, high: np.ndarray, nan: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    e: Evaluator, operation: Operation, operands: Sequence[Any], low: np.ndarray, high: np.ndarray, nan: np.ndarray,
+    lost: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """Return bounds that hold the specification's own steps: each product and sum, in order, rounded to the type."""
     (result,) = operation.results
     assert isinstance(result.type, TensorType)
@@ -119,9 +136,9 @@ def _with_steps(
     own, steps = (to_f64(np.asarray(e.run(operation, values, p)[0]), element) for p in policies)
     shift = np.where(np.isfinite(own) & np.isfinite(steps), steps - own, 0.0)
     low, high = np.minimum(low, low + shift), np.maximum(high, high + shift)
-    is_infinite = np.isinf(steps)
+    is_infinite = np.isinf(steps) & ~lost
     low, high = np.where(is_infinite, np.fmin(low, steps), low), np.where(is_infinite, np.fmax(high, steps), high)
-    return low, high, nan | np.isnan(steps)
+    return low, high, nan | (np.isnan(steps) & ~lost)
 
 
 class _Linear:

@@ -35,6 +35,7 @@ class Enclosure:
         since: The operation since which an element is undecided, by its index in `causes`; 0 where it is decided. None
             where all are.
         causes: Operations; the first is None.
+        beyond: Where an element may be infinite or NaN instead, as a step on the way to it may overflow.
         has_bits: Whether the bits of NaN are known: they are those of an argument or a constant.
     """
 
@@ -45,6 +46,7 @@ class Enclosure:
     nan: np.ndarray | None = None
     since: np.ndarray | None = None
     causes: list[Operation | None] = dataclasses.field(default_factory=lambda: [None])
+    beyond: np.ndarray | None = None
     has_bits: bool = False
 
     @property
@@ -70,6 +72,13 @@ class Enclosure:
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the least and the greatest number of each element, and where it may be NaN."""
+        low, high, nan = self.within()
+        if self.beyond is None:
+            return low, high, nan
+        return np.where(self.beyond, -np.inf, low), np.where(self.beyond, np.inf, high), nan | self.beyond
+
+    def within(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the bounds of elements of which no step overflows."""
         if self.low is not None and self.high is not None and self.nan is not None:
             return self.low, self.high, self.nan
         wide = to_f64(self.value, self.element)
@@ -83,7 +92,9 @@ class Enclosure:
     @np.errstate(all="ignore")
     def results(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the bounds after a result's rounding to its type; those that overflow to NaN are infinite."""
-        low, high, nan = self.bounds()
+        return self._rounded(*self.bounds())
+
+    def _rounded(self, low: np.ndarray, high: np.ndarray, nan: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if not (self.element.is_float or self.element.is_complex):
             return low, high, nan
         if leaves_open(self.element) and self.low is not None:
@@ -108,17 +119,18 @@ class Enclosure:
         """Return which elements of an array of the type and shape are enclosed; those undecided are."""
         same = equal_values(array, self.value)
         if self.low is not None:
-            low, high, nan = self.results()
+            low, high, nan = self._rounded(*self.within())
             x = to_f64(array, self.element)
             inside = by_both_parts(x, low, high, lambda a, b, c: (b <= a) & (a <= c))
             same = same | inside | (nan & np.isnan(x))
+            same = same if self.beyond is None else same | (self.beyond & ~np.isfinite(x))
         return same | self.undecided
 
     @np.errstate(all="ignore")
     def excess(self, array: np.ndarray) -> np.ndarray:
         """Return by how many ULP of its type each element of an array lies outside; 0 inside, infinity if NaN does."""
         x = to_f64(array, self.element)
-        low, high, _ = self.results()
+        low, high, _ = self._rounded(*self.within())
 
         def part(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
             off = np.maximum(np.maximum(b - a, a - c), 0.0)
@@ -174,7 +186,7 @@ def ulp_of(x: np.ndarray, element: ElementType) -> np.ndarray:
     if not element.is_float:
         return np.ones(x.shape)
     fmt = element.format
-    exponent = np.frexp(np.where(np.isfinite(x), x, 0.0))[1] - fmt.precision
+    exponent = np.where(x == 0, fmt.min_exponent, np.frexp(np.where(np.isfinite(x), x, 0.0))[1] - fmt.precision)
     return np.ldexp(1.0, np.maximum(exponent, fmt.min_exponent))
 
 
@@ -245,9 +257,24 @@ def join(first: Enclosure, second: Enclosure) -> Enclosure:
     low, high = hull([a, c], [b, d])
     since = np.maximum(causes_of(first), causes_of(second))
     return dataclasses.replace(
-        first, low=low, high=high, nan=m | n, since=since if since.any() else None,
+        first, low=low, high=high, nan=m | n, since=since if since.any() else None, beyond=None,
         has_bits=first.has_bits and second.has_bits,
     )  # fmt: skip
+
+
+def settle(x: Enclosure, has_sign: bool = False) -> Enclosure:
+    """Return an enclosure without bounds and causes that say nothing: every element is the interpreter's to the bit.
+
+    With `has_sign` so are zeros.
+    """
+    if x.since is not None and not x.since.any():
+        x = dataclasses.replace(x, since=None)
+    if x.low is None or x.since is not None or x.beyond is not None or x.element.is_complex:
+        return x
+    low, high, nan = x.within()
+    is_same = (low == high) & (low == to_f64(x.value, x.element)) & ~nan
+    is_same &= ((low != 0) | has_sign) if x.element.is_float else np.abs(low) <= MOST
+    return dataclasses.replace(x, low=None, high=None, nan=None) if is_same.all() else x
 
 
 def causes_of(x: Enclosure) -> np.ndarray:

@@ -38,12 +38,14 @@ class Trace:
         values: The interpreter's value of each value.
         enclosures: The enclosures of the program's results; none of a region.
         operations: The operations of the body, without constants.
+        returns: The values that the body returns.
     """
 
     source: Source
     values: dict[Value, Any]
     enclosures: list[Enclosure]
     operations: list[Operation]
+    returns: Sequence[Value]
 
     @classmethod
     def of(cls, source: Source, arrays: Sequence[np.ndarray], allowed: Allowed) -> Trace:
@@ -54,7 +56,7 @@ class Trace:
             if not is_movable_type(v.type):
                 raise UnsupportedError(f"{source.function.location}: expected tensors of known sizes, got {v.type}")
         evaluator = Evaluator(source.program, allowed)
-        return cls(source, {}, evaluator.start(body, arrays), _operations(body))._with_values(evaluator)
+        return cls(source, {}, evaluator.start(body, arrays), _operations(body), body.returns)._with_values(evaluator)
 
     def enter(self, operation: Operation, allowed: Allowed) -> Iterator[Trace]:
         """Yield the regions that control flow runs: the chosen branch, or the condition and body of each iteration."""
@@ -74,7 +76,7 @@ class Trace:
 
     def _region(self, evaluator: Evaluator, region: Region, state: Sequence[Any]) -> Trace:
         evaluator.start(region, state)
-        return Trace(self.source, {}, [], _operations(region))._with_values(evaluator)
+        return Trace(self.source, {}, [], _operations(region), region.returns)._with_values(evaluator)
 
     def _with_values(self, evaluator: Evaluator) -> Trace:
         known = {v: x.value for v, x in evaluator.values.items() if isinstance(x, Enclosure)}
@@ -127,9 +129,9 @@ class Judge:
         return None
 
     def frontier(self, operations: Sequence[Operation]) -> list[Value]:
-        """Return the results of operations that none of them uses."""
+        """Return the results of operations that none of them uses, and those that the whole returns."""
         used = {v for o in operations for v in (*o.operands, *captures(o))}
-        found = [v for o in operations for v in o.results if v not in used]
+        found = [v for o in operations for v in o.results if v not in used or v in self.trace.returns]
         return [v for v in found if is_movable_type(v.type) and v in self.trace.values]
 
     def wrong(self, operations: Sequence[Operation], wanted: Sequence[Value] | None = None) -> Finding | None:

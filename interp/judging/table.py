@@ -116,7 +116,6 @@ LIMITS = {
     "subnormal-flushed": "a subnormal result is flushed to zero",
     "near": "within {limit} ULP, and no standard asks for more",
     "near-complex": "within {limit} ULP of the number's length",
-    "near-whole": "within {limit} ULP of the exact value of the whole, whose steps are left open",
     "steps": "not judged: each of its steps is rounded, as the implementation chooses",
     "may-overflow": "it may overflow on the way",
     "like-steps": "as near, everywhere, as sums that are rounded to {element} at each step, in an order of their own",

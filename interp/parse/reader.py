@@ -191,6 +191,9 @@ class Reader:
         if name == "stablehlo.custom_call" and attributes.get("call_target_name") == ELIDED:
             name, attributes = CONSTANT, {"value": self._fill(op, results[0].type)}
         elif name == "stablehlo.custom_call":
+            # Where sizes are symbolic, JAX adds the shapes of the results to the operands.
+            shapes = np.ravel(attributes.pop("indices_of_shape_operands", ())).tolist()
+            operands = tuple([v for i, v in enumerate(operands) if i not in shapes])
             name, attributes = self._custom_call(attributes)
         operation = Operation(name, operands, results, attributes, regions, location)
         if name not in STRUCTURED:
@@ -217,7 +220,7 @@ class Reader:
     def _custom_call(self, attributes: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """The op and attributes of a custom call; of one that stands for an op of CHLO or StableHLO that op's own."""
         target = str(attributes.get("call_target_name", ""))
-        self._is_spmd |= target in (spmd.TO_PARTS, spmd.TO_WHOLE)
+        self._is_spmd |= target in (spmd.TO_PARTS, spmd.TO_WHOLE, spmd.TO_LOCAL, spmd.TO_GLOBAL)
         dialect, _, short = target.partition(".")
         given = attributes.get(f"{dialect}.attributes", {})
         if dialect in _TRAVELLING and isinstance(given, dict) and not is_target(target):

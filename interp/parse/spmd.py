@@ -1,7 +1,7 @@
-"""Programs of GSPMD: `SPMDFullToShardShape` … `SPMDShardToFullShape` -> `sdy.manual_computation`.
+"""Programs of GSPMD, and Shardy's in HLO: custom calls to parts … custom calls to wholes -> `sdy.manual_computation`.
 
-What lies between the two custom calls is computed by each device on its own part. JAX before Shardy, torch_xla and
-others write it as plain operations of the region around it:
+Each device computes on its own part between the custom calls. Shardy's are around the call of a function. JAX before
+Shardy, torch_xla and others write plain operations of the region around them:
 
     %1 = custom_call @Sharding(%x) {mhlo.sharding = "{devices=[2,1]<=[2]}"}
     %2 = custom_call @SPMDFullToShardShape(%1) {mhlo.sharding = "{manual}"}
@@ -14,18 +14,24 @@ An operation belongs to the devices if it depends on a part, or on which device 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from ...ops.op import call_attribute, traits_of
 from ...ops.processes.sharded import Sharding
 from ...ops.traits import Effects
-from ...ops.types import TensorType
+from ...ops.types import TensorType, TupleType
 from ..errors import ProgramError, UnsupportedError
-from ..program import Function, Location, Operation, Program, Region, Value, all_operations
+from ..program import BARRIER, Function, Location, Operation, Program, Region, Value, all_operations
 from . import sharding
+from .attributes import Opaque
 
 #: The custom calls that lead to the parts of devices, and back.
 TO_PARTS, TO_WHOLE = "SPMDFullToShardShape", "SPMDShardToFullShape"
+#: Those of Shardy in HLO, which give a tuple where there are several, and what the functions between them are called.
+TO_LOCAL, TO_GLOBAL = "xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"
+_BODY = "xla.sdy.manual_computation_body"
 _ANNOTATION = "Sharding"
 
 
@@ -34,11 +40,21 @@ def with_manual_computations(program: Program) -> Program:
 
     Raises ProgramError where a sharding cannot be read, and UnsupportedError where two of them share values of devices.
     """
+    # HLO has the meshes of Shardy as text.
+    texts = _frontend_attributes(program.attributes).get("xla.sdy.meshes", "")
+    meshes = {name: {"mesh": Opaque(text)} for name, text in re.findall(r'([\w.$-]+)"? = (#sdy\.mesh<.*?>)', texts)}
+    attributes = {**program.attributes, "sdy.mesh": meshes | program.attributes.get("sdy.mesh", {})}
+    program = dataclasses.replace(program, attributes=attributes)
     functions = {
         name: f if f.body is None else dataclasses.replace(f, body=_Rewriter(program, f).region(f.body))
         for name, f in program.functions.items()
     }
     return dataclasses.replace(program, functions=functions)
+
+
+def _frontend_attributes(attributes: Mapping[str, Any]) -> dict[str, str]:
+    given = attributes.get("mhlo.frontend_attributes")
+    return {name: str(text) for name, text in given.items()} if isinstance(given, Mapping) else {}
 
 
 def _target(operation: Operation) -> str:
@@ -81,6 +97,8 @@ class _Rewriter:
             dataclasses.replace(o, regions=tuple(map(self.region, o.regions))) if o.regions else o
             for o in region.operations
         ]
+        for call in [o for o in operations if _BODY in str(o.attributes.get(call_attribute(o.name) or ""))]:
+            operations = _of_shardy(self._program, call, operations)
         targets = {_target(o) for o in operations}
         if TO_PARTS not in targets and TO_WHOLE not in targets:
             return Region(region.arguments, operations, region.returns)
@@ -152,40 +170,73 @@ class _Rewriter:
         gives = [
             self._sharding(o, o.results[0], o.operands[0], str(o.attributes.get("mhlo.sharding", ""))) for o in leaving
         ]
-        # A part is an operand of this computation alone.
-        arguments = tuple([Value(o.results[0].type) for o in calls])
-        renamed = dict(zip((o.results[0] for o in calls), arguments, strict=True))
+        # Several computations may have a part, each with an argument of its own for it.
+        parts = tuple([o.results[0] for o in calls])
+        arguments = tuple([Value(v.type) for v in parts])
+        unchanged = [Operation(BARRIER, arguments, parts, {}, (), place)] if parts else []
         axes = [name for s in (*takes, *gives) for name, _ in s.mesh.axes]
         names = {name for name in axes if not name.startswith(sharding.MANUAL)}
         attributes = {"in_shardings": tuple(takes), "out_shardings": tuple(gives), "manual_axes": tuple(sorted(names))}
-        body = _renamed(Region((), operations, tuple(o.operands[0] for o in leaving)), renamed)
+        body = Region(arguments, [*unchanged, *operations], tuple([o.operands[0] for o in leaving]))
         return Operation(
             _COMPUTATION,
             tuple([o.operands[0] for o in calls]),
             tuple([o.results[0] for o in leaving]),
             attributes,
-            (Region(arguments, body.operations, body.returns),),
+            (body,),
             place,
         )
 
     def _sharding(self, operation: Operation, whole: Value, part: Value, text: str | None) -> Sharding:
+        """The sharding of a whole value, which has to be cut as the part's shape says."""
+        devices = self._program.attributes.get("mhlo.num_partitions")
         try:
-            return self._read(whole, part, text)
+            if not isinstance(whole.type, TensorType) or not isinstance(part.type, TensorType):
+                raise ProgramError(f"expected tensors, got {whole.type} and {part.type}")
+            if text is None and whole.type == part.type:
+                text = "{replicated}"
+            count = devices if isinstance(devices, int) and devices > 0 else None
+            found = sharding.tiled(text or "", len(whole.type.shape), count)
+            expected = tuple(n // p if n else n for n, p in zip(whole.type.shape, found.parts(), strict=True))
+            if part.type.shape != expected:
+                raise ProgramError(f"expected a part of shape {list(expected)} by {text}, got {part.type}")
         except ProgramError as error:
             raise ProgramError(f"{operation.location}: {operation.name}: {error}") from None
-
-    def _read(self, whole: Value, part: Value, text: str | None) -> Sharding:
-        """The sharding of a whole value, which has to be cut as the part's shape says."""
-        if not isinstance(whole.type, TensorType) or not isinstance(part.type, TensorType):
-            raise ProgramError(f"expected tensors, got {whole.type} and {part.type}")
-        rank, devices = len(whole.type.shape), self._program.attributes.get("mhlo.num_partitions")
-        if text is None and whole.type == part.type:
-            text = "{replicated}"
-        found = sharding.tiled(text or "", rank, devices if isinstance(devices, int) and devices > 0 else None)
-        expected = tuple(n // p if n else n for n, p in zip(whole.type.shape, found.parts(), strict=True))
-        if part.type.shape != expected:
-            raise ProgramError(f"expected a part of shape {list(expected)} by {text}, got {part.type}")
         return found
+
+
+def _of_shardy(program: Program, call: Operation, operations: list[Operation]) -> list[Operation]:
+    """The operations with a manual computation in the place of the call of a body and of the custom calls around it."""
+    made = {r: o for o in operations for r in o.results}
+    sources = {v for x in call.operands if x in made for v in (x, *made[x].operands)}  # the parts, or their tuple
+    cut = [o for o in operations if _target(o) == TO_LOCAL and not sources.isdisjoint(o.results)]
+    join = [o for o in operations if _target(o) == TO_GLOBAL and not set(o.operands).isdisjoint(call.results)]
+    if len(cut) > 1 or len(join) != 1:
+        return operations
+    attributes: dict[str, Any] = {"in_shardings": (), "out_shardings": ()}
+    for end in (*cut, *join):
+        for name, text in _frontend_attributes(end.attributes).items():
+            attributes[name.removeprefix("xla.sdy.")] = Opaque(text)
+    try:
+        attributes = sharding.resolve_shardings(attributes, program)
+    except ProgramError as error:
+        raise ProgramError(f"{call.location}: {_COMPUTATION}: {error}") from None
+    parts = tuple([r for o in cut for r in o.results])
+    inner = [o for o in operations if o is call or not set(parts).isdisjoint(o.operands)]
+    (arguments, unpacked), (results, packed) = _elements(parts, call), _elements(join[0].results, call)
+    body = Region(arguments, [*unpacked, *inner], join[0].operands)
+    taken = tuple([x for o in cut for x in o.operands])
+    computation = Operation(_COMPUTATION, taken, results, attributes, (body,), call.location)
+    new = {id(o): [] for o in (*cut, *inner)} | {id(join[0]): [computation, *packed]}
+    return [n for o in operations for n in new.get(id(o), [o])]
+
+
+def _elements(values: tuple[Value, ...], place: Operation) -> tuple[tuple[Value, ...], list[Operation]]:
+    """The values; of a tuple, new values for its elements, and the operation that makes it of them."""
+    if not values or not isinstance(values[0].type, TupleType):
+        return values, []
+    elements = tuple(map(Value, values[0].type.elements))
+    return elements, [Operation("stablehlo.tuple", elements, values, {}, (), place.location)]
 
 
 def meets_processes(program: Program, function: Function) -> bool:
@@ -212,16 +263,3 @@ def _meets(program: Program, operations: Iterable[Operation], seen: set[str]) ->
 
 _PLACES = ("stablehlo.partition_id", "stablehlo.replica_id")
 _COMPUTATION = "sdy.manual_computation"
-
-
-def _renamed(region: Region, values: dict[Value, Value]) -> Region:
-    """Return a region with other values in the place of some."""
-
-    def new(old: Sequence[Value]) -> tuple[Value, ...]:
-        return tuple([values.get(v, v) for v in old])
-
-    operations = [
-        dataclasses.replace(o, operands=new(o.operands), regions=tuple(_renamed(r, values) for r in o.regions))
-        for o in region.operations
-    ]
-    return Region(region.arguments, operations, new(region.returns))

@@ -83,8 +83,15 @@ def _call_target(target: str, options: dict[str, str], ctx: Any, *operands: Any,
     if parameters.get("sort_eig_vals"):
         raise NotImplementedError(f"sort_eig_vals is not implemented for platform {PLATFORM}")
     config: dict[str, Any] = {ours: ir.BoolAttr.get(bool(parameters.get(theirs))) for theirs, ours in options.items()}
-    types = ir_types(ctx, ctx.avals_out)
-    return mlir.custom_call(target, result_types=types, operands=operands, backend_config=config, api_version=4).results
+    return _custom_call(ctx, target, operands, backend_config=config, api_version=4)
+
+
+def _custom_call(ctx: Any, target: str, operands: Sequence[Any], **options: Any) -> Sequence[Any]:
+    """Call a target for the results of a primitive; where their sizes are symbolic, their shapes are operands too."""
+    types, shapes = ir_types(ctx, ctx.avals_out), None
+    if not all(t.has_static_shape for t in types):
+        shapes = [mlir.eval_dynamic_shape_as_tensor(ctx, aval.shape) for aval in ctx.avals_out]
+    return mlir.custom_call(target, result_types=types, operands=operands, result_shapes=shapes, **options).results
 
 
 def ir_types(ctx: Any, avals: Sequence[Any]) -> list[Any]:
@@ -114,7 +121,7 @@ _FUNCTIONS = {
 def _keep_function(rule: Callable[..., Any], ctx: Any, *operands: Any, **parameters: Any) -> Any:
     """Lower a function of floats to a custom call that stands for its op of CHLO.
 
-    jaxlib expands the op itself to ops that each round to the format, or refuses to: so where sizes are symbolic.
+    jaxlib expands the op itself to ops that each round to the format, or refuses to.
     """
     results = rule(ctx, *operands, **parameters)
     if not dtypes.issubdtype(ctx.avals_out[0].dtype, np.floating):
@@ -123,12 +130,12 @@ def _keep_function(rule: Callable[..., Any], ctx: Any, *operands: Any, **paramet
     if op.name == "sdy.sharding_constraint":
         op = op.operands[0].owner.operation
     old = op.results[0]
-    if not op.name.startswith(_CHLO) or not old.type.has_static_shape:
+    if not op.name.startswith(_CHLO):
         return results
     from jaxlib.mlir import ir
 
     with ir.InsertionPoint(op):
-        new = mlir.custom_call(op.name, result_types=[old.type], operands=list(op.operands)).results[0]
+        (new,) = _custom_call(ctx, op.name, list(op.operands))
     results = [new if r == old else r for r in results]
     old.replace_all_uses_with(new)
     op.erase()

@@ -66,8 +66,6 @@ def custom_call(call: Call) -> Run:
     if len(call.results) == 1 and isinstance(whole := call.results[0], TupleType):
         parts = custom_call(dataclasses.replace(call, results=whole.elements))
         return parts if len(whole.elements) != 1 else lambda *values: (parts(*values),)
-    if "indices_of_shape_operands" in call.attributes:
-        return _without_shapes(call)
     bind = _TARGETS.get(name)
     if bind is None:
         raise UnsupportedOpError(f"expected a known target, got {name!r}{hint(name, _TARGETS)}")
@@ -87,16 +85,6 @@ def _bind_function(function: Target, call: Call) -> Run:
         return unpack(tuple(_check_result(name, r, t) for r, t in zip(results, types, strict=True)))
 
     return kernel
-
-
-def _without_shapes(call: Call) -> Run:
-    """The call without the operands that JAX adds to it where sizes are symbolic: the results' shapes."""
-    shapes = set(call.integers("indices_of_shape_operands"))
-    kept = [i for i in range(len(call.operands)) if i not in shapes]
-    attributes = {k: v for k, v in call.attributes.items() if k != "indices_of_shape_operands"}
-    operands = tuple(call.operands[i] for i in kept)
-    kernel = custom_call(dataclasses.replace(call, operands=operands, attributes=attributes))
-    return lambda *values: kernel(*(values[i] for i in kept))
 
 
 def _check_result(name: str, result: Any, t: Any) -> Any:

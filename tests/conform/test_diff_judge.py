@@ -177,6 +177,18 @@ def test_a_composite_that_overflows_on_the_way() -> None:
         assert op.verdict == expected
 
 
+@pytest.mark.parametrize(("got", "expected"), [(8, "PASS"), (7, "DIVERGENT"), (9, "FAIL")])
+def test_where_updates_meet_any_of_them_is_right(got: float, expected: str) -> None:
+    body = """%0 = "stablehlo.scatter"(%x, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<
+      inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1>}> ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        stablehlo.return %b : tensor<f32>
+    }) : (tensor<1xf32>, tensor<2x1xi32>, tensor<2xf32>) -> tensor<1xf32>\nreturn %0 : tensor<1xf32>"""
+    text = func("%x: tensor<1xf32>, %i: tensor<2x1xi32>, %u: tensor<2xf32>", "tensor<1xf32>", body)
+    inputs = [np.ones(1, np.float32), np.zeros((2, 1), np.int32), np.array([7, 8], np.float32)]
+    assert verdict(text, inputs, np.array([got], np.float32))[0] == expected
+
+
 def test_sums_whose_magnitudes_overflow() -> None:
     body = (
         "%0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : "

@@ -92,5 +92,8 @@ def test_errors() -> None:
         program(1)
     with pytest.raises(interp.InputError, match="input 0: expected shape"):
         program.call(D | {"a": np.ones(3, jnp.float8_e4m3fn)}, scale=0.5)
+    any_size = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n"), np.float32)
+    with pytest.raises(interp.InputError, match=r"or a function of jax\.export, got symbols$"):
+        interp.load(jax.jit(jnp.negative).lower(any_size))
     with pytest.raises(interp.InputError, match=r"^expected a path, .* jax\.export\.Exported, got int$"):
         interp.load(3)

@@ -136,10 +136,9 @@ def test_devices_keep_what_differs_between_them() -> None:
     """)
 
 
-def test_shard_map_before_shardy() -> None:
-    """Programs of GSPMD run as those of Shardy, also where only some axes are manual, and from a file too."""
+def test_shard_map_here_and_from_a_file() -> None:
+    """Programs of GSPMD run as those of Shardy, also where only some axes are manual."""
     run("""
-        jax.config.update("jax_use_shardy_partitioner", False)
         from minihlo.interp import load
         lax, a = jax.lax, jax.device_put(x, sharded("x", "y"))
 
@@ -166,10 +165,15 @@ def test_shard_map_before_shardy() -> None:
             x[4:] + 1, twice(total), [10 * i + j for j in range(4) for i in range(2)],
             twice(twice(total)[:4] + twice(total)[4:]), np.tile(x[4:], (2, 1)),
         )
-        results = jax.jit(all_)(a)
-        for mine, yours in zip(results, expected, strict=True):
-            same(mine, yours)
-        for mine, yours in zip(load(jax.jit(all_).lower(a).as_text())(x), expected, strict=True):
-            same(mine, yours)
-        assert "SPMDFullToShardShape" in jax.jit(all_).lower(a).as_text()
+        for is_shardy, form, part in (
+            (False, "stablehlo", "SPMDFullToShardShape"),
+            (True, "stablehlo", "sdy.manual_computation"),
+            (True, "hlo", "xla.sdy.GlobalToLocalShape"),
+        ):
+            jax.config.update("jax_use_shardy_partitioner", is_shardy)
+            text = jax.jit(all_).lower(a).as_text(form)
+            assert part in text
+            for mine, loaded, wanted in zip(jax.jit(all_)(a), load(text)(x), expected, strict=True):
+                same(mine, wanted)
+                same(loaded, wanted)
     """)

@@ -259,6 +259,5 @@ def test_top_k_of_xla() -> None:
 
 def test_marks_of_memory() -> None:
     for name in ("MoveToHost", "MoveToDevice", "InspectSharding"):
-        assert run(of_one(f"%0 = stablehlo.custom_call @{name}(%x) : (tensor<4xf32>) -> tensor<4xf32>"), X) == [
-            X.tolist()
-        ]
+        call = f"stablehlo.custom_call @{name}(%x) : (tensor<4xf32>) -> tensor<4xf32>"
+        assert run(of_one(f"%0 = {call}"), X) == [X.tolist()]

@@ -7,9 +7,8 @@ order is unknown, results that are as far off as those of such an accumulator, e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import ml_dtypes
 import numpy as np
 
 from ....ops.types import ELEMENT_TYPES, ElementType, TensorType, type_of_dtype
@@ -22,6 +21,7 @@ from ..wide import sole_op_name
 from .accumulators import folds, model_of
 from .exact_sums import ExactSums
 from .likeness import is_like, units
+from .narrowed import NARROWED, is_imprecise
 from .sum_faults import sum_fault
 
 _PRODUCTS = ("dot", "dot_general", "convolution", "dynamic_conv", "einsum", "unary_einsum", "ragged_dot")
@@ -109,9 +109,9 @@ def _is_like(sums: ExactSums, theirs: np.ndarray, wrong: np.ndarray, selected: n
 
 def _narrowed_operands(operation: Operation, operands: Arrays, theirs: np.ndarray, wrong: np.ndarray) -> Diagnosis:
     """The type that operands of f32 were rounded to, which the default precision permits."""
-    if operation.regions or not _is_imprecise(operation):
+    if not is_imprecise(operation):
         return NONE
-    for identifier, rounded in _NARROWED.items():
+    for identifier, rounded in NARROWED.items():
         narrow = ExactSums.of(operation, [rounded(x) for x in operands])
         if narrow is not None and narrow.within(theirs, _PRECISION["f32"])[wrong].all():
             return cause(f"operands-{identifier}")
@@ -121,30 +121,3 @@ def _narrowed_operands(operation: Operation, operands: Arrays, theirs: np.ndarra
 def _element(operation: Operation) -> ElementType | None:
     t = operation.operands[0].type if operation.operands else None
     return t.element if isinstance(t, TensorType) else None
-
-
-def _is_imprecise(operation: Operation) -> bool:
-    """Whether a product of f32 may use operands of fewer bits."""
-    precision = operation.attributes.get("precision_config") or ()
-    return "algorithm" not in operation.attributes and all(p == "DEFAULT" for p in precision)
-
-
-def _round_bits(bits: int, half: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Rounds f32 to fewer bits, where `half` is added before truncation."""
-
-    def rounded(x: np.ndarray) -> np.ndarray:
-        if x.dtype != np.float32:
-            return x
-        codes = np.ascontiguousarray(x).view(np.uint32)
-        cut = (codes + np.uint32(half)) & np.uint32(~((1 << bits) - 1) & 0xFFFFFFFF)
-        return np.where(np.isfinite(x), cut.view(np.float32), x)
-
-    return rounded
-
-
-#: Types that matrix units round operands of f32 to.
-_NARROWED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "tf32": _round_bits(13, 1 << 12),
-    "tf32-toward-zero": _round_bits(13, 0),
-    "bf16": lambda x: x.astype(ml_dtypes.bfloat16).astype(np.float32) if x.dtype == np.float32 else x,
-}
