@@ -118,7 +118,10 @@ def of_jax(source: Any) -> JaxProgram | None:
 
 
 def _of_compiled(source: Any) -> JaxProgram:
-    modules = source.runtime_executable().hlo_modules()
+    executable = source.runtime_executable()
+    if executable.client.platform == _PLATFORMS[0]:
+        raise InputError("expected a function compiled for another platform, or f.lower(x), got one for minihlo itself")
+    modules = executable.hlo_modules()
     if len(modules) != 1:
         raise InputError(f"expected a compiled function of one HLO module, got {len(modules)}")
     program = parser.parse(modules[0].as_serialized_hlo_module_proto(), modules[0].name)

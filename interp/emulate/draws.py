@@ -52,15 +52,13 @@ def numbered_loop(
     """Repeat `body` as `loop` does; the roundings of each iteration follow those of the one before."""
     if e.policy.rounding != "stochastic":
         return loop(count, body, state)
-    first = e.roundings if isinstance(e.roundings, Tensor) else constant(e.roundings, UI64)
 
     def numbered(index: Tensor, number: Tensor, *state: Tensor) -> list[Tensor]:
         e.roundings = number
         following = body(index, *state)
-        assert isinstance(e.roundings, Tensor)
-        return [e.roundings, *following]
+        return [e.number(), *following]
 
-    e.roundings, *results = loop(count, numbered, [first, *state])
+    e.roundings, *results = loop(count, numbered, [e.number(), *state])
     return results
 
 

@@ -166,7 +166,7 @@ def count_roundings(e: Emulation, operation: Operation, operands: Sequence[Any])
     """Count the roundings of an elementwise operation that stays as it is, as the interpreter does."""
     probe, elements = _Probe(False), [element_of(v) for v in operation.operands]
     kernel(e, operation, probe)(*(np.zeros(1, t.dtype) for t in elements))
-    e.roundings += probe.count
+    e.roundings = e.roundings + probe.count if probe.count else e.roundings
     return ()
 
 

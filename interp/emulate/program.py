@@ -24,7 +24,7 @@ from ..program import Function, Region
 from .rewrite import Emulation, unwrap, wrap
 from .rules import attributes_of, of_codes, to_codes
 from .source import Source
-from .tensor import UI8, Tensor, insert
+from .tensor import UI8, UI64, Tensor, insert, type_of
 
 
 class _Whole(Emulation):
@@ -65,6 +65,10 @@ class _Whole(Emulation):
             ]
             for types, given in ((function.argument_types, kind.inputs), (function.result_types, kind.results))
         )
+        number = [type_of(UI64, ())] if function.name in self.numbered else []
+        takes, gives = takes + number, gives + number
+        for name in {"arg_attrs", "res_attrs"} & attributes.keys() if number else ():
+            attributes[name] = ir.ArrayAttr.get([*ir.ArrayAttr(attributes[name]), ir.DictAttr.get({})])
         attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(takes, gives))
         op = ir.Operation.create("func.func", attributes=attributes, regions=1)
         if function.body is None:
@@ -72,12 +76,12 @@ class _Whole(Emulation):
         region = self._apply_passes(function)
 
         def body(*values: ir.Value) -> list[ir.Value]:
-            given = [
-                self._enter(v, t, function, has_boundary) for v, t in zip(values, function.argument_types, strict=True)
-            ]
-            results = self.apply(region, given)
+            self.roundings = Tensor.of(values[-1]) if number else 0
+            pairs = zip(values, function.argument_types, strict=not number)
+            results = self.apply(region, [self._enter(v, t, function, has_boundary) for v, t in pairs])
             pairs = zip(results, function.result_types, strict=True)
-            return [self._leave(r, t, function, has_boundary) for r, t in pairs]
+            left = [self._leave(r, t, function, has_boundary) for r, t in pairs]
+            return [*left, self.number().value] if number else left
 
         unknown = ir.Location.unknown()
         block = op.regions[0].blocks.append(*takes, arg_locs=[unknown] * len(takes))

@@ -33,7 +33,7 @@ from ..program import BARRIER, CONSTANT, Operation, Region, Value
 from ..settings import Settings
 from .rules import align, attributes_of, carrier, constant_of, full_name, has_emulated, is_emulated, rules
 from .source import Source
-from .tensor import UI8, UI32, Tensor, constant, fill, fill_by_name, insert, type_of
+from .tensor import UI8, UI32, UI64, Tensor, constant, fill, fill_by_name, insert, type_of
 
 #: The attributes that name composites and custom calls.
 _NAMED = {"stablehlo.composite": "name", "stablehlo.custom_call": "call_target_name"}
@@ -58,6 +58,12 @@ class Emulation:
         self.once = called_once(self.program)
         self.pending: list[str] = []
         self.seen: set[str] = set()
+        #: The functions that take and return how many roundings came before.
+        self.numbered: set[str] = set()
+
+    def number(self) -> Tensor:
+        """Return how many roundings came before, a scalar of ui64."""
+        return self.roundings if isinstance(self.roundings, Tensor) else constant(self.roundings, UI64)
 
     def carried(self, t: Type, old: ir.Type) -> ir.Type:
         """Return the type of MLIR that values of a type are carried as; `old` is what it was."""
@@ -172,25 +178,40 @@ class Emulation:
             shape = list(operands[-1].shape)
             types = [ir.RankedTensorType.get(shape, ir.RankedTensorType(t).element_type) for t in types]
         values, regions = [unwrap(v) for v in operands], operation.regions
+        runs = record.traits.regions if record is not None and self.policy.rounding == "stochastic" else None
+        number = [self.number()] if runs in (RegionSemantics.LOOP, RegionSemantics.ONE) else []
+        values += [n.value for n in number if runs is RegionSemantics.LOOP]
+        types += [n.value.type for n in number]
         op = ir.Operation.create(operation.name, types, values, attributes_of(source), regions=len(regions))
-        self._rewrite_regions(regions, source.regions, op)
+        self._rewrite_regions(regions, source.regions, op, runs)
         for name in record.calls if record is not None else ():
             self._need(operation.attributes.get(name))
-        return [wrap(r, v.type) for r, v in zip(op.results, operation.results, strict=True)]
+        results = list(op.results)
+        self.roundings = Tensor.of(results.pop()) if number else self.roundings
+        return [wrap(r, v.type) for r, v in zip(results, operation.results, strict=True)]
 
-    def _rewrite_regions(self, regions: Sequence[Region], before: Sequence[ir.Region], op: ir.Operation) -> None:
-        """Fill the regions of a copy."""
+    def _rewrite_regions(
+        self, regions: Sequence[Region], before: Sequence[ir.Region], op: ir.Operation, runs: RegionSemantics | None
+    ) -> None:
+        """Fill the regions of a copy; with `runs`, loops carry the number of roundings, and branches return it."""
+        first, is_loop = self.roundings, runs is RegionSemantics.LOOP
         for region, old, target in zip(regions, before, op.regions, strict=True):
             block = old.blocks[0]
             takes = [self.carried(v.type, a.type) for v, a in zip(region.arguments, block.arguments, strict=True)]
+            takes += [type_of(UI64, ())] * is_loop
             inner = target.blocks.append(*takes, arg_locs=[ir.Location.unknown()] * len(takes))
             end = list(block.operations)[-1].operation.name
             with ir.InsertionPoint(inner):
-                given = [wrap(a, v.type) for a, v in zip(inner.arguments, region.arguments, strict=True)]
-                roundings = self.roundings
-                insert(end, [], [unwrap(v) for v in self.apply(region, given)])
-            if self.roundings is not roundings:  # their number is only known at run time, and draws depend on it
-                raise OpError("expected no stochastic rounding in a region, got one")
+                values = list(inner.arguments)
+                self.roundings = Tensor.of(values.pop()) if is_loop else first
+                given, number = [wrap(a, v.type) for a, v in zip(values, region.arguments, strict=True)], self.roundings
+                results = [unwrap(v) for v in self.apply(region, given)]
+                if runs is RegionSemantics.ONE or (is_loop and region is regions[-1]):
+                    results.append(self.number().value)
+                elif self.roundings is not number:  # a condition, or a region that is run for each element
+                    raise OpError("expected no stochastic rounding in a region, got one")
+                insert(end, [], results)
+        self.roundings = first
 
     def _call(self, operation: Operation, operands: Sequence[Any]) -> Sequence[Any]:
         source, record = self.mlir(operation), lookup(operation.name)
@@ -198,12 +219,16 @@ class Emulation:
         name = str(operation.attributes[record.calls[0]])
         if not self.changes(operation) and operation.name != "func.call" and not self._uses_emulated(name, set()):
             return self.copy(operation, operands)
-        if self.policy.rounding == "stochastic" and self._uses_emulated(name, set()):
-            raise OpError(f"expected no stochastic rounding in a function that is called, got @{name}")
+        number = [self.number()] if self.policy.rounding == "stochastic" else []
+        if number and name not in self.numbered and name in self.seen:
+            raise OpError(f"expected no stochastic rounding in a function that is part of the interface, got @{name}")
+        self.numbered.update([name] if number else ())
         self._need(name)
+        types = [*self._types_of_results(operation, source), *(n.value.type for n in number)]
         callee = {"callee": ir.FlatSymbolRefAttr.get(name)}
-        op = insert("func.call", self._types_of_results(operation, source), [unwrap(v) for v in operands], callee)
-        return [wrap(r, v.type) for r, v in zip(op.results, operation.results, strict=True)]
+        results = list(insert("func.call", types, [unwrap(v) for v in (*operands, *number)], callee).results)
+        self.roundings = Tensor.of(results.pop()) if number else self.roundings
+        return [wrap(r, v.type) for r, v in zip(results, operation.results, strict=True)]
 
     def _types_of_results(self, operation: Operation, source: ir.Operation) -> list[ir.Type]:
         return [self.carried(r.type, o.type) for r, o in zip(operation.results, source.results, strict=True)]

@@ -40,15 +40,16 @@ def with_manual_computations(program: Program) -> Program:
 
     Raises ProgramError where a sharding cannot be read, and UnsupportedError where two of them share values of devices.
     """
-    functions = {
-        name: f if f.body is None else dataclasses.replace(f, body=_Rewriter(program, f).region(f.body))
-        for name, f in program.functions.items()
-    }
     # HLO has the meshes of Shardy as text.
     texts = _frontend_attributes(program.attributes).get("xla.sdy.meshes", "")
     meshes = {name: {"mesh": Opaque(text)} for name, text in re.findall(r'([\w.$-]+)"? = (#sdy\.mesh<.*?>)', texts)}
     attributes = {**program.attributes, "sdy.mesh": meshes | program.attributes.get("sdy.mesh", {})}
-    return dataclasses.replace(program, functions=functions, attributes=attributes)
+    program = dataclasses.replace(program, attributes=attributes)
+    functions = {
+        name: f if f.body is None else dataclasses.replace(f, body=_Rewriter(program, f).region(f.body))
+        for name, f in program.functions.items()
+    }
+    return dataclasses.replace(program, functions=functions)
 
 
 def _frontend_attributes(attributes: Mapping[str, Any]) -> dict[str, str]:
@@ -97,7 +98,7 @@ class _Rewriter:
             for o in region.operations
         ]
         for call in [o for o in operations if _BODY in str(o.attributes.get(call_attribute(o.name) or ""))]:
-            operations = _of_shardy(call, operations)
+            operations = _of_shardy(self._program, call, operations)
         targets = {_target(o) for o in operations}
         if TO_PARTS not in targets and TO_WHOLE not in targets:
             return Region(region.arguments, operations, region.returns)
@@ -187,26 +188,24 @@ class _Rewriter:
         )
 
     def _sharding(self, operation: Operation, whole: Value, part: Value, text: str | None) -> Sharding:
+        """The sharding of a whole value, which has to be cut as the part's shape says."""
+        devices = self._program.attributes.get("mhlo.num_partitions")
         try:
-            return self._read(whole, part, text)
+            if not isinstance(whole.type, TensorType) or not isinstance(part.type, TensorType):
+                raise ProgramError(f"expected tensors, got {whole.type} and {part.type}")
+            if text is None and whole.type == part.type:
+                text = "{replicated}"
+            count = devices if isinstance(devices, int) and devices > 0 else None
+            found = sharding.tiled(text or "", len(whole.type.shape), count)
+            expected = tuple(n // p if n else n for n, p in zip(whole.type.shape, found.parts(), strict=True))
+            if part.type.shape != expected:
+                raise ProgramError(f"expected a part of shape {list(expected)} by {text}, got {part.type}")
         except ProgramError as error:
             raise ProgramError(f"{operation.location}: {operation.name}: {error}") from None
-
-    def _read(self, whole: Value, part: Value, text: str | None) -> Sharding:
-        """The sharding of a whole value, which has to be cut as the part's shape says."""
-        if not isinstance(whole.type, TensorType) or not isinstance(part.type, TensorType):
-            raise ProgramError(f"expected tensors, got {whole.type} and {part.type}")
-        rank, devices = len(whole.type.shape), self._program.attributes.get("mhlo.num_partitions")
-        if text is None and whole.type == part.type:
-            text = "{replicated}"
-        found = sharding.tiled(text or "", rank, devices if isinstance(devices, int) and devices > 0 else None)
-        expected = tuple(n // p if n else n for n, p in zip(whole.type.shape, found.parts(), strict=True))
-        if part.type.shape != expected:
-            raise ProgramError(f"expected a part of shape {list(expected)} by {text}, got {part.type}")
         return found
 
 
-def _of_shardy(call: Operation, operations: list[Operation]) -> list[Operation]:
+def _of_shardy(program: Program, call: Operation, operations: list[Operation]) -> list[Operation]:
     """The operations with a manual computation in the place of the call of a body and of the custom calls around it."""
     made = {r: o for o in operations for r in o.results}
     sources = {v for x in call.operands if x in made for v in (x, *made[x].operands)}  # the parts, or their tuple
@@ -218,6 +217,10 @@ def _of_shardy(call: Operation, operations: list[Operation]) -> list[Operation]:
     for end in (*cut, *join):
         for name, text in _frontend_attributes(end.attributes).items():
             attributes[name.removeprefix("xla.sdy.")] = Opaque(text)
+    try:
+        attributes = sharding.resolve_shardings(attributes, program)
+    except ProgramError as error:
+        raise ProgramError(f"{call.location}: {_COMPUTATION}: {error}") from None
     parts = tuple([r for o in cut for r in o.results])
     inner = [o for o in operations if o is call or not set(parts).isdisjoint(o.operands)]
     (arguments, unpacked), (results, packed) = _elements(parts, call), _elements(join[0].results, call)

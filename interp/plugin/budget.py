@@ -62,7 +62,8 @@ def _memory_stats(a: Any) -> None:
         if kind in (ctypes.c_int64, ctypes.c_bool):
             setattr(a, name, 0)
     a.bytes_in_use, used = buffers.total(objects[a.device]), buffers.total()
-    a.bytes_limit, a.bytes_limit_is_set = memory.ceiling() or used + memory.limit(used), True
+    a.bytes_limit = a.bytes_reservable_limit = memory.ceiling() or used + memory.limit(used)
+    a.bytes_limit_is_set = a.bytes_reservable_limit_is_set = True
 
 
 def _look(nbytes: int, user: object) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 from jax._src import callback as jax_callback
+from jax._src import checkify, custom_partitioning, debugging, dtypes, sharding_impls
 from jax._src import core as jax_core
-from jax._src import custom_partitioning, debugging, dtypes, sharding_impls
 from jax._src import mesh as mesh_lib
 from jax._src.export import _export as jax_export
 from jax._src.interpreters import mlir
@@ -83,8 +83,15 @@ def _call_target(target: str, options: dict[str, str], ctx: Any, *operands: Any,
     if parameters.get("sort_eig_vals"):
         raise NotImplementedError(f"sort_eig_vals is not implemented for platform {PLATFORM}")
     config: dict[str, Any] = {ours: ir.BoolAttr.get(bool(parameters.get(theirs))) for theirs, ours in options.items()}
-    types = ir_types(ctx, ctx.avals_out)
-    return mlir.custom_call(target, result_types=types, operands=operands, backend_config=config, api_version=4).results
+    return _custom_call(ctx, target, operands, backend_config=config, api_version=4)
+
+
+def _custom_call(ctx: Any, target: str, operands: Sequence[Any], **options: Any) -> Sequence[Any]:
+    """Call a target for the results of a primitive; where their sizes are symbolic, their shapes are operands too."""
+    types, shapes = ir_types(ctx, ctx.avals_out), None
+    if not all(t.has_static_shape for t in types):
+        shapes = [mlir.eval_dynamic_shape_as_tensor(ctx, aval.shape) for aval in ctx.avals_out]
+    return mlir.custom_call(target, result_types=types, operands=operands, result_shapes=shapes, **options).results
 
 
 def ir_types(ctx: Any, avals: Sequence[Any]) -> list[Any]:
@@ -114,8 +121,7 @@ _FUNCTIONS = {
 def _keep_function(rule: Callable[..., Any], ctx: Any, *operands: Any, **parameters: Any) -> Any:
     """Lower a function of floats to a custom call that stands for its op of CHLO.
 
-    jaxlib expands the op itself to ops that each round to the format, or refuses to. Where sizes are symbolic, the
-    call has the shape of the result as another operand.
+    jaxlib expands the op itself to ops that each round to the format, or refuses to.
     """
     results = rule(ctx, *operands, **parameters)
     if not dtypes.issubdtype(ctx.avals_out[0].dtype, np.floating):
@@ -129,10 +135,7 @@ def _keep_function(rule: Callable[..., Any], ctx: Any, *operands: Any, **paramet
     from jaxlib.mlir import ir
 
     with ir.InsertionPoint(op):
-        shape = ctx.avals_out[0].shape
-        shapes = None if old.type.has_static_shape else [mlir.eval_dynamic_shape_as_tensor(ctx, shape)]
-        call = mlir.custom_call(op.name, result_types=[old.type], operands=list(op.operands), result_shapes=shapes)
-    new = call.results[0]
+        (new,) = _custom_call(ctx, op.name, list(op.operands))
     results = [new if r == old else r for r in results]
     old.replace_all_uses_with(new)
     op.erase()
@@ -244,6 +247,7 @@ def _whole(_rule: Callable[..., Any], ctx: Any, *values: Any, call: Any, **_: An
 
 #: Rules of JAX: its module, the primitive, the rule, what replaces the rule, and whether the lowering may be cached.
 _RULES: tuple[tuple[Any, str, str, Any, bool], ...] = (
+    (checkify, "check_p", "check_lowering_rule", None, False),
     (debugging, "debug_callback_p", "debug_callback_lowering", None, False),
     (debugging, "debug_print_p", "debug_print_lowering_rule", None, False),
     (debugging, "inspect_sharding_p", "_inspect_sharding_lowering_rule", _inspect_sharding, True),

@@ -91,6 +91,10 @@ def test_linear_algebra() -> None:
             near(c @ adjoint(c), h @ h + np.eye(4))
         near(jax.grad(lambda m: jnp.linalg.slogdet(m)[1])(2 * jnp.eye(3)), np.eye(3) / 2)
         assert np.isnan(jnp.linalg.eigh(jnp.full((2, 2), jnp.nan))[0]).all()
+        any_size = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n, n"), np.float64)
+        for name in ("inv", "eigvalsh", "pinv"):
+            exported = jax.export.export(jax.jit(getattr(jnp.linalg, name)))(any_size)
+            near(exported.call(h[0].real), getattr(np.linalg, name)(h[0].real))
     """)
 
 
@@ -145,10 +149,13 @@ def test_python_functions_are_called() -> None:
 
 def test_errors_tell_what_is_wrong() -> None:
     run_jax("""
+        import jax.experimental.checkify
         fails(lambda: jax.jit(lambda: jnp.ones(1 << 45))(), "JaxRuntimeError: RESOURCE_EXHAUSTED", "<string>:", "TiB")
         fails(lambda: jax.device_put(np.broadcast_to(np.float32(1), (1 << 43,))), "JaxRuntimeError: RESOURCE_EXHAUSTED")
         unknown = lambda x: jax.ffi.ffi_call("no_such_target", jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
         fails(lambda: jax.jit(unknown)(jnp.ones(2)), "UNIMPLEMENTED", "stablehlo.custom_call", "'no_such_target'")
+        checked = jax.jit(lambda x: jax.experimental.checkify.check(x > 1, "no"))
+        fails(lambda: checked(0.0), "ValueError: Cannot abstractly evaluate a checkify.check")
         x = jnp.ones(2)
         x.delete()
         fails(lambda: x + 1, "deleted")
@@ -227,12 +234,15 @@ def test_reading_in_place_one_copy_in_and_dlpack() -> None:
 
 def test_queries() -> None:
     run_jax("""
+        from minihlo import interp
         f = jax.jit(lambda x: x @ x)
         compiled = f.lower(jnp.ones((4, 4))).compile()
         assert "f64[4,4]" in compiled.as_text()
         compiled.cost_analysis(), compiled.memory_analysis()
+        fails(lambda: interp.load(compiled), "InputError: expected a function compiled for another platform")
         device = jax.devices()[0]
-        assert device.device_kind == "minihlo" and device.memory_stats()["bytes_limit"] > 0
+        stats = device.memory_stats()
+        assert device.device_kind == "minihlo" and stats["bytes_limit"] == stats["bytes_reservable_limit"] > 0
         assert repr(device) == "MinihloDevice(id=0)"
         with jax.profiler.TraceAnnotation("x"):
             f(jnp.ones((4, 4))).block_until_ready()
