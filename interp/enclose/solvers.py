@@ -211,4 +211,7 @@ def fft(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence
     error = error + np.sum(off, axis=axes, keepdims=True) * (2 if kind == "IRFFT" else 1) / (
         terms if kind in ("IFFT", "IRFFT") else 1
     )
-    return _around(e, operation, operands, np.broadcast_to(error, own.value.shape))
+    (found,) = _around(e, operation, operands, np.broadcast_to(error, own.value.shape))
+    # Sums, and products with roots of one, may overflow before they are divided.
+    most = np.sum(np.abs(value) + off, axis=axes, keepdims=True) * 4 > largest(own.element.part)
+    return [dataclasses.replace(found, beyond=np.broadcast_to(most, own.value.shape) if most.any() else None)]

@@ -278,3 +278,8 @@ def test_small_numbers_of_solvers_and_transforms() -> None:
         assert not found.undecided.any()
         assert found.admits(theirs).all()
         assert not found.admits(theirs * 99).all()
+    x = normal(16) * F32(2.0**125)  # whose sums may overflow before they are divided
+    (found,) = enclosures(jax.jit(jnp.fft.ifft).lower(x).as_text(), x)
+    exact = np.fft.ifft(x.astype(np.float64)).astype(np.complex64)
+    for theirs, is_right in ((exact, True), (np.full_like(exact, np.inf), True), (np.roll(exact, 1), False)):
+        assert found.admits(theirs).all() == is_right
