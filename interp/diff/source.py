@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from ...ops.types import QuantizedType, TensorType, TupleType, Type
 from .. import transport
 from ..errors import ProgramError, UnsupportedError
 from ..parse import parser
+from ..parse.containers import native
 from ..parse.reader import Locator, Reader
 from ..parse.rewriting import list_operations, replace_operands, symbol_of
 from ..parse.syntax import NEWER
@@ -95,16 +97,25 @@ class Source:
         return source._expand_tuples() if any(isinstance(t, TupleType) for t in types) else source
 
     def refine(self, types: Sequence[Type]) -> Source:
-        """The program refined for arguments of these types, if its own leave sizes open. Raises ProgramError."""
+        """The program for arguments of these types, if its own leave sizes open, as JAX refines what it has exported.
+
+        Raises ProgramError where it cannot be refined, or where the sizes do not fit the program.
+        """
         if all(t.is_static for t in self.function.argument_types if isinstance(t, TensorType)):
             return self
         _stablehlo.register_stablehlo_passes()
-        passes = (
-            f"stablehlo-refine-arguments{{types={','.join(map(str, types))}}}",
-            "stablehlo-refine-shapes",
-            "func.func(stablehlo-canonicalize-dynamism)",
-        )
-        return self._copy_changed(lambda m: PassManager.parse(f"builtin.module({','.join(passes)})").run(m.operation))
+        known = f"stablehlo-refine-arguments{{types={','.join(map(str, types))}}}"
+        passes = f"builtin.module({known},func.func(stablehlo-legalize-composite-to-call))"
+        changed = self._copy_changed(lambda m: PassManager.parse(passes).run(m.operation))
+        bytecode = io.BytesIO()
+        changed.module.operation.write_bytecode(bytecode)
+        try:
+            refined = native("refine_polymorphic_shapes")(bytecode.getvalue(), True, False, True)
+        except Exception as error:  # of several classes, as versions have it
+            line = str(error).partition("\n")[0]  # the lines after it are a call stack
+            raise ProgramError(f"{self.file}: @{self.function.name}: {line}") from None
+        with self.module.context:
+            return Source(ir.Module.parse(refined), self._places, self.file, self.function.name)
 
     def _expand_tuples(self) -> Source:
         register_mhlo_passes()

@@ -43,7 +43,7 @@ def mlir_of(source: str | bytes, file: str) -> str | bytes:
         if (artifact := _exported(source)) is not None:
             return artifact
         if _is_proto(source):
-            return _converted(lambda: _native("hlo_to_stablehlo")(_module_in(source) or source), file)
+            return _converted(lambda: native("hlo_to_stablehlo")(_module_in(source) or source), file)
         if not source.lstrip().startswith((b"HloModule", b"//", b"/*")):
             return source
         try:
@@ -53,8 +53,8 @@ def mlir_of(source: str | bytes, file: str) -> str | bytes:
     if not _HLO_TEXT.match(source):
         return source
     text = _ELIDED[0].sub(_ELIDED[1], source)
-    proto = lambda: _native("hlo_module_from_text")(text).as_serialized_hlo_module_proto()  # noqa: E731
-    return _converted(lambda: _native("hlo_to_stablehlo")(proto()), file)
+    proto = lambda: native("hlo_module_from_text")(text).as_serialized_hlo_module_proto()  # noqa: E731
+    return _converted(lambda: native("hlo_to_stablehlo")(proto()), file)
 
 
 def process_counts(source: str | bytes) -> dict[str, int]:
@@ -118,7 +118,7 @@ def _converted(convert: Any, file: str) -> bytes:
         raise ProgramError(f"{file}: HLO: {lines[:600] or type(error).__name__}") from None
 
 
-def _native(name: str) -> Any:
+def native(name: str) -> Any:
     """A function of jaxlib, which versions have in other places."""
     for module in ("_hlo", "_jax"):
         with contextlib.suppress(ImportError):

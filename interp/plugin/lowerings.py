@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 from jax._src import callback as jax_callback
+from jax._src import checkify, custom_partitioning, debugging, dtypes, sharding_impls
 from jax._src import core as jax_core
-from jax._src import custom_partitioning, debugging, dtypes, sharding_impls
 from jax._src import mesh as mesh_lib
 from jax._src.export import _export as jax_export
 from jax._src.interpreters import mlir
@@ -247,6 +247,7 @@ def _whole(_rule: Callable[..., Any], ctx: Any, *values: Any, call: Any, **_: An
 
 #: Rules of JAX: its module, the primitive, the rule, what replaces the rule, and whether the lowering may be cached.
 _RULES: tuple[tuple[Any, str, str, Any, bool], ...] = (
+    (checkify, "check_p", "check_lowering_rule", None, False),
     (debugging, "debug_callback_p", "debug_callback_lowering", None, False),
     (debugging, "debug_print_p", "debug_print_lowering_rule", None, False),
     (debugging, "inspect_sharding_p", "_inspect_sharding_lowering_rule", _inspect_sharding, True),

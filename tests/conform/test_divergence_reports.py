@@ -46,6 +46,13 @@ def test_programs_of_text_and_of_any_sizes(tmp_path: Path) -> None:
             report = interp.compare(program, np.zeros(3, np.float32), np.int32(3), how=how)
             assert set(verdicts(report)) == {PASS}
             assert report.results[0].tolist() == [2, 2, 2]
+    sized = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n", constraints=["n >= 2"]), jnp.float8_e5m2)
+    exported = jax.export.export(jax.jit(lambda x: (jnp.cumsum(x) + x.shape[0], jax.lax.top_k(x, 1))))(sized)
+    report = interp.compare(exported.serialize(), np.ones(4, jnp.float8_e5m2), how="program")
+    assert set(verdicts(report)) == {PASS}
+    assert [r.tolist() for r in report.results] == [[5, 6, 7, 8], [1], [0]]
+    with pytest.raises(interp.ProgramError, match=r"do not match the .* constraint n >= 2"):
+        interp.compare(exported.serialize(), np.ones(1, jnp.float8_e5m2))
     report = interp.compare(str(path), np.zeros(3, np.float32), 3, backend=Faulty("stablehlo.negate", next_code))
     failure = sole_failure(report)
     assert str(failure.location) == f"{path}:12:12"

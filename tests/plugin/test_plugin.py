@@ -149,10 +149,13 @@ def test_python_functions_are_called() -> None:
 
 def test_errors_tell_what_is_wrong() -> None:
     run_jax("""
+        import jax.experimental.checkify
         fails(lambda: jax.jit(lambda: jnp.ones(1 << 45))(), "JaxRuntimeError: RESOURCE_EXHAUSTED", "<string>:", "TiB")
         fails(lambda: jax.device_put(np.broadcast_to(np.float32(1), (1 << 43,))), "JaxRuntimeError: RESOURCE_EXHAUSTED")
         unknown = lambda x: jax.ffi.ffi_call("no_such_target", jax.ShapeDtypeStruct(x.shape, x.dtype))(x)
         fails(lambda: jax.jit(unknown)(jnp.ones(2)), "UNIMPLEMENTED", "stablehlo.custom_call", "'no_such_target'")
+        checked = jax.jit(lambda x: jax.experimental.checkify.check(x > 1, "no"))
+        fails(lambda: checked(0.0), "ValueError: Cannot abstractly evaluate a checkify.check")
         x = jnp.ones(2)
         x.delete()
         fails(lambda: x + 1, "deleted")
