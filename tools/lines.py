@@ -38,11 +38,11 @@ MACHINE = ("interp/bind.py", "interp/assemble.py", "interp/planner.py", "interp/
 
 BUDGETS = (
     Budget("ops", 15_450, ("ops",)),
-    Budget("interp without emulation", 49_600, ("interp",), ("interp/emulate",)),
-    Budget("emulation", 4_350, ("interp/emulate",)),
+    Budget("interp without emulation", 49_550, ("interp",), ("interp/emulate",)),
+    Budget("emulation", 4_300, ("interp/emulate",)),
     Budget(
         "judging",
-        26_950,
+        26_900,
         ("interp/judging", "interp/conform", "interp/diff", "interp/probing", "interp/backends", "interp/judgement",
          "interp/enclose", *(f"interp/commands/{name}.py" for name in JUDGING_COMMANDS)),
     ),

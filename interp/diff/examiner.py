@@ -17,12 +17,12 @@ from .. import machine, planner, transport
 from ..backends import OPERATIONS, Backend, BackendError
 from ..enclose import Allowed, Enclosure, enclose
 from ..errors import Error, UnsupportedError
-from ..judging.equality import GradedResult, distance, equal_values, is_subnormal
+from ..judging.equality import GradedResult, distance
 from ..judging.record import CRASH, FAIL, OF_GRADES, OPEN, SAME, UNSUPPORTED, WRONG, worst
 from ..program import Location, Operation, Value
 from ..testing.failures import format_element
 from .diagnosis import explain_unrounded
-from .judge import Kind, grade_policies, judge, kind_of, selects
+from .judge import Kind, enclosed, grade_policies, judge, kind_of
 from .operations import operate
 from .report import ALLOW, FLUSHED, FORBID, REPORT, Example, OpReport
 from .source import Source, close, inputs, is_movable
@@ -181,24 +181,16 @@ class Examiner:
     def _permit_flushing(
         self, operation: Operation, values: Arrays, theirs: Arrays, all_graded: Sequence[GradedResult]
     ) -> None:
-        """Grades wrong elements that are right if subnormal operands, or results, are zeros of their sign.
+        """Grades wrong elements that are right if subnormal numbers may be taken as zeros, and not otherwise.
 
         A fault that explains all wrong elements stays, unless this does so too.
         """
-        explained = [np.zeros(g.grades.shape, bool) for g in all_graded]
-        has_steps = kind_of(operation) in (Kind.FUNCTION, Kind.STEPS, Kind.SUM)
-        for given in (list(map(flush, values)), values):
-            try:
-                ours = self.here(operation, given)
-            except Error:
-                continue
-            again = judge(close(operation, given), operands_of(operation, given), theirs, ours)
-            for found, other, got, right in zip(explained, again, theirs, ours, strict=True):
-                found |= _is_flushed(got, right, has_steps)
-                if given is not values:
-                    found |= other.grades != WRONG
-                if selects(operation):  # it may compare numbers as zeros, and keep them
-                    found |= equal_values(flush(got), flush(right))
+        alone, operands, explained = close(operation, values), operands_of(operation, values), []
+        for i, got in enumerate(theirs):
+            flushed, kept = (enclosed(alone, operands, i, flush) for flush in (True, False))
+            if flushed is None or kept is None:
+                return
+            explained.append(flushed.admits(got) & ~kept.admits(got))
         for graded, found in zip(all_graded, explained, strict=True):
             if found[graded.grades == WRONG].all() or graded.notes == graded.reasons:
                 graded.set(found, SAME if self._flush == ALLOW else OPEN, None if self._flush == ALLOW else FLUSHED)
@@ -272,39 +264,6 @@ class Examiner:
         if not type_mismatch(theirs, ours) and judge(made, operands_of(made, few), theirs, ours)[0].worst == WRONG:
             report.program = text
             self._give(report, few)
-
-
-#: The most smallest normal numbers that are lost on the way of one result.
-_FLUSHED_STEPS = 8
-
-
-def _is_flushed(got: np.ndarray, right: np.ndarray, has_steps: bool) -> np.ndarray:
-    """Tests which results are zeros for subnormal numbers, before or after rounding, or off by zeros on the way."""
-    if np.iscomplexobj(got):
-        pairs = ((part(got), part(right)) for part in (np.real, np.imag))
-        real, imaginary = (_is_flushed(x, y, True) | (x == 0) & (y == 0) for x, y in pairs)
-        return real & imaginary
-    element = type_of_dtype(got.dtype)
-    if not element.is_float or element.is_minifloat:
-        return np.zeros(got.shape, bool)
-    least = float(np.ldexp(1.0, element.format.min_exponent + element.format.precision - 1))
-    x, y = got.astype(np.float64), right.astype(np.float64)
-    found = (x == 0) & (np.abs(y) <= least)
-    if has_steps and element.name != "f16":  # whose steps are those of f32, where its subnormal numbers are none
-        found |= ((x == 0) | (np.abs(x) >= least)) & (np.abs(x - y) < _FLUSHED_STEPS * least)
-    return (found & (y != 0)) | equal_values(got, right)
-
-
-def flush(x: np.ndarray) -> np.ndarray:
-    """Subnormal floats as zeros of their sign; of complex numbers both parts."""
-    if np.iscomplexobj(x):
-        result = np.empty_like(x)
-        result.real, result.imag = flush(np.real(x)), flush(np.imag(x))
-        return result
-    element = type_of_dtype(x.dtype)
-    if not element.is_float or element.is_minifloat:  # their subnormals are half of their numbers
-        return x
-    return np.where(is_subnormal(x), np.copysign(0, x.astype(np.float64)).astype(x.dtype), x)
 
 
 def place_of(operation: Operation, calls: Sequence[Operation]) -> Location:

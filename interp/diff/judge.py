@@ -106,16 +106,6 @@ def _kind_of_regions(operation: Operation) -> Kind:
     return Kind.STEPS if is_fold or has_steps or any(kind_of(o) is not Kind.EXACT for o in inside) else Kind.EXACT
 
 
-#: Ops whose results are some of their operands' elements, or tests of them.
-_SELECTING = ("sort", "maximum", "minimum", "clamp", "select", "compare", "top_k", "return")
-
-
-def selects(operation: Operation) -> bool:
-    """Whether an op, or the ops of its body, only compare elements and choose among them."""
-    inside = list(_inside(operation))
-    return all(o.name.rpartition(".")[2] in _SELECTING for o in (inside or [operation]))
-
-
 def _inside(operation: Operation) -> Iterator[Operation]:
     for region in operation.regions:
         for inner in region.operations:
@@ -148,7 +138,7 @@ _ON_ELEMENTS = ("stablehlo.map", "stablehlo.scatter")
 _TRIED, _ABOUT = 64, 0.1
 
 
-def _enclosed(operation: Operation, operands: Arrays, index: int, flush: bool = False) -> Enclosure | None:
+def enclosed(operation: Operation, operands: Arrays, index: int, flush: bool = False) -> Enclosure | None:
     """All that an implementation may give as a result; None where that is not known of such ops."""
     try:
         return enclose(program_of(operation), operands, Allowed(flush=flush))[index]
@@ -166,7 +156,7 @@ def _by_enclosure(
     is_on_elements = operation.name in _ON_ELEMENTS
     if (operation.regions and not is_on_elements) or call_attribute(operation.name) is not None:
         return np.zeros(theirs.shape, bool)
-    whole = _enclosed(operation, operands, index, not is_on_elements)
+    whole = enclosed(operation, operands, index, not is_on_elements)
     if whole is None:
         return np.zeros(theirs.shape, bool)
     admitted = whole.admits(theirs) & ~whole.undecided
@@ -210,7 +200,7 @@ def _in_another_order(
     if name in ("stablehlo.reduce", "stablehlo.reduce_window"):
         if kind_of(operation) is Kind.STEPS and not _associates(operation, operands):
             g.set(g.grades == WRONG, OPEN, cause("no-associativity"))
-        if kind_of(operation) is Kind.EXACT and (whole := _enclosed(operation, operands, index)) is not None:
+        if kind_of(operation) is Kind.EXACT and (whole := enclosed(operation, operands, index)) is not None:
             g.set(whole.admits(theirs[index]), OPEN, cause("no-associativity"))
     if name == "stablehlo.torch_index_select":  # which no specification has
         axis, batch = int(attributes["dim"]), int(attributes["batch_dims"])
@@ -221,7 +211,7 @@ def _in_another_order(
     if name == "stablehlo.scatter" and not attributes.get("unique_indices", False):
         body = operation.regions[0]
         if body.returns[:1] == body.arguments[-1:]:
-            whole = _enclosed(operation, operands, index)
+            whole = enclosed(operation, operands, index)
             g.set(g.grades == WRONG if whole is None else whole.admits(theirs[index]), OPEN, note("last-update"))
 
 

@@ -17,6 +17,7 @@ from .values import (
     F64,
     MOST,
     Enclosure,
+    by_parts,
     causes_of,
     holds_integers,
     join,
@@ -26,6 +27,7 @@ from .values import (
     may_be_subnormal,
     merge_since,
     of_parts,
+    round_to,
     subnormal_hull,
     to_f64,
 )
@@ -206,9 +208,13 @@ def convert(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequ
         return e.nominal(operation, operands)
     if operation.name.endswith(("quantize", "dequantize")):
         return _monotone(e, operation, x)
-    if source.is_complex or target.is_complex:
-        return None
     low, high, nan = x.bounds()
+    if source.is_complex or target.is_complex:
+        if not target.part.is_float:
+            return None
+        ends = [np.asarray(v, np.complex128) if target.is_complex else np.real(v) for v in (low, high)]
+        ends = [by_parts(v, lambda part: round_to(part, target.part)) for v in ends]
+        return [e.finish(operation, operands, ends[0], ends[1], nan, rounds=False)]
     if operation.name.endswith("reduce_precision"):
         ends = [np.asarray(e.run_as(operation, [v], F64)[0]) for v in (low, high)]
         overflow = [np.isnan(end) & ~np.isnan(v) for end, v in zip(ends, (low, high), strict=True)]

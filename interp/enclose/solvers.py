@@ -19,7 +19,7 @@ import numpy as np
 from ...ops.types import ElementType
 from ..program import Operation
 from .evaluate import Evaluator, rule
-from .values import Enclosure, largest, to_f64
+from .values import Enclosure, largest, least_normal, to_f64
 
 #: The roundings of each term of a sum: those of the product, the sum and a division, twice.
 _ROUNDINGS = 6
@@ -29,12 +29,15 @@ _ROUTINES = ("potrf", "trsm", "getrf", "syevd", "heevd", "gesdd", "gesvd")
 _FIRST_ORDER = 0.1
 
 
-def _values(x: Enclosure) -> tuple[np.ndarray, np.ndarray]:
-    """Return the interpreter's numbers, and how far others may be from them."""
+def _values(e: Evaluator, x: Enclosure) -> tuple[np.ndarray, np.ndarray]:
+    """Return the interpreter's numbers, and how far others may be from them, or seem to be where subnormal numbers are
+    taken as zero on the way.
+    """
     low, high, _ = x.bounds()
-    value = to_f64(x.value, x.element)
+    value, part = to_f64(x.value, x.element), x.element.part
     parts = [part(high - value) for part in (np.real, np.imag)], [part(value - low) for part in (np.real, np.imag)]
-    return value, np.hypot(*np.maximum(*parts)) * (low != high) * (1 + 1e-15)
+    lost = 2 * max(value.shape, default=1) * least_normal(part) if e.allowed.flushes(part) else 0.0
+    return value, np.hypot(*np.maximum(*parts)) * (low != high) * (1 + 1e-15) + lost
 
 
 def _slack(element: ElementType, n: int) -> float:
@@ -59,7 +62,7 @@ def triangular_solve(e: Evaluator, operation: Operation, operands: Sequence[Any]
         return None
     attributes = operation.attributes
     on_left, lower, unit = (bool(attributes.get(name)) for name in ("left_side", "lower", "unit_diagonal"))
-    (t, t_off), (y, y_off) = _values(a), _values(b)
+    (t, t_off), (y, y_off) = _values(e, a), _values(e, b)
     if attributes.get("transpose_a") in ("TRANSPOSE", "ADJOINT"):
         t, t_off, lower = t.swapaxes(-2, -1), t_off.swapaxes(-2, -1), not lower
         t = t.conj() if attributes["transpose_a"] == "ADJOINT" else t
@@ -92,7 +95,7 @@ def cholesky(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
     (a,) = operands
     if a.since is not None or 0 in a.value.shape:
         return None
-    value, off = _values(a)
+    value, off = _values(e, a)
     lower, n = bool(operation.attributes.get("lower")), value.shape[-1]
     if not lower:
         value, off = value.conj().swapaxes(-2, -1), off.swapaxes(-2, -1)
@@ -154,7 +157,7 @@ def _factors(e: Evaluator, operation: Operation, a: Enclosure) -> list[Enclosure
     inverses = _inverse(lower), _inverse(upper)
     if inverses[0] is None or inverses[1] is None:
         return None
-    off = _values(a)[1].copy()
+    off = _values(e, a)[1].copy()
     for rows, order in zip(off.reshape(-1, n, n), pivots.value.reshape(-1, n) - 1, strict=True):
         for i, pivot in enumerate(order):
             rows[[i, pivot]] = rows[[pivot, i]]
@@ -174,7 +177,7 @@ def _values_alone(e: Evaluator, operation: Operation, a: Enclosure) -> list[Encl
     section 8.1 of Golub and Van Loan, Matrix Computations, 4th edition); the signs of vectors are free.
     """
     (_, own, *_, info), found = e.nominal(operation, [a]), e.undecide(operation, [a])
-    value, off = _values(a)
+    value, off = _values(e, a)
     norms = [np.sqrt(np.sum(np.abs(x) ** 2, axis=(-2, -1)))[..., None] for x in (value, off)]
     error = _slack(a.element, max(a.value.shape[-2:])) * norms[0] + norms[1] * (1 + 2 * _FIRST_ORDER)
     center = to_f64(own.value, own.element)
@@ -201,11 +204,14 @@ def fft(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence
     lengths = [int(n) for n in np.ravel(operation.attributes["fft_length"])]
     kind = str(operation.attributes["fft_type"])
     axes, terms = tuple(range(-len(lengths), 0)), int(np.prod(lengths))
-    value, off = _values(x)
+    value, off = _values(e, x)
     size = np.sqrt(np.sum(np.abs(value) ** 2, axis=axes, keepdims=True)) * np.sqrt(terms)
     error = 8 * 2.0**-own.element.part.format.precision * (np.log2(max(terms, 2)) + 2) * size
     # Each element has the weight of its root of one, and twice that where the half that is not given is its conjugate.
     error = error + np.sum(off, axis=axes, keepdims=True) * (2 if kind == "IRFFT" else 1) / (
         terms if kind in ("IFFT", "IRFFT") else 1
     )
-    return _around(e, operation, operands, np.broadcast_to(error, own.value.shape))
+    (found,) = _around(e, operation, operands, np.broadcast_to(error, own.value.shape))
+    # Sums, and products with roots of one, may overflow before they are divided.
+    most = np.sum(np.abs(value) + off, axis=axes, keepdims=True) * 4 > largest(own.element.part)
+    return [dataclasses.replace(found, beyond=np.broadcast_to(most, own.value.shape) if most.any() else None)]

@@ -72,10 +72,12 @@ class Enclosure:
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the least and the greatest number of each element, and where it may be NaN."""
-        low, high, nan = self.within()
-        if self.beyond is None:
+        (low, high, nan), beyond = self.within(), self.beyond
+        if beyond is None:
             return low, high, nan
-        return np.where(self.beyond, -np.inf, low), np.where(self.beyond, np.inf, high), nan | self.beyond
+        low = by_parts(low, lambda v: np.where(beyond, -np.inf, v))
+        high = by_parts(high, lambda v: np.where(beyond, np.inf, v))
+        return low, high, nan | beyond
 
     def within(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the bounds of elements of which no step overflows."""

@@ -265,3 +265,21 @@ def test_a_factor_that_vanishes() -> None:
     given = [np.full_like(x, v) for x, v in zip(arrays, (1e30, 1e-20, 0, 0, 1e38), strict=True)]
     (found,) = enclosures(text, *given)
     assert [found.admits(np.full_like(X, v)).any() for v in (0, 1e-9, 1)] == [True, True, False]
+
+
+def test_small_numbers_of_solvers_and_transforms() -> None:
+    """Subnormal numbers may be taken as zero, as the half of the operands is here."""
+    x = (normal(5, 5) * F32(2.0**-126)).astype(F32)
+    flushed = np.where(np.abs(x) < 2.0**-126, 0, x).astype(F32)
+    for function in (lambda a: jnp.linalg.svd(a, compute_uv=False), lambda a: jnp.fft.fft(a, axis=0)):
+        (found,) = enclosures(jax.jit(function).lower(x).as_text(), x)
+        with jax.enable_x64(True):
+            theirs = np.asarray(function(jnp.asarray(flushed, np.float64))).astype(found.value.dtype)
+        assert not found.undecided.any()
+        assert found.admits(theirs).all()
+        assert not found.admits(theirs * 99).all()
+    x = normal(16) * F32(2.0**125)  # whose sums may overflow before they are divided
+    (found,) = enclosures(jax.jit(jnp.fft.ifft).lower(x).as_text(), x)
+    exact = np.fft.ifft(x.astype(np.float64)).astype(np.complex64)
+    for theirs, is_right in ((exact, True), (np.full_like(exact, np.inf), True), (np.roll(exact, 1), False)):
+        assert found.admits(theirs).all() == is_right
