@@ -39,7 +39,7 @@ MACHINE = ("interp/bind.py", "interp/assemble.py", "interp/planner.py", "interp/
 BUDGETS = (
     Budget("ops", 15_450, ("ops",)),
     Budget("interp without emulation", 49_550, ("interp",), ("interp/emulate",)),
-    Budget("emulation", 4_350, ("interp/emulate",)),
+    Budget("emulation", 4_300, ("interp/emulate",)),
     Budget(
         "judging",
         26_900,

@@ -122,11 +122,11 @@ class _Sums:
             if record.c != "after":
                 total = self._joined(step, total) if record.c == "joined" else self._sum(step, total)
             elif each == 1:
-                total = self._after(total, self._part(step, None))
+                total = self._add(total, self._part(step, None), self.type, "nearest_even")
             else:
                 ends = self._is_end(index, each, steps, chunk)
                 part = self._part(step, others[0])
-                total = where(ends, self._after(total, part), total)
+                total = where(ends, self._add(total, part, self.type, "nearest_even"), total)
                 others[0] = where(ends, zero, part)
             if chunk:
                 ends = self._is_end(index, chunk, steps, 0)
@@ -168,9 +168,6 @@ class _Sums:
         if rounding == "nearest_even":
             return self._flush(x + y)
         return self._flush(self._exact_total(2, lambda i: x if i == 0 else y, []))
-
-    def _after(self, total: Tensor, part: Tensor) -> Tensor:
-        return self._add(total, part, self.type, "nearest_even")
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 

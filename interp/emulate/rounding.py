@@ -59,7 +59,14 @@ def round_number(x: Exact, fmt: Format, policy: Policy, draws: Tensor | None = N
     length = (width.bits - x.significand.count_leading_zeros()).to(I32)
     quantum = (length + x.exponent - fmt.precision).at_least(fmt.min_exponent)
     quantum = where(x.significand.equals(0), fmt.min_exponent, quantum)
-    found = _round(x, quantum - x.exponent, quantum - fmt.min_exponent, fmt, policy, draws, shifts_left=True)
+    cut = quantum - x.exponent  # bits, or a shift to the left
+    at, left = (shift.at_least(0).at_most(width.bits - 1).to(width) for shift in (cut, -cut))
+    retained = x.significand >> at
+    up = _rounds_up(policy.rounding, retained, x.significand - (retained << at), at, cut, x.sign, draws)
+    target = UI64 if fmt.bits == 64 else UI32
+    field = (quantum - fmt.min_exponent).at_most((fmt.max_code >> fmt.mantissa_bits) + 1).to(target)
+    code = (field << fmt.mantissa_bits) + (retained << left).to(target) + up.to(target)
+    found = _finish(x, code if fmt.has_zero else code.at_least(1) - 1, fmt, policy)
     if fmt.has_zero:
         return found
     # Zero, negative numbers, and what underflows in f32 too, are NaN in the format that has no zero.
@@ -142,13 +149,7 @@ def round_float(x: Tensor, fmt: Format, policy: Policy, draws: Tensor | None = N
     number, source = exact_of_float(x), x.element.format
     if source.name == "f32" and policy.rounding == "nearest_even" and fmt.has_zero and fmt.min_exponent > _SMALL:
         return _round_f32(x, number, fmt, policy)
-    if not fmt.has_zero or fmt.min_exponent < source.min_exponent:
-        return round_number(number, fmt, policy, draws)
-    # The exponent says where to cut: there is no need to look for the leading bit. Subnormal numbers of the source are
-    # far below those of the target, or lie where they do there.
-    field = number.exponent + (source.mantissa_bits - fmt.mantissa_bits - fmt.min_exponent)
-    cut = (source.mantissa_bits - fmt.mantissa_bits) - field.at_most(0)
-    return _round(number, cut, field.at_least(0), fmt, policy, draws)
+    return round_number(number, fmt, policy, draws)
 
 
 def _round_f32(x: Tensor, number: Exact, fmt: Format, policy: Policy) -> Tensor:
@@ -167,27 +168,6 @@ def _round_f32(x: Tensor, number: Exact, fmt: Format, policy: Policy) -> Tensor:
     subnormal = (magnitude.bits(F32) + power).bits(UI32) - power.bits(UI32)
     code = where(magnitude < ((least + bias) << source.mantissa_bits), subnormal, normal)
     return _finish(number, code, fmt, policy)
-
-
-def _round(
-    x: Exact, cut: Tensor, field: Tensor, fmt: Format, policy: Policy, draws: Tensor | None, shifts_left: bool = False
-) -> Tensor:
-    """Return the codes of numbers of which so many bits are cut off, in units of 2**(field + min_exponent).
-
-    With `shifts_left` a negative `cut` is a shift to the left.
-    """
-    s, width = x.significand, x.significand.element
-    at = cut.at_least(0).at_most(width.bits - 1).to(width)
-    retained = s >> at
-    rest = s - (retained << at)
-    up = _rounds_up(policy.rounding, retained, rest, at, cut, x.sign, draws)
-    if shifts_left:
-        retained = retained << (-cut).at_least(0).at_most(width.bits - 1).to(width)
-    target = UI64 if fmt.bits == 64 else UI32
-    rounded = retained.to(target) + up.to(target)
-    last = fmt.max_code >> fmt.mantissa_bits
-    code = (field.at_most(last + 1).to(target) << fmt.mantissa_bits) + rounded
-    return _finish(x, code if fmt.has_zero else code.at_least(1) - 1, fmt, policy)
 
 
 def _finish(x: Exact, code: Tensor, fmt: Format, policy: Policy) -> Tensor:

@@ -126,8 +126,8 @@ def _prefixes(
     combiner: Combiner, arrays: Sequence[Tensor], inits: Sequence[Tensor], operation: Operation, axes: Axes
 ) -> list[Tensor] | None:
     """Return windows that hold all elements up to a place, or large ones from a place on, as one running fold."""
-    along, step = [d for d, a in enumerate(axes) if a != Axis(a.size, 1)], combiner.body.vectorised
-    if len(along) != 1 or len(arrays) != 1 or step is None or not arrays[0].size:
+    along, compute = [d for d, a in enumerate(axes) if a != Axis(a.size, 1)], combiner.body.vectorised
+    if len(along) != 1 or len(arrays) != 1 or compute is None or not arrays[0].size:
         return None
     (d,), (x,), (init,) = along, arrays, inits
     axis, reach = axes[d], axes[d].window - 1
@@ -138,18 +138,15 @@ def _prefixes(
     first = combiner.e.binder.constant_of(operation.operands[1])
     if first is None and (is_large or combiner.is_drawn):
         raise OpError("expected a constant as the initial value of windows that share most elements, got another one")
-    if first is None or np.asarray(step(first, first)[0]).tobytes() != first.tobytes():
+    if first is None or np.asarray(compute(first, first)[0]).tobytes() != first.tobytes():
         return None
     order = [d, *(i for i in range(len(x.shape)) if i != d)]
     rows = x.transpose(order)
     commutes = combiner.body.sole_op in ("stablehlo.add", "stablehlo.multiply")
     rows = rows if forward else rows.reverse(0)
-
-    def swapped(total: Tensor, row: Tensor) -> list[Tensor]:
-        return combiner.step(row, total)
-
+    step = combiner.step if forward else lambda total, row: combiner.step(row, total)
     start, together = init.broadcast(rows.shape[1:]), combiner.rounds_once and (forward or commutes)
-    _, (found,) = combiner.run([start], [rows], True, combiner.step if forward else swapped, together)
+    _, (found,) = combiner.run([start], [rows], True, step, together)
     found = found if forward else found.reverse(0)
     return [found.transpose([order.index(i) for i in range(len(order))])]
 
@@ -157,12 +154,10 @@ def _prefixes(
 def _fold_as_tree(combiner: Combiner, padded: Sequence[Tensor], inits: Sequence[Tensor], axes: Axes) -> list[Tensor]:
     """Return windows by folds of 1, 2, 4, ... neighbours, the last dimension first."""
     parts = list(padded)
-
-    def step(*values: Tensor) -> tuple[Tensor, ...]:
-        return tuple(combiner.step(*values))
-
     for d in reversed(range(len(axes))):
-        parts = window.fold_along(step, [_arrange(p, d, axes[d]) for p in parts], d, axes[d])
+        parts = window.fold_along(
+            lambda *v: tuple(combiner.step(*v)), [_arrange(p, d, axes[d]) for p in parts], d, axes[d]
+        )
     return combiner.step(*(i.broadcast(parts[0].shape) for i in inits), *parts)
 
 
