@@ -29,6 +29,7 @@ from ..passes.rewriting import captures as region_captures
 from ..passes.rewriting import used_values
 from ..planner import Plan, find_function, plan
 from ..program import CONSTANT, Function, Location, Operation, Program, Region, Value
+from ..system.isolate import quiet_native_stderr
 from .mlir import drop_shardings, inline_calls
 
 _MAIN, _ALONE = "main", "one op"
@@ -105,12 +106,13 @@ class Source:
             return self
         _stablehlo.register_stablehlo_passes()
         known = f"stablehlo-refine-arguments{{types={','.join(map(str, types))}}}"
-        passes = f"builtin.module({known},func.func(stablehlo-legalize-composite-to-call))"
+        passes = f"builtin.module({known},func.func(shape-legalize-to-stablehlo,stablehlo-legalize-composite-to-call))"
         changed = self._copy_changed(lambda m: PassManager.parse(passes).run(m.operation))
         bytecode = io.BytesIO()
         changed.module.operation.write_bytecode(bytecode)
         try:
-            refined = native("refine_polymorphic_shapes")(bytecode.getvalue(), True, False, True)
+            with quiet_native_stderr():
+                refined = native("refine_polymorphic_shapes")(bytecode.getvalue(), True, False, True)
         except Exception as error:  # of several classes, as versions have it
             line = str(error).partition("\n")[0]  # the lines after it are a call stack
             raise ProgramError(f"{self.file}: @{self.function.name}: {line}") from None

@@ -46,6 +46,10 @@ def test_programs_of_text_and_of_any_sizes(tmp_path: Path) -> None:
             report = interp.compare(program, np.zeros(3, np.float32), np.int32(3), how=how)
             assert set(verdicts(report)) == {PASS}
             assert report.results[0].tolist() == [2, 2, 2]
+    line = "%s = shape.shape_of %x : T -> S %r = stablehlo.dynamic_broadcast_in_dim %x, %s, dims = [0] : (T, S) -> T"
+    text = f"func.func @main(%x: T) -> T {{ {line} return %r : T }}"
+    report = interp.compare(text.replace("T", "tensor<?xf32>").replace("S", "tensor<1xindex>"), np.ones(2, np.float32))
+    assert set(verdicts(report)) == {PASS}
     sized = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n", constraints=["n >= 2"]), jnp.float8_e5m2)
     exported = jax.export.export(jax.jit(lambda x: (jnp.cumsum(x) + x.shape[0], jax.lax.top_k(x, 1))))(sized)
     report = interp.compare(exported.serialize(), np.ones(4, jnp.float8_e5m2), how="program")
