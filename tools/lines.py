@@ -46,7 +46,7 @@ BUDGETS = (
         ("interp/judging", "interp/conform", "interp/diff", "interp/probing", "interp/backends", "interp/judgement",
          "interp/enclose", *(f"interp/commands/{name}.py" for name in JUDGING_COMMANDS)),
     ),
-    Budget("tests", 42_250, ("tests",)),
+    Budget("tests", 42_000, ("tests",)),
     Budget("passes, machine, binding", 2_500, ("interp/passes", *MACHINE)),
     Budget(
         "core",

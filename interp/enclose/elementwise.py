@@ -314,25 +314,12 @@ def compare(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequ
 def select(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Sequence[Any] | None:
     """One of two operands, or what both may be where the choice is not decided."""
     condition, x, y = operands
-    shape = x.value.shape
-    low, high, _ = (np.broadcast_to(v, shape) for v in condition.bounds())
-    since = [v.since for v in operands]
-    joined = join(x, y)
-    (a, b, m), (c, d, n) = x.bounds(), y.bounds()
-    assert joined.low is not None
-    found = []
-    for first, second, both in zip((a, b, m), (c, d, n), (joined.low, joined.high, joined.nan), strict=True):
-        assert both is not None
-        found.append(np.where(low == 1, first, np.where(high == 0, second, both)))
-    merged = None
-    if any(s is not None for s in since):
-        chosen = np.where(np.broadcast_to(condition.value, shape), causes_of(x), causes_of(y))
-        either = np.maximum(causes_of(x), causes_of(y))
-        merged = np.where(low == high, chosen, either)
-        merged = np.where(causes_of(condition) != 0, np.broadcast_to(causes_of(condition), shape), merged).astype(
-            np.int32
-        )
-    value = np.asarray(e.run(operation, [v.value for v in operands])[0])
-    t = operation.results[0].type
-    assert isinstance(t, TensorType)
-    return [Enclosure(t, value, found[0], found[1], found[2].astype(bool), merged, e.causes)]
+    (low, high, _), either = condition.bounds(), join(x, y)
+    ends = [
+        np.where(low == 1, first, np.where(high == 0, second, both))
+        for first, second, both in zip(x.bounds(), y.bounds(), either.bounds(), strict=True)
+    ]
+    since = np.where(condition.value, causes_of(x), causes_of(y))
+    since = np.where(low == high, since, causes_of(either))
+    since = np.where(condition.undecided, causes_of(condition), since)
+    return [e.finish(operation, operands, ends[0], ends[1], ends[2], rounds=False, since=since)]

@@ -36,7 +36,6 @@ from .values import (
     know_bits,
     leaves_open,
     merge_since,
-    of_parts,
     round_to,
     settle,
     to_f64,
@@ -283,11 +282,7 @@ class Evaluator:
         own = to_f64(value, t.element)
         if beyond is not None:
             own = np.where(beyond & np.isinf(own), np.nan, own)
-        if t.element.is_complex:
-            low = of_parts(np.fmin(np.real(low), np.real(own)), np.fmin(np.imag(low), np.imag(own)))
-            high = of_parts(np.fmax(np.real(high), np.real(own)), np.fmax(np.imag(high), np.imag(own)))
-        else:
-            low, high = np.fmin(low, own), np.fmax(high, own)
+        low, high = hull([low, own], [high, own])
         shape = value.shape
         low, high, nan = (np.broadcast_to(x, shape) for x in (low, high, nan | np.isnan(own)))
         since = merge_since(operands, shape) if since is None else since

@@ -14,7 +14,7 @@ from ...ops.types import Kind
 from ..program import Operation
 from .evaluate import Evaluator, rule
 from .intervals import Interval, broadcast, indefinite, widen
-from .values import C128, F64, Enclosure, by_parts, computed_in, of_parts, to_f64, ulp_of
+from .values import C128, F64, Enclosure, by_parts, computed_in, leaves_open, of_parts, to_f64, ulp_of
 
 _TAU = 2 * math.pi
 
@@ -159,16 +159,18 @@ def binary_function(e: Evaluator, operation: Operation, operands: Sequence[Any])
         if not element.is_complex:
             return left_open(e, operation, operands)
         return function_of_samples(e, operation, operands)
-    if x.is_exact and y.is_exact:
-        if name in ("remainder", "chlo.next_after"):
-            return e.nominal(operation, operands)
-        return function_of_points(e, operation, operands)
     (a, b, m), (c, d, n) = broadcast(operands)
     only_nan = np.isnan(a) | np.isnan(c)
 
     def at(u: np.ndarray, v: np.ndarray) -> np.ndarray:
         return np.asarray(e.run_as(operation, [u, v], F64)[0])
 
+    if x.is_exact and y.is_exact:
+        if name == "remainder" and leaves_open(element):  # what is no number of it
+            return [e.finish(operation, operands, *indefinite(at(a, c), at(a, c), m | n, only_nan), rounds=False)]
+        if name in ("remainder", "chlo.next_after"):
+            return e.nominal(operation, operands)
+        return function_of_points(e, operation, operands)
     corners = [at(u, v) for u in (a, b) for v in (c, d)]
     low, high, nan = np.minimum.reduce(corners), np.maximum.reduce(corners), m | n
     if name == "power":

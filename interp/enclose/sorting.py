@@ -95,7 +95,10 @@ def _order_of(e: Evaluator, operation: Operation) -> tuple[bool | None, float]:
     )
     if not isinstance(t, TensorType) or captures(region) or used.intersection(region.arguments[2:]) or not is_plain:
         return None, 0.0
-    return e.remember((region, "order"), lambda: _order_by(e, region, t.element))
+    falls, rank = e.remember((region, "order"), lambda: _order_by(e, region, t.element))
+    # The NaN of FNUZ has no sign to be ordered by.
+    is_total = any(o.attributes.get("compare_type") == "TOTALORDER" for o in region.operations)
+    return falls, 0.0 if is_total and is_fnuz(t.element) else rank
 
 
 def _order_by(e: Evaluator, region: Region, element: ElementType) -> tuple[bool | None, float]:

@@ -1,6 +1,5 @@
 """`minihlo conform` as a command: what it lists, refuses and reports; runs compared."""
 
-import io
 import json
 import shlex
 import sys
@@ -9,14 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from minihlo.interp.cli import main
 from minihlo.interp.conform.cases import cases
-from minihlo.interp.conform.report import terminal
 from minihlo.interp.conform.result import FAIL, load
 
-from .conform_results import failing, found
+from .conform_results import found
 
 pytestmark = pytest.mark.usefixtures("in_the_repository")
 
@@ -202,22 +199,6 @@ def test_what_there_is_not(words: list[str], told: str, capsys: pytest.CaptureFi
         assert told in capsys.readouterr().err
 
 
-def test_a_narrow_terminal(report) -> None:
-    """Every column and every row of the grid is there, in parts, and no line is too long or cut."""
-    _, r = report("minihlo", "--ops", "negate,convert", "--case", "*f8E4M3FN*", "--form", "constant")
-    file = io.StringIO()
-    for width in (20, 50, 200):
-        console = Console(width=width, file=file)
-        for grid in terminal.grids(r.cases, width):
-            console.print(grid, crop=False)
-        lines = file.getvalue().splitlines()
-        file.seek(0), file.truncate()
-        assert max(map(len, lines)) <= max(width, 32)
-        assert not any("…" in line for line in lines)
-        cells = sum(len([w for w in line.split() if w in ("ok", "open")]) for line in lines)
-        assert cells == len({(c.row, c.column) for c in r.cases})
-
-
 def test_junit(tmp_path: Path) -> None:
     path = tmp_path / "j.xml"
     words = ["conform", "tests.conform_faults:folded", "--ops", "add", "--formats", "f8E5M2", "--junit", str(path)]
@@ -272,24 +253,6 @@ def test_bad_input_is_told_in_one_line(words: list[str], told: str, capsys: pyte
     error = capsys.readouterr().err
     assert told in error
     assert error.count("\n") == 1
-
-
-def test_a_dask_cluster(tmp_path: Path) -> None:
-    distributed = pytest.importorskip("distributed")
-    path = tmp_path / "r.json"
-    words = [
-        "conform",
-        "tests.conform_faults:folded",
-        "--ops",
-        "add",
-        "--formats",
-        "f8E5M2,f8E4M3",
-        "--json",
-        str(path),
-    ]
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        assert main([*words, "--dask", cluster.scheduler_address]) == 1
-    assert set(failing(load(path))) == {(f"add.{f}", "constant") for f in ("f8E5M2", "f8E4M3")}
 
 
 def test_maps_and_curves_hold_the_errors(report) -> None:

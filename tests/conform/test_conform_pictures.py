@@ -13,14 +13,11 @@ from minihlo.interp.backends import ml_dtypes
 from minihlo.interp.backends.operation import Operation
 from minihlo.interp.conform import tester
 from minihlo.interp.conform.cases.case import Case
-from minihlo.interp.conform.elementwise import Part
-from minihlo.interp.conform.picture_data import picture_data
 from minihlo.interp.conform.report import html
-from minihlo.interp.conform.result import FAIL, OPEN, UNTRIED, ErrorCurve, ErrorMap
-from minihlo.interp.conform.verdicts.judge import Judgement
+from minihlo.interp.conform.result import FAIL, OPEN, UNTRIED
 from minihlo.interp.conform.verdicts.outcome import Settings
 
-from .test_conform_html import Page, case, errors, report
+from .test_conform_html import Page, errors, report
 
 
 @pytest.fixture(scope="module")
@@ -77,41 +74,11 @@ def test_a_map_shows_the_errors(text: str, page: Page) -> None:
     assert len(page.of("circle")) == 22 + 3  # so few are ringed: eleven in each of two maps, three in a curve
 
 
-def test_regions_of_a_format_without_sign() -> None:
-    made = ErrorMap.of(np.zeros((256, 256), np.int8))
-    page = Page(html.page(report([case("subtract", FAIL, formats=("f8E8M0FNU",), map=made)])))
-    shown, _ = pixels(page.of("image")[0]["href"] or "")
-    negative, nan, positive = shown[0x10, 0x20], shown[0xFF, 0x20], shown[0x20, 0x10]
-    assert negative == nan != positive
-
-
-def test_pairs_that_were_tried_twice_are_wrong_if_once() -> None:
-    twice = Part(Case("add", ("f8E5M2",) * 2, "f8E5M2"), "array", (np.array([1, 1, 3]), np.array([2, 2, 4])))
-    judged = Judgement(np.array([3, 0, 0]), np.array([5, 0, 0], np.int8), np.array([5, 0, 0]), {}, np.array([0, 0, 0]))
-    shown = picture_data(twice, judged)["map"].array()
-    assert (shown[1, 2], shown[3, 4], shown[2, 1]) == (5, 0, UNTRIED)
-
-
 def test_a_curve_shows_the_errors(page: Page) -> None:
     dots = [a["d"] or "" for a in page.of("path")]
     assert sum(d.count("M") for d in dots) == 5
     assert "3 of the 5 results shown are wrong" in page.text
     assert "f64 operand" in page.text
-
-
-def test_what_was_not_tried_and_what_is_by_place() -> None:
-    some = np.full((256, 256), UNTRIED, np.int8)
-    some[:, 0x40] = 0
-    some[3, 0x40] = 2
-    by_place = ErrorCurve([0, 1, 2], [0.0, 1.0, 2.0], [0, 0, -1], "places")
-    cases = [case("add", FAIL, "scalar", map=ErrorMap.of(some)), case("add", FAIL, "size-7", curve=by_place, total=7)]
-    page = Page(html.page(report(cases)))
-    assert "1 of 256 pairs of operands are wrong" in page.text
-    assert "not tried: 65,280" in page.text
-    assert "place in the result" in page.text
-    assert "3 of 7 results are shown" in page.text
-    shown, palette = pixels(page.of("image")[0]["href"] or "")
-    assert (np.array(palette)[shown][:, :, 3] == 0).sum() == 65280
 
 
 class SecondIsWrong:

@@ -166,6 +166,10 @@ def test_equal_keys_may_change_places_in_a_sort_that_is_not_stable() -> None:
     assert judged(PAIR.replace("STABLE", "true"), Compiler(run=run), k, v).verdict == "WRONG"
     k[0] = np.nan  # which the comparator does not order
     assert judged(PAIR.replace("STABLE", "true"), Compiler(run=run), k, v).verdict == "UNDECIDED"
+    total = PAIR.replace("STABLE", "true").replace("LT, %a, %b", "LT, %a, %b, TOTALORDER")
+    for t, verdict in (("f8E4M3FNUZ", "UNDECIDED"), ("f8E5M2", "WRONG")):  # the NaN of FNUZ has no sign
+        keys = k.astype(ELEMENT_TYPES[t].dtype)
+        assert judged(total.replace("f32", t), Compiler(run=run), keys, v).verdict == verdict
 
 
 def test_a_pair_that_is_no_key_with_its_place() -> None:

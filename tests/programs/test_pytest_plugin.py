@@ -1,6 +1,5 @@
 """The pytest plugin: which .mlir files it collects, how tests are named, and what a failure tells."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,12 +62,6 @@ def test_functions_are_tests(tmp_path: Path) -> None:
         ("main", 11, 15),
         ("main", 22, 23),
     ]
-
-
-def test_functions_in_other_forms(tmp_path: Path) -> None:
-    file = tmp_path / "a.mlir"
-    file.write_text('func.func public @p() {}\nfunc.func @"q r"() {}\n// func.func @s()\nfunc.func private @t() {}')
-    assert [c.function for c in chunks(file)] == ["p", "q r"]
 
 
 @pytest.mark.parametrize(
@@ -214,17 +207,6 @@ def test_wrong_backends_are_reported(tmp_path: Path) -> None:
         assert f", got '{name}'" in reported
     code, reported = run(tmp_path, "--minihlo-backend=ml_dtypes")
     assert (code, "expected a backend that runs programs, got ml_dtypes" in reported) == (4, True)
-
-
-def test_what_passes_is_counted(tmp_path: Path) -> None:
-    write(tmp_path / "a.mlir", "0x61")
-    code, reported = run(tmp_path, ".", "-p", "no:xdist")
-    assert code == 1
-    # Of the functions that pass: constant, check.expect_eq and check.expect_eq_const, all in f4E2M1FN.
-    line = r"minihlo: 2 functions in 1 file pass: 3 ops × 1 format, 3 of [\d,]+ pairs of an op that takes floats"
-    assert re.search(line, reported), reported
-    code, reported = run(tmp_path, ".::first_f8E4M3FN".replace(".", "a.mlir", 1))
-    assert (code, "pass:" in reported) == (1, False)
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
