@@ -83,15 +83,16 @@ def _call_target(target: str, options: dict[str, str], ctx: Any, *operands: Any,
     if parameters.get("sort_eig_vals"):
         raise NotImplementedError(f"sort_eig_vals is not implemented for platform {PLATFORM}")
     config: dict[str, Any] = {ours: ir.BoolAttr.get(bool(parameters.get(theirs))) for theirs, ours in options.items()}
-    return _custom_call(ctx, target, operands, backend_config=config, api_version=4)
-
-
-def _custom_call(ctx: Any, target: str, operands: Sequence[Any], **options: Any) -> Sequence[Any]:
-    """Call a target for the results of a primitive; where their sizes are symbolic, their shapes are operands too."""
-    types, shapes = ir_types(ctx, ctx.avals_out), None
-    if not all(t.has_static_shape for t in types):
-        shapes = [mlir.eval_dynamic_shape_as_tensor(ctx, aval.shape) for aval in ctx.avals_out]
+    types, shapes = ir_types(ctx, ctx.avals_out), _shapes_if_symbolic(ctx)
+    options = {"backend_config": config, "api_version": 4}
     return mlir.custom_call(target, result_types=types, operands=operands, result_shapes=shapes, **options).results
+
+
+def _shapes_if_symbolic(ctx: Any) -> list[Any] | None:
+    """The shapes of a primitive's results, which a custom call takes where sizes are symbolic."""
+    if all(t.has_static_shape for t in ir_types(ctx, ctx.avals_out)):
+        return None
+    return [mlir.eval_dynamic_shape_as_tensor(ctx, aval.shape) for aval in ctx.avals_out]
 
 
 def ir_types(ctx: Any, avals: Sequence[Any]) -> list[Any]:
@@ -123,6 +124,7 @@ def _keep_function(rule: Callable[..., Any], ctx: Any, *operands: Any, **paramet
 
     jaxlib expands the op itself to ops that each round to the format, or refuses to.
     """
+    shapes = _shapes_if_symbolic(ctx)
     results = rule(ctx, *operands, **parameters)
     if not dtypes.issubdtype(ctx.avals_out[0].dtype, np.floating):
         return results
@@ -135,7 +137,8 @@ def _keep_function(rule: Callable[..., Any], ctx: Any, *operands: Any, **paramet
     from jaxlib.mlir import ir
 
     with ir.InsertionPoint(op):
-        (new,) = _custom_call(ctx, op.name, list(op.operands))
+        call = mlir.custom_call(op.name, result_types=[old.type], operands=list(op.operands), result_shapes=shapes)
+    new = call.results[0]
     results = [new if r == old else r for r in results]
     old.replace_all_uses_with(new)
     op.erase()
