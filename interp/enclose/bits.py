@@ -71,8 +71,7 @@ def _finish(
     first, last = (_numbers(np.where(known, v, 0), element) for v in (low, high))
     some, more = np.isnan(first), np.isnan(last)  # NaN comes before -0 in formats of FNUZ, in others after infinity
     first, last = np.where(some & ~more, 0.0, first), np.where(more & ~some, np.copysign(np.inf, first), last)
-    since, own = merge_since(operands, first.shape), np.int32(e.cause(operation))
-    since = np.where(known, np.int32(0), own if since is None else np.where(since != 0, since, own))
+    since = np.where(known, np.int32(0), e.since(operation, ~known, merge_since(operands, first.shape)))
     ends = np.minimum(first, last), np.maximum(first, last)
     return [e.finish(operation, operands, *ends, some | more, rounds=False, since=since if since.any() else None)]
 

@@ -116,17 +116,9 @@ def integers(
     most = float(2 ** (element.bits - (element.kind is Kind.SIGNED)))
     least = -most if element.kind is Kind.SIGNED else 0.0
     unknown = unknown | ~((low >= least) & (high < most)) | (np.abs(low) > MOST) | (np.abs(high) > MOST)
-    own = np.where(unknown, np.int32(e.cause(operation)), np.int32(0))
-    since = own if since is None else np.where(since != 0, since, own)
     low, high = np.where(unknown, 0.0, low), np.where(unknown, 0.0, high)
-    return e.finish(
-        operation,
-        operands,
-        low,
-        high,
-        np.zeros(low.shape, bool),
-        since=since if since is not None and since.any() else None,
-    )
+    since = e.since(operation, unknown, since)
+    return e.finish(operation, operands, low, high, np.zeros(low.shape, bool), since=since)
 
 
 @rule("get_dimension_size")

@@ -255,6 +255,11 @@ class Evaluator:
             self.causes.append(operation)
         return self.causes.index(operation)
 
+    def since(self, operation: Operation, where: np.ndarray, before: np.ndarray | None = None) -> np.ndarray:
+        """Return the causes of elements of which some are undecided since an operation, if they were not before."""
+        own = np.where(where, np.int32(self.cause(operation)), np.int32(0))
+        return own if before is None else np.where(before != 0, before, own)
+
     def finish(
         self, operation: Operation, operands: Sequence[Enclosure], low: np.ndarray, high: np.ndarray, nan: np.ndarray,
         *, rounds: bool = True, value: np.ndarray | None = None, index: int = 0, since: np.ndarray | None = None,
@@ -307,8 +312,7 @@ class Evaluator:
         center, error = np.where(is_any, 0.0, center), np.where(known, error, 0.0)
         since = merge_since(operands, center.shape)
         if not np.all(known):
-            own = np.where(np.broadcast_to(known, center.shape), np.int32(0), np.int32(self.cause(operation)))
-            since = own if since is None else np.where(since != 0, since, own)
+            since = self.since(operation, ~np.broadcast_to(known, center.shape), since)
         low, high = by_parts(center, lambda v: v - error), by_parts(center, lambda v: v + error)
         nan = is_any | np.isnan(center)
         return self.finish(operation, operands, low, high, nan, value=value, index=index, since=since)

@@ -213,5 +213,4 @@ def left_open(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> li
         is_open = is_open | ((y == -1) & (x == -(2.0 ** (element.bits - 1))))
     if not is_open.any():
         return [found]
-    since = np.where(np.broadcast_to(is_open, found.value.shape), np.int32(e.cause(operation)), np.int32(0))
-    return [dataclasses.replace(found, since=since)]
+    return [dataclasses.replace(found, since=e.since(operation, np.broadcast_to(is_open, found.value.shape)))]

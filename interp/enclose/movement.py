@@ -75,8 +75,7 @@ def _between(
     count = int(max((high - low).max(initial=0) for low, high in ends))
     if free > 1 or count > _MOST_PLACES:
         differs = np.not_equal(*(places([pair[i] for pair in ends]) for i in range(2)))
-        own = np.where(differs, np.int32(e.cause(operation)), np.int32(0))
-        return dataclasses.replace(found, since=np.maximum(own, causes_of(found)))
+        return dataclasses.replace(found, since=e.since(operation, differs, found.since))
     for i in range(count + 1):
         at = places([np.minimum(low + low.dtype.type(i), high) for low, high in ends])
         found = join(found, _take(e, found.type, data, at))

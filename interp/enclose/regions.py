@@ -155,8 +155,7 @@ def _scatter(e: Evaluator, operation: Operation, operands: Sequence[Any]) -> Seq
     is_number = found[0].element.is_float or holds_integers(found[0].element)
     if replaces and count == 1 and is_number and not operation.attributes.get("unique_indices"):
         return [_any_update(e, operation, operands, np.asarray(met) > 0, found[0])]
-    cause = np.where(meets, np.int32(e.cause(operation)), np.int32(0))
-    return [dataclasses.replace(x, since=np.maximum(cause, 0 if x.since is None else x.since)) for x in found]
+    return [dataclasses.replace(x, since=e.since(operation, meets, x.since)) for x in found]
 
 
 def _updated_once(e: Evaluator, operation: Operation, operands: Sequence[Enclosure]) -> Sequence[Any] | None:
@@ -177,7 +176,7 @@ def _updated_once(e: Evaluator, operation: Operation, operands: Sequence[Enclosu
     there = Enclosure(x.type, value, low, high, nan > 0, undecided, e.causes)
     (found,) = e.region(e.remember(operation, lambda: lift(region, shape)), [x, there])
     ends = [np.where(met == 1, new, old) for new, old in zip(found.bounds(), x.bounds(), strict=True)]
-    since = np.where(met > 1, np.int32(e.cause(operation)), np.int32(0))
+    since = e.since(operation, met > 1)
     for part, where in ((x.since, met == 0), (found.since, met == 1)):
         since = since if part is None else np.where(where, part, since)
     own = e.nominal(operation, operands)[0].value

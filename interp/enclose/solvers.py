@@ -168,8 +168,8 @@ def _factors(e: Evaluator, operation: Operation, a: Enclosure) -> list[Enclosure
     known = change.sum((-2, -1)) < _FIRST_ORDER
     known &= (np.tril(np.abs(np.real(value)) + np.abs(np.imag(value)) + error, -1) < 1).all((-2, -1))
     found = e.around(operation, [a], value, error, known[..., None, None], both.value)
-    since = np.where(known[..., None], np.int32(0), np.int32(e.cause(operation)))
-    return [found, dataclasses.replace(pivots, since=np.broadcast_to(since, pivots.value.shape)), info]
+    since = e.since(operation, np.broadcast_to(~known[..., None], pivots.value.shape))
+    return [found, dataclasses.replace(pivots, since=since), info]
 
 
 def _values_alone(e: Evaluator, operation: Operation, a: Enclosure) -> list[Enclosure]:
