@@ -84,8 +84,8 @@ def _call_target(target: str, options: dict[str, str], ctx: Any, *operands: Any,
         raise NotImplementedError(f"sort_eig_vals is not implemented for platform {PLATFORM}")
     config: dict[str, Any] = {ours: ir.BoolAttr.get(bool(parameters.get(theirs))) for theirs, ours in options.items()}
     types, shapes = ir_types(ctx, ctx.avals_out), _shapes_if_symbolic(ctx)
-    options = {"backend_config": config, "api_version": 4}
-    return mlir.custom_call(target, result_types=types, operands=operands, result_shapes=shapes, **options).results
+    use: dict[str, Any] = {"operands": operands, "result_shapes": shapes, "backend_config": config}
+    return mlir.custom_call(target, result_types=types, api_version=4, **use).results
 
 
 def _shapes_if_symbolic(ctx: Any) -> list[Any] | None:
