@@ -49,7 +49,7 @@ class _Recorder(Reader):
     def read_operation(self, op: ir.Operation) -> list[Operation]:
         made = super().read_operation(op)
         if len(made) != 1:
-            raise self.unsupported(op, "a comparison op by op needs StableHLO's own control flow")
+            raise self.unsupported(op, "only `run` takes other control flow than StableHLO's own")
         self.operations[made[0]] = op
         record = lookup(made[0].name)
         is_known = made[0].name == CONSTANT or (record is not None and record.is_pure and not record.traits.is_call)
@@ -68,7 +68,7 @@ class _Recorder(Reader):
             for operation in function.body.operations if function.body else ():
                 if operation not in self.operations:
                     raise UnsupportedError(
-                        f"{operation.location}: a comparison op by op needs StableHLO's own control flow and shardings"
+                        f"{operation.location}: only `run` takes other control flow and shardings than StableHLO's own"
                     )
         return program
 

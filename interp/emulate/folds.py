@@ -27,11 +27,9 @@ from .draws import draw, numbered_loop
 from .lookup import look_up, operate
 from .rewrite import Emulation
 from .rules import emulates
-from .tensor import UI8, UI32, UI64, Tensor, concatenate, constant, iota, where
+from .tensor import UI8, UI16, UI32, UI64, Tensor, concatenate, constant, iota, where
 
 Step = Callable[..., list[Tensor]]
-#: A place and a code are one integer of 32 bits, and a bit that says so, for fewer elements.
-_PLACE_BITS = 23
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,8 +162,8 @@ class Order:
     """Integers for the codes of a format, of which the body of a reduction selects the largest or the smallest.
 
     Attributes:
-        is_complete: Whether this holds of NaN too; otherwise the first NaN is selected where there is one, and its
-            place is part of the integers.
+        is_complete: Whether this holds of NaN too; otherwise the first NaN is selected where there is one, whose sign
+            counts, and its place is part of the integers.
     """
 
     fmt: Format
@@ -185,9 +183,9 @@ class Order:
             agrees = order.table[best] == pairs
             if agrees.all():
                 return order
-            quiet = np.diag(pairs)  # of NaN
+            quiet = np.diag(pairs)[(fmt.nan_code or 0) | (codes & fmt.sign_bit)]  # for NaN of that sign
             is_first = np.where(is_nan[:, None], pairs == quiet[:, None], ~is_nan | (pairs == quiet))
-            if agrees[np.ix_(~is_nan, ~is_nan)].all() and is_first.all() and (quiet[quiet] == quiet)[is_nan].all():
+            if agrees[np.ix_(~is_nan, ~is_nan)].all() and is_first.all():
                 return cls(fmt, largest, False)
         return None
 
@@ -197,12 +195,12 @@ class Order:
         if self.is_complete:
             return key
         size = math.prod(x.shape[d] for d in axes)
-        wide = UI32 if size < 1 << _PLACE_BITS else UI64
+        wide = next(t for t in (UI16, UI32, UI64) if 4 * size <= 1 << t.bits)
         place = constant(0, wide, x.shape)
         for d in sorted(axes):
             place = place * x.shape[d] + iota(wide, x.shape, d)
         place = (size - 1) - place if self.is_largest else place
-        number, nan = key.to(wide), (place << 8) | x.to(wide)
+        number, nan = key.to(wide), (place << 1) | (x >> (self.fmt.bits - 1)).to(wide)
         above = 1 << (wide.bits - 1)
         is_nan = self._is_nan(x)
         return where(is_nan, nan | above, number) if self.is_largest else where(is_nan, nan, number | above)
@@ -244,7 +242,8 @@ class Order:
         found = e.look(self.table, UI8, short)
         if self.is_complete:
             return found
-        return where((keys >= (1 << (keys.element.bits - 1))).equals(self.is_largest), short, found)
+        nan = (short << (self.fmt.bits - 1)) | (self.fmt.nan_code or 0)
+        return where((keys >= (1 << (keys.element.bits - 1))).equals(self.is_largest), nan, found)
 
     def reduce(self, e: Emulation, x: Tensor, axes: Sequence[int]) -> Tensor:
         """Return the code of the selected element along dimensions."""
