@@ -261,6 +261,8 @@ def bitcast_convert(e: Emulation, operation: Operation, operands: Sequence[Any])
     source, target = element_of(value), element_of(result)
     if source.bits == target.bits == 6:
         return [x]
+    if 6 in (source.bits, target.bits):
+        raise OpError(f"expected six bits that stay together, got {source} and {target}")
     shape = tuple([int(n or 0) for n in result.type.shape]) if isinstance(result.type, TensorType) else ()
     x = x.to(UI4) if source.is_float and source.bits == 4 else x
     native = (UI4 if target.bits == 4 else UI8) if target.is_minifloat else target.storage

@@ -47,8 +47,8 @@ class Windows:
 
     @property
     def can_cross(self) -> bool:
-        """Whether a part of a window can be out of bounds; XLA then leaves all of it out."""
-        return any(self.sizes[d] > 1 for d in self.places.mapped)
+        """Whether XLA leaves out all of a window of which a part is out of bounds, or refuses several for a scalar."""
+        return not self.shape or any(self.sizes[d] > 1 for d in self.places.mapped)
 
     def targets(self, indices: Tensor, dimensions: Sequence[int]) -> Tensor:
         """Return the flat index of each window, or each element of one, in some dimensions; -1 where out of bounds."""

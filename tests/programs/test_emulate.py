@@ -160,6 +160,16 @@ func.func private @f(%x: tensor<8xf8E4M3FN>) -> tensor<8xf8E4M3FN> {
   %a = stablehlo.add %x, %x : tensor<8xf8E4M3FN>
   return %a : tensor<8xf8E4M3FN>
 }""",
+    "a scatter to a scalar": """
+func.func @main(%x: tensor<8xf8E4M3FN>, %y: tensor<8xf8E4M3FN>) -> tensor<f8E4M3FN> {
+  %a = stablehlo.constant dense<1.0> : tensor<f8E4M3FN>
+  %i = stablehlo.constant dense<> : tensor<0x8xi32>
+  %r = "stablehlo.scatter"(%a, %i, %x) ({ ^bb0(%p: tensor<f8E4M3FN>, %q: tensor<f8E4M3FN>):
+    stablehlo.return %q : tensor<f8E4M3FN>
+  }) {scatter_dimension_numbers = #stablehlo.scatter<>}
+    : (tensor<f8E4M3FN>, tensor<0x8xi32>, tensor<8xf8E4M3FN>) -> tensor<f8E4M3FN>
+  return %r : tensor<f8E4M3FN>
+}""",
     "moves": """
 func.func @main(%x: tensor<8xf8E4M3FN>, %y: tensor<8xf8E4M3FN>) -> (tensor<2x3xf8E4M3FN>, tensor<2xi32>) {
   %z = stablehlo.constant dense<0x7F> : tensor<f8E4M3FN>
