@@ -17,7 +17,7 @@ from .. import machine, planner, transport
 from ..backends import OPERATIONS, Backend, BackendError
 from ..enclose import Allowed, Enclosure, enclose
 from ..errors import Error, UnsupportedError
-from ..judging.equality import GradedResult, distance
+from ..judging.equality import GradedResult, distance, is_subnormal
 from ..judging.record import CRASH, FAIL, OF_GRADES, OPEN, SAME, UNSUPPORTED, WRONG, worst
 from ..program import Location, Operation, Value
 from ..testing.failures import format_element
@@ -181,16 +181,18 @@ class Examiner:
     def _permit_flushing(
         self, operation: Operation, values: Arrays, theirs: Arrays, all_graded: Sequence[GradedResult]
     ) -> None:
-        """Grades wrong elements that are right if subnormal numbers may be taken as zeros, and not otherwise.
+        """Grades wrong elements that are right if subnormal numbers may be taken as zeros: not otherwise, or zeros.
 
         A fault that explains all wrong elements stays, unless this does so too.
         """
         alone, operands, explained = close(operation, values), operands_of(operation, values), []
-        for i, got in enumerate(theirs):
+        for i, (got, right) in enumerate(zip(theirs, self.here(operation, values), strict=True)):
             flushed, kept = (enclosed(alone, operands, i, flush) for flush in (True, False))
             if flushed is None or kept is None:
                 return
-            explained.append(flushed.admits(got) & ~kept.admits(got))
+            t = type_of_dtype(got.dtype)
+            is_lost = (got == 0) & is_subnormal(right) if t.is_float and not t.is_minifloat else False
+            explained.append(flushed.admits(got) & (~kept.admits(got) | is_lost))
         for graded, found in zip(all_graded, explained, strict=True):
             if found[graded.grades == WRONG].all() or graded.notes == graded.reasons:
                 graded.set(found, SAME if self._flush == ALLOW else OPEN, None if self._flush == ALLOW else FLUSHED)
