@@ -26,6 +26,7 @@ from ..program import Operation, Region
 from .draws import draw, numbered_loop
 from .lookup import look_up, operate
 from .rewrite import Emulation
+from .rounding import are_nan
 from .rules import emulates
 from .tensor import UI8, UI16, UI32, UI64, Tensor, concatenate, constant, iota, where
 
@@ -202,14 +203,8 @@ class Order:
         place = (size - 1) - place if self.is_largest else place
         number, nan = key.to(wide), (place << 1) | (x >> (self.fmt.bits - 1)).to(wide)
         above = 1 << (wide.bits - 1)
-        is_nan = self._is_nan(x)
-        return where(is_nan, nan | above, number) if self.is_largest else where(is_nan, nan, number | above)
-
-    def _is_nan(self, x: Any) -> Any:
-        """Return whether codes of a signed format are NaN."""
-        if self.fmt.nan is Nan.NEGATIVE_ZERO:
-            return (x ^ self.fmt.sign_bit) < 1
-        return (x & (self.fmt.sign_bit - 1)) > (self.fmt.max_code + self.fmt.has_infinity)
+        number, nan = (number, nan | above) if self.is_largest else (number | above, nan)
+        return where(are_nan(x, self.fmt), nan, number)
 
     def _of_numbers(self, x: Any, select: Callable[..., Any]) -> Any:
         """Return the integers of codes, ui8: in the order of numbers, with NaN beyond all of them."""
@@ -221,7 +216,7 @@ class Order:
         one = int(fmt.nan is Nan.NEGATIVE_ZERO)  # whose 0x7F is a number, so that another integer has to be free
         above, below = 128 - one * self.is_largest, one * (not self.is_largest)
         key = select(wide >= 128, ~wide + below, wide + above)
-        return key if fmt.nan is Nan.NONE else select(self._is_nan(x), top, key)
+        return key if fmt.nan is Nan.NONE else select(are_nan(x, fmt), top, key)
 
     def keys_of_array(self, codes: np.ndarray) -> np.ndarray:
         """Return the integers of an array of codes, without places."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from ...ops.draws import FRACTION_BITS
 from ...ops.minifloat.formats import Format, Nan
@@ -124,6 +125,13 @@ def exact_of_integer(x: Tensor) -> Exact:
     return Exact.finite(sign, short | (short << cut).differs(magnitude).to(UI64), cut.to(I32))
 
 
+def are_nan(codes: Any, fmt: Format) -> Any:
+    """Return whether codes, a tensor or an array, are NaN of a format that is not f8E8M0FNU."""
+    if fmt.nan is Nan.NEGATIVE_ZERO:
+        return (codes ^ fmt.sign_bit) < 1
+    return (codes & (fmt.sign_bit - 1)) > (fmt.max_code + int(fmt.has_infinity))
+
+
 def decode_f32(codes: Tensor, fmt: Format) -> Tensor:
     """Return the numbers of codes in f32, which no operation on the way to them rounds or makes subnormal."""
     target = F32.format
@@ -139,8 +147,7 @@ def decode_f32(codes: Tensor, fmt: Format) -> Tensor:
         full = (magnitude << cut) | (target.infinity_code or 0)
         return (where(magnitude < (fmt.infinity_code or 0), bits, full) | sign).bits(F32)
     if fmt.nan is not Nan.NONE:
-        is_nan = wide.equals(fmt.sign_bit) if fmt.nan is Nan.NEGATIVE_ZERO else magnitude > fmt.max_code
-        bits = where(is_nan, target.nan_code or 0, bits)
+        bits = where(are_nan(wide, fmt), target.nan_code or 0, bits)
     return (bits | sign).bits(F32)
 
 

@@ -13,7 +13,7 @@ from ...ops.op import OpError
 from ...ops.reductions import window
 from ...ops.reductions.axes import Axis
 from ..program import Operation
-from .folds import Combiner, to_elements
+from .folds import Combiner, Order, to_elements
 from .loops import loop
 from .rewrite import Emulation
 from .rules import emulates
@@ -72,7 +72,7 @@ def reduce_window(e: Emulation, operation: Operation, operands: Sequence[Any]) -
     if 0 in shape:
         return starts
     if combiner.order is not None:
-        return _select(combiner, arrays[0], inits[0], axes)
+        return _select(combiner, combiner.order, arrays[0], inits[0], axes)
     prefixes = _prefixes(combiner, arrays, inits, operation, axes)
     if prefixes is not None:
         return prefixes
@@ -86,10 +86,8 @@ def reduce_window(e: Emulation, operation: Operation, operands: Sequence[Any]) -
     return _for_each_place(lambda p, *t: combiner.step(*t, *(view(x, p, axes) for x in padded)), starts, axes)
 
 
-def _select(combiner: Combiner, x: Tensor, init: Tensor, axes: Axes) -> list[Tensor]:
+def _select(combiner: Combiner, order: Order, x: Tensor, init: Tensor, axes: Axes) -> list[Tensor]:
     """Return the selected element of each window by integers."""
-    order = combiner.order
-    assert order is not None
     keys = order.keys(pad(x, init, axes), [d for d, a in enumerate(axes) if a.window > 1])
     (name, least), shape = order.choice(keys), [a.count for a in axes]
     if math.prod(a.window for a in axes) <= _UNROLLED:
