@@ -49,7 +49,7 @@ class _Recorder(Reader):
     def read_operation(self, op: ir.Operation) -> list[Operation]:
         made = super().read_operation(op)
         if len(made) != 1:
-            raise self.unsupported(op, "only `run` takes other control flow than StableHLO's own")
+            raise self.unsupported(op, "expected StableHLO's own control flow, got another, which only `run` takes")
         self.operations[made[0]] = op
         record = lookup(made[0].name)
         is_known = made[0].name == CONSTANT or (record is not None and record.is_pure and not record.traits.is_call)
@@ -68,7 +68,8 @@ class _Recorder(Reader):
             for operation in function.body.operations if function.body else ():
                 if operation not in self.operations:
                     raise UnsupportedError(
-                        f"{operation.location}: only `run` takes other control flow and shardings than StableHLO's own"
+                        f"{operation.location}: expected StableHLO's own control flow and shardings, got "
+                        "others, which only `run` takes"
                     )
         return program
 
